@@ -1,0 +1,65 @@
+//! Hosts: where trials run. A host knows nothing of what a workload does.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use crate::metric::Metric;
+use crate::store::record::{Complaint, Failure, GuestIdentity, HostCost};
+use crate::study::plan::{Arm, Plan, Slot};
+
+/// One trial to be run.
+pub struct Trial<'a> {
+    pub plan: &'a Plan,
+    pub slot: &'a Slot,
+    pub arm: &'a Arm,
+    /// A directory of this trial's own (exists, empty): what is left there is kept as its artefacts.
+    pub artifacts: &'a Path,
+    /// Set when the user interrupts: the trial is to end soon, its guest killed.
+    pub cancel: &'a AtomicBool,
+}
+
+/// What a trial reports while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// QEMU has been started.
+    Booting,
+    /// The agent has spoken: the kernel is up.
+    Up,
+    /// A workload's step begins.
+    Step { workload: String, step: String, done: u32, of: u32 },
+}
+
+/// What a finished trial hands over: everything that a guest did is here, failure included.
+#[derive(Clone, Debug)]
+pub struct TrialResult {
+    /// `None` if every workload completed and verified.
+    pub failure: Option<(Failure, String)>,
+    pub guest: Option<GuestIdentity>,
+    pub metrics: Vec<Metric>,
+    pub facts: BTreeMap<String, String>,
+    pub complaints: Vec<Complaint>,
+    pub cost: HostCost,
+}
+
+/// The host could not run the trial: its own fault, not the guest's.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// Worth another try: the slot is void.
+    #[error("{0}")]
+    Void(String),
+    /// Would fail again for every slot (no QEMU, disk full, a guest reports another release than the plan's): the session stops.
+    #[error("{0}")]
+    Fatal(String),
+    /// The user interrupted.
+    #[error("Interrupted")]
+    Cancelled,
+}
+
+/// A place where trials run.
+pub trait Host: Sync {
+    /// How many trials may run side by side without changing each other's result.
+    fn parallel(&self) -> usize;
+    /// Runs one trial to its end.
+    fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError>;
+}

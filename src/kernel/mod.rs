@@ -1,0 +1,35 @@
+//! Kernels: where they come from, what identifies them, and the cache that keeps them.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What identifies a kernel that an arm boots. Goes into the plan and into every record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// As the user named it, e.g. `debian:6.12`.
+    pub spec: String,
+    /// What `uname -r` must say in the guest.
+    pub release: String,
+    /// The package and its version, where there is one, e.g. `linux-image-6.12.117+deb12-cloud-amd64 6.12.117-1~deb12u1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+    /// Hash of the boot image's bytes, lower-case hexadecimal.
+    pub image_sha256: String,
+    /// Hash of the kernel's configuration file, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_sha256: Option<String>,
+}
+
+/// A kernel at hand: in the cache, or where the user keeps it.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    pub identity: Identity,
+    /// The bzImage.
+    pub image: PathBuf,
+    /// Directory that holds the modules (`kernel/…/*.ko[.xz|.zst]` somewhere below), `None` for a kernel without modules.
+    pub modules: Option<PathBuf>,
+    pub config: Option<PathBuf>,
+    /// System.map, where the package ships a real one.
+    pub symbols: Option<PathBuf>,
+}

@@ -1,0 +1,24 @@
+//! bigiron: does this kernel, or this setting, help my database server, by how much, and how sure are we?
+//!
+//! The library behind the executable. Dependencies point downwards only:
+//! `commands` → `session` → {`host`, `workload`, `lever`, `probe`} → {`vm`, guest protocol, `store`} → `sys`;
+//! `judge` and `report` depend on `study`, `store` and the crate `bigiron-stats` alone.
+
+pub mod cli;
+pub mod clock;
+pub mod commands;
+pub mod guest;
+pub mod host;
+pub mod judge;
+pub mod kernel;
+pub mod lever;
+pub mod load;
+pub mod metric;
+pub mod probe;
+pub mod report;
+pub mod session;
+pub mod store;
+pub mod study;
+pub mod sys;
+pub mod vm;
+pub mod workload;

@@ -1,0 +1,3 @@
+//! The store: a study's folder, with its plan, its append-only records and its artefacts.
+
+pub mod record;

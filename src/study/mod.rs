@@ -1,0 +1,3 @@
+//! The study: a question written down, and what it becomes.
+
+pub mod plan;

@@ -1,0 +1,107 @@
+//! The plan: a study with everything decided (kernels resolved, options complete, every slot drawn), validated and written to
+//! `plan.toml` before the first boot. Judge and session read the plan and nothing else of the question.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+use crate::kernel::Identity;
+use crate::metric::{Kind, MetricDef};
+use crate::workload::Options;
+
+/// Version of the plan's format; a folder with another one is refused.
+pub const SCHEMA: u32 = 1;
+
+/// A study with everything decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    pub schema: u32,
+    /// Version of bigiron that made the plan.
+    pub bigiron: String,
+    /// Hash of what was asked (everything but the seed and what the kernels resolved to): finds the folder to resume.
+    pub question_sha256: String,
+    /// The command line or study file that asks the same again, for "how to repeat".
+    pub repeat: String,
+    pub clock: Clock,
+    pub design: Design,
+    pub machine: Machine,
+    /// First is the baseline (A).
+    pub arms: Vec<Arm>,
+    pub workloads: Vec<PlannedWorkload>,
+    /// Margins on the ratio, by kind of metric: 0.02 is 2 %.
+    pub margins: BTreeMap<Kind, f64>,
+    /// Every boot, fixed before the first: `pairs × arms` slots in order of execution.
+    pub slots: Vec<Slot>,
+}
+
+/// How the boots are arranged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Design {
+    /// Number of pairs (each boots every arm once); even.
+    pub pairs: u32,
+    /// Everything random in the study is drawn from it.
+    pub seed: u64,
+    /// CPU seconds that a guest may burn without a sign of progress before it counts as hung.
+    pub hang_cpu_seconds: u32,
+}
+
+/// The machine that each arm boots on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// `vm` or `sim`.
+    pub host: String,
+    pub cpus: u32,
+    pub memory_bytes: u64,
+    /// Modelled device: `nvme`, `ssd`, `hdd` (see `vm::disk`), or `ram` (brd).
+    pub storage: String,
+    /// `ext4` or `xfs`.
+    pub filesystem: String,
+}
+
+/// One side of the comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arm {
+    /// How reports call it: what was typed, shortened where that is unambiguous. Unique in the plan.
+    pub name: String,
+    pub kernel: Identity,
+    /// Lever settings of this arm, in the order given: (lever, value).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<(String, String)>,
+}
+
+/// A workload with what it was set to and what it promises to deliver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedWorkload {
+    pub name: String,
+    /// Options common to all arms, complete. An arm's own settings are laid over them.
+    pub options: Options,
+    pub metrics: Vec<MetricDef>,
+}
+
+/// One boot's place in the schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slot {
+    /// Its number in order of execution, from 0.
+    pub slot: u32,
+    /// Its pair, from 0.
+    pub pair: u32,
+    /// Its position within the pair, from 0.
+    pub position: u32,
+    /// Index into [`Plan::arms`].
+    pub arm: usize,
+    /// Seed of the workloads: one per pair, the same for every arm.
+    pub workload_seed: u64,
+    /// Seed of the boot (QEMU's random source: KASLR, stack and hash randomisation): one per slot.
+    pub boot_seed: u64,
+    /// Idle instructions burnt before the workload: shifts the timer tick's phase. One per slot.
+    pub jitter: u32,
+    /// Order of the workloads in this boot: indices into [`Plan::workloads`]; one per pair.
+    pub order: Vec<usize>,
+}

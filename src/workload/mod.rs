@@ -1,0 +1,132 @@
+//! Workloads: the database-shaped work that is run in a trial. A workload knows nothing of hosts: it is handed a directory,
+//! a clock's name and a seed, and gives metrics back.
+
+pub mod dbsim;
+pub mod micro;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::clock::Clock;
+use crate::metric::MetricDef;
+
+/// An option of a workload, set as the lever `<workload>.<name>` in a study, on an arm or with `--set`.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionDef {
+    pub name: &'static str,
+    pub default: &'static str,
+    /// Allowed words; empty if the value is checked by [`Workload::check`] alone (numbers, sizes).
+    pub allowed: &'static [&'static str],
+    pub summary: &'static str,
+}
+
+/// The values of a workload's options, complete (defaults filled in).
+pub type Options = BTreeMap<String, String>;
+
+/// What a workload needs of the machine before it can run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Bytes of file system it wants under [`Context::dir`], or `None` if it does no file I/O.
+    pub storage_bytes: Option<u64>,
+    /// Bytes of memory it allocates itself, at most.
+    pub memory_bytes: u64,
+    /// Kernel modules (any spelling of `-`/`_`) beyond the file system's and the device's own. A module that is built in is fine.
+    pub modules: Vec<&'static str>,
+}
+
+/// Where and how a workload runs.
+pub struct Context<'a> {
+    pub options: &'a Options,
+    /// Same for both arms of a pair, another for every pair.
+    pub seed: u64,
+    pub clock: Clock,
+    /// An empty directory on the file system under test (exists only if [`Needs::storage_bytes`] asked for it).
+    pub dir: PathBuf,
+    /// CPUs and memory of the machine under test.
+    pub cpus: u32,
+    pub memory_bytes: u64,
+    /// This executable, to be started again as `bigiron worker …` by multi-process workloads and by `fork+exec`.
+    pub executable: PathBuf,
+    /// To be called between measured windows, never inside one: tells the host that the trial is alive and how far it is.
+    pub progress: &'a dyn Fn(Progress<'_>),
+}
+
+/// How far a workload is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// What begins now, e.g. the metric's name or `ramp`.
+    pub step: &'a str,
+    pub done: u32,
+    pub of: u32,
+}
+
+/// A workload's result: a value for every declared metric, and facts for the record that are not compared.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// By the metric's name.
+    pub values: BTreeMap<String, f64>,
+    /// Things a reader of the record wants to know: counts, sizes, engine really used, fsync behaviour.
+    pub facts: BTreeMap<String, String>,
+}
+
+/// Something that can be run in a trial and compared between arms.
+pub trait Workload: Sync {
+    fn name(&self) -> &'static str;
+    /// One line, as in a list of workloads.
+    fn summary(&self) -> &'static str;
+    /// The documentation page, printed by `bigiron doc NAME`.
+    fn doc(&self) -> &'static str;
+    fn options(&self) -> &'static [OptionDef];
+    /// Refuses bad option values before anything boots; the message names what would be right.
+    fn check(&self, options: &Options) -> Result<(), String>;
+    fn needs(&self, options: &Options) -> Needs;
+    /// The declared metrics, exactly one of them primary.
+    fn metrics(&self, options: &Options) -> Vec<MetricDef>;
+    /// Lays out files, starts nothing that is measured.
+    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()>;
+    /// Measures. A metric that could not be measured is an error, not a gap.
+    fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome>;
+    /// Checks the data that the run left behind; an error here is lost or wrong data and outranks any speed.
+    fn verify(&self, cx: &Context<'_>) -> anyhow::Result<()>;
+}
+
+/// Every workload, in the order in which lists show them.
+pub fn all() -> &'static [&'static dyn Workload] {
+    &[&micro::Micro, &dbsim::Dbsim]
+}
+
+/// The workload of that name.
+pub fn find(name: &str) -> Option<&'static dyn Workload> {
+    all().iter().copied().find(|w| w.name() == name)
+}
+
+/// The options of `workload` with `settings` laid over the defaults. Unknown names and words that are not allowed are refused.
+pub fn options<'a>(
+    workload: &dyn Workload,
+    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Options, String> {
+    let mut options: Options = workload.options().iter().map(|o| (o.name.to_owned(), o.default.to_owned())).collect();
+    for (name, value) in settings {
+        let Some(def) = workload.options().iter().find(|o| o.name == name) else {
+            let known: Vec<_> =
+                workload.options().iter().map(|o| format!("`{}.{}`", workload.name(), o.name)).collect();
+            return Err(format!("`{}.{name}` is not an option of {0}; it has {}", workload.name(), known.join(", ")));
+        };
+        if !def.allowed.is_empty() && !def.allowed.contains(&value) {
+            return Err(format!(
+                "`{}.{name}` cannot be `{value}`; it can be {}",
+                workload.name(),
+                def.allowed.join(", ")
+            ));
+        }
+        options.insert(name.to_owned(), value.to_owned());
+    }
+    workload.check(&options)?;
+    Ok(options)
+}
+
+/// Entry of a re-executed worker process: `bigiron worker NAME …`. Returns the process's exit status.
+pub fn worker(args: &[String]) -> i32 {
+    eprintln!("No worker `{}`", args.first().map_or("", String::as_str));
+    2
+}
