@@ -19,6 +19,7 @@ pub mod report;
 pub mod session;
 pub mod store;
 pub mod study;
+pub mod suggest;
 pub mod sys;
 pub mod vm;
 pub mod workload;

@@ -1,1 +1,234 @@
+//! Levers: one thing each that can be set on an arm, or on all arms.
+//!
+//! Invariant: a lever that was set and cannot be read back as set is an error before anything is measured. Nothing has to be
+//! undone yet: every lever here acts on a guest that is thrown away after its trial.
 
+pub mod boot;
+pub mod fault;
+
+use std::fmt;
+
+pub use fault::Fault;
+
+use crate::study::plan::{Arm, Plan};
+use crate::suggest;
+use crate::workload::{self, Options};
+
+/// When a lever acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// On the kernel's command line: takes a boot.
+    Boot,
+    /// In the running guest, before the workloads.
+    Runtime,
+    /// An option of a workload.
+    Workload,
+}
+
+/// A lever and the value it is set to; an empty value is a lever that is set without one (`boot.nosmt`).
+pub type Setting = (String, String);
+
+/// A lever cannot be set as asked. Its text says what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeverError {
+    #[error("`{0}` is not a lever setting; write FAMILY.NAME or FAMILY.NAME=VALUE, such as `boot.mitigations=off`")]
+    Form(String),
+    #[error("`{0}` ends after `=`; leave the `=` away for a lever without a value")]
+    EmptyValue(String),
+    #[error("Unknown lever `{lever}`; {right}")]
+    Unknown { lever: String, right: String },
+    #[error("Lever `{lever}` cannot be set: bigiron sets `{name}` itself")]
+    Reserved { lever: String, name: String },
+    #[error("Lever `{lever}` cannot be `{value}`: {right}")]
+    Value { lever: String, value: String, right: String },
+    #[error("Lever `{0}` is set twice")]
+    Twice(String),
+}
+
+/// Reads `FAMILY.NAME` or `FAMILY.NAME=VALUE`, and checks that such a lever exists and takes such a value.
+pub fn parse(text: &str) -> Result<Setting, LeverError> {
+    let (lever, value) = match text.split_once('=') {
+        Some((_, "")) => return Err(LeverError::EmptyValue(text.to_owned())),
+        Some((lever, value)) => (lever, value),
+        None => (text, ""),
+    };
+    if !has_family(lever) {
+        return Err(LeverError::Form(text.to_owned()));
+    }
+    check(lever, value)?;
+    Ok((lever.to_owned(), value.to_owned()))
+}
+
+/// Whether `text` begins with a family's name and a dot, as every lever does (the family need not exist).
+pub fn has_family(text: &str) -> bool {
+    let name = text.split('=').next().unwrap_or(text);
+    name.split_once('.').is_some_and(|(family, rest)| {
+        !rest.is_empty()
+            && family.starts_with(|c: char| c.is_ascii_lowercase())
+            && family.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    })
+}
+
+/// Checks one setting. A workload's options are checked together, by [`crate::workload::options`]; here only that the workload
+/// and the option exist and that a value is given.
+pub fn check(lever: &str, value: &str) -> Result<Scope, LeverError> {
+    let (family, name) = lever.split_once('.').ok_or_else(|| LeverError::Form(lever.to_owned()))?;
+    match family {
+        "boot" => boot::check(lever, name, value).map(|()| Scope::Boot),
+        "fault" => fault::check(lever, name, value).map(|_| Scope::Runtime),
+        _ => check_option(lever, family, name, value).map(|()| Scope::Workload),
+    }
+}
+
+fn check_option(lever: &str, family: &str, name: &str, value: &str) -> Result<(), LeverError> {
+    let unknown = |right| LeverError::Unknown { lever: lever.to_owned(), right };
+    let Some(workload) = workload::find(family) else {
+        let families: Vec<&str> = families().collect();
+        return Err(unknown(match suggest::nearest(family, families.iter().copied()) {
+            Some(near) => format!("did you mean `{near}.{name}`?"),
+            None => format!("levers begin with {}", suggest::list(families.iter().map(|f| format!("{f}.")))),
+        }));
+    };
+    let options = workload.options();
+    if !options.iter().any(|o| o.name == name) {
+        return Err(unknown(match suggest::nearest(name, options.iter().map(|o| o.name)) {
+            Some(near) => format!("did you mean `{family}.{near}`?"),
+            None if options.is_empty() => format!("workload `{family}` has no options"),
+            None => format!("`{family}` has {}", suggest::list(options.iter().map(|o| o.name))),
+        }));
+    }
+    if value.is_empty() {
+        return Err(LeverError::Value {
+            lever: lever.to_owned(),
+            value: String::new(),
+            right: format!("write `{lever}=VALUE`"),
+        });
+    }
+    Ok(())
+}
+
+/// The families of levers, as lists show them.
+pub fn families() -> impl Iterator<Item = &'static str> {
+    ["boot", "fault"].into_iter().chain(workload::all().iter().map(|w| w.name()))
+}
+
+/// When a (checked) lever acts.
+pub fn scope(lever: &str) -> Scope {
+    match lever.split_once('.') {
+        Some(("boot", _)) => Scope::Boot,
+        Some(("fault", _)) => Scope::Runtime,
+        _ => Scope::Workload,
+    }
+}
+
+/// What makes two spellings the same lever: the kernel takes `-` and `_` in a parameter's name as one.
+pub fn key(lever: &str) -> String {
+    match lever.strip_prefix("boot.") {
+        Some(name) => format!("boot.{}", boot::canonical(name)),
+        None => lever.to_owned(),
+    }
+}
+
+/// Refuses a lever that is set twice in one list.
+pub fn check_duplicates(settings: &[Setting]) -> Result<(), LeverError> {
+    for (i, (lever, _)) in settings.iter().enumerate() {
+        if settings[..i].iter().any(|(other, _)| key(other) == key(lever)) {
+            return Err(LeverError::Twice(lever.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// `common` settings with an arm's `own` laid over them.
+pub fn overlay(common: &[Setting], own: &[Setting]) -> Vec<Setting> {
+    let mut all: Vec<Setting> =
+        common.iter().filter(|(lever, _)| !own.iter().any(|(o, _)| key(o) == key(lever))).cloned().collect();
+    all.extend(own.iter().cloned());
+    all
+}
+
+/// The words that `settings` put on the kernel's command line.
+pub fn cmdline(settings: &[Setting]) -> Vec<String> {
+    settings
+        .iter()
+        .filter_map(|(lever, value)| {
+            let name = lever.strip_prefix("boot.")?;
+            Some(if value.is_empty() { name.to_owned() } else { format!("{name}={value}") })
+        })
+        .collect()
+}
+
+/// The fault that `settings` inject, if any.
+pub fn injected(settings: &[Setting]) -> Option<Fault> {
+    settings.iter().find(|(lever, _)| lever == fault::INJECT).and_then(|(_, value)| value.parse().ok())
+}
+
+/// The options of the plan's workload `name` in a boot of `arm`: the plan's, with the arm's own laid over them.
+pub fn workload_options(plan: &Plan, arm: &Arm, name: &str) -> Options {
+    let mut options =
+        plan.workloads.iter().find(|w| w.name == name).map(|w| w.options.clone()).unwrap_or_default();
+    for (option, value) in options_of(&arm.settings, name) {
+        options.insert(option.to_owned(), value.to_owned());
+    }
+    options
+}
+
+/// The settings of `workload`'s options among `settings`, by the options' names.
+pub fn options_of<'a>(settings: &'a [Setting], workload: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    settings.iter().filter_map(move |(lever, value)| {
+        let option = lever.strip_prefix(workload)?.strip_prefix('.')?;
+        Some((option, value.as_str()))
+    })
+}
+
+/// A setting as it is typed.
+pub struct Typed<'a>(pub &'a Setting);
+
+impl fmt::Display for Typed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (lever, value) = self.0;
+        if value.is_empty() { f.write_str(lever) } else { write!(f, "{lever}={value}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(text: &str) -> Setting {
+        parse(text).unwrap_or_else(|e| panic!("{text}: {e}"))
+    }
+
+    #[test]
+    fn settings_are_read_and_printed_alike() {
+        for text in ["boot.mitigations=off", "boot.nosmt", "boot.isolcpus=domain,1-3", "fault.inject=panic"] {
+            assert_eq!(Typed(&set(text)).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_lever_is_refused_with_what_would_be() {
+        for (text, want) in [
+            ("mitigations=off", "write FAMILY.NAME"),
+            ("boot.mitigations=", "leave the `=` away"),
+            ("bot.mitigations=off", "did you mean `boot.mitigations`?"),
+            ("sysctl.vm.swappiness=1", "levers begin with `boot.`"),
+            ("fault.inject=crash", "`panic`"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(want), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_same_parameter_in_two_spellings_is_set_twice() {
+        let twice = [set("boot.transparent-hugepage=never"), set("boot.transparent_hugepage=always")];
+        assert_eq!(check_duplicates(&twice), Err(LeverError::Twice("boot.transparent_hugepage".into())));
+    }
+
+    #[test]
+    fn an_arms_own_setting_wins() {
+        let all = overlay(&[set("boot.preempt=full"), set("boot.nosmt")], &[set("boot.preempt=none")]);
+        assert_eq!(cmdline(&all), ["nosmt", "preempt=none"]);
+    }
+}
