@@ -1,3 +1,6 @@
 //! The only unsafe code: system calls that rustix has no safe form of, shared memory, port I/O.
 
 pub mod async_io;
+pub mod futex;
+pub mod process;
+pub mod shared_memory;
