@@ -1,1 +1,188 @@
+//! The agent: this executable as PID 1 of a guest. It mounts what is needed, loads modules, makes the devices, reads the levers
+//! back, runs the workloads in a child process and reports by events.
+//!
+//! Invariant: inside a measured window nobody but the workload runs: the agent waits in a read, and what the workload reports
+//! between windows is acknowledged before the next window may begin.
 
+mod block;
+mod channel;
+pub mod protocol;
+mod quiet;
+mod runner;
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{MountFlags, mount};
+
+use crate::clock::Clock;
+use crate::lever::Fault;
+use crate::probe::dmesg;
+use crate::store::record::{Failure, GuestIdentity};
+use crate::sys;
+use protocol::{Event, Job, PROTOCOL};
+
+/// Complaints kept per trial; a kernel that logs more has made its point.
+const COMPLAINTS: usize = 40;
+
+/// Runs as PID 1; never returns.
+pub fn main() -> ! {
+    // Before /dev is mounted there is no channel for an error but the console, which is our standard error.
+    if let Err(e) = mounts() {
+        eprintln!("bigiron: {e:#}");
+    }
+    match work() {
+        Ok(()) => {}
+        Err(e) => channel::send(&Event::Unfit { message: format!("{e:#}") }),
+    }
+    channel::send(&Event::Done);
+    channel::exit()
+}
+
+fn work() -> anyhow::Result<()> {
+    let job = fs::read(protocol::JOB_PATH).context("No job in the initramfs")?;
+    let job: Job = serde_json::from_slice(&job).context("The job is not readable")?;
+    ensure!(job.protocol == PROTOCOL, "The job is of protocol {}, the agent of {PROTOCOL}", job.protocol);
+    let guest = identity()?;
+    channel::send(&Event::Hello { protocol: PROTOCOL, guest: guest.clone() });
+    for module in &job.modules {
+        let file = File::open(module).with_context(|| format!("No {module} in the initramfs"))?;
+        let parameters = CString::new(parameters(module)).expect("constants");
+        sys::module::load(&file, &parameters).with_context(|| format!("The kernel refuses the module {module}"))?;
+    }
+    read_back(&job, &guest)?;
+    let dirs = block::mount_all(&job)?;
+    loopback_up().context("The loopback interface does not come up")?;
+    channel::send(&Event::Ready);
+    quiet::settle(&job)?;
+    let failure = runner::run(&job, &guest, &dirs)?;
+    report_log();
+    if let Some((failure, message)) = failure {
+        channel::send(&Event::Failed { failure, message });
+    }
+    if job.fault == Some(Fault::KillInit) {
+        // The kernel panics when PID 1 exits.
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+/// brd makes 16 disks unless told otherwise, null_blk one of its own besides those of configfs.
+fn parameters(module: &str) -> &'static str {
+    let name = module.rsplit('/').next().unwrap_or(module);
+    if name.contains("null_blk") {
+        "nr_devices=0"
+    } else if name.contains("brd") {
+        "rd_nr=0"
+    } else {
+        ""
+    }
+}
+
+fn mounts() -> anyhow::Result<()> {
+    for (source, target, kind) in [
+        ("proc", "/proc", "proc"),
+        ("sysfs", "/sys", "sysfs"),
+        ("devtmpfs", "/dev", "devtmpfs"),
+        ("tmpfs", "/tmp", "tmpfs"),
+        ("tmpfs", "/dev/shm", "tmpfs"),
+    ] {
+        fs::create_dir_all(target).with_context(|| target.to_owned())?;
+        match mount(source, target, kind, MountFlags::empty(), None) {
+            // CONFIG_DEVTMPFS_MOUNT does not mount it for an initramfs, but a user's kernel may differ.
+            Err(rustix::io::Errno::BUSY) => {}
+            other => other.with_context(|| format!("Cannot mount {target}"))?,
+        }
+    }
+    Ok(())
+}
+
+fn identity() -> anyhow::Result<GuestIdentity> {
+    let uname = rustix::system::uname();
+    let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let memory = fs::read_to_string("/proc/meminfo").context("No /proc/meminfo")?;
+    let total = memory.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    Ok(GuestIdentity {
+        release: uname.release().to_string_lossy().into_owned(),
+        version: uname.version().to_string_lossy().into_owned(),
+        cmdline: fs::read_to_string("/proc/cmdline").context("No /proc/cmdline")?.trim().to_owned(),
+        cpus: std::thread::available_parallelism()?.get() as u32,
+        memory_bytes: total.context("No MemTotal in /proc/meminfo")? * 1024,
+        clocksource: clocksource.unwrap_or_default().trim().to_owned(),
+    })
+}
+
+/// A lever that cannot be read back as applied is an error before anything is measured.
+fn read_back(job: &Job, guest: &GuestIdentity) -> anyhow::Result<()> {
+    let words: Vec<&str> = guest.cmdline.split_whitespace().collect();
+    let log = kernel_log().unwrap_or_default();
+    let unknown = log.iter().find_map(|l| l.split_once("Unknown kernel command line parameters")).map(|(_, rest)| rest);
+    for word in &job.cmdline {
+        if !words.contains(&word.as_str()) {
+            bail!("`{word}` is not on the guest's command line: {}", guest.cmdline);
+        }
+        let name = word.split('=').next().unwrap_or(word);
+        if unknown.is_some_and(|u| u.split([' ', '"', ',']).any(|w| w == word || w.split('=').next() == Some(name))) {
+            bail!("This kernel does not know the parameter `{word}`: it was passed over, so the lever did nothing");
+        }
+    }
+    Ok(())
+}
+
+/// The lines of the kernel's log so far.
+fn kernel_log() -> anyhow::Result<Vec<String>> {
+    let fd = rustix::fs::openat(CWD, "/dev/kmsg", OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?;
+    let mut file = File::from(fd);
+    let mut lines = Vec::new();
+    let mut record = [0; 8192];
+    loop {
+        match file.read(&mut record) {
+            Ok(0) => break,
+            Ok(n) => lines.push(dmesg::kmsg_message(&String::from_utf8_lossy(&record[..n])).to_owned()),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+            // The ring was overwritten meanwhile: the next read goes on with what is left.
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(lines)
+}
+
+fn report_log() {
+    match kernel_log() {
+        Ok(lines) => {
+            let lines = dmesg::complaints(lines.iter().map(String::as_str), COMPLAINTS);
+            if !lines.is_empty() {
+                channel::send(&Event::Complaints { lines });
+            }
+        }
+        Err(e) => channel::send(&Event::Failed {
+            failure: Failure::WorkloadError,
+            message: format!("The kernel's log cannot be read: {e:#}"),
+        }),
+    }
+}
+
+/// Brings `lo` up: a bare initramfs has nobody else to do it.
+fn loopback_up() -> anyhow::Result<()> {
+    sys::net::interface_up("lo")?;
+    Ok(())
+}
+
+/// Sleeps by the guest's clock: free under the exact clock, where an idle guest jumps to its next timer.
+fn sleep(seconds: u32) {
+    std::thread::sleep(Duration::from_secs(u64::from(seconds)));
+}
+
+/// How long a freshly made file system is left alone before work starts on it.
+fn rest_after_prepare(clock: Clock) -> u32 {
+    match clock {
+        Clock::Exact => 2,
+        Clock::Wall => 1,
+        Clock::None => 0,
+    }
+}

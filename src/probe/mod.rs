@@ -1,1 +1,3 @@
+//! Probes: what is read before and after the work, and never inside a measured window.
 
+pub mod dmesg;

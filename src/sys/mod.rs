@@ -1,3 +1,11 @@
 //! The only unsafe code: system calls that rustix has no safe form of, shared memory, port I/O.
 
 pub mod async_io;
+pub mod child;
+pub mod futex;
+pub mod module;
+pub mod net;
+pub mod port;
+pub mod process;
+pub mod shared_memory;
+pub mod spin;

@@ -1,1 +1,5 @@
+//! The VM: QEMU, its clocks, its disks, its initramfs.
 
+pub mod disk;
+pub mod image;
+pub mod initramfs;

@@ -1,0 +1,99 @@
+//! What host and guest say to each other: a job file in the initramfs one way, NDJSON events over the debug console the other.
+//! Both ends are the same executable, so the format has a version only to make a mix-up loud.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+use crate::lever::Fault;
+use crate::metric::MetricDef;
+use crate::store::record::{Complaint, Failure, GuestIdentity};
+use crate::workload::Options;
+
+/// Version of the job and of the events.
+pub const PROTOCOL: u32 = 1;
+
+/// Where the job lies in the guest.
+pub const JOB_PATH: &str = "/job.json";
+
+/// I/O port of QEMU's isa-debugcon: every byte written there is appended to a file on the host.
+pub const EVENT_PORT: u16 = 0xe9;
+
+/// I/O port of QEMU's isa-debug-exit: writing `v` ends QEMU with status `2v + 1`.
+pub const EXIT_PORT: u16 = 0xf4;
+
+/// Written to [`EXIT_PORT`] when the agent has said everything: tells an orderly end from a crash or a power-off.
+pub const EXIT_DONE: u8 = 0x21;
+
+/// QEMU's exit status after [`EXIT_DONE`].
+pub const EXIT_DONE_STATUS: i32 = EXIT_DONE as i32 * 2 + 1;
+
+/// One trial's work, as the guest needs to know it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    pub protocol: u32,
+    pub clock: Clock,
+    /// Seconds of the guest's clock to idle before the first workload: background work after boot ends there.
+    pub settle_seconds: u32,
+    /// Iterations of a user loop before the first workload: shifts the phase of the timer tick.
+    pub jitter: u32,
+    pub seed: u64,
+    /// Modules to load, in order, as paths in the initramfs.
+    pub modules: Vec<String>,
+    /// Command-line words that levers put there: read back before anything is measured.
+    pub cmdline: Vec<String>,
+    pub fault: Option<Fault>,
+    pub workloads: Vec<WorkloadJob>,
+}
+
+/// A workload to run, in the order of the job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadJob {
+    pub name: String,
+    pub options: Options,
+    pub metrics: Vec<MetricDef>,
+    pub storage: Option<Storage>,
+}
+
+/// The file system that a workload gets, and the device below it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Storage {
+    pub device: Device,
+    pub filesystem: String,
+    /// The empty file system as packed extents, a path in the initramfs; `None` if the device comes with it.
+    pub image: Option<String>,
+}
+
+/// A block device in the guest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Device {
+    /// null_blk with memory backing, made through configfs; each request completes after `completion_ns` by a timer.
+    NullBlk { size_mib: u64, completion_ns: u64, queues: u32 },
+    /// brd: a RAM disk without a model of completion time.
+    Ram { size_mib: u64 },
+    /// A virtio disk of the VM with this serial number.
+    Virtio { serial: String },
+}
+
+/// What the guest says, in order: `hello`, `ready`, then per workload `step`…, `result` or `failed`, last `done`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// The agent runs: the kernel is up.
+    Hello { protocol: u32, guest: GuestIdentity },
+    /// Modules loaded, devices made, levers read back: the guest idles now, then works.
+    Ready,
+    /// A step of a workload begins.
+    Step { workload: String, step: String, done: u32, of: u32 },
+    /// A workload's values, by the metrics' names, and its facts.
+    Result { workload: String, values: Vec<(String, f64)>, facts: Vec<(String, String)> },
+    /// The trial's failure, as seen from inside.
+    Failed { failure: Failure, message: String },
+    /// bigiron itself could not do its part in this guest (a module that does not load, a lever that did not take): nobody's
+    /// performance, and no reason to try the next slot.
+    Unfit { message: String },
+    /// Lines of the kernel's log that matter.
+    Complaints { lines: Vec<Complaint> },
+    /// Everything has been said.
+    Done,
+}

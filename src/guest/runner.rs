@@ -1,0 +1,163 @@
+//! The child that runs the workloads, and the agent's end of the pipes to it.
+//!
+//! A process of its own: a workload that is killed, crashes or takes the memory with it leaves PID 1 to say so.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Signal, kill_process};
+
+use super::protocol::{Event, Job, WorkloadJob};
+use super::{channel, rest_after_prepare};
+use crate::lever::Fault;
+use crate::store::record::{Failure, GuestIdentity};
+use crate::sys;
+use crate::sys::process::Exit;
+use crate::workload::{self, Context, Outcome, Progress};
+
+/// Runs the job's workloads in a child and passes its events on. The trial's failure, if the child could not say it itself.
+pub(super) fn run(job: &Job, guest: &GuestIdentity, dirs: &[PathBuf]) -> anyhow::Result<Option<(Failure, String)>> {
+    let (events, events_in) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (acks, acks_in) = pipe_with(PipeFlags::CLOEXEC)?;
+    let child = sys::process::fork_child(|| {
+        let mut voice = Voice { events: File::from(clone(&events_in)), acks: File::from(clone(&acks)) };
+        workloads(job, guest, dirs, &mut voice);
+        0
+    })?;
+    drop((events_in, acks));
+    let mut acks = File::from(acks_in);
+    let mut finished = false;
+    for line in BufReader::new(File::from(events)).lines() {
+        let event: Event = serde_json::from_str(&line?).context("The workload's process said something else than an event")?;
+        finished |= matches!(event, Event::Done);
+        if !matches!(event, Event::Done) {
+            channel::send(&event);
+        }
+        // A child that is gone by now is told apart below.
+        let _ = acks.write_all(b".");
+    }
+    let exit = child.wait()?;
+    Ok((!finished).then(|| (Failure::AgentDied, died(exit))))
+}
+
+fn clone(fd: &OwnedFd) -> OwnedFd {
+    fd.try_clone().expect("a descriptor is free")
+}
+
+fn died(exit: Exit) -> String {
+    match exit {
+        Exit::Signal(signal) => format!("The process that ran the workload was killed by signal {signal}"),
+        Exit::Status(status) => format!("The process that ran the workload ended with status {status}"),
+    }
+}
+
+/// The child's way to the agent.
+struct Voice {
+    events: File,
+    acks: File,
+}
+
+impl Voice {
+    /// Says `event` and waits until the agent has passed it on.
+    fn say(&mut self, event: &Event) {
+        let mut line = serde_json::to_vec(event).expect("events have string keys only");
+        line.push(b'\n');
+        // If the agent is gone, so is the guest.
+        let _ = self.events.write_all(&line).and_then(|()| self.acks.read_exact(&mut [0]));
+    }
+}
+
+fn workloads(job: &Job, guest: &GuestIdentity, dirs: &[PathBuf], voice: &mut Voice) {
+    for (workload, dir) in job.workloads.iter().zip(dirs) {
+        match one(job, guest, workload, dir, voice) {
+            Ok(outcome) => voice.say(&Event::Result {
+                workload: workload.name.clone(),
+                values: outcome.values.into_iter().collect(),
+                facts: outcome.facts.into_iter().collect(),
+            }),
+            Err((failure, e)) => {
+                let message = format!("{}: {e:#}", workload.name);
+                voice.say(&Event::Failed { failure, message });
+                break;
+            }
+        }
+    }
+    voice.say(&Event::Done);
+}
+
+fn one(
+    job: &Job,
+    guest: &GuestIdentity,
+    planned: &WorkloadJob,
+    dir: &Path,
+    voice: &mut Voice,
+) -> Result<Outcome, (Failure, anyhow::Error)> {
+    let error = |e| (Failure::WorkloadError, e);
+    let workload =
+        workload::find(&planned.name).ok_or_else(|| error(anyhow!("This executable has no such workload")))?;
+    let voice = std::cell::RefCell::new(voice);
+    let step = |p: Progress<'_>| {
+        voice.borrow_mut().say(&Event::Step {
+            workload: planned.name.clone(),
+            step: p.step.to_owned(),
+            done: p.done,
+            of: p.of,
+        });
+    };
+    let cx = Context {
+        options: &planned.options,
+        seed: job.seed,
+        clock: job.clock,
+        dir: dir.join("work"),
+        cpus: guest.cpus,
+        memory_bytes: guest.memory_bytes,
+        executable: PathBuf::from("/init"),
+        progress: &step,
+    };
+    std::fs::create_dir(&cx.dir).map_err(|e| error(anyhow!("{}: {e}", cx.dir.display())))?;
+    step(Progress { step: "prepare", done: 0, of: 0 });
+    workload.prepare(&cx).context("Preparing").map_err(error)?;
+    rustix::fs::sync();
+    super::sleep(rest_after_prepare(job.clock));
+    inject(job.fault);
+    let outcome = workload.run(&cx).map_err(error)?;
+    step(Progress { step: "verify", done: 0, of: 0 });
+    workload.verify(&cx).map_err(|e| (Failure::VerifyFailed, e))?;
+    complete(planned, &outcome).map_err(error)?;
+    Ok(outcome)
+}
+
+/// A missing metric fails the trial, and so does one that no ratio can be made of.
+fn complete(planned: &WorkloadJob, outcome: &Outcome) -> anyhow::Result<()> {
+    let declared: BTreeMap<&str, ()> = planned.metrics.iter().map(|m| (m.name.as_str(), ())).collect();
+    for metric in &planned.metrics {
+        match outcome.values.get(&metric.name) {
+            None => return Err(anyhow!("The metric `{}` is missing", metric.name)),
+            Some(v) if !v.is_finite() || *v <= 0.0 => return Err(anyhow!("The metric `{}` is {v}", metric.name)),
+            Some(_) => {}
+        }
+    }
+    match outcome.values.keys().find(|name| !declared.contains_key(name.as_str())) {
+        Some(name) => Err(anyhow!("The metric `{name}` was never declared")),
+        None => Ok(()),
+    }
+}
+
+/// The failures that the lever `fault.inject` rehearses, just before the measured part.
+fn inject(fault: Option<Fault>) {
+    match fault {
+        None | Some(Fault::KillInit) => {}
+        Some(Fault::Panic) => {
+            let _ = std::fs::write("/proc/sysrq-trigger", "c");
+        }
+        Some(Fault::Hang) => sys::spin::iterations(u64::MAX),
+        Some(Fault::KillAgent) => {
+            let _ = kill_process(rustix::process::getpid(), Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Network interfaces.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Sets the interface's UP flag (SIOCSIFFLAGS). Needs CAP_NET_ADMIN.
+///
+/// # Errors
+/// Those of the ioctl, e.g. `ENODEV`.
+pub fn interface_up(name: &str) -> io::Result<()> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: an all-zero ifreq is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the kernel reads one ifreq, which is ours and complete.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,218 @@
+//! Empty file systems, made without root by the host's mkfs on a sparse file, and packed as the extents that are not zero.
+//!
+//! Invariant: an image is built once per (file system, size, mkfs version) and kept by that key, so that both arms of every pair start
+//! from the same bytes; mkfs itself is not reproducible byte for byte on every version.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use sha2::{Digest, Sha256};
+
+/// File systems that can be made here, with the tool that makes them and the package it comes in.
+const FILESYSTEMS: &[(&str, &str, &str)] = &[("ext4", "mke2fs", "e2fsprogs"), ("xfs", "mkfs.xfs", "xfsprogs")];
+
+const BLOCK: usize = 4096;
+/// Fixed, so that nothing in the image is random: "bigiron" in hexadecimal.
+const UUID: &str = "62696769-726f-6e00-8000-000000000001";
+const HASH_SEED: &str = "62696769-726f-6e00-8000-000000000002";
+/// 2024-01-01, the date that the guest's clock starts at.
+const EPOCH: &str = "1704067200";
+
+/// The names of the file systems that can be made.
+pub fn filesystems() -> impl Iterator<Item = &'static str> {
+    FILESYSTEMS.iter().map(|f| f.0)
+}
+
+/// The tool that makes `filesystem` and the Debian package that has it; `None` for an unknown file system.
+pub fn tool(filesystem: &str) -> Option<(&'static str, &'static str)> {
+    FILESYSTEMS.iter().find(|f| f.0 == filesystem).map(|f| (f.1, f.2))
+}
+
+/// The path of `tool`: in PATH or in the system directories that an ordinary user's PATH leaves out.
+pub fn find_tool(tool: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from))
+        .map(|dir| dir.join(tool))
+        .find(|file| file.is_file())
+}
+
+/// The packed image of an empty `filesystem` of `size_mib`, from `cache` or made now.
+///
+/// # Errors
+/// The tool is missing (names the package), or failed (with what it said).
+pub fn packed(cache: &Path, filesystem: &str, size_mib: u64) -> anyhow::Result<Vec<u8>> {
+    let (name, package) = tool(filesystem).with_context(|| format!("No way to make a `{filesystem}` file system"))?;
+    let tool = find_tool(name)
+        .with_context(|| format!("`{name}` is not installed; `apt-get install {package}` brings it"))?;
+    let version = Command::new(&tool).arg("-V").stdin(Stdio::null()).output().with_context(|| format!("`{name}`"))?;
+    let key = Sha256::new()
+        .chain_update(filesystem)
+        .chain_update(size_mib.to_le_bytes())
+        .chain_update(&version.stdout)
+        .chain_update(&version.stderr)
+        .finalize();
+    let key: String = key.iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let dir = cache.join("images");
+    let kept = dir.join(format!("{filesystem}-{size_mib}M-{key}.img"));
+    if let Ok(bytes) = std::fs::read(&kept) {
+        return Ok(bytes);
+    }
+    std::fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
+    let mut raw = tempfile::NamedTempFile::new_in(&dir)?;
+    raw.as_file().set_len(size_mib << 20)?;
+    make(&tool, filesystem, raw.path())?;
+    let bytes = pack(raw.as_file_mut())?;
+    // Renamed into place: two processes may make the same image, and none may see half of one. The first one stays.
+    let mut file = tempfile::NamedTempFile::new_in(&dir)?;
+    file.write_all(&bytes)?;
+    file.as_file().sync_all()?;
+    match file.persist_noclobber(&kept) {
+        Ok(_) => Ok(bytes),
+        Err(_) => std::fs::read(&kept).with_context(|| format!("Cannot keep {}", kept.display())),
+    }
+}
+
+/// Makes a file system on the file at `path`, which has its size already.
+fn make(tool: &Path, filesystem: &str, path: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new(tool);
+    // mke2fs takes its time stamps from these; others ignore them.
+    command.env("SOURCE_DATE_EPOCH", EPOCH).env("E2FSPROGS_FAKE_TIME", EPOCH);
+    match filesystem {
+        "ext4" => {
+            let extended = format!("hash_seed={HASH_SEED},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
+            command.args(["-q", "-F", "-t", "ext4", "-m", "0", "-U", UUID, "-E", &extended]);
+        }
+        "xfs" => {
+            command.args(["-q", "-f", "-K", "-m", &format!("uuid={UUID}")]);
+        }
+        other => bail!("No way to make a `{other}` file system"),
+    }
+    let output = command.arg(path).stdin(Stdio::null()).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{} failed ({}): {}", tool.display(), output.status, said.trim());
+    }
+    Ok(())
+}
+
+/// A plain file with an empty `filesystem` of `size_mib`, for a disk of the VM: the packed image unpacked again.
+pub fn write_raw(cache: &Path, filesystem: &str, size_mib: u64, to: &Path) -> anyhow::Result<()> {
+    let packed = packed(cache, filesystem, size_mib)?;
+    let file = File::create(to).with_context(|| format!("Cannot make {}", to.display()))?;
+    file.set_len(size_mib << 20)?;
+    for (offset, data) in Extents::new(&packed) {
+        file.write_all_at(data, offset)?;
+    }
+    Ok(())
+}
+
+/// Packs a sparse file: for every run of 4 KiB blocks that are not all zero, offset and length (u64, little-endian) and the bytes.
+fn pack(file: &mut File) -> anyhow::Result<Vec<u8>> {
+    let len = file.seek(SeekFrom::End(0))?;
+    let mut packed = Vec::new();
+    let mut run: Option<(u64, Vec<u8>)> = None;
+    let mut at = 0;
+    while at < len {
+        // Skip holes quickly; without SEEK_DATA support the kernel reports the whole file as data.
+        let data = match rustix::fs::seek(&*file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(offset) => offset / BLOCK as u64 * BLOCK as u64,
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(e) => return Err(e.into()),
+        };
+        let hole = rustix::fs::seek(&*file, rustix::fs::SeekFrom::Hole(data))?.next_multiple_of(BLOCK as u64);
+        file.seek(SeekFrom::Start(data))?;
+        let mut buffer = vec![0; (hole.min(len) - data) as usize];
+        file.read_exact(&mut buffer)?;
+        for (n, block) in buffer.chunks(BLOCK).enumerate() {
+            let offset = data + (n * BLOCK) as u64;
+            if block.iter().all(|b| *b == 0) {
+                flush(&mut run, &mut packed);
+                continue;
+            }
+            match &mut run {
+                Some((start, bytes)) if *start + bytes.len() as u64 == offset => bytes.extend_from_slice(block),
+                _ => {
+                    flush(&mut run, &mut packed);
+                    run = Some((offset, block.to_vec()));
+                }
+            }
+        }
+        at = hole;
+    }
+    flush(&mut run, &mut packed);
+    Ok(packed)
+}
+
+fn flush(run: &mut Option<(u64, Vec<u8>)>, packed: &mut Vec<u8>) {
+    if let Some((start, bytes)) = run.take() {
+        packed.extend_from_slice(&start.to_le_bytes());
+        packed.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        packed.extend_from_slice(&bytes);
+    }
+}
+
+/// The extents of a packed image: (offset, bytes). Ends early at a damaged one.
+pub struct Extents<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Extents<'a> {
+    pub fn new(packed: &'a [u8]) -> Self {
+        Self { rest: packed }
+    }
+}
+
+impl<'a> Iterator for Extents<'a> {
+    type Item = (u64, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (offset, rest) = self.rest.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let (data, rest) = rest.split_at_checked(u64::from_le_bytes(*len) as usize)?;
+        self.rest = rest;
+        Some((u64::from_le_bytes(*offset), data))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packing_keeps_exactly_the_bytes_that_are_not_zero() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        file.write_all_at(&[7; 5000], 8192).unwrap();
+        file.write_all_at(&[9; 1], (1 << 20) - 1).unwrap();
+        let packed = pack(&mut file).unwrap();
+        let mut copy = vec![0u8; 1 << 20];
+        for (offset, data) in Extents::new(&packed) {
+            copy[offset as usize..][..data.len()].copy_from_slice(data);
+        }
+        let mut want = vec![0u8; 1 << 20];
+        want[8192..13192].fill(7);
+        want[(1 << 20) - 1] = 9;
+        assert!(copy == want);
+        assert!(packed.len() < 20_000, "{} bytes for three blocks", packed.len());
+    }
+
+    #[test]
+    fn an_image_is_made_once_and_has_its_file_system_magic() {
+        let cache = tempfile::tempdir().unwrap();
+        for (filesystem, size, offset, magic) in [("ext4", 64, 1080, &[0x53, 0xef][..]), ("xfs", 320, 0, b"XFSB")] {
+            let (name, package) = tool(filesystem).unwrap();
+            assert!(find_tool(name).is_some(), "apt-get install {package}");
+            let first = packed(cache.path(), filesystem, size).unwrap();
+            assert_eq!(first, packed(cache.path(), filesystem, size).unwrap());
+            let raw = cache.path().join("raw");
+            write_raw(cache.path(), filesystem, size, &raw).unwrap();
+            let bytes = std::fs::read(&raw).unwrap();
+            assert_eq!(&bytes[offset..offset + magic.len()], magic, "{filesystem}");
+        }
+    }
+}
