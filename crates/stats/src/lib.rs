@@ -1,1 +1,24 @@
+//! The statistics of bigiron: what a set of pairs says about two arms, and how sure that is.
+//!
+//! Invariant: every function here is a pure function of its arguments. Nothing reads a file or a clock, and randomness comes in as a
+//! seed or a generator, so that a report made again years later carries the same numbers.
+//!
+//! Effects are differences of natural logarithms, `ln(B/A)`, unless said otherwise.
 
+pub mod flip;
+pub mod gate;
+pub mod location;
+pub mod mser;
+pub mod multiplicity;
+pub mod order;
+pub mod percentile;
+pub mod power;
+pub mod shape;
+pub mod stein;
+pub mod suite;
+pub mod verdict;
+
+mod special;
+
+pub use flip::Flip;
+pub use verdict::{Verdict, verdict};

@@ -1,0 +1,100 @@
+//! Where a sample lies, by means that do not trust every value: medians, Hodges–Lehmann, Theil–Sen; and intervals for counts.
+//!
+//! Invariant: an empty sample gives NaN, never a number that could be taken for a result.
+
+use crate::special;
+
+/// The median; the mean of the two middle values if there is an even number of them.
+pub fn median(x: &[f64]) -> f64 {
+    let mut x = x.to_vec();
+    median_of(&mut x)
+}
+
+fn median_of(x: &mut [f64]) -> f64 {
+    if x.is_empty() {
+        return f64::NAN;
+    }
+    let (middle, odd) = (x.len() / 2, x.len() % 2 == 1);
+    let (below, &mut upper, _) = x.select_nth_unstable_by(middle, f64::total_cmp);
+    if odd {
+        return upper;
+    }
+    let lower = below.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    lower + (upper - lower) / 2.0
+}
+
+/// Hodges–Lehmann: the median of the means of all pairs of values, each value paired with itself too. A cross-check of a mean: far
+/// apart, a few trials carry the result.
+pub fn hodges_lehmann(x: &[f64]) -> f64 {
+    let mut walsh: Vec<f64> =
+        (0..x.len()).flat_map(|i| (i..x.len()).map(move |j| (i, j))).map(|(i, j)| (x[i] + x[j]) / 2.0).collect();
+    median_of(&mut walsh)
+}
+
+/// Theil–Sen: the median of the slopes between all pairs of values, per step of the index. NaN for fewer than two values.
+pub fn theil_sen(y: &[f64]) -> f64 {
+    let mut slopes: Vec<f64> = (0..y.len())
+        .flat_map(|i| (i + 1..y.len()).map(move |j| (i, j)))
+        .map(|(i, j)| (y[j] - y[i]) / (j - i) as f64)
+        .collect();
+    median_of(&mut slopes)
+}
+
+/// How far a series of windows moved while it was measured, relative to its mean.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Drift {
+    /// |Theil–Sen slope| × length / mean
+    pub trend: f64,
+    /// |mean of the second half − mean of the first| / mean
+    pub halves: f64,
+}
+
+impl Drift {
+    /// Of the windows of one run, in order. NaN for fewer than four windows.
+    pub fn of(windows: &[f64]) -> Drift {
+        if windows.len() < 4 {
+            return Drift { trend: f64::NAN, halves: f64::NAN };
+        }
+        let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;
+        let all = mean(windows).abs();
+        let half = windows.len() / 2;
+        let (first, second) = (&windows[..half], &windows[windows.len() - half..]);
+        Drift {
+            trend: theil_sen(windows).abs() * windows.len() as f64 / all,
+            halves: (mean(second) - mean(first)).abs() / all,
+        }
+    }
+
+    /// More than `limit` (.02 by default in a plan) by either measure.
+    pub fn exceeds(&self, limit: f64) -> bool {
+        self.trend > limit || self.halves > limit
+    }
+}
+
+/// Clopper–Pearson: the exact interval of confidence `1 − alpha` for a share of which `k` of `n` were seen.
+///
+/// # Panics
+/// If `k > n`.
+pub fn clopper_pearson(k: u64, n: u64, alpha: f64) -> (f64, f64) {
+    assert!(k <= n, "{k} of {n} is not a share");
+    let (seen, not_seen) = (k as f64, (n - k) as f64);
+    let low = if k == 0 { 0.0 } else { special::beta_quantile(alpha / 2.0, seen, not_seen + 1.0) };
+    let high = if k == n { 1.0 } else { special::beta_quantile(1.0 - alpha / 2.0, seen + 1.0, not_seen) };
+    (low, high)
+}
+
+/// Two-sided sign test: the p of `positive` against `negative` under a fair coin. Findings that all point one way are the
+/// fingerprint of a false-positive machine.
+pub fn sign_test(positive: u64, negative: u64) -> f64 {
+    let n = positive + negative;
+    let fewer = positive.min(negative);
+    // Terms of the binomial as logarithms: n may be in the thousands.
+    let ln_half = 0.5_f64.ln() * n as f64;
+    let mut ln_choose = 0.0_f64;
+    let mut tail = ln_half.exp();
+    for i in 1..=fewer {
+        ln_choose += ((n - i + 1) as f64).ln() - (i as f64).ln();
+        tail += (ln_choose + ln_half).exp();
+    }
+    (2.0 * tail).min(1.0)
+}

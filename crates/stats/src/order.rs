@@ -1,0 +1,51 @@
+//! The order of arms within pairs: random, balanced, and repeatable from a seed.
+//!
+//! Invariant: for every two arms, each runs before the other in exactly half of the pairs, and which half is uniformly random. The
+//! flip test's p is exact because of that.
+
+pub use rand_chacha::ChaCha12Rng;
+pub use rand_chacha::rand_core::Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+/// The generator of everything random in a study. The same seed gives the same numbers on every machine.
+pub fn rng(seed: u64) -> ChaCha12Rng {
+    ChaCha12Rng::seed_from_u64(seed)
+}
+
+/// Uniform in `0..bound`, without the bias of a remainder (Lemire 2019, "Fast random integer generation in an interval").
+pub(crate) fn below(rng: &mut impl Rng, bound: u64) -> u64 {
+    let reject = bound.wrapping_neg() % bound;
+    loop {
+        let product = u128::from(rng.next_u64()) * u128::from(bound);
+        if product as u64 >= reject {
+            return (product >> 64) as u64;
+        }
+    }
+}
+
+/// Fisher–Yates.
+pub fn shuffle<T>(items: &mut [T], rng: &mut impl Rng) {
+    for i in (1..items.len()).rev() {
+        items.swap(i, below(rng, i as u64 + 1) as usize);
+    }
+}
+
+/// For each of `pairs` pairs (an even number) of `arms` arms: the order in which the arms run, as indices of arms.
+///
+/// Half of the orders are random permutations, the other half their reverses; all are then shuffled.
+///
+/// # Panics
+/// If `pairs` is odd: no order is balanced then. A plan refuses that before.
+pub fn balanced_orders(pairs: u32, arms: usize, rng: &mut impl Rng) -> Vec<Vec<usize>> {
+    assert!(pairs.is_multiple_of(2), "An odd number of pairs ({pairs}) cannot be balanced");
+    let mut orders = Vec::with_capacity(pairs as usize);
+    for _ in 0..pairs / 2 {
+        let mut order: Vec<usize> = (0..arms).collect();
+        shuffle(&mut order, rng);
+        let reverse = order.iter().rev().copied().collect();
+        orders.push(order);
+        orders.push(reverse);
+    }
+    shuffle(&mut orders, rng);
+    orders
+}

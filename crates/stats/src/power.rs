@@ -1,0 +1,90 @@
+//! How much a design can see: the smallest effect it would find, and the pairs that a question needs.
+//!
+//! Invariant: sizes are balanced designs of at least [`SMALLEST_DESIGN`] pairs, and what is said of power is what the flip interval really
+//! does at that size, steps of its attainable levels included; `cargo xtask sim` checks it by simulation.
+
+use crate::special;
+
+/// Pairs below which the flip interval has no 95 % level: C(8,4) = 70 is the first count above 40.
+pub const SMALLEST_DESIGN: u32 = 8;
+
+/// Pairs above which no plan is proposed.
+pub const LARGEST_DESIGN: u32 = 10_000;
+
+/// Sample standard deviation; 0 for fewer than two values.
+pub fn sd(d: &[f64]) -> f64 {
+    if d.len() < 2 {
+        return 0.0;
+    }
+    let mean = d.iter().sum::<f64>() / d.len() as f64;
+    (d.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (d.len() - 1) as f64).sqrt()
+}
+
+/// C(N, h), the re-randomisations of a design of `pairs` pairs that is as balanced as can be.
+fn rerandomisations(pairs: u32) -> f64 {
+    let half = pairs / 2;
+    (1..=half).fold(1.0, |c, i| c * f64::from(pairs - half + i) / f64::from(i))
+}
+
+/// The smallest two-sided p of a balanced design, 2/C(N, N/2).
+pub fn smallest_attainable_p(pairs: u32) -> f64 {
+    (2.0 / rerandomisations(pairs)).min(1.0)
+}
+
+/// The smallest balanced design, at least 8 pairs, in which one of `primaries` primary metrics can pass Holm at 5 %.
+pub fn smallest_pairs(primaries: usize) -> u32 {
+    let level = 0.05 / primaries.max(1) as f64;
+    (SMALLEST_DESIGN..).step_by(2).find(|&n| smallest_attainable_p(n) <= level).expect("C(N, N/2) grows without bound")
+}
+
+/// The two-sided level that the interval of confidence `1 − alpha` really has: 2K/C(N, h), a step function below `alpha`. 0 if there
+/// is no interval.
+fn attained_level(pairs: u32, alpha: f64) -> f64 {
+    let c = rerandomisations(pairs);
+    if c > 1e12 { alpha } else { 2.0 * (alpha / 2.0 * c + 1e-9).floor() / c }
+}
+
+/// The smallest effect (same unit as `sd`) whose 95 % interval excludes 0 with 80 % probability, if the noise of one pair around the
+/// mean of its order has standard deviation `sd`. Infinite below 8 pairs: no effect would be seen.
+pub fn mde(pairs: usize, sd: f64) -> f64 {
+    let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
+    detection_factor(pairs) * sd
+}
+
+/// `mde` for a standard deviation of 1.
+fn detection_factor(pairs: u32) -> f64 {
+    let level = attained_level(pairs, 0.05);
+    if pairs < SMALLEST_DESIGN || level <= 0.0 {
+        return f64::INFINITY;
+    }
+    let degrees = f64::from(pairs - 2);
+    (special::t_quantile(1.0 - level / 2.0, degrees) + special::t_quantile(0.8, degrees)) / f64::from(pairs).sqrt()
+}
+
+/// The margin at which a design says `same` with 80 % probability if the truth is 0, for a standard deviation of 1.
+fn equivalence_factor(pairs: u32) -> f64 {
+    let level = attained_level(pairs, 0.10);
+    let degrees = f64::from(pairs - 2);
+    (special::t_quantile(1.0 - level / 2.0, degrees) + special::t_quantile(0.9, degrees)) / f64::from(pairs).sqrt()
+}
+
+/// Pairs in all, an even number of at least 8, for 80 % power of `same` if the truth is 0. `None` if the margin is not
+/// positive or more than 10,000 pairs would be needed.
+pub fn pairs_for_same(sd: f64, margin: f64) -> Option<u32> {
+    smallest(|n| sd * equivalence_factor(n) <= margin, margin > 0.0 && sd.is_finite())
+}
+
+/// Pairs in all after which a line would probably (80 %) no longer be `inconclusive`, if the truth is the estimate `mean`: because its
+/// interval excludes 0, or because it lies inside the margin. `None` if more than 10,000 pairs would be needed.
+pub fn pairs_to_settle(mean: f64, sd: f64, margin: f64) -> Option<u32> {
+    let room = margin - mean.abs();
+    smallest(
+        |n| sd * detection_factor(n) <= mean.abs() || sd * equivalence_factor(n) <= room,
+        mean.is_finite() && sd.is_finite(),
+    )
+}
+
+/// The smallest even size for which `enough` holds; it holds for all larger sizes too.
+fn smallest(enough: impl Fn(u32) -> bool, possible: bool) -> Option<u32> {
+    (possible).then(|| (SMALLEST_DESIGN..=LARGEST_DESIGN).step_by(2).find(|&n| enough(n))).flatten()
+}
