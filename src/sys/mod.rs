@@ -3,9 +3,12 @@
 pub mod async_io;
 pub mod child;
 pub mod futex;
+pub mod mapping;
 pub mod module;
 pub mod net;
 pub mod port;
 pub mod process;
+pub mod select;
 pub mod shared_memory;
+pub mod signal;
 pub mod spin;
