@@ -34,14 +34,15 @@ pub struct Args {
 struct Setting {
     replicates: u64,
     seed: u64,
+    smoke: bool,
 }
 
 /// A part of the study prints its tables and checks them.
 type Part = fn(&Setting, &mut Checks);
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let replicates = args.replicates.unwrap_or(if args.smoke { 1_000 } else { 20_000 });
-    let setting = Setting { replicates, seed: args.seed };
+    let replicates = args.replicates.unwrap_or(if args.smoke { 2_000 } else { 20_000 });
+    let setting = Setting { replicates, seed: args.seed, smoke: args.smoke };
     let mut checks = Checks::default();
     println!("{replicates} replicates, seed {}; noise of a pair s = 1, margin m = 1 unless said otherwise", args.seed);
     let parts: [(&str, Part); 9] = [

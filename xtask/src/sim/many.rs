@@ -7,7 +7,7 @@ use bigiron_stats::{Flip, Verdict, multiplicity, power, suite, verdict};
 use super::{
     Setting,
     check::{Checks, Share},
-    noise::{Session, balanced, normal},
+    noise::{Pair, Session, balanced, normal},
     replicate::{Tally, replicate},
 };
 
@@ -40,7 +40,8 @@ fn session(pairs: usize, metrics: usize, share: f64, rng: &mut bigiron_stats::or
     (0..metrics)
         .map(|_| {
             let of_pair = |(&a_first, common): (&bool, &f64)| {
-                (a_first, share.sqrt() * common + (1.0 - share).sqrt() * normal(rng))
+                let b = share.sqrt() * common + (1.0 - share).sqrt() * normal(rng);
+                Pair { a_first, a: 0.0, b }
             };
             Session::of(&orders.iter().zip(&common).map(of_pair).collect::<Vec<_>>())
         })

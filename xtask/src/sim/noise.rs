@@ -91,40 +91,53 @@ impl Noise {
         }
     }
 
-    /// D of the pairs of a session of `pairs` pairs without any effect, in the order of the schedule: (whether A ran first, D).
-    pub(super) fn schedule(self, pairs: usize, orders: &[bool], rng: &mut ChaCha12Rng) -> Vec<(bool, f64)> {
-        let boots = self.boots(2 * pairs, rng);
-        let of_pair = |(i, &a_first): (usize, &bool)| {
-            let later = (boots[2 * i + 1] - boots[2 * i]) * FRAC_1_SQRT_2;
-            let difference = if a_first { later } else { -later };
-            let d = match self {
-                Noise::SlotEffect => difference + if a_first { 2.0 } else { -2.0 },
-                Noise::SkewOfB => 0.2 * difference + (1.0_f64 - 0.04).sqrt() * lognormal(0.8, rng),
-                Noise::BimodalB => 0.2 * difference + (1.0_f64 - 0.04).sqrt() * bimodal(rng),
-                _ => difference,
-            };
-            (a_first, d)
+    /// The pairs of a session without any effect, in the order of the schedule; `orders`: whether A runs first.
+    fn schedule(self, orders: &[bool], rng: &mut ChaCha12Rng) -> Vec<Pair> {
+        // A boot's standard deviation such that a pair's is 1.
+        let boots: Vec<f64> = self.boots(2 * orders.len(), rng).into_iter().map(|x| x * FRAC_1_SQRT_2).collect();
+        let of_pair = |(&a_first, boots): (&bool, &[f64])| {
+            let (mut a, mut b) = if a_first { (boots[0], boots[1]) } else { (boots[1], boots[0]) };
+            match self {
+                Noise::SlotEffect if a_first => b += 2.0,
+                Noise::SlotEffect => a += 2.0,
+                Noise::SkewOfB => (a, b) = (0.2 * a, 0.2 * b + 0.96_f64.sqrt() * lognormal(0.8, rng)),
+                Noise::BimodalB => (a, b) = (0.2 * a, 0.2 * b + 0.96_f64.sqrt() * bimodal(rng)),
+                _ => {}
+            }
+            Pair { a_first, a, b }
         };
-        orders.iter().enumerate().map(of_pair).collect()
+        orders.iter().zip(boots.chunks_exact(2)).map(of_pair).collect()
     }
 
-    /// A session as bigiron runs it: D of the A-then-B pairs and of the B-then-A pairs, no effect.
+    /// A session as bigiron runs it, no effect.
     pub(super) fn session(self, pairs: usize, rng: &mut ChaCha12Rng) -> Session {
         let orders = balanced(pairs, rng);
-        Session::of(&self.schedule(pairs, &orders, rng))
+        Session::of(&self.schedule(&orders, rng))
     }
 }
 
-/// D by order.
+/// Logarithms of what the two boots of a pair measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pair {
+    pub(super) a_first: bool,
+    pub(super) a: f64,
+    pub(super) b: f64,
+}
+
+/// D by order, and the arms that it comes from.
 pub(super) struct Session {
     pub(super) ab: Vec<f64>,
     pub(super) ba: Vec<f64>,
+    pub(super) arms_ab: Vec<(f64, f64)>,
+    pub(super) arms_ba: Vec<(f64, f64)>,
 }
 
 impl Session {
-    pub(super) fn of(schedule: &[(bool, f64)]) -> Session {
-        let of_order = |a_first| schedule.iter().filter(|pair| pair.0 == a_first).map(|pair| pair.1).collect();
-        Session { ab: of_order(true), ba: of_order(false) }
+    pub(super) fn of(pairs: &[Pair]) -> Session {
+        let arms = |a_first| pairs.iter().filter(|p| p.a_first == a_first).map(|p| (p.a, p.b)).collect::<Vec<_>>();
+        let differences = |arms: &[(f64, f64)]| arms.iter().map(|(a, b)| b - a).collect();
+        let (arms_ab, arms_ba) = (arms(true), arms(false));
+        Session { ab: differences(&arms_ab), ba: differences(&arms_ba), arms_ab, arms_ba }
     }
 
     pub(super) fn all(&self) -> Vec<f64> {

@@ -10,7 +10,7 @@ use bigiron_stats::{
 use super::{
     Setting,
     check::{Checks, Share},
-    noise::{Noise, Session, balanced, normal},
+    noise::{Noise, Pair, Session, balanced, normal},
     replicate::{Tally, replicate},
 };
 
@@ -109,11 +109,11 @@ fn all_a_then_all_b(noise: Noise, rng: &mut ChaCha12Rng) -> Vec<f64> {
 /// Looks at 8, 10, … 24 pairs and stops at the first interval that excludes 0.
 pub(super) fn peeking(setting: &Setting, checks: &mut Checks) {
     let wrong = replicate(setting, setting.replicates / 4, "peeking", |rng, wrong: &mut Share| {
-        let mut so_far: Vec<(bool, f64)> = Vec::new();
+        let mut so_far: Vec<Pair> = Vec::new();
         let mut stopped = false;
         for pairs in (8..=24).step_by(2) {
             let more = pairs - so_far.len();
-            so_far.extend(balanced(more, rng).into_iter().map(|a_first| (a_first, normal(rng))));
+            so_far.extend(balanced(more, rng).into_iter().map(|a_first| Pair { a_first, a: 0.0, b: normal(rng) }));
             let session = Session::of(&so_far);
             if Flip::new(&session.ab, &session.ba, 0).p(0.0) <= 0.05 {
                 stopped = true;
