@@ -4,24 +4,25 @@
 //! (`cargo xtask sim`: 89–93 %). That the differences are skewed is hard to see in ten pairs; that one arm varies more than the
 //! other is not. Invariant: the flag never changes a verdict, it only warns.
 
-use crate::Flip;
+use crate::{Flip, location};
 
 /// Level of the test behind the flag.
 pub const FLAG_LEVEL: f64 = 0.05;
 
 /// Two-sided p of "both arms vary alike", from (ln A, ln B) of the pairs run A-then-B and B-then-A.
 ///
-/// The flip test of the differences of squared deviations, each taken from the mean of its arm and order: exchanging the arms of a pair
-/// turns the sign of its difference, and a wandering machine moves both arms. `seed` as for [`Flip::new`].
+/// The flip test of `(D − its median) · (S − its median)` with D = ln B − ln A, S = ln A + ln B and medians by order: B varies more where
+/// large differences go with large sums. Exchanging the arms of a pair turns the sign, and a wandering machine moves S only. Medians,
+/// because one outlier in a mean pulls all other pairs to its own side. `seed` as for [`Flip::new`].
 pub fn spread_p(ab: &[(f64, f64)], ba: &[(f64, f64)], seed: u64) -> f64 {
-    Flip::new(&squared_differences(ab), &squared_differences(ba), seed).p(0.0)
+    Flip::new(&products(ab), &products(ba), seed).p(0.0)
 }
 
-fn squared_differences(pairs: &[(f64, f64)]) -> Vec<f64> {
-    let n = pairs.len() as f64;
-    let mean_a = pairs.iter().map(|pair| pair.0).sum::<f64>() / n;
-    let mean_b = pairs.iter().map(|pair| pair.1).sum::<f64>() / n;
-    pairs.iter().map(|(a, b)| (b - mean_b).powi(2) - (a - mean_a).powi(2)).collect()
+fn products(pairs: &[(f64, f64)]) -> Vec<f64> {
+    let differences: Vec<f64> = pairs.iter().map(|(a, b)| b - a).collect();
+    let sums: Vec<f64> = pairs.iter().map(|(a, b)| a + b).collect();
+    let (difference, sum) = (location::median(&differences), location::median(&sums));
+    differences.iter().zip(&sums).map(|(d, s)| (d - difference) * (s - sum)).collect()
 }
 
 /// Whether to warn: the spreads of the arms differ at [`FLAG_LEVEL`]. Arguments as for [`spread_p`].

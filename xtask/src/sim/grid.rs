@@ -97,8 +97,9 @@ pub(super) fn shifts(setting: &Setting, checks: &mut Checks) {
             checks.at_most(&what("type I error"), cell.false_difference, 0.05);
             checks.at_most(&what("wrong `same` at the margin"), cell.same[2], 0.05);
             checks.at_most(&what("wrong `better` at the margin"), cell.beyond[2], 0.025);
-            // The arms' deviations are taken from estimated means, so this test is nearly exact only.
-            checks.at_most(&what("flagged without cause"), cell.flagged, 0.10);
+            // The medians that the test starts from are estimated, so this test is nearly exact only.
+            let promised = if pairs == 8 { 0.20 } else { 0.12 };
+            checks.at_most(&what("flagged without cause"), cell.flagged, promised);
         }
     }
 }
