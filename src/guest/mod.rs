@@ -105,7 +105,8 @@ fn identity() -> anyhow::Result<GuestIdentity> {
     let uname = rustix::system::uname();
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     let memory = fs::read_to_string("/proc/meminfo").context("No /proc/meminfo")?;
-    let total = memory.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let total =
+        memory.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     Ok(GuestIdentity {
         release: uname.release().to_string_lossy().into_owned(),
         version: uname.version().to_string_lossy().into_owned(),

@@ -33,7 +33,8 @@ pub(super) fn run(job: &Job, guest: &GuestIdentity, dirs: &[PathBuf]) -> anyhow:
     let mut acks = File::from(acks_in);
     let mut finished = false;
     for line in BufReader::new(File::from(events)).lines() {
-        let event: Event = serde_json::from_str(&line?).context("The workload's process said something else than an event")?;
+        let event: Event =
+            serde_json::from_str(&line?).context("The workload's process said something else than an event")?;
         finished |= matches!(event, Event::Done);
         if !matches!(event, Event::Done) {
             channel::send(&event);

@@ -170,7 +170,8 @@ fn same_value(got: &str, want: &str) -> bool {
 mod tests {
     use super::*;
 
-    const UNKNOWN: &str = "Unknown kernel command line parameters \"mitigation=off nosmtt\", will be passed to user space.";
+    const UNKNOWN: &str =
+        "Unknown kernel command line parameters \"mitigation=off nosmtt\", will be passed to user space.";
 
     fn verify_in(words: &[&str], log: &str, init: &[&str], files: &[(&str, &str)]) -> Result<(), String> {
         let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();

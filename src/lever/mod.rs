@@ -165,8 +165,7 @@ pub fn injected(settings: &[Setting]) -> Option<Fault> {
 
 /// The options of the plan's workload `name` in a boot of `arm`: the plan's, with the arm's own laid over them.
 pub fn workload_options(plan: &Plan, arm: &Arm, name: &str) -> Options {
-    let mut options =
-        plan.workloads.iter().find(|w| w.name == name).map(|w| w.options.clone()).unwrap_or_default();
+    let mut options = plan.workloads.iter().find(|w| w.name == name).map(|w| w.options.clone()).unwrap_or_default();
     for (option, value) in options_of(&arm.settings, name) {
         options.insert(option.to_owned(), value.to_owned());
     }

@@ -6,8 +6,21 @@ use crate::store::record::Complaint;
 const CLASSES: &[(&str, &[&str])] = &[
     ("oom", &["Out of memory: Killed process", "invoked oom-killer", "Memory cgroup out of memory"]),
     ("hung-task", &["blocked for more than"]),
-    ("rcu-stall", &["rcu_preempt detected stalls", "rcu_sched detected stalls", "rcu: INFO: ", "self-detected stall on CPU"]),
-    ("oops", &["Oops: ", "BUG: unable to handle", "general protection fault", "kernel NULL pointer dereference", "soft lockup", "hard LOCKUP"]),
+    (
+        "rcu-stall",
+        &["rcu_preempt detected stalls", "rcu_sched detected stalls", "rcu: INFO: ", "self-detected stall on CPU"],
+    ),
+    (
+        "oops",
+        &[
+            "Oops: ",
+            "BUG: unable to handle",
+            "general protection fault",
+            "kernel NULL pointer dereference",
+            "soft lockup",
+            "hard LOCKUP",
+        ],
+    ),
     ("bug", &["kernel BUG at", "BUG: "]),
     ("io-error", &["I/O error", "EXT4-fs error", "XFS (", "Buffer I/O error", "JBD2: Error"]),
     ("warning", &["WARNING: "]),

@@ -85,7 +85,8 @@ pub fn names(arms: &[ArmText]) -> Vec<String> {
     let short: Vec<String> = arms.iter().map(ArmText::short_name).collect();
     let mut names: Vec<String> = Vec::new();
     for (i, arm) in arms.iter().enumerate() {
-        let ambiguous = arms.iter().zip(&short).any(|(other, s)| *s == short[i] && other.to_string() != arm.to_string());
+        let ambiguous =
+            arms.iter().zip(&short).any(|(other, s)| *s == short[i] && other.to_string() != arm.to_string());
         let base = if ambiguous && arm.name.is_none() { arm.to_string() } else { short[i].clone() };
         let mut name = base.clone();
         for again in 2.. {

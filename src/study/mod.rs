@@ -8,6 +8,7 @@ pub mod margins;
 pub mod plan;
 pub mod question;
 pub mod refusal;
+pub mod repeat;
 pub mod schedule;
 pub mod settled;
 pub mod size;

@@ -39,7 +39,8 @@ mod tests {
 
     #[test]
     fn amounts_are_read() {
-        for (text, want) in [("1G", 1 << 30), ("512M", 512 << 20), ("1 GiB", 1 << 30), ("2gb", 2 << 30), ("4096", 4096)] {
+        for (text, want) in [("1G", 1 << 30), ("512M", 512 << 20), ("1 GiB", 1 << 30), ("2gb", 2 << 30), ("4096", 4096)]
+        {
             assert_eq!(parse_bytes(text), Ok(want), "{text}");
         }
         for text in ["", "G", "1.5G", "-1", "1X", "99999999T"] {

@@ -26,6 +26,7 @@ pub fn write(port: u16, bytes: &[u8]) -> io::Result<()> {
 
 fn ioperm(port: u16, on: bool) -> io::Result<()> {
     // SAFETY: changes this thread's I/O permission bitmap and touches no memory.
-    let result = unsafe { libc::syscall(libc::SYS_ioperm, libc::c_ulong::from(port), 1 as libc::c_ulong, i32::from(on)) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_ioperm, libc::c_ulong::from(port), 1 as libc::c_ulong, i32::from(on)) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

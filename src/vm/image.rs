@@ -47,8 +47,8 @@ pub fn find_tool(tool: &str) -> Option<PathBuf> {
 /// The tool is missing (names the package), or failed (with what it said).
 pub fn packed(cache: &Path, filesystem: &str, size_mib: u64) -> anyhow::Result<Vec<u8>> {
     let (name, package) = tool(filesystem).with_context(|| format!("No way to make a `{filesystem}` file system"))?;
-    let tool = find_tool(name)
-        .with_context(|| format!("`{name}` is not installed; `apt-get install {package}` brings it"))?;
+    let tool =
+        find_tool(name).with_context(|| format!("`{name}` is not installed; `apt-get install {package}` brings it"))?;
     let version = Command::new(&tool).arg("-V").stdin(Stdio::null()).output().with_context(|| format!("`{name}`"))?;
     let key = Sha256::new()
         .chain_update(filesystem)
