@@ -59,6 +59,8 @@ fn work() -> anyhow::Result<()> {
     loopback_up().context("The loopback interface does not come up")?;
     channel::send(&Event::Ready);
     quiet::settle(&job)?;
+    let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    channel::send(&Event::Quiet { clocksource: clocksource.unwrap_or_default().trim().to_owned() });
     let failure = runner::run(&job, &guest, &dirs)?;
     report_log();
     if let Some((failure, message)) = failure {
@@ -103,7 +105,6 @@ fn mounts() -> anyhow::Result<()> {
 
 fn identity() -> anyhow::Result<GuestIdentity> {
     let uname = rustix::system::uname();
-    let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     let memory = fs::read_to_string("/proc/meminfo").context("No /proc/meminfo")?;
     let total =
         memory.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
@@ -113,7 +114,8 @@ fn identity() -> anyhow::Result<GuestIdentity> {
         cmdline: fs::read_to_string("/proc/cmdline").context("No /proc/cmdline")?.trim().to_owned(),
         cpus: std::thread::available_parallelism()?.get() as u32,
         memory_bytes: total.context("No MemTotal in /proc/meminfo")? * 1024,
-        clocksource: clocksource.unwrap_or_default().trim().to_owned(),
+        // Not settled yet: said with `quiet`.
+        clocksource: String::new(),
     })
 }
 

@@ -75,14 +75,16 @@ pub enum Device {
     Virtio { serial: String },
 }
 
-/// What the guest says, in order: `hello`, `ready`, then per workload `step`…, `result` or `failed`, last `done`.
+/// What the guest says, in order: `hello`, `ready`, `quiet`, then per workload `step`…, `result` or `failed`, last `done`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
     /// The agent runs: the kernel is up.
     Hello { protocol: u32, guest: GuestIdentity },
-    /// Modules loaded, devices made, levers read back: the guest idles now, then works.
+    /// Modules loaded, devices made, levers read back: the guest idles now.
     Ready,
+    /// The kernel's own work after boot is over: the workloads begin.
+    Quiet { clocksource: String },
     /// A step of a workload begins.
     Step { workload: String, step: String, done: u32, of: u32 },
     /// A workload's values, by the metrics' names, and its facts.

@@ -26,6 +26,9 @@ const CLASSES: &[(&str, &[&str])] = &[
     ("warning", &["WARNING: "]),
 ];
 
+/// Words of advice that the kernel logs about the CPU's vulnerabilities; no WARN_ON.
+const ADVICE: &str = "WARNING: See ";
+
 /// `XFS (nullb0): Mounting V5 Filesystem` and its like are news, not errors.
 const XFS_ERRORS: &[&str] = &["Corruption", "error", "Internal error", "Shutting down", "shut down", "Metadata I/O"];
 
@@ -35,6 +38,9 @@ pub fn class(line: &str) -> Option<&'static str> {
         .iter()
         .find_map(|(class, patterns)| patterns.iter().find(|p| line.contains(**p)).map(|p| (*class, *p)))?;
     if pattern == "XFS (" && !XFS_ERRORS.iter().any(|e| line.contains(e)) {
+        return None;
+    }
+    if line.contains(ADVICE) {
         return None;
     }
     Some(class)
@@ -72,6 +78,7 @@ mod tests {
             ("blk_update_request: I/O error, dev nullb0, sector 0", Some("io-error")),
             ("XFS (nullb0): Mounting V5 Filesystem", None),
             ("XFS (nullb0): Metadata I/O Error (0x1) detected", Some("io-error")),
+            ("Speculative Return Stack Overflow: WARNING: See https://kernel.org/doc", None),
             ("WARNING: CPU: 0 PID: 1 at kernel/x.c:1", Some("warning")),
             ("EXT4-fs (nullb0): mounted filesystem with ordered data mode", None),
             ("PCI: Using configuration type 1 for base access", None),

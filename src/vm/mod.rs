@@ -3,3 +3,6 @@
 pub mod disk;
 pub mod image;
 pub mod initramfs;
+pub mod probe;
+pub mod qemu;
+pub mod watch;

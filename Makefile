@@ -1,0 +1,47 @@
+# bigiron: build, try, test, install. Every target sets up what it needs (scripts/setup); nothing has to be installed by hand.
+
+PREFIX ?= /usr/local
+TARGET := x86_64-unknown-linux-musl
+BIN := target/$(TARGET)/release/bigiron
+# Where `make demo` keeps its study; the report is written there.
+DEMO_DIR ?= bigiron-results/demo
+
+.PHONY: all build demo test test-unit test-boot lint install man bench clean
+
+all: build
+
+build:
+	scripts/setup build
+	cargo build --release --locked
+
+# Two real Debian kernels, booted in pairs in a VM; prints the verdict and where the HTML report is.
+demo:
+	scripts/setup run
+	cargo build --release --locked
+	$(BIN) compare debian:6.1 debian:6.12 micro dbsim --clock exact --seed 7 --out $(DEMO_DIR)
+
+# Everything: lints, unit and property tests, the simulation's smoke, and tests that really boot kernels.
+test:
+	scripts/setup test
+	scripts/test
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+install: build man
+	install -d $(PREFIX)/bin $(PREFIX)/share/man/man1 $(PREFIX)/share/bash-completion/completions \
+		$(PREFIX)/share/zsh/site-functions $(PREFIX)/share/fish/vendor_completions.d
+	install -m 755 $(BIN) $(PREFIX)/bin/bigiron
+	install -m 644 target/man/*.1 $(PREFIX)/share/man/man1/
+	install -m 644 target/completions/bigiron.bash $(PREFIX)/share/bash-completion/completions/bigiron
+	install -m 644 target/completions/_bigiron $(PREFIX)/share/zsh/site-functions/_bigiron
+	install -m 644 target/completions/bigiron.fish $(PREFIX)/share/fish/vendor_completions.d/bigiron.fish
+
+# Man pages and shell completions, from the parser.
+man:
+	cargo xtask man target/man
+	cargo xtask completions target/completions
+
+clean:
+	cargo clean

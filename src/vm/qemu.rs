@@ -1,0 +1,305 @@
+//! QEMU: which one there is, the arguments of a VM, and the running process.
+//!
+//! Invariant: every chardev is a file. Sockets and host-backed devices would let the host's time into the exact clock.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use crate::clock::Clock;
+use crate::sys;
+use crate::vm::image::find_tool;
+
+/// The program, as it is called for an x86-64 guest.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// The CPU of an exact-clock guest. A named model with SSE4.2 (without it table CRCs fake regressions) and the mitigations of a real server;
+/// without ERMS and FSRM, because QEMU counts each iteration of a `rep` string instruction as an instruction.
+/// It has RDRAND, which QEMU's `-seed` feeds: so a boot's seed decides KASLR.
+pub const EXACT_CPU: &str = "EPYC-Rome,erms=off,fsrm=off";
+
+/// The first version whose round robin between vCPUs lets kernels before 6.12 boot with several CPUs under the exact clock.
+pub const FAIR_ROUND_ROBIN: Version = Version(8, 1, 0);
+
+/// Version of QEMU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u32, pub u32, pub u32);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// A QEMU that is installed here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Qemu {
+    pub program: PathBuf,
+    pub version: Version,
+}
+
+/// Why there is no VM.
+#[derive(Debug, thiserror::Error)]
+pub enum QemuError {
+    #[error("QEMU is not installed: no `{PROGRAM}` in PATH; `apt-get install qemu-system-x86` brings it")]
+    Missing,
+    #[error("`{program}` cannot be run: {source}")]
+    Broken { program: String, source: io::Error },
+    #[error("`{program} --version` says `{said}`, which is no version of QEMU; 7.2 or newer would be right")]
+    Unknown { program: String, said: String },
+    #[error("QEMU is {0}; 7.2 or newer is needed")]
+    TooOld(Version),
+}
+
+impl Qemu {
+    /// The QEMU in PATH.
+    ///
+    /// # Errors
+    /// None there, none that runs, or one older than 7.2.
+    pub fn find() -> Result<Self, QemuError> {
+        let program = find_tool(PROGRAM).ok_or(QemuError::Missing)?;
+        let name = program.display().to_string();
+        let output = Command::new(&program)
+            .arg("--version")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|source| QemuError::Broken { program: name.clone(), source })?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = parse_version(&said).ok_or_else(|| QemuError::Unknown {
+            program: name,
+            said: said.lines().next().unwrap_or("").to_owned(),
+        })?;
+        if version < Version(7, 2, 0) {
+            return Err(QemuError::TooOld(version));
+        }
+        Ok(Self { program, version })
+    }
+}
+
+fn parse_version(said: &str) -> Option<Version> {
+    let number = said.lines().next()?.strip_prefix("QEMU emulator version ")?.split_whitespace().next()?;
+    let mut parts = number.split('.').map(|p| p.parse().ok());
+    Some(Version(parts.next()??, parts.next()??, parts.next().flatten().unwrap_or(0)))
+}
+
+/// How a guest's instructions are executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    Kvm,
+    Tcg,
+}
+
+impl Accelerator {
+    pub fn name(self) -> &'static str {
+        match self {
+            Accelerator::Kvm => "kvm",
+            Accelerator::Tcg => "tcg",
+        }
+    }
+}
+
+/// Everything that decides what a VM is.
+#[derive(Clone, Debug)]
+pub struct Config<'a> {
+    pub clock: Clock,
+    pub accelerator: Accelerator,
+    pub cpus: u32,
+    pub memory_bytes: u64,
+    /// Feeds QEMU's random source, and so the guest's RDRAND.
+    pub seed: u64,
+    pub kernel: &'a Path,
+    pub initramfs: &'a Path,
+    /// Words that levers put on the command line, after bigiron's own.
+    pub cmdline: &'a [String],
+    /// Files that QEMU writes: the guest's console and its events.
+    pub console: &'a Path,
+    pub events: &'a Path,
+    /// Raw disk images with their serial numbers.
+    pub disks: &'a [(PathBuf, String)],
+}
+
+/// Words of the kernel's command line that are bigiron's own, in every boot.
+pub const CMDLINE: &[&str] = &["console=ttyS0", "quiet", "rdinit=/init", "panic=-1", "no_timer_check"];
+
+/// The arguments of QEMU for `config`.
+pub fn arguments(config: &Config<'_>) -> Vec<OsString> {
+    let mut args = Vec::new();
+    args.extend(clock_arguments(config.clock, config.accelerator, config.seed));
+    args.extend(machine_arguments(config));
+    args.extend(channel_arguments(config));
+    args.extend(disk_arguments(config.disks));
+    args.extend(kernel_arguments(config));
+    args
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+    words.into_iter().map(OsString::from).collect()
+}
+
+fn clock_arguments(clock: Clock, accelerator: Accelerator, seed: u64) -> Vec<OsString> {
+    // -seed takes 64 bits, but older versions parse it as a signed number.
+    let mut args = words(["-accel", accelerator.name(), "-seed", &(seed & 0x7fff_ffff).to_string()]);
+    match clock {
+        // One instruction is one nanosecond; an idle guest jumps to its next timer.
+        Clock::Exact => {
+            args.extend(words(["-icount", "shift=0,sleep=off", "-rtc", "base=2024-01-01T00:00:00,clock=vm"]));
+            args.extend(words(["-cpu", EXACT_CPU]));
+        }
+        Clock::Wall => args.extend(words(["-cpu", "host"])),
+        Clock::None => args.extend(words(["-cpu", EXACT_CPU])),
+    }
+    args
+}
+
+fn machine_arguments(config: &Config<'_>) -> Vec<OsString> {
+    let memory = format!("{}M", config.memory_bytes >> 20);
+    let mut args = words(["-machine", "pc", "-m", &memory, "-smp", &config.cpus.to_string()]);
+    args.extend(words(["-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot"]));
+    args
+}
+
+fn channel_arguments(config: &Config<'_>) -> Vec<OsString> {
+    let mut args = words(["-serial"]);
+    args.push(prefixed("file:", config.console));
+    args.push("-chardev".into());
+    args.push(prefixed("file,id=events,path=", config.events));
+    args.extend(words(["-device", "isa-debugcon,iobase=0xe9,chardev=events"]));
+    args.extend(words(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]));
+    args
+}
+
+fn disk_arguments(disks: &[(PathBuf, String)]) -> Vec<OsString> {
+    let mut args = Vec::new();
+    for (n, (path, serial)) in disks.iter().enumerate() {
+        args.push("-drive".into());
+        // A flush of the guest is a flush here: durability is never weakened.
+        args.push(prefixed(&format!("if=none,id=disk{n},format=raw,cache=writeback,file="), path));
+        args.push("-device".into());
+        args.push(format!("virtio-blk-pci,drive=disk{n},serial={serial}").into());
+    }
+    args
+}
+
+fn kernel_arguments(config: &Config<'_>) -> Vec<OsString> {
+    let own = CMDLINE.iter().copied();
+    let cmdline: Vec<&str> = own.chain(config.cmdline.iter().map(String::as_str)).collect();
+    vec![
+        "-kernel".into(),
+        config.kernel.into(),
+        "-initrd".into(),
+        config.initramfs.into(),
+        "-append".into(),
+        cmdline.join(" ").into(),
+    ]
+}
+
+/// `prefix` and a path, with the commas that QEMU would take for separators doubled.
+fn prefixed(prefix: &str, path: &Path) -> OsString {
+    let mut word = OsString::from(prefix);
+    word.push(path.to_string_lossy().replace(',', ",,"));
+    word
+}
+
+/// A running QEMU, killed when dropped.
+pub struct Process {
+    child: Child,
+    errors: PathBuf,
+    status: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts QEMU; what it says on its standard error goes to the file `errors`.
+    pub fn start(qemu: &Qemu, config: &Config<'_>, errors: &Path) -> io::Result<Self> {
+        let mut command = Command::new(&qemu.program);
+        command
+            .args(arguments(config))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(errors)?);
+        let child = sys::child::die_with_parent(&mut command).spawn()?;
+        Ok(Self { child, errors: errors.to_owned(), status: None })
+    }
+
+    /// Its exit status, if it has ended.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait()?;
+        }
+        Ok(self.status)
+    }
+
+    /// CPU seconds it has used so far (user and system, all threads); `None` once it has ended.
+    pub fn cpu_seconds(&self) -> Option<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        // The name, in parentheses, may hold spaces; utime and stime are fields 14 and 15 of proc(5).
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+        Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    /// Ends it now.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        if let Ok(status) = self.child.wait() {
+            self.status = Some(status);
+        }
+    }
+
+    /// What it said on its standard error, without the CPU features that software emulation leaves out of the named model.
+    pub fn errors(&self) -> String {
+        let said = std::fs::read_to_string(&self.errors).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().filter(|l| !l.contains("TCG doesn't support requested feature")).collect();
+        lines.join("\n")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.status.is_none() {
+            self.kill();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        let debian = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\nCopyright";
+        assert_eq!(parse_version(debian), Some(Version(7, 2, 22)));
+        assert_eq!(parse_version("QEMU emulator version 10.0.2\n"), Some(Version(10, 0, 2)));
+        assert_eq!(parse_version("QEMU emulator version 9.1"), Some(Version(9, 1, 0)));
+        assert_eq!(parse_version("bash: no such thing"), None);
+    }
+
+    #[test]
+    fn the_exact_clock_has_no_device_of_the_host() {
+        let config = Config {
+            clock: Clock::Exact,
+            accelerator: Accelerator::Tcg,
+            cpus: 1,
+            memory_bytes: 1 << 30,
+            seed: 7,
+            kernel: Path::new("k"),
+            initramfs: Path::new("i"),
+            cmdline: &["mitigations=off".to_owned()],
+            console: Path::new("a,b"),
+            events: Path::new("e"),
+            disks: &[],
+        };
+        let args: Vec<String> = arguments(&config).into_iter().map(|a| a.into_string().unwrap()).collect();
+        let line = args.join(" ");
+        assert!(line.contains("-icount shift=0,sleep=off"), "{line}");
+        assert!(line.contains("clock=vm") && line.contains("-m 1024M -smp 1"), "{line}");
+        assert!(line.contains("-serial file:a,,b"), "{line}");
+        assert!(args.last().unwrap().ends_with("no_timer_check mitigations=off"), "{line}");
+        for device_of_the_host in ["socket", "virtio", "-netdev", "-drive"] {
+            assert!(!line.contains(device_of_the_host), "{line}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Watching a guest: its events as they come, and whether it still gets anywhere.
+//!
+//! Invariant: a guest hangs by CPU time, not wall time, so that a busy host is not mistaken for a sick guest.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use crate::guest::protocol::Event;
+
+/// A guest that uses (almost) no CPU and says nothing is stuck too: asleep with no timer to wake it. Wall seconds of that, per CPU
+/// second of the limit; far more than a starved host would need to give it some CPU.
+const IDLE_FACTOR: u32 = 10;
+
+/// How a VM came to its end.
+#[derive(Debug)]
+pub enum Ended {
+    Exited(ExitStatus),
+    /// Killed by us; why.
+    Hung(String),
+}
+
+/// A guest being watched.
+pub struct Watch {
+    events: Tail,
+    console: PathBuf,
+    console_len: u64,
+    limit_s: u32,
+    /// CPU seconds used so far, and at the last sign of progress.
+    cpu: f64,
+    cpu_at_progress: f64,
+    progress: Instant,
+}
+
+impl Watch {
+    /// `limit_s`: CPU seconds without progress that make a hang.
+    pub fn new(events: &Path, console: &Path, limit_s: u32) -> Self {
+        Self {
+            events: Tail::new(events),
+            console: console.to_owned(),
+            console_len: 0,
+            limit_s,
+            cpu: 0.0,
+            cpu_at_progress: 0.0,
+            progress: Instant::now(),
+        }
+    }
+
+    /// The events that have come since the last call.
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds something that is no event.
+    pub fn read(&mut self) -> io::Result<Vec<Event>> {
+        let lines = self.events.lines()?;
+        let console_len = std::fs::metadata(&self.console).map_or(0, |m| m.len());
+        if !lines.is_empty() || console_len != self.console_len {
+            self.console_len = console_len;
+            self.progress = Instant::now();
+            self.cpu_at_progress = self.cpu;
+        }
+        lines.iter().map(|l| serde_json::from_slice(l).map_err(io::Error::other)).collect()
+    }
+
+    /// Why the guest counts as hung, given the CPU seconds its VM has used; `None` while it does not.
+    pub fn hung(&mut self, cpu: Option<f64>, doing: String) -> Option<String> {
+        self.cpu = cpu.unwrap_or(self.cpu);
+        let used = self.cpu - self.cpu_at_progress;
+        let limit = f64::from(self.limit_s);
+        if used > limit {
+            return Some(format!("No progress for {used:.0} CPU seconds (limit {limit:.0}) {doing}"));
+        }
+        let idle = self.progress.elapsed();
+        if idle > Duration::from_secs(u64::from(self.limit_s * IDLE_FACTOR)) && used < limit / 10.0 {
+            return Some(format!("No progress and no CPU used for {} s {doing}", idle.as_secs()));
+        }
+        None
+    }
+
+    /// CPU seconds used when last looked.
+    pub fn cpu_seconds(&self) -> f64 {
+        self.cpu
+    }
+}
+
+/// The complete lines that are being appended to a file.
+struct Tail {
+    path: PathBuf,
+    file: Option<File>,
+    partial: Vec<u8>,
+}
+
+impl Tail {
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: None, partial: Vec::new() }
+    }
+
+    fn lines(&mut self) -> io::Result<Vec<Vec<u8>>> {
+        if self.file.is_none() {
+            match File::open(&self.path) {
+                Ok(file) => self.file = Some(file),
+                // QEMU has not made it yet.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                Err(e) => return Err(e),
+            }
+        }
+        let Some(file) = &mut self.file else { return Ok(Vec::new()) };
+        file.read_to_end(&mut self.partial)?;
+        let Some(end) = self.partial.iter().rposition(|b| *b == b'\n') else { return Ok(Vec::new()) };
+        let rest = self.partial.split_off(end + 1);
+        let whole = std::mem::replace(&mut self.partial, rest);
+        Ok(whole.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(<[u8]>::to_vec).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn only_whole_lines_are_events() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events");
+        let mut watch = Watch::new(&path, &dir.path().join("console"), 10);
+        assert!(watch.read().unwrap().is_empty());
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"{\"event\":\"done\"}\n{\"event\":").unwrap();
+        assert_eq!(watch.read().unwrap(), [Event::Done]);
+        file.write_all(b"\"done\"}\n").unwrap();
+        assert_eq!(watch.read().unwrap(), [Event::Done]);
+        file.write_all(b"garbage\n").unwrap();
+        assert!(watch.read().is_err());
+    }
+
+    #[test]
+    fn a_guest_hangs_by_cpu_time_since_its_last_sign_of_life() {
+        let dir = tempfile::tempdir().unwrap();
+        let console = dir.path().join("console");
+        let mut watch = Watch::new(&dir.path().join("events"), &console, 10);
+        assert_eq!(watch.hung(Some(9.0), String::new()), None);
+        std::fs::write(&console, "a line").unwrap();
+        watch.read().unwrap();
+        assert_eq!(watch.hung(Some(18.5), String::new()), None, "progress at 9 s");
+        watch.read().unwrap();
+        let why = watch.hung(Some(19.5), "in `micro`".to_owned()).expect("10.5 s without progress");
+        assert!(why.contains("in `micro`"), "{why}");
+    }
+}
