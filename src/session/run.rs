@@ -231,7 +231,7 @@ impl Session<'_> {
         let standings = (0..).zip(self.tally.slots.iter().zip(&before.slots));
         let moved = standings.filter(|(_, (now, then))| now != then && matches!(now, Standing::Missing { .. }));
         let again = moved.map(|(slot, _)| slot).collect();
-        (self.events)(Event::Void { trial: id, cause: cause.clone(), again, done: self.tally.finished() });
+        (self.events)(Event::Void { trial: id, cause, again, done: self.tally.finished() });
         self.within_limit()
     }
 
