@@ -1,5 +1,7 @@
 //! Hosts: where trials run. A host knows nothing of what a workload does.
 
+pub mod sim;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -13,6 +15,8 @@ pub struct Trial<'a> {
     pub plan: &'a Plan,
     pub slot: &'a Slot,
     pub arm: &'a Arm,
+    /// 0 for the first try of the slot; a void trial is tried again.
+    pub attempt: u32,
     /// A directory of this trial's own (exists, empty): what is left there is kept as its artefacts.
     pub artifacts: &'a Path,
     /// Set when the user interrupts: the trial is to end soon, its guest killed.

@@ -1,1 +1,18 @@
+//! The session: works through the slots of a plan that have no record yet.
+//!
+//! Invariant: the only state is the records on stable storage. What is to be run next is a function of plan and records
+//! ([`crate::store::Tally`]), so a session may be killed at any moment and the next one goes on where it was.
 
+mod check;
+mod error;
+mod event;
+pub mod progress;
+mod run;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_kill;
+
+pub use error::SessionError;
+pub use event::{Event, TrialId};
+pub use run::{Summary, run};

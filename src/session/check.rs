@@ -1,0 +1,108 @@
+//! What the session itself makes sure of before a trial's result becomes a record.
+
+use crate::clock::Clock;
+use crate::host::TrialResult;
+use crate::metric::Metric;
+use crate::store::record::Failure;
+use crate::study::plan::{Plan, Slot};
+
+/// Makes a completed trial that kept back a declared metric, or delivered one that cannot be compared, a failed one.
+/// Sorts metrics into the plan's order, whatever order the workloads ran in.
+pub(super) fn metrics(plan: &Plan, slot: &Slot, result: &mut TrialResult) {
+    if result.failure.is_some() {
+        result.metrics.clear();
+        return;
+    }
+    match expected(plan, slot, &result.metrics) {
+        Ok(metrics) => result.metrics = metrics,
+        Err(why) => {
+            result.failure = Some((Failure::WorkloadError, why));
+            result.metrics.clear();
+        }
+    }
+}
+
+fn expected(plan: &Plan, slot: &Slot, metrics: &[Metric]) -> Result<Vec<Metric>, String> {
+    let mut sorted = Vec::with_capacity(metrics.len());
+    let mut order = slot.order.clone();
+    order.sort_unstable();
+    for index in order {
+        let workload = &plan.workloads[index];
+        for def in &workload.metrics {
+            let mut found = metrics.iter().filter(|m| m.workload == workload.name && m.name == def.name);
+            let name = format!("{}.{}", workload.name, def.name);
+            let (Some(m), None) = (found.next(), found.next()) else {
+                return Err(format!("The workload did not deliver `{name}` exactly once"));
+            };
+            if !(m.value.is_finite() && m.value > 0.0) {
+                return Err(format!("The workload delivered {} for `{name}`, not a number above 0", m.value));
+            }
+            if *m != def.measured(&workload.name, m.value) {
+                return Err(format!("The workload delivered `{name}` otherwise than the plan declares it"));
+            }
+            sorted.push(m.clone());
+        }
+    }
+    if let Some(m) = metrics.iter().find(|m| !sorted.iter().any(|s| s.workload == m.workload && s.name == m.name)) {
+        return Err(format!("The workload delivered `{}.{}`, which the plan does not declare", m.workload, m.name));
+    }
+    Ok(sorted)
+}
+
+/// Without a clock a guest's times say nothing: takes them out before anybody can read them.
+pub(super) fn times(clock: Clock, result: &mut TrialResult) {
+    if clock == Clock::None {
+        result.metrics.clear();
+        result.facts.retain(|name, value| !is_time(name, value));
+    }
+}
+
+/// Whether a fact is a time or a rate, by its unit.
+fn is_time(name: &str, value: &str) -> bool {
+    const UNITS: [&str; 11] = ["ns", "us", "µs", "ms", "s", "min", "h", "sec", "secs", "second", "seconds"];
+    let named = name.rsplit(['.', '-', '_']).next().is_some_and(|last| UNITS.contains(&last));
+    let after_number =
+        |word: &str| word.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.,".contains(c)).to_owned();
+    let mut number_before = false;
+    let valued = value.split([' ', '(', ')', ';', '[', ']', '=']).any(|word| {
+        let unit = after_number(word);
+        let has_number = unit.len() < word.len();
+        let time = (has_number || number_before) && (UNITS.contains(&unit.trim_end_matches([',', '.', ':'])));
+        let rate = ["/s", "/sec", "/min"].iter().any(|r| word.ends_with(r));
+        number_before = has_number && unit.is_empty();
+        time || rate
+    });
+    named || valued
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_time;
+
+    #[test]
+    fn facts_that_are_times_are_known_by_their_unit() {
+        for (name, value) in [
+            ("dbsim.settle", "12.5 ms"),
+            ("dbsim.settle", "12ms"),
+            ("dbsim.ramp_s", "3"),
+            ("micro.window-ns", "1000000"),
+            ("dbsim.rate", "120 MB/s"),
+            ("dbsim.commits", "300 in 5 s"),
+            ("dbsim.window", "(5 seconds)"),
+        ] {
+            assert!(is_time(name, value), "{name} = {value}");
+        }
+        for (name, value) in [
+            ("dbsim.engine", "io_uring"),
+            ("dbsim.files", "12 files of 64 MiB"),
+            ("dbsim.commits", "300"),
+            ("dbsim.durability", "O_DSYNC, honoured"),
+            ("dbsim.s", "on"),
+            ("dbsim.block", "8192 B"),
+            ("micro.path", "/dev/nullb0 h"),
+        ] {
+            // A name that ends in a bare unit counts as one: better a fact too few than a time too many.
+            assert_eq!(is_time(name, value), name == "dbsim.s", "{name} = {value}");
+        }
+    }
+}

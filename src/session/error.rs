@@ -1,0 +1,27 @@
+//! Why a session stopped before every slot had its record. In every case all finished trials are kept.
+
+use std::path::PathBuf;
+
+use crate::store::StoreError;
+
+/// A session that did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("Interrupted with {done} of {total} boots done; they are kept in `{}`, and the same command resumes", dir.display())]
+    Interrupted { done: u32, total: u32, dir: PathBuf },
+    #[error("Stopped with {done} of {total} boots done: {why}. Put it right, and the same command resumes")]
+    Host { why: String, done: u32, total: u32 },
+    #[error(
+        "Arm `{arm}` was to boot release `{asked}`, its guest says `{said}`: this is another kernel than the plan's. \
+         Nothing of this boot was recorded; check what `{spec}` points to"
+    )]
+    WrongKernel { arm: String, spec: String, asked: String, said: String },
+    #[error(
+        "{void} pairs went void through the host's fault, {limit} of {pairs} are allowed (a quarter); the last cause: {cause}. {next}"
+    )]
+    TooManyVoid { void: u32, limit: u32, pairs: u32, cause: String, next: &'static str },
+    #[error("The plan is not the one in `{}`", dir.display())]
+    OtherPlan { dir: PathBuf },
+}

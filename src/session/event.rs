@@ -1,0 +1,66 @@
+//! What a session tells whoever watches: terminal, log, tests.
+
+use crate::host::Phase;
+use crate::store::record::Outcome;
+use crate::study::plan::{Plan, Slot};
+
+/// Names a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrialId {
+    pub slot: u32,
+    pub pair: u32,
+    pub position: u32,
+    /// The arm's name.
+    pub arm: String,
+    pub attempt: u32,
+}
+
+impl TrialId {
+    pub(super) fn new(plan: &Plan, slot: &Slot, attempt: u32) -> Self {
+        let arm = plan.arms[slot.arm].name.clone();
+        TrialId { slot: slot.slot, pair: slot.pair, position: slot.position, arm, attempt }
+    }
+}
+
+/// Something happened. Events of one trial come in order; [`Event::SlotEnd`] and [`Event::Void`] come after the trial's record is
+/// on stable storage.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    SessionStart {
+        /// Slots in the plan, and how many of them have their record already.
+        total: u32,
+        done: u32,
+        pairs: u32,
+        /// How many trials will run side by side.
+        width: usize,
+        /// Mean wall time of the trials already recorded, seconds.
+        mean_wall_s: Option<f64>,
+        /// Lines of `records.jsonl` that cannot be read, and why; their trials are run again.
+        unreadable: Vec<(usize, String)>,
+    },
+    SlotStart(TrialId),
+    Phase(TrialId, Phase),
+    /// The trial completed or failed. `done` slots have their record now.
+    SlotEnd {
+        trial: TrialId,
+        outcome: Outcome,
+        /// Real time of the trial, seconds.
+        wall_s: f64,
+        done: u32,
+    },
+    /// The host failed: the trials of `again` (slots) are run again at the end. `done` may be less than before: on the wall clock
+    /// the whole pair is run again.
+    Void {
+        trial: TrialId,
+        cause: String,
+        again: Vec<u32>,
+        done: u32,
+    },
+    /// The user's interruption was seen, or the session must stop: running trials are being ended.
+    Stopping,
+    /// No trial is running any more.
+    SessionEnd {
+        done: u32,
+        total: u32,
+    },
+}

@@ -1,0 +1,248 @@
+//! Progress for people, on standard error: bars on a terminal, a line per boot otherwise.
+//!
+//! Invariant: nothing that is shown before the end tells the arms' speeds apart. How far, how long still, and what failed; no
+//! metric, and no arm's own time.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
+
+use super::event::{Event, TrialId};
+use crate::host::Phase;
+use crate::store::Folder;
+use crate::store::record::Outcome;
+
+/// Shows a session's events.
+pub struct Progress {
+    shown: Mutex<Shown>,
+}
+
+struct Shown {
+    text: Text,
+    bars: Option<Bars>,
+}
+
+struct Bars {
+    all: MultiProgress,
+    boots: ProgressBar,
+    trials: BTreeMap<u32, ProgressBar>,
+}
+
+impl Progress {
+    /// Bars if standard error is a terminal, plain lines otherwise.
+    pub fn stderr() -> Self {
+        let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
+        let bars = (std::io::stderr().is_terminal() && !dumb).then(Bars::new);
+        Progress { shown: Mutex::new(Shown { text: Text::default(), bars }) }
+    }
+
+    /// To be handed to [`super::run`]: `&|e| progress.show(&e)`.
+    pub fn show(&self, event: &Event) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let Shown { text, bars } = &mut *shown;
+        let lines = text.lines(event);
+        match bars {
+            Some(bars) => bars.show(event, text, &lines),
+            None => {
+                let mut err = std::io::stderr().lock();
+                for line in lines {
+                    // A closed standard error is no reason to end a study.
+                    let _ = writeln!(err, "{line}");
+                }
+            }
+        }
+    }
+}
+
+impl Bars {
+    fn new() -> Self {
+        let all = MultiProgress::new();
+        let boots = all.add(ProgressBar::no_length());
+        boots.set_style(style("{bar:24} {pos}/{len} boots  {msg}"));
+        Bars { all, boots, trials: BTreeMap::new() }
+    }
+
+    fn show(&mut self, event: &Event, text: &Text, lines: &[String]) {
+        // A boot that completed only moves the bar; everything else that would be a line of a log stays as a line.
+        if !matches!(event, Event::SlotEnd { outcome: Outcome::Completed, .. }) {
+            for line in lines {
+                let _ = self.all.println(line);
+            }
+        }
+        match event {
+            Event::SlotStart(trial) => {
+                let bar = self.all.add(ProgressBar::new_spinner());
+                bar.set_style(style("  {elapsed:>4}  {msg}"));
+                bar.set_message(format!("{}: starting", text.trial(trial)));
+                // Often enough for the seconds to move, too seldom to disturb what is measured.
+                bar.enable_steady_tick(Duration::from_secs(1));
+                self.trials.insert(trial.slot, bar);
+            }
+            Event::Phase(trial, phase) => {
+                if let Some(bar) = self.trials.get(&trial.slot) {
+                    bar.set_message(format!("{}: {}", text.trial(trial), doing(phase)));
+                }
+            }
+            Event::SlotEnd { trial, .. } | Event::Void { trial, .. } => {
+                if let Some(bar) = self.trials.remove(&trial.slot) {
+                    bar.finish_and_clear();
+                }
+            }
+            Event::SessionStart { .. } | Event::Stopping => {}
+            Event::SessionEnd { .. } => {
+                for bar in std::mem::take(&mut self.trials).into_values() {
+                    bar.finish_and_clear();
+                }
+                self.boots.finish_and_clear();
+                return;
+            }
+        }
+        self.boots.set_length(u64::from(text.total));
+        self.boots.set_position(u64::from(text.done));
+        self.boots.set_message(text.eta().unwrap_or_default());
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("a constant template").progress_chars("=> ")
+}
+
+/// What a running trial does now.
+fn doing(phase: &Phase) -> String {
+    match phase {
+        Phase::Booting => "booting".to_owned(),
+        Phase::Up => "kernel is up".to_owned(),
+        Phase::Step { workload, step, done, of } if *of > 1 => format!("{workload} {step} ({}/{of})", done + 1),
+        Phase::Step { workload, step, .. } => format!("{workload} {step}"),
+    }
+}
+
+/// Events in words.
+#[derive(Debug, Default)]
+struct Text {
+    total: u32,
+    done: u32,
+    pairs: u32,
+    width: u32,
+    /// Trials whose time is known, and the sum of their times in seconds.
+    timed: (f64, f64),
+}
+
+impl Text {
+    /// The lines of a log that an event is worth.
+    fn lines(&mut self, event: &Event) -> Vec<String> {
+        match event {
+            Event::SessionStart { total, done, pairs, width, mean_wall_s, unreadable } => {
+                (self.total, self.done, self.pairs, self.width) = (*total, *done, *pairs, *width as u32);
+                // What earlier sessions took weighs as much as one boot of this one: the machine may be another today.
+                self.timed = mean_wall_s.map_or((0.0, 0.0), |mean| (1.0, mean));
+                let mut lines: Vec<String> = unreadable
+                    .iter()
+                    .map(|(line, why)| format!("Warning: records.jsonl line {line} is left out: {why}"))
+                    .collect();
+                let resumed = if *done > 0 { format!("Resuming: {done} done of ") } else { String::new() };
+                let side = if *width > 1 { format!(", {width} side by side") } else { String::new() };
+                lines.push(format!("{resumed}{total} boots in {pairs} pairs{side}"));
+                lines
+            }
+            Event::SlotStart(_) | Event::Phase(..) | Event::SessionEnd { .. } => Vec::new(),
+            Event::SlotEnd { trial, outcome, wall_s, done } => {
+                self.done = *done;
+                self.timed = (self.timed.0 + 1.0, self.timed.1 + wall_s);
+                let what = match outcome {
+                    Outcome::Completed => "completed".to_owned(),
+                    Outcome::Failed { failure, message } => {
+                        let kept = Folder::artifacts_name(trial.slot, &trial.arm, trial.attempt);
+                        format!("{}: {} (see {kept})", failure.verb(), first_line(message))
+                    }
+                    Outcome::Void { cause } => format!("void: {}", first_line(cause)),
+                };
+                vec![format!(
+                    "{}: {what}{}",
+                    self.counted(trial),
+                    self.eta().map_or(String::new(), |e| format!("; {e}"))
+                )]
+            }
+            Event::Void { trial, cause, again, done } => {
+                self.done = *done;
+                let boots = if again.len() == 1 { "1 boot".to_owned() } else { format!("{} boots", again.len()) };
+                vec![format!("{}: void: {}; {boots} to run again", self.counted(trial), first_line(cause))]
+            }
+            Event::Stopping => vec!["Stopping the running boots".to_owned()],
+        }
+    }
+
+    fn counted(&self, trial: &TrialId) -> String {
+        let width = self.total.to_string().len();
+        format!("[{:>width$}/{}] {}", self.done, self.total, self.trial(trial))
+    }
+
+    fn trial(&self, trial: &TrialId) -> String {
+        let again = if trial.attempt > 0 { format!(", attempt {}", trial.attempt + 1) } else { String::new() };
+        format!("pair {}/{}, {}{again}", trial.pair + 1, self.pairs, trial.arm)
+    }
+
+    /// "about 4 minutes left": boots left times the mean time of a boot, by how many run side by side.
+    fn eta(&self) -> Option<String> {
+        let left = self.total.saturating_sub(self.done);
+        if left == 0 || self.timed.0 == 0.0 {
+            return None;
+        }
+        let seconds = f64::from(left.div_ceil(self.width.max(1))) * self.timed.1 / self.timed.0;
+        let left = Duration::try_from_secs_f64(seconds.max(1.0)).ok()?;
+        Some(format!("about {} left", HumanDuration(left)))
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::record::Failure;
+
+    fn trial(slot: u32, attempt: u32) -> TrialId {
+        TrialId { slot, pair: slot / 2, position: slot % 2, arm: "debian:6.12".to_owned(), attempt }
+    }
+
+    fn start(done: u32, width: usize, unreadable: Vec<(usize, String)>) -> Event {
+        let mean_wall_s = (done > 0).then_some(30.0);
+        Event::SessionStart { total: 24, done, pairs: 12, width, mean_wall_s, unreadable }
+    }
+
+    #[test]
+    fn a_log_has_a_line_per_boot() {
+        let mut text = Text::default();
+        assert_eq!(text.lines(&start(0, 2, Vec::new())), ["24 boots in 12 pairs, 2 side by side"]);
+        assert!(text.lines(&Event::SlotStart(trial(0, 0))).is_empty());
+        assert!(text.lines(&Event::Phase(trial(0, 0), Phase::Up)).is_empty());
+        let end = Event::SlotEnd { trial: trial(0, 0), outcome: Outcome::Completed, wall_s: 60.0, done: 1 };
+        assert_eq!(text.lines(&end), ["[ 1/24] pair 1/12, debian:6.12: completed; about 12 minutes left"]);
+        let outcome = Outcome::Failed { failure: Failure::Panic, message: "Oops\nCall trace".to_owned() };
+        let end = Event::SlotEnd { trial: trial(1, 0), outcome, wall_s: 20.0, done: 2 };
+        assert_eq!(
+            text.lines(&end),
+            ["[ 2/24] pair 1/12, debian:6.12: panicked: Oops (see artifacts/0001-debian_6.12-0); about 7 minutes left"]
+        );
+        let void = Event::Void { trial: trial(3, 0), cause: "No QEMU".to_owned(), again: vec![2, 3], done: 1 };
+        assert_eq!(text.lines(&void), ["[ 1/24] pair 2/12, debian:6.12: void: No QEMU; 2 boots to run again"]);
+        let end = Event::SlotEnd { trial: trial(23, 1), outcome: Outcome::Completed, wall_s: 20.0, done: 24 };
+        assert_eq!(text.lines(&end), ["[24/24] pair 12/12, debian:6.12, attempt 2: completed"]);
+    }
+
+    #[test]
+    fn a_resumed_session_says_so_and_knows_the_time_left() {
+        let mut text = Text::default();
+        let lines = text.lines(&start(4, 1, vec![(5, "torn: 7 bytes".to_owned())]));
+        assert_eq!(
+            lines,
+            ["Warning: records.jsonl line 5 is left out: torn: 7 bytes", "Resuming: 4 done of 24 boots in 12 pairs"]
+        );
+        assert_eq!(text.eta().unwrap(), "about 10 minutes left");
+    }
+}

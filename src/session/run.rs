@@ -1,0 +1,353 @@
+//! The loop that works through missing slots.
+//!
+//! Invariant: one thread, the caller's, writes records; a trial's thread only runs its trial. A guest that dies after the session
+//! was told to stop may have died of that: it is not evidence, and its slot is run again.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::check;
+use super::error::SessionError;
+use super::event::{Event, TrialId};
+use crate::clock::Clock;
+use crate::host::{Host, HostError, Trial, TrialResult};
+use crate::store::record::{HostCost, Outcome, Record, SCHEMA};
+use crate::store::{Folder, Standing, Tally, Writer};
+use crate::study::plan::Plan;
+
+/// How soon an interruption is passed on to the running trials.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A session that came to its end: every slot has its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub completed: u32,
+    pub failed: u32,
+    /// How often a pair went void, in this session and those before.
+    pub void_pairs: u32,
+    /// Trials run by this session.
+    pub ran: u32,
+}
+
+/// Works through the slots of `plan` that have no record in `folder`.
+///
+/// On the exact clock up to `jobs` trials run side by side (and no more than the host allows); on the wall clock, and without a
+/// clock, one at a time. `events` is called from several threads.
+///
+/// # Errors
+/// If the session had to stop; what was finished is recorded, and another call goes on from there.
+pub fn run(
+    plan: &Plan,
+    folder: &Folder,
+    host: &dyn Host,
+    jobs: usize,
+    cancel: &AtomicBool,
+    events: &(dyn Fn(Event) + Sync),
+) -> Result<Summary, SessionError> {
+    if plan != folder.plan() {
+        return Err(SessionError::OtherPlan { dir: folder.dir().to_owned() });
+    }
+    let read = folder.records()?;
+    if Tally::of(plan, &read.records).missing().is_empty() {
+        // Nothing to write: a finished study can be asked for again, even where its folder is read-only.
+        return Ok(summary(plan, &read.records, 0));
+    }
+    // Read again under the lock: another bigiron may have been at work until now.
+    let writer = folder.writer()?;
+    let mut read = folder.records()?;
+    if writer.torn() > 0 {
+        let why = format!("torn: {} bytes without an end, now in records.torn", writer.torn());
+        read.unreadable.push((read.records.len() + read.unreadable.len() + 1, why));
+    }
+    let width = if plan.clock == Clock::Exact { jobs.min(host.parallel()).max(1) } else { 1 };
+    let mut session = Session {
+        plan,
+        dir: folder.dir(),
+        tally: Tally::of(plan, &read.records),
+        records: read.records,
+        writer,
+        events,
+        cancel,
+        running: BTreeMap::new(),
+        ran: 0,
+        voids_before: 0,
+    };
+    session.voids_before = if plan.clock == Clock::Wall { 0 } else { session.tally.void_pairs };
+    events(Event::SessionStart {
+        total: plan.slots.len() as u32,
+        done: session.tally.finished(),
+        pairs: plan.design.pairs,
+        width,
+        mean_wall_s: mean_wall_s(&session.records),
+        unreadable: read.unreadable,
+    });
+    let ended = session.work(host, width);
+    events(Event::SessionEnd { done: session.tally.finished(), total: plan.slots.len() as u32 });
+    ended.map(|()| summary(plan, &session.records, session.ran))
+}
+
+struct Session<'a> {
+    plan: &'a Plan,
+    dir: &'a Path,
+    records: Vec<Record>,
+    tally: Tally,
+    writer: Writer,
+    events: &'a (dyn Fn(Event) + Sync),
+    cancel: &'a AtomicBool,
+    /// Slots now running, with their trial's artefacts.
+    running: BTreeMap<u32, (TrialId, PathBuf)>,
+    ran: u32,
+    /// Void pairs that do not count towards the limit. On the wall clock all do: a study more than a quarter of whose pairs went
+    /// void is invalid, however often it is resumed. Elsewhere a void trial leaves no trace in the result, and the limit only
+    /// keeps a session from trying in vain.
+    voids_before: u32,
+}
+
+struct Ended {
+    slot: u32,
+    wall: Duration,
+    /// The session was told to stop before this trial ended.
+    late: bool,
+    result: Result<TrialResult, HostError>,
+}
+
+impl Session<'_> {
+    fn work(&mut self, host: &dyn Host, width: usize) -> Result<(), SessionError> {
+        self.within_limit()?;
+        let (sender, ended) = mpsc::channel::<Ended>();
+        // What trials look at: the user's interruption, or a reason of our own to end them.
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let mut trouble: Option<SessionError> = None;
+            let cancel = self.cancel;
+            loop {
+                if cancel.load(Ordering::Relaxed) && trouble.is_none() {
+                    trouble = Some(self.interrupted());
+                }
+                if trouble.is_some() && !stop.swap(true, Ordering::Relaxed) && !self.running.is_empty() {
+                    (self.events)(Event::Stopping);
+                }
+                while trouble.is_none() && self.running.len() < width {
+                    let Some((slot, attempt)) = self.next() else { break };
+                    match self.begin(slot, attempt) {
+                        Ok((id, artifacts)) => {
+                            let (sender, stop, plan, events) = (sender.clone(), &stop, self.plan, self.events);
+                            scope.spawn(move || {
+                                let mut ended = run_trial(plan, host, &id, &artifacts, stop, events);
+                                ended.late = stop.load(Ordering::Relaxed) || cancel.load(Ordering::Relaxed);
+                                // The receiver outlives this scope.
+                                let _ = sender.send(ended);
+                            });
+                        }
+                        Err(e) => trouble = Some(e),
+                    }
+                }
+                if self.running.is_empty() {
+                    return self.verdict(trouble);
+                }
+                match ended.recv_timeout(POLL) {
+                    Ok(ended) => {
+                        if let Err(e) = self.end(ended) {
+                            trouble.get_or_insert(e);
+                        }
+                    }
+                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+                }
+            }
+        })
+    }
+
+    /// The next slot to be run and its attempt.
+    fn next(&self) -> Option<(u32, u32)> {
+        self.tally.missing().into_iter().find(|(slot, _)| !self.running.contains_key(slot))
+    }
+
+    fn begin(&mut self, slot: u32, attempt: u32) -> Result<(TrialId, PathBuf), SessionError> {
+        let id = TrialId::new(self.plan, &self.plan.slots[slot as usize], attempt);
+        self.writer.reserve(self.running.len() + 1)?;
+        let artifacts = self.writer.artifacts(slot, &id.arm, attempt)?;
+        self.running.insert(slot, (id.clone(), artifacts.clone()));
+        (self.events)(Event::SlotStart(id.clone()));
+        Ok((id, artifacts))
+    }
+
+    /// Turns what a trial came to into a record, if it is to be recorded at all.
+    fn end(&mut self, ended: Ended) -> Result<(), SessionError> {
+        let (id, artifacts) = self.running.remove(&ended.slot).expect("only running trials end");
+        self.ran += 1;
+        match ended.result {
+            Ok(mut result) => {
+                let kernel = &self.plan.arms[self.plan.slots[id.slot as usize].arm].kernel;
+                if let Some(guest) = result.guest.as_ref().filter(|g| g.release != kernel.release) {
+                    let wrong = SessionError::WrongKernel {
+                        arm: id.arm.clone(),
+                        spec: kernel.spec.clone(),
+                        asked: kernel.release.clone(),
+                        said: guest.release.clone(),
+                    };
+                    return self.discard(&artifacts, Some(wrong));
+                }
+                if result.failure.is_some() && ended.late {
+                    return self.discard(&artifacts, None);
+                }
+                check::metrics(self.plan, &self.plan.slots[id.slot as usize], &mut result);
+                check::times(self.plan.clock, &mut result);
+                let outcome = match result.failure.take() {
+                    None => Outcome::Completed,
+                    Some((failure, message)) => Outcome::Failed { failure, message },
+                };
+                let wall_s = ended.wall.as_secs_f64();
+                self.record(&id, &artifacts, outcome.clone(), result)?;
+                (self.events)(Event::SlotEnd { trial: id, outcome, wall_s, done: self.tally.finished() });
+                Ok(())
+            }
+            Err(HostError::Void(cause)) if !ended.late => self.void(id, &artifacts, cause, ended.wall),
+            Err(HostError::Void(_) | HostError::Cancelled) => self.discard(&artifacts, None),
+            Err(HostError::Fatal(why)) => self.discard(
+                &artifacts,
+                Some(SessionError::Host { why, done: self.tally.finished(), total: self.plan.slots.len() as u32 }),
+            ),
+        }
+    }
+
+    fn void(&mut self, id: TrialId, artifacts: &Path, cause: String, wall: Duration) -> Result<(), SessionError> {
+        let before = self.tally.clone();
+        let cost = HostCost { wall_s: wall.as_secs_f64(), ..HostCost::default() };
+        let outcome = Outcome::Void { cause: cause.clone() };
+        let nothing = TrialResult {
+            failure: None,
+            guest: None,
+            metrics: Vec::new(),
+            facts: BTreeMap::new(),
+            complaints: Vec::new(),
+            cost,
+        };
+        self.record(&id, artifacts, outcome, nothing)?;
+        let standings = (0..).zip(self.tally.slots.iter().zip(&before.slots));
+        let moved = standings.filter(|(_, (now, then))| now != then && matches!(now, Standing::Missing { .. }));
+        let again = moved.map(|(slot, _)| slot).collect();
+        (self.events)(Event::Void { trial: id, cause, again, done: self.tally.finished() });
+        self.within_limit()
+    }
+
+    /// Whether few enough pairs have gone void to go on.
+    fn within_limit(&self) -> Result<(), SessionError> {
+        let limit = Tally::void_limit(self.plan.design.pairs);
+        let void = self.tally.void_pairs - self.voids_before;
+        if void <= limit {
+            return Ok(());
+        }
+        let next = if self.plan.clock == Clock::Wall {
+            "This study is invalid; put the host right (`bigiron doctor` helps) and ask again in a new folder"
+        } else {
+            "Put the host right (`bigiron doctor` helps), and the same command resumes"
+        };
+        let cause = self.records.iter().rev().find_map(|r| match &r.outcome {
+            Outcome::Void { cause } => Some(cause.clone()),
+            _ => None,
+        });
+        let cause = cause.unwrap_or_default();
+        Err(SessionError::TooManyVoid { void, limit, pairs: self.plan.design.pairs, cause, next })
+    }
+
+    fn record(
+        &mut self,
+        id: &TrialId,
+        artifacts: &Path,
+        outcome: Outcome,
+        result: TrialResult,
+    ) -> Result<(), SessionError> {
+        let kernel = &self.plan.arms[self.plan.slots[id.slot as usize].arm].kernel;
+        let record = Record {
+            schema: SCHEMA,
+            slot: id.slot,
+            pair: id.pair,
+            position: id.position,
+            arm: id.arm.clone(),
+            attempt: id.attempt,
+            outcome,
+            guest: result.guest,
+            image_sha256: kernel.image_sha256.clone(),
+            config_sha256: kernel.config_sha256.clone(),
+            metrics: result.metrics,
+            facts: result.facts,
+            complaints: result.complaints,
+            host: result.cost,
+            artifacts: self.writer.collect(artifacts)?,
+        };
+        self.writer.append(&record)?;
+        self.records.push(record);
+        self.tally = Tally::of(self.plan, &self.records);
+        Ok(())
+    }
+
+    /// Leaves no trace of a trial that is not recorded.
+    fn discard(&self, artifacts: &Path, why: Option<SessionError>) -> Result<(), SessionError> {
+        let cleared = self.writer.discard(artifacts);
+        why.map_or(Ok(()), Err)?;
+        Ok(cleared?)
+    }
+
+    fn interrupted(&self) -> SessionError {
+        SessionError::Interrupted {
+            done: self.tally.finished(),
+            total: self.plan.slots.len() as u32,
+            dir: self.dir.to_owned(),
+        }
+    }
+
+    /// What the session came to, now that no trial is running: counts include what the last ones came to.
+    fn verdict(&self, trouble: Option<SessionError>) -> Result<(), SessionError> {
+        match trouble {
+            None => Ok(()),
+            // Everything was done when the interruption came: there is nothing to resume.
+            Some(SessionError::Interrupted { .. }) if self.tally.missing().is_empty() => Ok(()),
+            Some(SessionError::Interrupted { .. }) => Err(self.interrupted()),
+            Some(SessionError::Host { why, total, .. }) => {
+                Err(SessionError::Host { why, done: self.tally.finished(), total })
+            }
+            Some(other) => Err(other),
+        }
+    }
+}
+
+/// Runs one trial, on its own thread.
+fn run_trial(
+    plan: &Plan,
+    host: &dyn Host,
+    id: &TrialId,
+    artifacts: &Path,
+    stop: &AtomicBool,
+    events: &(dyn Fn(Event) + Sync),
+) -> Ended {
+    let slot = &plan.slots[id.slot as usize];
+    let trial = Trial { plan, slot, arm: &plan.arms[slot.arm], attempt: id.attempt, artifacts, cancel: stop };
+    let start = Instant::now();
+    // Where a panic unwinds (tests, debug builds) it must not leave the session waiting for this trial for ever.
+    let result = catch_unwind(AssertUnwindSafe(|| host.run(&trial, &|phase| events(Event::Phase(id.clone(), phase)))))
+        .unwrap_or_else(|_| Err(HostError::Fatal("bigiron's own code panicked; this is a bug".to_owned())));
+    Ended { slot: id.slot, wall: start.elapsed(), late: false, result }
+}
+
+fn mean_wall_s(records: &[Record]) -> Option<f64> {
+    let times: Vec<f64> =
+        records.iter().filter(|r| !matches!(r.outcome, Outcome::Void { .. })).map(|r| r.host.wall_s).collect();
+    (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
+}
+
+fn summary(plan: &Plan, records: &[Record], ran: u32) -> Summary {
+    let tally = Tally::of(plan, records);
+    let count = |failed: bool| {
+        let counts = |s: &&Standing| match **s {
+            Standing::Finished { record } => matches!(records[record].outcome, Outcome::Failed { .. }) == failed,
+            Standing::Missing { .. } => false,
+        };
+        tally.slots.iter().filter(counts).count() as u32
+    };
+    Summary { completed: count(false), failed: count(true), void_pairs: tally.void_pairs, ran }
+}

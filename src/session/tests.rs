@@ -1,0 +1,432 @@
+//! The session on a simulated host: order, concurrency, failures, voids, interruption.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::clock::Clock;
+use crate::host::sim::{Incident, Script, SimHost, What};
+use crate::host::{Host, HostError, Phase, Trial, TrialResult};
+use crate::store::record::{Failure, Outcome, Record};
+use crate::store::testing::plan;
+use crate::store::{Folder, StoreError, Tally};
+use crate::study::plan::Plan;
+
+pub(super) fn incident(what: What) -> Incident {
+    Incident { what, arm: None, pair: None, slot: None, attempt: None }
+}
+
+fn at(what: What, slot: u32, attempt: Option<u32>) -> Incident {
+    Incident { slot: Some(slot), attempt, ..incident(what) }
+}
+
+fn script(incidents: Vec<Incident>) -> Script {
+    Script { incidents, ..Script::default() }
+}
+
+struct Study {
+    _dir: tempfile::TempDir,
+    folder: Folder,
+}
+
+impl Study {
+    fn new(plan: &Plan) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&dir.path().join("study"), plan).unwrap();
+        Study { _dir: dir, folder }
+    }
+
+    /// Runs the session; gives back how it ended and its events.
+    fn run(&self, host: &dyn Host, jobs: usize, cancel: &AtomicBool) -> (Result<Summary, SessionError>, Vec<Event>) {
+        let events = Mutex::new(Vec::new());
+        let ended = run(self.folder.plan(), &self.folder, host, jobs, cancel, &|e| events.lock().unwrap().push(e));
+        (ended, events.into_inner().unwrap())
+    }
+
+    fn play(&self, script: Script, jobs: usize) -> (Result<Summary, SessionError>, Vec<Event>) {
+        self.run(&SimHost::new(script), jobs, &AtomicBool::new(false))
+    }
+
+    fn records(&self) -> Vec<Record> {
+        let read = self.folder.records().unwrap();
+        assert_eq!(read.unreadable, []);
+        read.records
+    }
+
+    /// (slot, attempt) of all records, as written.
+    fn written(&self) -> Vec<(u32, u32)> {
+        self.records().iter().map(|r| (r.slot, r.attempt)).collect()
+    }
+}
+
+pub(super) fn by_slot(mut records: Vec<Record>) -> Vec<Record> {
+    records.sort_by_key(|r| (r.slot, r.attempt));
+    records
+}
+
+fn starts(events: &[Event]) -> Vec<(u32, u32)> {
+    let start = |e: &Event| match e {
+        Event::SlotStart(t) => Some((t.slot, t.attempt)),
+        _ => None,
+    };
+    events.iter().filter_map(start).collect()
+}
+
+/// Counts how many trials run at the same time.
+struct Counting {
+    host: SimHost,
+    running: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Host for Counting {
+    fn parallel(&self) -> usize {
+        self.host.parallel()
+    }
+
+    fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
+        assert_eq!(fs::read_dir(trial.artifacts).unwrap().count(), 0);
+        let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        let result = self.host.run(trial, phase);
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+}
+
+fn most_at_once(clock: Clock, parallel: usize, jobs: usize) -> usize {
+    let study = Study::new(&plan(8, 2, clock, 3));
+    let host = SimHost::new(Script { delay_ms: 5, parallel, ..Script::default() });
+    let host = Counting { host, running: AtomicUsize::new(0), most: AtomicUsize::new(0) };
+    study.run(&host, jobs, &AtomicBool::new(false)).0.unwrap();
+    host.most.into_inner()
+}
+
+#[test]
+fn only_the_exact_clock_runs_trials_side_by_side() {
+    assert_eq!(most_at_once(Clock::Wall, 8, 8), 1);
+    assert_eq!(most_at_once(Clock::None, 8, 8), 1);
+    assert_eq!(most_at_once(Clock::Exact, 8, 3), 3);
+    assert_eq!(most_at_once(Clock::Exact, 2, 8), 2);
+    assert_eq!(most_at_once(Clock::Exact, 8, 0), 1);
+}
+
+#[test]
+fn slots_run_in_the_plans_order_and_side_by_side_gives_the_same_records() {
+    let plan = plan(8, 3, Clock::Exact, 5);
+    let script =
+        Script { delay_ms: 1, spread_ms: 4, ..script(vec![at(What::Panic, 4, None), at(What::Void, 7, Some(0))]) };
+    let serial = Study::new(&plan);
+    let (ended, events) = serial.play(script.clone(), 1);
+    assert_eq!(ended.unwrap(), Summary { completed: 23, failed: 1, void_pairs: 1, ran: 25 });
+    let order: Vec<_> = (0..24).map(|slot| (slot, 0)).chain([(7, 1)]).collect();
+    assert_eq!(serial.written(), order);
+    assert_eq!(starts(&events), order);
+
+    let parallel = Study::new(&plan);
+    let (ended, events) = parallel.play(script, 4);
+    ended.unwrap();
+    assert_eq!(starts(&events), order);
+    let void = |r: &Record| matches!(r.outcome, Outcome::Void { .. });
+    let timeless = |mut r: Record| {
+        // What a void trial cost is measured, not scripted.
+        if void(&r) {
+            r.host.wall_s = 0.0;
+        }
+        r
+    };
+    let timeless = |records| by_slot(records).into_iter().map(timeless).collect::<Vec<_>>();
+    assert_eq!(timeless(parallel.records()), timeless(serial.records()));
+}
+
+#[test]
+fn events_of_a_trial_come_in_order_and_its_end_after_its_record() {
+    let study = Study::new(&plan(2, 2, Clock::Exact, 5));
+    let on_disk = Mutex::new(Vec::new());
+    let events = Mutex::new(Vec::new());
+    let host = SimHost::new(Script::default());
+    run(study.folder.plan(), &study.folder, &host, 2, &AtomicBool::new(false), &|e| {
+        if let Event::SlotEnd { trial, done, .. } = &e {
+            let slots: Vec<_> = study.folder.records().unwrap().records.iter().map(|r| r.slot).collect();
+            on_disk.lock().unwrap().push(slots.contains(&trial.slot) && slots.len() == *done as usize);
+        }
+        events.lock().unwrap().push(e);
+    })
+    .unwrap();
+    assert_eq!(on_disk.into_inner().unwrap(), [true; 4]);
+    let events = events.into_inner().unwrap();
+    assert!(matches!(events[0], Event::SessionStart { total: 4, done: 0, width: 2, .. }), "{:?}", events[0]);
+    assert_eq!(events.last(), Some(&Event::SessionEnd { done: 4, total: 4 }));
+    for slot in 0..4 {
+        let of: Vec<_> = events
+            .iter()
+            .filter_map(|e| match e {
+                Event::SlotStart(t) if t.slot == slot => Some("start"),
+                Event::Phase(t, Phase::Booting) if t.slot == slot => Some("booting"),
+                Event::Phase(t, Phase::Up) if t.slot == slot => Some("up"),
+                Event::Phase(t, Phase::Step { .. }) if t.slot == slot => Some("step"),
+                Event::SlotEnd { trial, .. } if trial.slot == slot => Some("end"),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(of, ["start", "booting", "up", "step", "end"]);
+    }
+}
+
+#[test]
+fn a_failed_trial_is_evidence_and_not_tried_again() {
+    let study = Study::new(&plan(8, 2, Clock::Exact, 5));
+    let wrong = [
+        (What::Panic, Failure::Panic),
+        (What::Hang, Failure::Hang),
+        (What::EarlyExit, Failure::EarlyExit),
+        (What::NoAgent, Failure::NoAgent),
+        (What::AgentDied, Failure::AgentDied),
+        (What::WorkloadError, Failure::WorkloadError),
+        (What::VerifyFailed, Failure::VerifyFailed),
+        (What::MissingMetric, Failure::WorkloadError),
+    ];
+    let incidents = (0..).zip(&wrong).map(|(slot, (what, _))| at(*what, slot, None)).collect();
+    let summary = study.play(script(incidents), 2).0.unwrap();
+    assert_eq!(summary, Summary { completed: 8, failed: 8, void_pairs: 0, ran: 16 });
+    for (r, (_, expected)) in by_slot(study.records()).iter().zip(&wrong) {
+        let Outcome::Failed { failure, message } = &r.outcome else { panic!("{r:?}") };
+        assert_eq!(failure, expected);
+        assert!(!message.is_empty() && r.metrics.is_empty());
+        assert_eq!(r.guest.is_none(), *failure == Failure::NoAgent);
+        // The console is kept.
+        assert_eq!(r.artifacts.len(), 1);
+        assert!(study.folder.dir().join(&r.artifacts[0]).exists());
+    }
+    // Asked again, nothing runs.
+    let (summary, events) = study.play(Script::default(), 2);
+    assert_eq!((summary.unwrap().ran, events.len()), (0, 0));
+}
+
+#[test]
+fn a_void_trial_voids_its_pair_on_the_wall_clock() {
+    let study = Study::new(&plan(8, 2, Clock::Wall, 5));
+    let (ended, events) = study.play(script(vec![at(What::Void, 3, Some(0)), at(What::Void, 6, Some(0))]), 4);
+    assert_eq!(ended.unwrap(), Summary { completed: 16, failed: 0, void_pairs: 2, ran: 19 });
+    let firsts = (0..16).filter(|&slot| slot != 7).map(|slot| (slot, 0));
+    assert_eq!(study.written(), firsts.chain([(2, 1), (3, 1), (6, 1), (7, 1)]).collect::<Vec<_>>());
+    let voids: Vec<_> = events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Void { trial, again, done, .. } => Some((trial.slot, again.clone(), *done)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(voids, [(3, vec![2, 3], 2), (6, vec![6, 7], 4)]);
+}
+
+#[test]
+fn too_many_voids_stop_the_session() {
+    // On the wall clock the study is invalid, and stays so.
+    let study = Study::new(&plan(8, 2, Clock::Wall, 5));
+    let e = study.play(script(vec![incident(What::Void)]), 1).0.unwrap_err();
+    let SessionError::TooManyVoid { void: 3, limit: 2, pairs: 8, cause, next } = &e else { panic!("{e}") };
+    assert!(cause.contains("script") && next.contains("new folder"), "{e}");
+    assert_eq!(study.written(), [(0, 0), (2, 0), (4, 0)]);
+    let e = study.play(Script::default(), 1).0.unwrap_err();
+    assert!(matches!(&e, SessionError::TooManyVoid { .. }), "{e}");
+    assert_eq!(study.records().len(), 3);
+
+    // On the exact clock the result does not know of voids: put right, it goes on.
+    let study = Study::new(&plan(8, 2, Clock::Exact, 5));
+    let e = study.play(script(vec![incident(What::Void)]), 1).0.unwrap_err();
+    assert!(e.to_string().contains("the same command resumes"), "{e}");
+    assert_eq!(study.written().last(), Some(&(4, 0)));
+    assert_eq!(study.play(Script::default(), 1).0.unwrap().completed, 16);
+    // Slots never tried come first.
+    assert_eq!(study.written()[5..], (5..16).map(|s| (s, 0)).chain((0..5).map(|s| (s, 1))).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_host_that_fails_for_good_stops_the_session_and_loses_nothing() {
+    let study = Study::new(&plan(8, 2, Clock::Exact, 5));
+    let script = Script { delay_ms: 20, ..script(vec![at(What::Fatal, 5, None), at(What::Stall, 4, None)]) };
+    // Two at a time: 4 and 5 are the ones that run when it happens.
+    let (ended, events) = study.play(script, 2);
+    let e = ended.unwrap_err();
+    assert!(matches!(&e, SessionError::Host { done: 4, total: 16, .. }), "{e}");
+    assert!(e.to_string().contains("for good"), "{e}");
+    assert!(events.contains(&Event::Stopping));
+    assert_eq!(by_slot(study.records()).iter().map(|r| r.slot).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    // Nothing of those that did not finish.
+    assert_eq!(fs::read_dir(study.folder.dir().join("artifacts")).unwrap().count(), 4);
+    assert_eq!(study.play(Script::default(), 4).0.unwrap().completed, 16);
+}
+
+#[test]
+fn another_release_is_an_error_and_voids_nothing() {
+    let study = Study::new(&plan(8, 2, Clock::Wall, 5));
+    let e = study.play(script(vec![at(What::WrongRelease, 2, None)]), 1).0.unwrap_err();
+    let SessionError::WrongKernel { asked, said, .. } = &e else { panic!("{e}") };
+    assert!(asked.starts_with("6.") && said == "0.0.0-another", "{e}");
+    assert_eq!(study.written(), [(0, 0), (1, 0)]);
+}
+
+#[test]
+fn without_a_clock_no_time_is_recorded() {
+    let study = Study::new(&plan(2, 2, Clock::None, 5));
+    study.play(Script::default(), 1).0.unwrap();
+    for r in study.records() {
+        assert_eq!((r.outcome, r.metrics.len(), r.facts.len()), (Outcome::Completed, 0, 1));
+    }
+}
+
+#[test]
+fn an_interruption_ends_running_trials_and_the_next_call_resumes() {
+    let plan = plan(8, 2, Clock::Exact, 5);
+    let study = Study::new(&plan);
+    let cancel = AtomicBool::new(false);
+    let host =
+        SimHost::new(Script { delay_ms: 10, ..script(vec![at(What::Stall, 6, None), at(What::Stall, 7, None)]) });
+    let stalled = AtomicUsize::new(0);
+    let ended = run(&plan, &study.folder, &host, 2, &cancel, &|e| {
+        let stalls = matches!(&e, Event::SlotStart(t) if t.slot >= 6);
+        if stalls && stalled.fetch_add(1, Ordering::SeqCst) == 1 {
+            cancel.store(true, Ordering::SeqCst);
+        }
+    });
+    let e = ended.unwrap_err();
+    assert!(matches!(&e, SessionError::Interrupted { done: 6, total: 16, .. }), "{e}");
+    assert!(e.to_string().contains("the same command resumes"), "{e}");
+    assert_eq!(study.records().len(), 6);
+    assert_eq!(fs::read_dir(study.folder.dir().join("artifacts")).unwrap().count(), 6);
+
+    let (ended, events) = study.play(Script { delay_ms: 10, ..Script::default() }, 2);
+    assert_eq!(ended.unwrap().ran, 10);
+    assert!(matches!(&events[0], Event::SessionStart { done: 6, mean_wall_s: Some(_), .. }), "{:?}", events[0]);
+    let undisturbed = Study::new(&plan);
+    undisturbed.play(Script { delay_ms: 10, ..Script::default() }, 1).0.unwrap();
+    assert_eq!(by_slot(study.records()), by_slot(undisturbed.records()));
+}
+
+/// A guest that dies because the terminal's Ctrl-C reached it too.
+struct DiesOfInterrupt<'a>(&'a AtomicBool);
+
+impl Host for DiesOfInterrupt<'_> {
+    fn parallel(&self) -> usize {
+        1
+    }
+
+    fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
+        self.0.store(true, Ordering::SeqCst);
+        SimHost::new(script(vec![incident(What::EarlyExit)]))
+            .run(&Trial { cancel: &AtomicBool::new(false), ..*trial }, phase)
+    }
+}
+
+#[test]
+fn a_guest_that_the_interruption_killed_is_not_evidence() {
+    let study = Study::new(&plan(2, 2, Clock::Wall, 5));
+    let cancel = AtomicBool::new(false);
+    let ended = study.run(&DiesOfInterrupt(&cancel), 1, &cancel).0;
+    assert!(matches!(ended, Err(SessionError::Interrupted { done: 0, .. })), "{ended:?}");
+    assert_eq!(study.records(), []);
+}
+
+#[test]
+fn two_sessions_do_not_share_a_folder() {
+    let study = Study::new(&plan(2, 2, Clock::Exact, 5));
+    let writer = study.folder.writer().unwrap();
+    let e = study.play(Script::default(), 1).0.unwrap_err();
+    assert!(matches!(&e, SessionError::Store(StoreError::Busy { .. })), "{e}");
+    drop(writer);
+    let other = plan(2, 2, Clock::Exact, 6);
+    let e = run(&other, &study.folder, &SimHost::default(), 1, &AtomicBool::new(false), &|_| ()).unwrap_err();
+    assert!(matches!(e, SessionError::OtherPlan { .. }), "{e}");
+}
+
+#[test]
+fn a_script_reads_as_toml() {
+    let script: Script = toml::from_str(
+        r#"
+        delay-ms = 3
+        noise = 0.01
+        [effects."debian:6.1"]
+        "micro.fork" = 1.05
+        "*" = 0.9
+        [[incidents]]
+        what = "early-exit"
+        arm = "debian:6.1"
+        pair = 2
+        "#,
+    )
+    .unwrap();
+    assert_eq!(
+        script.incidents,
+        [Incident { pair: Some(2), arm: Some("debian:6.1".into()), ..incident(What::EarlyExit) }]
+    );
+    assert!(toml::from_str::<Script>("dealy-ms = 3").unwrap_err().to_string().contains("dealy-ms"));
+
+    let plan = plan(4, 2, Clock::Exact, 5);
+    let values = |script: Script| {
+        let study = Study::new(&plan);
+        study.play(Script { incidents: Vec::new(), ..script }, 1).0.unwrap();
+        study.records()
+    };
+    let plain = values(Script { effects: Default::default(), ..script.clone() });
+    for (with, without) in values(script).iter().zip(&plain) {
+        let factor = |i: usize| with.metrics[i].value / without.metrics[i].value;
+        let expected = if with.arm == "debian:6.1" { (0.9, 1.05) } else { (1.0, 1.0) };
+        assert!((factor(0) - expected.0).abs() < 1e-12 && (factor(1) - expected.1).abs() < 1e-12);
+        // Noise of 1 % on a base of 1000 ns.
+        assert!((without.metrics[0].value / 1000.0).ln().abs() < 0.06 && without.metrics[0].value != 1000.0);
+    }
+}
+
+/// What the disk holds after bytes were cut off, as by a power loss.
+fn cut(dir: &Path, by: usize) {
+    let log = dir.join("records.jsonl");
+    if let Ok(bytes) = fs::read(&log) {
+        fs::write(&log, &bytes[..bytes.len().saturating_sub(by)]).unwrap();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Interrupt after any number of boots, cut any number of bytes, resume, again and again: the session runs exactly what is
+    /// missing, and ends with the records of an undisturbed run.
+    #[test]
+    fn interrupted_and_cut_anywhere(
+        stops in prop::collection::vec((0u32..12, 0usize..1500), 1..5),
+        jobs in 1usize..4,
+        wall in any::<bool>(),
+    ) {
+        let plan = plan(4, 2, if wall { Clock::Wall } else { Clock::Exact }, 5);
+        let played = script(vec![at(What::Panic, 1, None)]);
+        let study = Study::new(&plan);
+        for (boots, bytes) in stops {
+            let cancel = AtomicBool::new(boots == 0);
+            let ends = AtomicUsize::new(0);
+            let before = Tally::of(&plan, &study.folder.records().unwrap().records).missing();
+            let started = Mutex::new(Vec::new());
+            let _ = run(&plan, &study.folder, &SimHost::new(played.clone()), jobs, &cancel, &|e| match e {
+                Event::SlotStart(t) => started.lock().unwrap().push((t.slot, t.attempt)),
+                Event::SlotEnd { .. } => {
+                    let done = ends.fetch_add(1, Ordering::SeqCst) + 1;
+                    cancel.store(done >= boots as usize, Ordering::SeqCst);
+                }
+                _ => {}
+            });
+            let started = started.into_inner().unwrap();
+            prop_assert_eq!(&started[..], &before[..started.len()]);
+            cut(study.folder.dir(), bytes);
+        }
+        let missing = Tally::of(&plan, &study.folder.records().unwrap().records).missing();
+        let (ended, events) = study.play(played.clone(), jobs);
+        prop_assert_eq!(ended.unwrap().ran as usize, missing.len());
+        prop_assert_eq!(starts(&events), missing);
+        let undisturbed = Study::new(&plan);
+        undisturbed.play(played, 1).0.unwrap();
+        prop_assert_eq!(by_slot(study.records()), by_slot(undisturbed.records()));
+    }
+}
