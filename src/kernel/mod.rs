@@ -1,8 +1,30 @@
 //! Kernels: where they come from, what identifies them, and the cache that keeps them.
 
+mod apt;
+mod catalog;
+mod deb;
+mod debian;
+mod entry;
+mod error;
+mod hash;
+pub mod image;
+mod local;
+pub mod modinfo;
+pub mod modules;
+mod sources;
+pub mod spec;
+pub mod store;
+mod version;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+pub use entry::Entry;
+pub use error::KernelError;
+pub use modules::ModuleFile;
+pub use spec::{Spec, looks_like_kernel};
+pub use store::Store;
 
 /// What identifies a kernel that an arm boots. Goes into the plan and into every record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

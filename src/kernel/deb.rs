@@ -1,0 +1,226 @@
+//! Debian packages: what of a kernel package is kept, taken out of the archive without dpkg.
+//!
+//! Invariant: a file is written only to a path this module makes up itself; names in the archive merely choose.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Component, Path, PathBuf};
+
+use super::error::{KernelError, doing};
+use super::modinfo::{Compression, decoder};
+
+/// A System.map below this size is Debian's stub ("ffffffffffffffff B The real System.map is in the linux-image-<version>-dbg package").
+const REAL_SYMBOLS: u64 = 64 << 10;
+
+/// What a package says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    pub package: String,
+    pub version: String,
+    pub architecture: String,
+    /// Kernel packages it depends on.
+    pub depends: Vec<String>,
+}
+
+/// What of a kernel was found in a package.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unpacked {
+    pub control: Control,
+    pub image: bool,
+    pub config: bool,
+    pub symbols: bool,
+    pub modules: usize,
+}
+
+/// Take image (`image`), configuration (`config`), symbols (`System.map`) and modules (`modules/kernel/…`) of the package at `path` out into `into`.
+pub fn unpack(path: &Path, into: &Path) -> Result<Unpacked, KernelError> {
+    let bad = |reason: String| KernelError::Deb { path: path.to_path_buf(), reason };
+    let file = File::open(path).map_err(doing("Cannot read", path))?;
+    let mut archive = ar::Archive::new(BufReader::with_capacity(1 << 16, file));
+    let mut found = Unpacked::default();
+    let mut seen: Vec<&str> = Vec::new();
+    while let Some(entry) = archive.next_entry() {
+        let entry = entry.map_err(|e| bad(not_a_package(&e, &seen)))?;
+        let name = String::from_utf8_lossy(entry.header().identifier()).trim_end_matches('/').to_owned();
+        let size = entry.header().size();
+        let mut counted = Counted { inner: entry, read: 0 };
+        if name == "debian-binary" {
+            let mut text = String::new();
+            (&mut counted).take(16).read_to_string(&mut text).map_err(|e| bad(e.to_string()))?;
+            if !text.starts_with("2.") {
+                return Err(bad(format!("its format is `{}`, not 2.x", text.trim())));
+            }
+            seen.push("debian-binary");
+        } else if let Some(suffix) = name.strip_prefix("control.tar") {
+            let compression =
+                compression_of(suffix).ok_or_else(|| bad(format!("`{name}` is packed in an unknown way")))?;
+            found.control = control(&mut counted, compression).map_err(|e| bad(format!("`{name}` is damaged: {e}")))?;
+            if !matches!(found.control.architecture.as_str(), "amd64" | "all") {
+                return Err(bad(format!("it is for {}, not amd64", found.control.architecture)));
+            }
+            seen.push("control");
+        } else if let Some(suffix) = name.strip_prefix("data.tar") {
+            let compression =
+                compression_of(suffix).ok_or_else(|| bad(format!("`{name}` is packed in an unknown way")))?;
+            data(&mut counted, compression, into, &mut found).map_err(|e| match e {
+                Trouble::Archive(e) => bad(format!("`{name}` is damaged: {e}")),
+                Trouble::Target(e) => e,
+            })?;
+            seen.push("data");
+        }
+        // An archive that ends early reads like one that is complete.
+        let skipped = io::copy(&mut counted, &mut io::sink());
+        if skipped.is_err() || counted.read < size {
+            return Err(bad(format!("it is truncated in `{name}`: {} of {size} bytes", counted.read)));
+        }
+    }
+    for part in ["debian-binary", "control", "data"] {
+        if !seen.contains(&part) {
+            return Err(bad(if seen.is_empty() {
+                "it is not a Debian package at all".to_owned()
+            } else {
+                format!("it is truncated: no `{part}` part")
+            }));
+        }
+    }
+    Ok(found)
+}
+
+fn not_a_package(error: &io::Error, seen: &[&str]) -> String {
+    if seen.is_empty() {
+        format!("it is not a Debian package at all ({error})")
+    } else {
+        format!("it is damaged after its `{}` part: {error}", seen[seen.len() - 1])
+    }
+}
+
+fn compression_of(suffix: &str) -> Option<Compression> {
+    Some(match suffix {
+        "" => Compression::None,
+        ".xz" => Compression::Xz,
+        ".zst" => Compression::Zstd,
+        ".gz" => Compression::Gzip,
+        _ => return None,
+    })
+}
+
+fn control(input: impl Read, compression: Compression) -> io::Result<Control> {
+    let mut archive = tar::Archive::new(decoder(input, compression)?);
+    for entry in archive.entries()? {
+        let entry = entry?;
+        if entry.path()?.file_name().is_some_and(|n| n == "control") {
+            let mut text = String::new();
+            entry.take(1 << 20).read_to_string(&mut text)?;
+            let field =
+                |key: &str| text.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_default().trim().to_owned();
+            let depends = field("Depends:");
+            let depends = depends.split(',').filter_map(|d| d.split_whitespace().next());
+            return Ok(Control {
+                package: field("Package:"),
+                version: field("Version:"),
+                architecture: field("Architecture:"),
+                depends: depends.filter(|d| super::catalog::is_kernel_package(d)).map(str::to_owned).collect(),
+            });
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "no `control` file"))
+}
+
+enum Trouble {
+    Archive(io::Error),
+    Target(KernelError),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Archive(error)
+    }
+}
+
+fn data(input: impl Read, compression: Compression, into: &Path, found: &mut Unpacked) -> Result<(), Trouble> {
+    let mut input = decoder(input, compression)?;
+    let mut archive = tar::Archive::new(&mut input);
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        if !entry.header().entry_type().is_file() {
+            continue;
+        }
+        let Some(kept) = keep(&entry.path()?) else { continue };
+        if kept == Path::new("System.map") && entry.size() < REAL_SYMBOLS {
+            continue;
+        }
+        let target = into.join(&kept);
+        write(&mut entry, &target)?;
+        match kept.to_str() {
+            Some("image") => found.image = true,
+            Some("config") => found.config = true,
+            Some("System.map") => found.symbols = true,
+            _ if kept.file_name().and_then(|n| n.to_str()).and_then(Compression::of_file_name).is_some() => {
+                found.modules += 1;
+            }
+            _ => {}
+        }
+    }
+    // The checksum of the whole comes last.
+    io::copy(&mut input, &mut io::sink())?;
+    Ok(())
+}
+
+fn write(entry: &mut impl Read, target: &Path) -> Result<(), Trouble> {
+    let at_target = |e: io::Error| Trouble::Target(KernelError::io("Cannot write", target, e));
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent).map_err(at_target)?;
+    }
+    let mut out = BufWriter::new(File::create(target).map_err(at_target)?);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match entry.read(&mut buffer)? {
+            0 => break,
+            n => out.write_all(&buffer[..n]).map_err(at_target)?,
+        }
+    }
+    out.flush().map_err(at_target)
+}
+
+/// Where a file of a package is kept: `image`, `config`, `System.map`, or below `modules`. Anything else is dropped.
+fn keep(path: &Path) -> Option<PathBuf> {
+    let mut parts = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir | Component::RootDir => {}
+            Component::Normal(part) => parts.push(part.to_str()?),
+            _ => return None,
+        }
+    }
+    if parts.first() == Some(&"usr") {
+        parts.remove(0);
+    }
+    match parts.as_slice() {
+        ["boot", name] if name.starts_with("vmlinuz") => Some("image".into()),
+        ["boot", name] if name.starts_with("config-") => Some("config".into()),
+        ["boot", name] if name.starts_with("System.map") => Some("System.map".into()),
+        ["lib", "modules", _, "vmlinuz"] => Some("image".into()),
+        ["lib", "modules", _, "config"] => Some("config".into()),
+        ["lib", "modules", _, "System.map"] => Some("System.map".into()),
+        ["lib", "modules", _, name @ ("modules.builtin" | "modules.builtin.modinfo" | "modules.order")] => {
+            Some(Path::new("modules").join(name))
+        }
+        ["lib", "modules", _, rest @ ..] if Compression::of_file_name(rest.last()?).is_some() => {
+            Some(Path::new("modules").join(rest.iter().collect::<PathBuf>()))
+        }
+        _ => None,
+    }
+}
+
+struct Counted<R> {
+    inner: R,
+    read: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buffer)?;
+        self.read += n as u64;
+        Ok(n)
+    }
+}

@@ -1,0 +1,223 @@
+//! What a kernel module file says of itself: its `.modinfo` section, out of plain and compressed files.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use object::{Object, ObjectSection};
+
+use super::error::{KernelError, doing};
+use super::image;
+
+/// How a module's file is compressed. The kernel takes `Xz`, `Zstd` and `Gzip` as they are if it was built to (CONFIG_MODULE_DECOMPRESS).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    Xz,
+    Zstd,
+    Gzip,
+}
+
+impl Compression {
+    /// The module's name in the kernel's spelling, and the compression, of a file name; `None` if it is no module's.
+    pub fn of_file_name(name: &str) -> Option<(String, Self)> {
+        let forms = [(".ko", Self::None), (".ko.xz", Self::Xz), (".ko.zst", Self::Zstd), (".ko.gz", Self::Gzip)];
+        let (stem, compression) = forms.iter().find_map(|(suffix, c)| Some((name.strip_suffix(suffix)?, *c)))?;
+        (!stem.is_empty()).then(|| (stem.replace('-', "_"), compression))
+    }
+}
+
+/// The parts of `.modinfo` that loading needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModInfo {
+    /// The release it was built for: the first word of `vermagic`.
+    pub release: String,
+    pub depends: Vec<String>,
+    /// Modules to be loaded before this one where there are any (`softdep=pre:`).
+    pub soft: Vec<String>,
+    pub aliases: Vec<String>,
+}
+
+/// Bytes of a module once it is unpacked.
+pub fn read_module(path: &Path, compression: Compression) -> Result<Vec<u8>, KernelError> {
+    /// Largest module taken; the largest of Debian's with debug information has some 100 MB.
+    const MOST: u64 = 1 << 30;
+    if compression == Compression::None {
+        return fs::read(path).map_err(doing("Cannot read", path));
+    }
+    let file = File::open(path).map_err(doing("Cannot read", path))?;
+    let mut bytes = Vec::new();
+    decoder(BufReader::new(file), compression)
+        .and_then(|d| d.take(MOST).read_to_end(&mut bytes))
+        .map_err(|e| KernelError::Module { path: path.to_path_buf(), reason: format!("it cannot be unpacked: {e}") })?;
+    Ok(bytes)
+}
+
+/// A reader of what `input` holds once unpacked.
+pub fn decoder<'a>(input: impl Read + 'a, compression: Compression) -> io::Result<Box<dyn Read + 'a>> {
+    Ok(match compression {
+        Compression::None => Box::new(input),
+        Compression::Xz => Box::new(lzma_rust2::XzReader::new(input, true)),
+        Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(input)),
+        Compression::Zstd => Box::new(
+            ruzstd::decoding::StreamingDecoder::new(input)
+                .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?,
+        ),
+    })
+}
+
+/// Read a module's `.modinfo`.
+pub fn read(path: &Path, compression: Compression) -> Result<ModInfo, KernelError> {
+    let bytes = read_module(path, compression)?;
+    parse(&bytes).map_err(|reason| KernelError::Module { path: path.to_path_buf(), reason })
+}
+
+/// The `.modinfo` of an x86-64 ELF file in memory.
+pub fn parse(bytes: &[u8]) -> Result<ModInfo, String> {
+    use object::read::elf::ElfFile64;
+    if !bytes.starts_with(b"\x7fELF") {
+        return Err("it is not an ELF file".to_owned());
+    }
+    let machine = bytes.get(18..20).map(|b| u16::from_le_bytes([b[0], b[1]])).unwrap_or_default();
+    if machine != 62 {
+        return Err(format!("it is for {}, not x86-64", image::elf_machine(machine)));
+    }
+    let file = ElfFile64::<object::Endianness>::parse(bytes).map_err(|e| format!("it is damaged: {e}"))?;
+    let section = file.section_by_name(".modinfo").ok_or("it has no .modinfo section")?;
+    let data = section.data().map_err(|e| format!("it is damaged: {e}"))?;
+    let mut info = ModInfo::default();
+    for (key, value) in data.split(|b| *b == 0).filter_map(|f| str::from_utf8(f).ok()?.split_once('=')) {
+        match key {
+            "vermagic" => info.release = value.split_whitespace().next().unwrap_or_default().to_owned(),
+            "depends" => info.depends.extend(value.split(',').filter(|d| !d.is_empty()).map(|d| d.replace('-', "_"))),
+            "softdep" => info.soft.extend(soft_before(value)),
+            "alias" => info.aliases.push(value.to_owned()),
+            _ => {}
+        }
+    }
+    if info.release.is_empty() {
+        return Err("it does not say which kernel it is for (no vermagic)".to_owned());
+    }
+    Ok(info)
+}
+
+/// The modules named after `pre:` in a `softdep` value.
+fn soft_before(value: &str) -> Vec<String> {
+    let mut before = false;
+    let mut found = Vec::new();
+    for word in value.split_whitespace() {
+        match word {
+            "pre:" => before = true,
+            "post:" => before = false,
+            name if before => found.push(name.to_owned()),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An ELF module with the given `.modinfo` fields.
+    pub(in crate::kernel) fn ko(fields: &[&str]) -> Vec<u8> {
+        let mut data = Vec::new();
+        for field in fields {
+            data.extend_from_slice(field.as_bytes());
+            data.push(0);
+        }
+        elf(62, &data)
+    }
+
+    /// A relocatable ELF64 file for `machine`, with `.modinfo` and `.shstrtab` alone.
+    fn elf(machine: u16, modinfo: &[u8]) -> Vec<u8> {
+        let names = b"\0.modinfo\0.shstrtab\0";
+        let headers = 64 + modinfo.len() + names.len();
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+        for half in [1u16, machine] {
+            bytes.extend_from_slice(&half.to_le_bytes());
+        }
+        bytes.extend_from_slice(&1u32.to_le_bytes());
+        for word in [0u64, 0, headers as u64] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.extend_from_slice(&0u32.to_le_bytes());
+        for half in [64u16, 0, 0, 64, 3, 2] {
+            bytes.extend_from_slice(&half.to_le_bytes());
+        }
+        bytes.extend_from_slice(modinfo);
+        bytes.extend_from_slice(names);
+        let sections =
+            [(0u32, 0u32, 0usize, 0usize), (1, 1, 64, modinfo.len()), (10, 3, 64 + modinfo.len(), names.len())];
+        for (name, kind, offset, size) in sections {
+            bytes.extend_from_slice(&name.to_le_bytes());
+            bytes.extend_from_slice(&kind.to_le_bytes());
+            for word in [0u64, 0, offset as u64, size as u64] {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+            bytes.extend_from_slice(&[0; 8]);
+            for word in [1u64, 0] {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn fields_are_read() {
+        let bytes = ko(&[
+            "alias=fs-ext4",
+            "softdep=pre: crc32c foo-bar post: baz",
+            "depends=jbd2,mbcache,crc16",
+            "vermagic=6.1.0-53-amd64 SMP preempt mod_unload modversions ",
+        ]);
+        let info = parse(&bytes).unwrap();
+        assert_eq!(info.release, "6.1.0-53-amd64");
+        assert_eq!(info.depends, ["jbd2", "mbcache", "crc16"]);
+        assert_eq!(info.soft, ["crc32c", "foo-bar"]);
+        assert_eq!(info.aliases, ["fs-ext4"]);
+    }
+
+    #[test]
+    fn refusals_say_what_it_is() {
+        assert!(parse(b"hello").unwrap_err().contains("not an ELF"));
+        assert!(parse(&elf(183, b"vermagic=6.1 SMP\0")).unwrap_err().contains("arm64, not x86-64"));
+        assert!(parse(&ko(&["depends="])).unwrap_err().contains("vermagic"));
+    }
+
+    #[test]
+    fn file_names() {
+        assert_eq!(Compression::of_file_name("null-blk.ko.xz"), Some(("null_blk".to_owned(), Compression::Xz)));
+        assert_eq!(Compression::of_file_name("ext4.ko"), Some(("ext4".to_owned(), Compression::None)));
+        assert_eq!(Compression::of_file_name("modules.order"), None);
+        assert_eq!(Compression::of_file_name(".ko"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..300, value: u8) {
+            let _ = parse(&bytes);
+            let mut module = ko(&["vermagic=6.1 SMP", "depends=a,b"]);
+            let len = module.len();
+            module[at % len] = value;
+            let _ = parse(&module);
+            let _ = parse(&module[..at % len]);
+        }
+
+        #[test]
+        fn damaged_compression_is_an_error_or_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            for (compression, magic) in [(Compression::Xz, &b"\xfd7zXZ\0\0\x04"[..]), (Compression::Gzip, &[0x1f, 0x8b, 8]), (Compression::Zstd, &[0x28, 0xb5, 0x2f, 0xfd])] {
+                let mut data = magic.to_vec();
+                data.extend_from_slice(&bytes);
+                if let Ok(mut reader) = decoder(&data[..], compression) {
+                    let mut out = Vec::new();
+                    let _ = reader.as_mut().take(1 << 20).read_to_end(&mut out);
+                }
+            }
+        }
+    }
+}
