@@ -46,8 +46,8 @@ const HOSTS: &[&str] = &["vm", "sim"];
 
 /// What this machine can do, asked only when a question depends on it (the answer may take a boot).
 pub trait Surroundings {
-    /// QEMU's major and minor version, `None` if it is not installed.
-    fn qemu(&self) -> Option<(u32, u32)>;
+    /// QEMU's major and minor version; refused if there is none that could be used.
+    fn qemu(&self) -> Result<(u32, u32), Refusal>;
     /// Whether a guest really runs under KVM; if not, why not.
     fn kvm(&self) -> Result<(), String>;
     fn cpus(&self) -> u32;
@@ -111,6 +111,7 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
         let message = format!("A hang limit is from {least} to {most} CPU seconds, not {hang_limit}");
         return Err(places.refuse("design.hang-limit", message));
     }
+    check_host_memory(q, host, here)?;
     let primaries = planned.len() * (arms.len() - 1);
     let warning = check_pairs(q, primaries)?;
     let clock = clock(q, host, here)?;
@@ -134,7 +135,7 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
         warning,
         places,
     };
-    settled.check_memory(here)?;
+    settled.check_memory()?;
     settled.check_cpus(here)?;
     Ok(settled)
 }
@@ -273,14 +274,21 @@ fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal
     }))
 }
 
+fn check_host_memory(q: &Question, host: &str, here: &impl Surroundings) -> Result<(), Refusal> {
+    let (asked, has) = (q.memory_bytes.unwrap_or(MEMORY), here.memory_bytes());
+    if host == "vm" && asked > has {
+        let (asked, has) = (size::print_bytes(asked), has >> 20);
+        let message = format!("A guest of {asked} does not fit into this machine, which has {has} MiB of memory");
+        return Err(q.places.refuse("machine.memory", message));
+    }
+    Ok(())
+}
+
 fn clock(q: &Question, host: &str, here: &impl Surroundings) -> Result<Clock, Refusal> {
     if host == "sim" {
         return Ok(q.clock.unwrap_or(Clock::Wall));
     }
-    if here.qemu().is_none() {
-        return Err(Refusal::new("No QEMU: `qemu-system-x86_64` is not installed")
-            .hint("Install it, on Debian with `apt-get install qemu-system-x86`; `bigiron doctor` checks everything"));
-    }
+    here.qemu()?;
     match q.clock {
         Some(Clock::Wall) => here.kvm().map(|()| Clock::Wall).map_err(|why| {
             q.places
@@ -311,7 +319,7 @@ impl Settled {
         KERNEL_MEMORY + working + stored
     }
 
-    fn check_memory(&self, here: &impl Surroundings) -> Result<(), Refusal> {
+    fn check_memory(&self) -> Result<(), Refusal> {
         let bytes = self.machine.memory_bytes;
         let refuse = |message| self.places.refuse("machine.memory", message);
         if !bytes.is_multiple_of(1 << 20) {
@@ -323,13 +331,6 @@ impl Settled {
             let (has, least) = (size::print_bytes(bytes), size::print_bytes(needed));
             return Err(refuse(format!(
                 "{has} of memory are too little for a kernel with {names}; give at least {least}"
-            )));
-        }
-        let host = here.memory_bytes();
-        if self.machine.host == "vm" && bytes > host {
-            let (has, most) = (size::print_bytes(bytes), host >> 20);
-            return Err(refuse(format!(
-                "A guest of {has} does not fit into this machine, which has {most} MiB of memory"
             )));
         }
         Ok(())

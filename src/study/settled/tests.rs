@@ -14,8 +14,8 @@ const OLD: Here = Here { qemu: Some((7, 2)), kvm: false };
 const KVM: Here = Here { qemu: Some((10, 0)), kvm: true };
 
 impl Surroundings for Here {
-    fn qemu(&self) -> Option<(u32, u32)> {
-        self.qemu
+    fn qemu(&self) -> Result<(u32, u32), Refusal> {
+        self.qemu.ok_or_else(|| Refusal::new("QEMU is not installed"))
     }
     fn kvm(&self) -> Result<(), String> {
         if self.kvm { Ok(()) } else { Err("`/dev/kvm` does not exist".into()) }
@@ -104,7 +104,7 @@ fn the_machine_is_checked() {
     refused(&Question { filesystem: Some("ext5".into()), ..two() }, &OLD, "`ext4` or `xfs`");
     refused(&Question { seed: Some(1 << 53), ..two() }, &OLD, "too large");
     refused(&Question { hang_limit: Some(1), ..two() }, &OLD, "hang limit");
-    refused(&two(), &Here { qemu: None, kvm: false }, "No QEMU");
+    refused(&two(), &Here { qemu: None, kvm: false }, "QEMU is not installed");
 }
 
 #[test]
