@@ -382,6 +382,23 @@ fn a_script_reads_as_toml() {
     }
 }
 
+#[test]
+fn the_documented_script_reads() {
+    let doc = include_str!("../../docs/reference/sim.md");
+    let example: String = doc.lines().filter_map(|l| l.strip_prefix("    ")).map(|l| format!("{l}\n")).collect();
+    let script: Script = toml::from_str(&example).unwrap();
+    assert_eq!((script.delay_ms, script.incidents.len(), script.effects["debian:6.12"].len()), (20, 1, 2));
+    // Every default in the table is the one in force.
+    let table = |key: &str| {
+        let row = doc.lines().find(|l| l.starts_with(&format!("| `{key}` |"))).unwrap();
+        row.split('|').nth(2).unwrap().trim().parse::<f64>().unwrap()
+    };
+    let Script { delay_ms, spread_ms, parallel, noise, pair_noise, drift, position_effect, .. } = Script::default();
+    assert_eq!((table("delay-ms"), table("spread-ms")), (delay_ms as f64, spread_ms as f64));
+    assert_eq!((table("parallel"), table("noise"), table("pair-noise")), (parallel as f64, noise, pair_noise));
+    assert_eq!((table("drift"), table("position-effect")), (drift, position_effect));
+}
+
 /// What the disk holds after bytes were cut off, as by a power loss.
 fn cut(dir: &Path, by: usize) {
     let log = dir.join("records.jsonl");

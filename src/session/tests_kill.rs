@@ -173,7 +173,10 @@ fn a_log_that_is_no_terminal_gets_a_plain_line_per_boot() {
     // Slot 9 is not run in vain after slot 8 went void; both are run again.
     assert_eq!(lines.len(), 1 + 2 * PAIRS as usize + 1, "{log}");
     assert_eq!(lines[0], "60 boots in 30 pairs");
-    assert!(lines[4].starts_with("[ 4/60] pair 2/30, debian:6.") && lines[4].contains(": panicked: Simulated"), "{log}");
+    assert!(
+        lines[4].starts_with("[ 4/60] pair 2/30, debian:6.") && lines[4].contains(": panicked: Simulated"),
+        "{log}"
+    );
     assert!(lines[9].ends_with(": void: The script says that the host fails here; 2 boots to run again"), "{log}");
     assert!(lines[61].starts_with("[60/60] pair 5/30, ") && lines[61].ends_with(", attempt 2: completed"), "{log}");
     assert!(!log.contains('\x1b') && !log.contains('\r'), "{log:?}");
@@ -190,7 +193,7 @@ fn a_disk_that_fills_up_stops_the_session_and_it_resumes() {
     for blocks in [16, 40] {
         let out = command(&dir, Clock::Exact, &format!("trap '' XFSZ; ulimit -f {blocks};")).output().unwrap();
         let text = String::from_utf8_lossy(&out.stdout);
-        assert!(text.contains("STOPPED No room for another record in ") && text.contains(" free)"), "{text}");
+        assert!(text.contains("STOPPED No room to append a record to ") && text.contains(" free)"), "{text}");
         let read = Folder::open(&dir).unwrap().records().unwrap();
         assert_eq!(read.unreadable, []);
         assert!(read.records.len() > done, "{} after {done}", read.records.len());

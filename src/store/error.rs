@@ -24,10 +24,10 @@ pub enum StoreError {
     #[error("Another bigiron ({holder}) is at work in `{}`; wait for it to end, or stop it", dir.display())]
     Busy { dir: PathBuf, holder: String },
     #[error(
-        "No room for {doing} in `{}` ({free}): {source}. Every record so far is intact; make room, and the same command resumes",
-        dir.display()
+        "No room to {doing} `{}` ({free}): {source}. Every record so far is intact; make room, and the same command resumes",
+        path.display()
     )]
-    Full { doing: String, dir: PathBuf, free: String, source: io::Error },
+    Full { doing: String, path: PathBuf, free: String, source: io::Error },
     #[error("A record could not be put down as JSON: {0}")]
     Unwritable(String),
     #[error("Cannot {doing} `{}`: {source}", path.display())]
@@ -39,12 +39,8 @@ impl StoreError {
     pub(crate) fn io(doing: &str, path: &Path, source: io::Error) -> Self {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge) {
-            return StoreError::Full {
-                doing: format!("what was to {doing}"),
-                dir: path.to_owned(),
-                free: free_space(path),
-                source,
-            };
+            let free = free_space(path);
+            return StoreError::Full { doing: doing.to_owned(), path: path.to_owned(), free, source };
         }
         StoreError::Io { doing: doing.to_owned(), path: path.to_owned(), source }
     }

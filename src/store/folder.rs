@@ -4,6 +4,7 @@
 //! folder on read-only media. All writing of records goes through [`Writer`].
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use super::error::StoreError;
 use super::line::{self, sha256_hex};
 use super::record::{Outcome, Record};
-use super::writer::Writer;
+use super::writer::{self, LOCK, Writer};
 use crate::study::plan::{Plan, SCHEMA};
 
 const PLAN: &str = "plan.toml";
@@ -52,12 +53,19 @@ impl Folder {
         }
         fs::create_dir_all(dir).map_err(|e| StoreError::io("create the folder", dir, e))?;
         let mut entries = fs::read_dir(dir).map_err(|e| StoreError::io("list", dir, e))?;
-        // Hidden files are none of ours to mind, and a temporary plan of an earlier start may be among them.
-        if entries.any(|e| e.map_or(true, |e| !e.file_name().as_encoded_bytes().starts_with(b"."))) {
+        // Hidden files are none of ours to mind, and a temporary plan of a killed start may be among them, as its lock may be.
+        let harmless = |name: &OsStr| name.as_encoded_bytes().starts_with(b".") || name == LOCK;
+        if entries.any(|e| e.map_or(true, |e| !harmless(&e.file_name()))) {
             return Err(StoreError::NotEmpty { dir: dir.to_owned() });
         }
         let bytes = plan_bytes(plan).map_err(|why| StoreError::BadPlan { path: path.clone(), why })?;
+        let lock = writer::lock(dir)?;
+        if path.exists() {
+            // Another start was quicker.
+            return Err(StoreError::Exists { dir: dir.to_owned() });
+        }
         write_whole(dir, PLAN, &bytes)?;
+        drop(lock);
         if let Some(parent) = dir.canonicalize().ok().as_deref().and_then(Path::parent) {
             // The new folder's own name must survive a power loss too; a parent that may not be opened is no reason to stop.
             let _ = File::open(parent).and_then(|d| d.sync_all());

@@ -68,9 +68,14 @@ fn numbers_come_back_exactly() {
 }
 
 #[test]
-fn the_checksum_is_the_one_that_the_documentation_describes() {
+fn the_checksums_are_those_that_the_documentation_describes() {
     let (_dir, folder, _) = filled(1);
+    let plan = fs::read_to_string(folder.dir().join("plan.toml")).unwrap();
+    let said = plan.lines().nth(1).unwrap().strip_prefix("# sha256 ").unwrap();
     // As in docs/reference/folder.md.
+    let out =
+        Command::new("sh").args(["-c", "tail -n +3 plan.toml | sha256sum"]).current_dir(folder.dir()).output().unwrap();
+    assert_eq!(String::from_utf8(out.stdout).unwrap().split(' ').next(), Some(said));
     let script =
         r#"sed -E 's/^\{"sha256":"[0-9a-f]*","record":(.*)\}$/\1/' "$0" | tr -d '\n' | sha256sum | cut -c 1-16"#;
     let out = Command::new("sh").args(["-c", script]).arg(log(&folder)).output().unwrap();
@@ -130,6 +135,12 @@ fn a_folder_is_made_once_and_only_where_nothing_is() {
     assert!(matches!(e, StoreError::NotEmpty { .. }), "{e}");
     let e = Folder::open(&dir.path().join("none")).unwrap_err();
     assert!(matches!(e, StoreError::NoStudy { .. }), "{e}");
+    // What a start that was killed at once leaves is no obstacle.
+    let early = dir.path().join("early");
+    fs::create_dir(&early).unwrap();
+    fs::write(early.join("lock"), "process 1 on here").unwrap();
+    fs::write(early.join(".plan.toml.1.tmp"), "sch").unwrap();
+    Folder::create(&early, &sample()).unwrap();
     let e = Folder::create(&folder.dir().join("plan.toml"), &sample()).unwrap_err();
     assert!(e.to_string().starts_with("Cannot create the folder"), "{e}");
 }
@@ -285,7 +296,7 @@ fn a_full_disk_leaves_whole_records() {
         .unwrap();
     let text = String::from_utf8_lossy(&out.stdout);
     let full = full_after(&text).unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&out.stderr)));
-    assert!(full > 10 && text.contains("No room for another record") && text.contains(" free)"), "{text}");
+    assert!(full > 10 && text.contains("No room to append a record to") && text.contains(" free)"), "{text}");
 }
 
 proptest! {

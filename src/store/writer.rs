@@ -15,7 +15,7 @@ use super::line;
 use super::record::Record;
 
 /// Held by the bigiron at work in a folder; the kernel lets go of it when that process ends, however it ends.
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
 /// Where torn lines are kept, for whoever wants to look.
 const TORN: &str = "records.torn";
 /// Room kept free for a record to come: several times the largest seen.
@@ -74,10 +74,11 @@ impl Writer {
     /// full then stops the session before the work, not after it.
     pub fn reserve(&self, trials: usize) -> Result<(), StoreError> {
         let bytes = RESERVE_BYTES * trials as u64;
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, bytes) {
+        let reserve = || rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, bytes);
+        match rustix::io::retry_on_intr(reserve) {
             // A file system that cannot promise room is no worse than before.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
-            Err(e) => Err(self.error("write", e.into())),
+            Err(e) => Err(self.error(e.into())),
         }
     }
 
@@ -87,12 +88,12 @@ impl Writer {
     /// If it could not be written or synced; the file then holds what it held before.
     pub fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         if self.broken {
-            return Err(self.error("write", io::Error::other("an earlier write failed and could not be undone")));
+            return Err(self.error(io::Error::other("an earlier write failed and could not be undone")));
         }
         let line = line::encode(record).map_err(StoreError::Unwritable)?;
         if let Err(e) = self.file.write_all(&line).and_then(|()| self.file.sync_data()) {
             self.broken = self.file.set_len(self.len).and_then(|()| self.file.sync_data()).is_err();
-            return Err(self.error("write", e));
+            return Err(self.error(e));
         }
         self.len += line.len() as u64;
         Ok(())
@@ -133,13 +134,8 @@ impl Writer {
         clear(dir)
     }
 
-    fn error(&self, doing: &str, e: io::Error) -> StoreError {
-        match StoreError::io(doing, &self.path, e) {
-            StoreError::Full { free, source, .. } => {
-                StoreError::Full { doing: "another record".to_owned(), dir: self.dir.clone(), free, source }
-            }
-            other => other,
-        }
+    fn error(&self, e: io::Error) -> StoreError {
+        StoreError::io("append a record to", &self.path, e)
     }
 }
 
@@ -157,7 +153,8 @@ fn clear(dir: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn lock(dir: &Path) -> Result<File, StoreError> {
+/// Takes the folder's lock, or says who has it.
+pub(super) fn lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join(LOCK);
     let mut file = OpenOptions::new()
         .read(true)

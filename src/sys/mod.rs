@@ -2,10 +2,16 @@
 
 pub mod async_io;
 pub mod child;
+pub mod cpu_clock;
 pub mod futex;
+pub mod latch;
+pub mod mapping;
 pub mod module;
 pub mod net;
 pub mod port;
 pub mod process;
+pub mod segment;
+pub mod select;
 pub mod shared_memory;
+pub mod signal;
 pub mod spin;

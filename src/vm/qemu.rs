@@ -68,10 +68,8 @@ impl Qemu {
             .output()
             .map_err(|source| QemuError::Broken { program: name.clone(), source })?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let version = parse_version(&said).ok_or_else(|| QemuError::Unknown {
-            program: name,
-            said: said.lines().next().unwrap_or("").to_owned(),
-        })?;
+        let version = parse_version(&said)
+            .ok_or_else(|| QemuError::Unknown { program: name, said: said.lines().next().unwrap_or("").to_owned() })?;
         if version < Version(7, 2, 0) {
             return Err(QemuError::TooOld(version));
         }
@@ -214,11 +212,7 @@ impl Process {
     /// Starts QEMU; what it says on its standard error goes to the file `errors`.
     pub fn start(qemu: &Qemu, config: &Config<'_>, errors: &Path) -> io::Result<Self> {
         let mut command = Command::new(&qemu.program);
-        command
-            .args(arguments(config))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(errors)?);
+        command.args(arguments(config)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(errors)?);
         let child = sys::child::die_with_parent(&mut command).spawn()?;
         Ok(Self { child, errors: errors.to_owned(), status: None })
     }

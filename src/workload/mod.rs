@@ -127,6 +127,11 @@ pub fn options<'a>(
 
 /// Entry of a re-executed worker process: `bigiron worker NAME …`. Returns the process's exit status.
 pub fn worker(args: &[String]) -> i32 {
-    eprintln!("No worker `{}`", args.first().map_or("", String::as_str));
-    2
+    match args.first().map_or("", String::as_str) {
+        "exit" => micro::worker_exit(),
+        name => {
+            eprintln!("No worker `{name}`");
+            2
+        }
+    }
 }

@@ -1,0 +1,125 @@
+//! A latency histogram that one process fills while others may read it: a worker that dies does not take its counts along.
+//!
+//! Invariant: log-linear buckets (as in HDR histograms, G. Tene): 1,024 per power of two, so a bucket is at most 0.1 % wide.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::load::Histogram;
+use crate::sys::segment::Segment;
+
+const SUB_BITS: u32 = 10;
+const SUB: u64 = 1 << SUB_BITS;
+/// Longest latency told apart: 2^40 ns, 18 minutes. Longer ones are counted in the last bucket.
+const TOP_BITS: u32 = 40;
+/// Number of buckets.
+pub const BUCKETS: usize = ((TOP_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
+
+/// The histogram's place in a shared segment.
+#[derive(Clone, Copy)]
+pub struct SharedHistogram<'s> {
+    buckets: &'s [AtomicU32],
+    sum: &'s AtomicU64,
+}
+
+impl<'s> SharedHistogram<'s> {
+    /// Bytes of segment that it takes. Only pages that are hit are ever populated.
+    pub const BYTES: usize = BUCKETS * 4 + 128;
+
+    /// An empty histogram in a new part of `segment`.
+    pub fn new(segment: &'s Segment) -> Self {
+        Self { buckets: segment.many(BUCKETS), sum: segment.one() }
+    }
+
+    /// The one that counts into it.
+    pub fn recorder(self) -> Recorder<'s> {
+        Recorder { to: self }
+    }
+
+    /// What has been counted so far.
+    pub fn read(&self) -> Histogram {
+        let mut h = Histogram::new();
+        for (i, n) in self.buckets.iter().enumerate() {
+            match n.load(Relaxed) {
+                0 => {}
+                n => h.add(middle(i), u64::from(n)),
+            }
+        }
+        h.set_sum(u128::from(self.sum.load(Relaxed)));
+        h
+    }
+}
+
+/// Counts latencies into a [`SharedHistogram`]; to be used by one process only.
+pub struct Recorder<'s> {
+    to: SharedHistogram<'s>,
+}
+
+impl Recorder<'_> {
+    /// Counts one latency of `ns` nanoseconds.
+    pub fn record(&self, ns: u64) {
+        // One writer: plain loads and stores, no locked instruction on the measured path.
+        let bucket = &self.to.buckets[index(ns)];
+        bucket.store(bucket.load(Relaxed) + 1, Relaxed);
+        self.to.sum.store(self.to.sum.load(Relaxed) + ns, Relaxed);
+    }
+}
+
+/// The bucket of a value: itself below 2 × SUB, then SUB buckets for every power of two.
+fn index(ns: u64) -> usize {
+    let ns = ns.min((1 << TOP_BITS) - 1);
+    let shift = (u64::BITS - 1 - (ns | SUB).leading_zeros()) - SUB_BITS;
+    ((u64::from(shift) << SUB_BITS) + (ns >> shift)) as usize
+}
+
+/// The value in the middle of a bucket.
+fn middle(index: usize) -> u64 {
+    let index = index as u64;
+    if index < 2 * SUB {
+        return index;
+    }
+    let shift = (index >> SUB_BITS) - 1;
+    let low = (index - (shift << SUB_BITS)) << shift;
+    low + (1 << shift) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::process::{Exit, fork_child};
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_childs_counts_are_read_by_its_parent() {
+        let segment = Segment::new(SharedHistogram::BYTES + 64).unwrap();
+        let histogram = SharedHistogram::new(&segment);
+        let child = fork_child(|| {
+            let recorder = histogram.recorder();
+            for ns in 1..=10_000 {
+                recorder.record(ns * 1_000);
+            }
+            0
+        });
+        assert_eq!(child.unwrap().wait().unwrap(), Exit::Status(0));
+        let read = histogram.read();
+        assert_eq!(read.count(), 10_000);
+        assert_eq!(read.mean(), Some(5_000_500.0));
+        let p99 = read.quantile(0.99).unwrap() as f64;
+        assert!((p99 / 9_900_000.0 - 1.0).abs() < 0.002, "{p99}");
+    }
+
+    #[test]
+    fn values_beyond_the_top_are_counted() {
+        assert_eq!(index(u64::MAX), BUCKETS - 1);
+        assert_eq!(index(0), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn a_buckets_middle_is_near_every_value_in_it(ns in 0u64..1 << TOP_BITS) {
+            let m = middle(index(ns));
+            prop_assert!(m.abs_diff(ns) as f64 <= ns as f64 * 0.0005);
+            prop_assert_eq!(index(m), index(ns));
+        }
+    }
+}

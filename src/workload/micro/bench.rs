@@ -1,0 +1,169 @@
+//! The measured window: warm up, read the clock, do the operations, read the clock.
+//!
+//! Invariant: inside a window there is nothing but the operations and their loop. The number of operations is fixed before
+//! the window opens, for under the exact clock a loop that stops by time would make the count part of the result.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::block::Stamp;
+use super::rng::SplitMix64;
+
+/// Bytes of the file that reads, writes, file faults and the reread go to.
+pub const DATA_BYTES: u64 = 32 << 20;
+
+/// What a window measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub ops: u64,
+    pub ns: u64,
+}
+
+/// What a test is given.
+pub struct Bench<'a> {
+    /// The metric's name.
+    pub name: &'static str,
+    /// Operations to measure, at least 1.
+    pub ops: u64,
+    pub seed: u64,
+    pub dir: &'a Path,
+    pub executable: &'a Path,
+    pub stamp: &'a Stamp,
+}
+
+impl Bench<'_> {
+    /// Operations to do before the window: a twentieth.
+    pub fn warm_up(&self) -> u64 {
+        self.ops.div_ceil(20)
+    }
+
+    /// This test's random numbers.
+    pub fn rng(&self) -> SplitMix64 {
+        SplitMix64::stream(self.seed, self.name)
+    }
+
+    /// Warms up with, and then times, `ops` operations.
+    pub fn time<E: Into<anyhow::Error>>(&self, mut op: impl FnMut() -> Result<(), E>) -> anyhow::Result<Window> {
+        for _ in 0..self.warm_up() {
+            op().map_err(Into::into)?;
+        }
+        let ns = timed(self.ops, op)?;
+        Ok(Window { ops: self.ops, ns })
+    }
+
+    /// Times operations whose set-up must be made again after at most `chunk` of them. `part` gets a number of operations, sets
+    /// up, times them with [`timed`], cleans up and returns the nanoseconds. The first part, a warm-up, is not counted.
+    pub fn time_parts(&self, chunk: u64, mut part: impl FnMut(u64) -> anyhow::Result<u64>) -> anyhow::Result<Window> {
+        part(self.warm_up().min(chunk))?;
+        let (mut left, mut ns) = (self.ops, 0);
+        while left > 0 {
+            let n = left.min(chunk);
+            ns += part(n)?;
+            left -= n;
+        }
+        Ok(Window { ops: self.ops, ns })
+    }
+
+    /// The file laid out by `prepare`.
+    pub fn data_path(&self) -> PathBuf {
+        self.dir.join(DATA_FILE)
+    }
+
+    /// Opens the data file through the page cache, all of it cached.
+    pub fn open_cached(&self, flags: OFlags) -> anyhow::Result<OwnedFd> {
+        let fd = open(&self.data_path(), flags)?;
+        let reader = open(&self.data_path(), OFlags::RDONLY)?;
+        let mut buffer = vec![0; 64 << 10];
+        let mut at = 0;
+        while at < DATA_BYTES {
+            let n = rustix::io::pread(&reader, &mut buffer, at)?;
+            ensure!(n > 0, "`{}` ends at byte {at} instead of {DATA_BYTES}", self.data_path().display());
+            at += n as u64;
+        }
+        Ok(fd)
+    }
+
+    /// Opens the data file for direct I/O; a file system that refuses is an error, for buffered I/O is something else.
+    pub fn open_direct(&self, flags: OFlags) -> anyhow::Result<OwnedFd> {
+        open_direct(&self.data_path(), flags)
+    }
+
+    /// Writes back everything of the file system under test, so that no earlier test's dirty pages or open journal transaction
+    /// are left for this window.
+    pub fn write_back(&self) -> anyhow::Result<()> {
+        let dir = rustix::fs::open(self.dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(rustix::fs::syncfs(dir)?)
+    }
+}
+
+/// Name of the data file in the workload's directory.
+pub const DATA_FILE: &str = "data";
+
+/// Opens a file, `O_CLOEXEC`, the path named in an error.
+pub fn open(path: &Path, flags: OFlags) -> anyhow::Result<OwnedFd> {
+    rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
+        .with_context(|| format!("Cannot open `{}`", path.display()))
+}
+
+/// Opens a file with `O_DIRECT`.
+pub fn open_direct(path: &Path, flags: OFlags) -> anyhow::Result<OwnedFd> {
+    let fd = rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC | OFlags::DIRECT, Mode::RUSR | Mode::WUSR);
+    fd.map_err(|e| match e {
+        rustix::io::Errno::INVAL => anyhow::anyhow!(
+            "File system `{}` of `{}` refuses direct I/O (O_DIRECT); ext4 and xfs take it",
+            file_system(path),
+            path.display()
+        ),
+        e => anyhow::Error::new(e).context(format!("Cannot open `{}` for direct I/O", path.display())),
+    })
+}
+
+/// The name of the file system that holds `path`, or its magic number.
+pub fn file_system(path: &Path) -> String {
+    match rustix::fs::statfs(path) {
+        Ok(s) => match s.f_type as u64 {
+            0xef53 => "ext2/3/4".to_owned(),
+            0x5846_5342 => "xfs".to_owned(),
+            0x9123_683e => "btrfs".to_owned(),
+            0xf2f5_2010 => "f2fs".to_owned(),
+            0x0102_1994 => "tmpfs".to_owned(),
+            0x8584_58f6 => "ramfs".to_owned(),
+            0x794c_7630 => "overlay".to_owned(),
+            magic => format!("{magic:#x}"),
+        },
+        Err(e) => format!("unknown ({e})"),
+    }
+}
+
+/// Nanoseconds that `n` operations take.
+#[inline]
+pub fn timed<E: Into<anyhow::Error>>(n: u64, mut op: impl FnMut() -> Result<(), E>) -> anyhow::Result<u64> {
+    let start = now_ns();
+    for _ in 0..n {
+        if let Err(e) = op() {
+            return Err(e.into());
+        }
+    }
+    Ok(now_ns() - start)
+}
+
+/// `CLOCK_MONOTONIC_RAW`: not slewed by NTP; under the exact clock it is virtual time.
+pub fn now_ns() -> u64 {
+    let t = clock_gettime(ClockId::MonotonicRaw);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// An error unless a transfer was whole.
+#[inline]
+pub fn whole(got: usize, wanted: usize) -> Result<(), std::io::Error> {
+    if got == wanted { Ok(()) } else { Err(short(got, wanted)) }
+}
+
+#[cold]
+fn short(got: usize, wanted: usize) -> std::io::Error {
+    std::io::Error::other(format!("{got} of {wanted} bytes transferred"))
+}
