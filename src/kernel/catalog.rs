@@ -2,7 +2,6 @@
 //!
 //! Invariant: only the names of packages are interpreted here, never those of files inside them.
 
-use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 
 use serde::{Deserialize, Serialize};
@@ -84,45 +83,57 @@ pub(super) fn is_kernel_package(name: &str) -> bool {
         && FLAVOURS.iter().any(|f| name.ends_with(f))
 }
 
-/// The newest kernel of `flavour` that satisfies `wanted`.
-pub fn best<'a>(packages: impl IntoIterator<Item = &'a Package>, wanted: &str, flavour: &str) -> Option<&'a Package> {
+/// The newest kernel of `flavour` that satisfies `wanted` and is whole.
+pub fn best<'a>(packages: &'a [Package], wanted: &str, flavour: &str) -> Option<&'a Package> {
     packages
-        .into_iter()
+        .iter()
         .filter(|p| p.kernel().is_some_and(|(_, f)| f == flavour) && version::satisfies(&p.version, wanted))
+        .filter(|p| Parts::of(packages, p).lacking.is_empty())
         .max_by(|a, b| version::compare(&a.version, &b.version))
 }
 
-/// All packages that make up the kernel `image`: itself and the kernel packages it depends on, of the same version.
-pub fn parts<'a>(packages: &'a [Package], image: &'a Package) -> Result<Vec<&'a Package>, String> {
-    let mut parts = vec![image];
-    let mut next = 0;
-    while let Some(part) = parts.get(next) {
-        for name in &part.depends {
-            if parts.iter().any(|p| p.name == *name) {
-                continue;
-            }
-            let found = packages.iter().find(|p| p.name == *name && p.version == image.version);
-            parts.push(
-                found.ok_or_else(|| format!("its part `{name}` of version {} is not in the index", image.version))?,
-            );
-        }
-        next += 1;
-    }
-    Ok(parts)
+/// The packages that make up one kernel.
+#[derive(Debug, Default)]
+pub struct Parts<'a> {
+    pub packages: Vec<&'a Package>,
+    /// Names of parts without which there is no kernel to boot. Archives keep such remains of kernels they no longer build.
+    pub lacking: Vec<&'a str>,
+    /// Whether all is there but the package with the configuration.
+    pub without_config: bool,
 }
 
-/// Series and their newest version of one flavour, oldest series first.
-pub fn series<'a>(packages: impl IntoIterator<Item = &'a Package>, flavour: &str) -> Vec<(String, &'a str)> {
-    let mut found: BTreeMap<String, &str> = BTreeMap::new();
-    for p in packages.into_iter().filter(|p| p.kernel().is_some_and(|(_, f)| f == flavour)) {
-        let Some(series) = version::series(&p.version) else { continue };
-        let newest = found.entry(series).or_insert(&p.version);
-        if version::compare(&p.version, newest).is_gt() {
-            *newest = &p.version;
+impl<'a> Parts<'a> {
+    /// `image` itself and the kernel packages it depends on, of the same version.
+    pub fn of(packages: &'a [Package], image: &'a Package) -> Self {
+        let mut parts = Self { packages: vec![image], ..Self::default() };
+        let mut next = 0;
+        while let Some(part) = parts.packages.get(next).copied() {
+            for name in &part.depends {
+                if parts.packages.iter().any(|p| p.name == *name) {
+                    continue;
+                }
+                match packages.iter().find(|p| p.name == *name && p.version == image.version) {
+                    Some(found) => parts.packages.push(found),
+                    None if name.starts_with("linux-base-") => parts.without_config = true,
+                    None => parts.lacking.push(name),
+                }
+            }
+            next += 1;
         }
+        parts
     }
-    let mut found: Vec<_> = found.into_iter().collect();
-    found.sort_by(|a, b| version::compare(&a.0, &b.0));
+}
+
+/// Series of one flavour that can be had whole, oldest first.
+pub fn series<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for packages in lists {
+        let kernels = packages.iter().filter(|p| p.kernel().is_some_and(|(_, f)| f == flavour));
+        let whole = kernels.filter(|p| Parts::of(packages, p).lacking.is_empty());
+        found.extend(whole.filter_map(|p| version::series(&p.version)));
+    }
+    found.sort_by(|a, b| version::compare(a, b));
+    found.dedup();
     found
 }
 
@@ -177,23 +188,29 @@ Version: 7.2.12-1~bpo13+1";
         assert_eq!(best(&all, "6.1", "amd64").unwrap().kernel(), Some(("6.1.0-53-amd64", "amd64")));
         assert_eq!(best(&all, "6.1", "rt-amd64").unwrap().name, "linux-image-6.1.0-53-rt-amd64");
         assert_eq!(best(&all, "6.9", "cloud-amd64"), None);
-        assert_eq!(
-            series(&all, "cloud-amd64"),
-            [("6.1".to_owned(), "6.1.192-1"), ("7.2".to_owned(), "7.2.12-1~bpo13+1")]
-        );
+        assert_eq!(series([&all[..]], "cloud-amd64"), ["6.1", "7.2"]);
     }
 
     #[test]
     fn a_shell_package_brings_its_parts() {
         let all = read_index(INDEX.as_bytes()).unwrap();
         let shell = best(&all, "7.2", "cloud-amd64").unwrap();
-        let mut names: Vec<_> =
-            parts(&all, shell).unwrap().iter().map(|p| p.name.split("-7").next().unwrap()).collect();
+        let parts = Parts::of(&all, shell);
+        let mut names: Vec<_> = parts.packages.iter().map(|p| p.name.split("-7").next().unwrap()).collect();
         names.sort_unstable();
         assert_eq!(names, ["linux-base", "linux-binary", "linux-image", "linux-modules"]);
-        let without: Vec<_> = all.iter().filter(|p| !p.name.starts_with("linux-modules")).cloned().collect();
-        let shell = best(&without, "7.2", "cloud-amd64").unwrap();
-        assert!(parts(&without, shell).unwrap_err().contains("linux-modules-7.2.12"));
+        assert!(parts.lacking.is_empty() && !parts.without_config);
+    }
+
+    #[test]
+    fn remains_of_a_kernel_are_not_offered() {
+        let all = read_index(INDEX.as_bytes()).unwrap();
+        let without = |part: &str| all.iter().filter(|p| !p.name.starts_with(part)).cloned().collect::<Vec<_>>();
+        let no_modules = without("linux-modules");
+        assert_eq!(best(&no_modules, "7.2", "cloud-amd64"), None);
+        assert_eq!(series([&no_modules[..]], "cloud-amd64"), ["6.1"]);
+        let no_config = without("linux-base");
+        assert!(Parts::of(&no_config, best(&no_config, "7.2", "cloud-amd64").unwrap()).without_config);
     }
 
     proptest! {
@@ -206,9 +223,9 @@ Version: 7.2.12-1~bpo13+1";
         fn any_fields_are_read(text in "(Package: linux-(image|base)-[0-9a-z.+-]{0,20}amd64\n|Version: .{0,8}\n|Size: .{0,8}\n|Depends: .{0,20}\n|\n){0,12}") {
             let all = read_index(text.as_bytes()).unwrap();
             for p in &all {
-                let _ = parts(&all, p);
+                Parts::of(&all, p);
             }
-            series(&all, "amd64");
+            series([&all[..]], "amd64");
         }
     }
 }

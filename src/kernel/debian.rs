@@ -143,8 +143,8 @@ impl Question<'_> {
         if self.pick(&other).is_some() {
             return Ok(Search::Found(other, failure));
         }
-        let all = own.debian().chain(other.debian()).flat_map(|s| &s.listing.packages);
-        let available: Vec<String> = catalog::series(all, self.flavour).into_iter().map(|(series, _)| series).collect();
+        let all = own.debian().chain(other.debian()).map(|s| &s.listing.packages[..]);
+        let available = catalog::series(all, self.flavour);
         Ok(Search::Nowhere(match failure {
             Some(reason) => KernelError::Update(reason),
             None => KernelError::UnknownSeries {
@@ -184,17 +184,19 @@ impl Question<'_> {
     }
 
     fn download(&self, apt: &Apt, guard: &Guard, suite: &Suite, package: &Package) -> Result<Entry, KernelError> {
-        let missing = |reason| KernelError::Download { package: package.name.clone(), reason };
-        let parts = catalog::parts(&suite.listing.packages, package).map_err(missing)?;
-        let size: u64 = parts.iter().map(|p| p.size).sum();
-        self.store.needs(size + parts.iter().map(|p| p.installed).sum::<u64>())?;
+        let parts = catalog::Parts::of(&suite.listing.packages, package);
+        let size: u64 = parts.packages.iter().map(|p| p.size).sum();
+        self.store.needs(size + parts.packages.iter().map(|p| p.installed).sum::<u64>())?;
+        if parts.without_config {
+            self.note(&format!("The archive no longer has the configuration of {}", package.name));
+        }
         let megabytes = size.div_ceil(1_000_000);
         self.note(&format!(
             "Downloading {} {} ({megabytes} MB) from {}",
             package.name, package.version, suite.source.suite
         ));
         let packages = self.store.stage(guard)?;
-        let files = apt.download(suite, &parts, packages.path())?;
+        let files = apt.download(suite, &parts.packages, packages.path())?;
         self.note(&format!("Unpacking {}", package.name));
         let staged = self.store.stage(guard)?;
         unpack(&files, staged.path())?;
