@@ -65,7 +65,8 @@ impl Folder {
             return Err(StoreError::Exists { dir: dir.to_owned() });
         }
         write_whole(dir, PLAN, &bytes)?;
-        drop(lock);
+        // As in `Writer`'s drop.
+        let _ = lock.unlock();
         if let Some(parent) = dir.canonicalize().ok().as_deref().and_then(Path::parent) {
             // The new folder's own name must survive a power loss too; a parent that may not be opened is no reason to stop.
             let _ = File::open(parent).and_then(|d| d.sync_all());

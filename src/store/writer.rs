@@ -6,6 +6,8 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FallocateFlags;
 
@@ -16,6 +18,9 @@ use super::record::Record;
 
 /// Held by the bigiron at work in a folder; the kernel lets go of it when that process ends, however it ends.
 pub(super) const LOCK: &str = "lock";
+/// A process that was killed lets go of its lock only when the kernel has taken it down, children that it was just starting
+/// included: whoever kills and resumes at once is not to be refused.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 /// Where torn lines are kept, for whoever wants to look.
 const TORN: &str = "records.torn";
 /// Room kept free for a record to come: several times the largest seen.
@@ -33,7 +38,7 @@ pub struct Writer {
     broken: bool,
     /// Bytes that a killed process had left half-written, if any.
     torn: usize,
-    _lock: File,
+    lock: File,
 }
 
 impl Writer {
@@ -62,7 +67,7 @@ impl Writer {
         file.sync_all().map_err(io("sync", &path))?;
         File::open(dir).and_then(|d| d.sync_all()).map_err(io("sync", dir))?;
         let torn = torn.len();
-        Ok(Writer { dir: dir.to_owned(), path, file, len: len as u64, broken: false, torn, _lock: lock })
+        Ok(Writer { dir: dir.to_owned(), path, file, len: len as u64, broken: false, torn, lock })
     }
 
     /// Bytes of a half-written line that were moved aside to `records.torn` when the folder was opened; 0 if there was none.
@@ -143,6 +148,8 @@ impl Drop for Writer {
     fn drop(&mut self) {
         // Gives reserved room back; if that fails, nothing is lost but a few blocks.
         let _ = self.file.set_len(self.len);
+        // Closing would do, were it not for children that some thread is just about to start: until they exec, they share it.
+        let _ = self.lock.unlock();
     }
 }
 
@@ -163,7 +170,14 @@ pub(super) fn lock(dir: &Path) -> Result<File, StoreError> {
         .truncate(false)
         .open(&path)
         .map_err(|e| StoreError::io("open", &path, e))?;
-    match file.try_lock() {
+    let patience = Instant::now() + LOCK_PATIENCE;
+    let locked = loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < patience => thread::sleep(Duration::from_millis(20)),
+            other => break other,
+        }
+    };
+    match locked {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
