@@ -6,10 +6,9 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::output;
-use crate::kernel::error::KernelError;
 use crate::kernel::spec::Spec;
 use crate::kernel::store::Store;
-use crate::kernel::{Identity, Kernel};
+use crate::kernel::{Identity, Kernel, KernelError};
 use crate::study::refusal::Refusal;
 use crate::study::settled::Surroundings;
 use crate::vm::probe::{self, Kvm};
@@ -20,7 +19,7 @@ pub(super) struct Environment {
     pub store: Store,
     qemu: OnceCell<Result<Qemu, String>>,
     kvm: OnceCell<Result<String, String>>,
-    /// The kernel that KVM would be tried with, as typed.
+    /// The kernel that KVM would be tried with, as typed; `None` for any that is in the cache.
     trial_kernel: Option<String>,
 }
 
@@ -53,9 +52,14 @@ impl Environment {
         if let Some(known) = probe::without_boot(self.cache(), qemu) {
             return Ok(known);
         }
-        let name = self.trial_kernel.as_deref().context("no kernel to try KVM with")?;
-        let kernel = self.store.resolve(&Spec::parse(name)?, &output::note)?;
-        probe::kvm(self.cache(), qemu, &kernel.image)
+        let image = match &self.trial_kernel {
+            Some(name) => self.store.resolve(&Spec::parse(name)?, &output::note)?.image,
+            None => {
+                let newest = self.store.list()?.pop();
+                newest.context("/dev/kvm is there, but no kernel is in the cache to try it with")?.dir.join("image")
+            }
+        };
+        probe::kvm(self.cache(), qemu, &image)
     }
 
     /// The kernel that is meant by `text`, fetched if need be.

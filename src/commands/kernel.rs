@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::output;
 use crate::cli::KernelAction;
-use crate::kernel::error::KernelError;
+use crate::kernel::KernelError;
 use crate::kernel::spec::Spec;
 use crate::kernel::store::Store;
 use crate::study::refusal::Refusal;
