@@ -50,9 +50,13 @@ fn work() -> anyhow::Result<()> {
     let guest = identity()?;
     channel::send(&Event::Hello { protocol: PROTOCOL, guest: guest.clone() });
     for module in &job.modules {
-        let file = File::open(module).with_context(|| format!("No {module} in the initramfs"))?;
-        let parameters = CString::new(parameters(module)).expect("constants");
-        sys::module::load(&file, &parameters).with_context(|| format!("The kernel refuses the module {module}"))?;
+        let path = &module.path;
+        let file = File::open(path).with_context(|| format!("No {path} in the initramfs"))?;
+        let parameters = CString::new(parameters(path)).expect("constants");
+        match sys::module::load(&file, &parameters) {
+            Err(e) if !module.optional => return Err(e).with_context(|| format!("The kernel refuses the module {path}")),
+            _ => {}
+        }
     }
     read_back(&job, &guest)?;
     let dirs = block::mount_all(&job)?;

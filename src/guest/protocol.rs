@@ -37,12 +37,20 @@ pub struct Job {
     /// Iterations of a user loop before the first workload: shifts the phase of the timer tick.
     pub jitter: u32,
     pub seed: u64,
-    /// Modules to load, in order, as paths in the initramfs.
-    pub modules: Vec<String>,
+    /// Modules to load, in order.
+    pub modules: Vec<Module>,
     /// Command-line words that levers put there: read back before anything is measured.
     pub cmdline: Vec<String>,
     pub fault: Option<Fault>,
     pub workloads: Vec<WorkloadJob>,
+}
+
+/// A kernel module in the initramfs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    pub path: String,
+    /// It may refuse to load: a variant for CPU features that the machine may lack.
+    pub optional: bool,
 }
 
 /// A workload to run, in the order of the job.

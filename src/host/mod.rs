@@ -1,6 +1,7 @@
 //! Hosts: where trials run. A host knows nothing of what a workload does.
 
 pub mod sim;
+pub mod vm;
 
 use std::collections::BTreeMap;
 use std::path::Path;
