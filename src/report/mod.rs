@@ -1,1 +1,93 @@
+//! The report: text for a terminal or a mail, JSON, CSV, and one HTML page.
+//!
+//! Invariant: same numbers everywhere. Every format lays out the same [`Report`]: its sentences, its rows of quantities and its scope.
 
+pub mod csv;
+pub mod html;
+pub mod json;
+pub mod kconfig;
+pub mod quantity;
+pub mod row;
+pub mod scope;
+pub mod sentence;
+pub mod svg;
+pub mod table;
+pub mod text;
+pub mod trials;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::clock::Clock;
+use crate::judge::{Judgement, State};
+use crate::store::record::Record;
+use crate::study::plan::Plan;
+
+pub use csv::csv;
+pub use html::html;
+pub use json::json;
+pub use text::text;
+pub use trials::{trial, trials};
+
+use kconfig::Difference;
+use row::Row;
+use sentence::Sentence;
+
+/// What the caller knows beyond plan and records.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// Text of the kernel's `.config`, by the arm's name, where there is one.
+    pub configs: BTreeMap<String, String>,
+}
+
+/// Everything a report says, decided once for all formats.
+pub struct Report<'a> {
+    pub plan: &'a Plan,
+    pub records: &'a [Record],
+    pub judgement: &'a Judgement,
+    pub sentences: Vec<Sentence>,
+    /// By comparison: primaries first, then the exploratory ones in the plan's order.
+    pub rows: Vec<Vec<Row<'a>>>,
+    /// By comparison: what differs between the configurations; `None` where one of them is not known.
+    pub configs: Vec<Option<Vec<Difference>>>,
+}
+
+impl<'a> Report<'a> {
+    pub fn new(plan: &'a Plan, records: &'a [Record], judgement: &'a Judgement, extras: &Extras) -> Report<'a> {
+        let rows: Vec<Vec<Row<'a>>> = judgement
+            .comparisons
+            .iter()
+            .map(|c| {
+                let (primaries, others): (Vec<_>, Vec<_>) = c.lines.iter().partition(|l| l.metric.primary);
+                primaries.into_iter().chain(others).map(Row::new).collect()
+            })
+            .collect();
+        let config = |arm: usize| extras.configs.get(&plan.arms[arm].name);
+        let configs = judgement
+            .comparisons
+            .iter()
+            .map(|c| config(0).zip(config(c.arm)).map(|(a, b)| kconfig::differences(a, b)))
+            .collect();
+        let sentences = sentence::sentences(plan, judgement, &rows);
+        Report { plan, records, judgement, sentences, rows, configs }
+    }
+
+    /// `debian:6.12 against debian:6.1`.
+    pub fn title(&self) -> String {
+        let others: Vec<&str> = self.plan.arms.iter().skip(1).map(|a| a.name.as_str()).collect();
+        let first = self.plan.arms.first().map_or("", |a| a.name.as_str());
+        format!("{} against {first}", sentence::join(&others))
+    }
+
+    /// Whether there are numbers to show: the study is finished and has a clock.
+    pub fn has_numbers(&self) -> bool {
+        self.judgement.state == State::Finished && self.plan.clock != Clock::None
+    }
+}
+
+/// The first characters of a hash: enough to tell kernels apart by eye.
+pub(crate) fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}

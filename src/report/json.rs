@@ -1,0 +1,278 @@
+//! The report as JSON. Its schema is docs/reference/report.schema.json; the tests hold every report they make against it.
+//!
+//! Invariant: a figure shown to people is a quantity (`value`, `unit`, `text`), the same as in the text report; figures on the log scale
+//! stand under `log` and are unrounded.
+
+use std::collections::BTreeMap;
+
+use bigiron_stats::Verdict;
+use serde::Serialize;
+
+use super::Report;
+use super::kconfig::Difference;
+use super::quantity::Quantity;
+use super::row::Row;
+use super::scope::{self, Booted, Fact};
+use super::sentence::About;
+use crate::judge::line::{Missing, Order};
+use crate::judge::standing::SetAside;
+use crate::judge::suite::Reason;
+use crate::judge::survival::Survival;
+use crate::judge::{Comparison, State};
+use crate::metric::{Kind, MetricDef};
+use crate::study::plan::{Design, Machine};
+use crate::workload::Options;
+
+/// Version of this format.
+pub const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    bigiron: &'a str,
+    state: &'static str,
+    boots: Boots,
+    /// Over all arms; null while unfinished.
+    verdict: Option<&'static str>,
+    sentences: Vec<Said<'a>>,
+    study: Study<'a>,
+    survival: &'a [Survival],
+    comparisons: Vec<Compared<'a>>,
+    set_aside: &'a [SetAside],
+    kernels: Vec<Booted>,
+    facts: Vec<Fact>,
+    not_tested: Vec<String>,
+    method: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Boots {
+    planned: u32,
+    done: u32,
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    about: About,
+    arm: Option<&'a str>,
+    workload: Option<&'a str>,
+    text: String,
+    verdict: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Study<'a> {
+    question_sha256: &'a str,
+    repeat: &'a str,
+    clock: &'static str,
+    design: &'a Design,
+    machine: &'a Machine,
+    arms: Vec<&'a str>,
+    workloads: BTreeMap<&'a str, &'a Options>,
+    margins: &'a BTreeMap<Kind, f64>,
+}
+
+#[derive(Serialize)]
+struct Compared<'a> {
+    baseline: &'a str,
+    arm: &'a str,
+    pairs: u32,
+    void_pairs: u32,
+    verdict: Option<&'static str>,
+    reason: Option<Why<'a>>,
+    lines: Vec<Judged<'a>>,
+    /// Null where a configuration is not known.
+    config_differences: Option<&'a [Difference]>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum Why<'a> {
+    Failed,
+    Complained { classes: &'a [String] },
+    TooManyVoid,
+    BaselineFailed,
+    NoClock,
+    Primaries { workloads: &'a [String] },
+}
+
+#[derive(Serialize)]
+struct Judged<'a> {
+    workload: &'a str,
+    metric: &'a MetricDef,
+    clock: &'static str,
+    verdict: &'static str,
+    unadjusted_verdict: &'static str,
+    tiny: bool,
+    skewed: bool,
+    baseline_mean: &'a Option<Quantity>,
+    arm_mean: &'a Option<Quantity>,
+    change: &'a Option<Quantity>,
+    ci95: Option<[&'a Quantity; 2]>,
+    ci90: Option<[&'a Quantity; 2]>,
+    smallest_visible: &'a Option<Quantity>,
+    margin: &'a Quantity,
+    p: Option<f64>,
+    claim_p: f64,
+    adjusted_p: f64,
+    more_pairs: Option<u32>,
+    pairs: usize,
+    missing: Absent,
+    log: Option<Log>,
+    deltas: Vec<Delta>,
+}
+
+#[derive(Serialize)]
+struct Absent {
+    failed: u32,
+    void: u32,
+    absent: u32,
+}
+
+#[derive(Serialize)]
+struct Log {
+    mean: f64,
+    sd: f64,
+    ci95: Option<(f64, f64)>,
+    ci90: Option<(f64, f64)>,
+    smallest_visible: Option<f64>,
+    margin: f64,
+}
+
+#[derive(Serialize)]
+struct Delta {
+    pair: u32,
+    order: &'static str,
+    a: f64,
+    b: f64,
+    d: f64,
+}
+
+/// The whole report as one indented JSON document.
+pub fn json(report: &Report<'_>) -> String {
+    let plan = report.plan;
+    let judgement = report.judgement;
+    let document = Document {
+        schema: SCHEMA,
+        bigiron: &plan.bigiron,
+        state: match judgement.state {
+            State::Finished => "finished",
+            State::Unfinished => "unfinished",
+        },
+        boots: Boots { planned: judgement.planned, done: judgement.done },
+        verdict: judgement.verdict.map(Verdict::name),
+        sentences: report
+            .sentences
+            .iter()
+            .map(|s| Said {
+                about: s.about,
+                arm: s.arm.as_deref(),
+                workload: s.workload.as_deref(),
+                text: s.full(),
+                verdict: s.verdict.map(Verdict::name),
+            })
+            .collect(),
+        study: Study {
+            question_sha256: &plan.question_sha256,
+            repeat: &plan.repeat,
+            clock: plan.clock.name(),
+            design: &plan.design,
+            machine: &plan.machine,
+            arms: plan.arms.iter().map(|a| a.name.as_str()).collect(),
+            workloads: plan.workloads.iter().map(|w| (w.name.as_str(), &w.options)).collect(),
+            margins: &plan.margins,
+        },
+        survival: &judgement.survival,
+        comparisons: judgement
+            .comparisons
+            .iter()
+            .enumerate()
+            .map(|(index, c)| compared(report, c, &report.rows[index], report.configs[index].as_deref()))
+            .collect(),
+        set_aside: &judgement.set_aside,
+        kernels: scope::booted(plan, report.records),
+        facts: scope::facts(plan, report.records),
+        not_tested: scope::not_tested(plan),
+        method: scope::method(plan),
+    };
+    let mut text = serde_json::to_string_pretty(&document).expect("A report has string keys only");
+    text.push('\n');
+    text
+}
+
+fn compared<'a>(
+    report: &'a Report<'_>,
+    comparison: &'a Comparison,
+    rows: &'a [Row<'_>],
+    config_differences: Option<&'a [Difference]>,
+) -> Compared<'a> {
+    Compared {
+        baseline: &report.plan.arms[0].name,
+        arm: &report.plan.arms[comparison.arm].name,
+        pairs: comparison.pairs,
+        void_pairs: comparison.void_pairs,
+        verdict: comparison.suite.as_ref().map(|s| s.verdict.name()),
+        reason: comparison.suite.as_ref().map(|s| match &s.reason {
+            Reason::Failed => Why::Failed,
+            Reason::Complained(classes) => Why::Complained { classes },
+            Reason::TooManyVoid => Why::TooManyVoid,
+            Reason::BaselineFailed => Why::BaselineFailed,
+            Reason::NoClock => Why::NoClock,
+            Reason::Primaries(workloads) => Why::Primaries { workloads },
+        }),
+        lines: rows.iter().map(|row| judged(report, row)).collect(),
+        config_differences,
+    }
+}
+
+fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
+    let line = row.line;
+    let Missing { failed, void, absent } = line.missing;
+    fn ends((low, high): &(Quantity, Quantity)) -> [&Quantity; 2] {
+        [low, high]
+    }
+    Judged {
+        workload: &line.workload,
+        metric: &line.metric,
+        clock: report.plan.clock.name(),
+        verdict: line.verdict.name(),
+        unadjusted_verdict: line.unadjusted.unwrap_or(line.verdict).name(),
+        tiny: line.tiny,
+        skewed: line.estimate.is_some_and(|e| e.skewed),
+        baseline_mean: &row.a,
+        arm_mean: &row.b,
+        change: &row.change,
+        ci95: row.ci95.as_ref().map(ends),
+        ci90: row.ci90.as_ref().map(ends),
+        smallest_visible: &row.visible,
+        margin: &row.margin,
+        p: line.estimate.map(|e| e.p),
+        claim_p: line.claim_p,
+        adjusted_p: line.adjusted_p,
+        more_pairs: line.more_pairs,
+        pairs: line.deltas.len(),
+        missing: Absent { failed, void, absent },
+        log: line.estimate.map(|e| Log {
+            mean: e.mean,
+            sd: e.sd,
+            ci95: e.ci95,
+            ci90: e.ci90,
+            smallest_visible: e.mde,
+            margin: line.log_margin,
+        }),
+        deltas: line
+            .deltas
+            .iter()
+            .map(|d| Delta {
+                pair: d.pair,
+                order: match d.order {
+                    Order::Ab => "ab",
+                    Order::Ba => "ba",
+                },
+                a: d.a,
+                b: d.b,
+                d: d.d,
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,217 @@
+//! What a result rests on: the machine, the kernels, the facts that workloads recorded, and what was not tested.
+//!
+//! Invariant: nothing here depends on the time or the place at which a trial ran, so two runs of one study say the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::quantity::Quantity;
+use crate::clock::Clock;
+use crate::metric::Unit;
+use crate::store::record::{Outcome, Record};
+use crate::study::plan::Plan;
+
+/// What an arm booted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Booted {
+    pub arm: String,
+    pub spec: String,
+    pub release: String,
+    /// `uname -v`, as the guests said; empty if none did.
+    pub version: String,
+    pub package: Option<String>,
+    pub image_sha256: String,
+    pub config_sha256: Option<String>,
+    /// Lever settings of the arm, `lever=value`.
+    pub settings: Vec<String>,
+    /// The words of the kernel command line that all boots of this arm had and that not all arms have.
+    pub cmdline: Vec<String>,
+}
+
+/// A fact that workloads recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    pub name: String,
+    /// By arm, in the plan's order; one entry if it is the same everywhere. Values that vary from boot to boot are given as a range.
+    pub values: Vec<String>,
+}
+
+/// One line on the machine that every arm ran on.
+pub fn machine(plan: &Plan, records: &[Record]) -> String {
+    let machine = &plan.machine;
+    let memory = Quantity::metric(machine.memory_bytes as f64, Unit::Bytes, 0.0);
+    let cpus = if machine.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", machine.cpus) };
+    let emulators: BTreeSet<String> = records
+        .iter()
+        .filter(|r| !matches!(r.outcome, Outcome::Void { .. }) && !r.host.qemu.is_empty())
+        .map(|r| format!("QEMU {} with {}", r.host.qemu, r.host.accelerator.to_uppercase()))
+        .collect();
+    let emulators = emulators.into_iter().collect::<Vec<_>>().join(", ");
+    let by = if emulators.is_empty() { String::new() } else { format!(", {emulators}") };
+    format!(
+        "host `{}`{by}: {cpus}, {} of memory, storage `{}`, file system {}",
+        machine.host,
+        whole(&memory),
+        machine.storage,
+        machine.filesystem
+    )
+}
+
+/// "1 GiB", not "1.000 GiB".
+fn whole(memory: &Quantity) -> String {
+    let text = memory.to_string();
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
+}
+
+/// What the result does not speak of.
+pub fn not_tested(plan: &Plan) -> Vec<String> {
+    let machine = &plan.machine;
+    let mut all = vec![
+        "Appropriate for comparing kernels and settings; not for comparing hardware or database products".to_owned(),
+    ];
+    all.push(match plan.clock {
+        Clock::Exact => {
+            "The exact clock counts the path length of kernel and user code, scheduling, and waiting for modelled \
+                         devices. It does not see caches, TLBs, branch prediction, memory bandwidth, SMT or NUMA"
+                .to_owned()
+        }
+        Clock::Wall => {
+            "The wall clock sees one machine as it was during the study: other processors, firmware settings and \
+                        neighbours may change the result"
+                .to_owned()
+        }
+        Clock::None => {
+            "No clock: times under plain emulation mean nothing and are not shown; only survival and verified data are"
+                .to_owned()
+        }
+    });
+    all.push(match machine.cpus {
+        1 => "One CPU: no lock contention between CPUs, no scalability, no balancing of load".to_owned(),
+        n if plan.clock == Clock::Exact => {
+            format!("{n} CPUs take turns on one clock: what they run is counted, that they run at once is not; no scalability")
+        }
+        n => format!("{n} CPUs: nothing is said of more, or of fewer"),
+    });
+    let memory = whole(&Quantity::metric(machine.memory_bytes as f64, Unit::Bytes, 0.0));
+    all.push(format!("{memory} of memory: no other size, no pressure beyond what the workloads make"));
+    all.push(format!(
+        "Storage `{}` with {}: no other device, file system, RAID or volume manager",
+        machine.storage, machine.filesystem
+    ));
+    all.push(
+        "Only the workloads named here, at the options in the plan; no network card, no drivers of real hardware"
+            .to_owned(),
+    );
+    if machine.host == "sim" {
+        all.push("Host `sim` boots no kernel: the times are scripted, for tests of bigiron itself".to_owned());
+    }
+    all
+}
+
+/// What each arm booted.
+pub fn booted(plan: &Plan, records: &[Record]) -> Vec<Booted> {
+    let words: Vec<Option<BTreeSet<&str>>> = plan.arms.iter().map(|arm| common_words(&arm.name, records)).collect();
+    let everywhere: BTreeSet<&str> =
+        words.iter().flatten().cloned().reduce(|x, y| x.intersection(&y).copied().collect()).unwrap_or_default();
+    plan.arms
+        .iter()
+        .zip(&words)
+        .map(|(arm, words)| {
+            let guest = results(records).filter(|r| r.arm == arm.name).find_map(|r| r.guest.as_ref());
+            Booted {
+                arm: arm.name.clone(),
+                spec: arm.kernel.spec.clone(),
+                release: arm.kernel.release.clone(),
+                version: guest.map(|g| g.version.clone()).unwrap_or_default(),
+                package: arm.kernel.package.clone(),
+                image_sha256: arm.kernel.image_sha256.clone(),
+                config_sha256: arm.kernel.config_sha256.clone(),
+                settings: arm.settings.iter().map(|(lever, value)| format!("{lever}={value}")).collect(),
+                cmdline: words.iter().flatten().filter(|w| !everywhere.contains(*w)).map(|w| (*w).to_owned()).collect(),
+            }
+        })
+        .collect()
+}
+
+/// Records of guests, in slot order so that their order in the file does not matter.
+fn results(records: &[Record]) -> impl Iterator<Item = &Record> {
+    let mut sorted: Vec<&Record> = records.iter().filter(|r| !matches!(r.outcome, Outcome::Void { .. })).collect();
+    sorted.sort_by_key(|r| (r.slot, r.attempt));
+    sorted.into_iter()
+}
+
+/// The words of the command line that all boots of an arm share (others, such as a boot's own seed, say nothing of the arm).
+fn common_words<'a>(arm: &str, records: &'a [Record]) -> Option<BTreeSet<&'a str>> {
+    records
+        .iter()
+        .filter(|r| r.arm == arm)
+        .filter_map(|r| r.guest.as_ref())
+        .map(|g| g.cmdline.split_whitespace().collect::<BTreeSet<_>>())
+        .reduce(|x, y| x.intersection(&y).copied().collect())
+}
+
+/// The facts that the workloads recorded (`workload.name`), durability among them.
+pub fn facts(plan: &Plan, records: &[Record]) -> Vec<Fact> {
+    let mut values: BTreeMap<&str, Vec<Vec<&str>>> = BTreeMap::new();
+    for record in results(records) {
+        let Some(arm) = plan.arms.iter().position(|a| a.name == record.arm) else { continue };
+        for (name, value) in &record.facts {
+            values.entry(name).or_insert_with(|| vec![Vec::new(); plan.arms.len()])[arm].push(value);
+        }
+    }
+    values
+        .into_iter()
+        .map(|(name, by_arm)| {
+            let mut values: Vec<String> = by_arm.iter().map(|v| range(v)).collect();
+            if values.iter().all(|v| *v == values[0]) {
+                values.truncate(1);
+            }
+            Fact { name: name.to_owned(), values }
+        })
+        .collect()
+}
+
+/// One value, `low … high`, or how many there are.
+fn range(values: &[&str]) -> String {
+    let distinct: BTreeSet<&str> = values.iter().copied().collect();
+    match distinct.len() {
+        0 => return "none".to_owned(),
+        1 => return values[0].to_owned(),
+        _ => {}
+    }
+    let mut numbers: Vec<(f64, &str)> = distinct.iter().filter_map(|v| v.parse().ok().map(|n| (n, *v))).collect();
+    if numbers.len() < distinct.len() {
+        return format!("{} values, e.g. {}", distinct.len(), values[0]);
+    }
+    numbers.sort_by(|x, y| x.0.total_cmp(&y.0));
+    format!("{} … {}", numbers[0].1, numbers[numbers.len() - 1].1)
+}
+
+/// How the numbers were made, in a few sentences.
+pub fn method(plan: &Plan) -> Vec<String> {
+    let pairs = plan.design.pairs;
+    let mut all = vec![format!(
+        "{pairs} pairs of boots, each arm once per pair, in random balanced order drawn from seed {} before the first boot; the number \
+         of pairs was fixed in advance. The unit of replication is one boot",
+        plan.design.seed
+    )];
+    if plan.clock == Clock::None {
+        return all;
+    }
+    all.push(
+        "Change is the ratio of geometric means, B to A, with the exact balanced-flip interval. Better and worse are judged by the 95 % \
+         interval against the margin, same by the 90 % interval inside it"
+            .to_owned(),
+    );
+    all.push(
+        "Primaries are corrected for their number (Holm, 5 %); all other metrics are exploratory (Benjamini-Hochberg, 5 %)".to_owned(),
+    );
+    all.push("A boot that fails is evidence and is never dropped; only a cause outside the guest voids a pair, which is then run again".to_owned());
+    all
+}

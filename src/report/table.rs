@@ -1,0 +1,110 @@
+//! Text laid out in columns and lines of at most 100 characters.
+//!
+//! Invariant: no line is longer than [`WIDTH`] unless a single word is.
+
+/// The widest line of a text report, with room for a backslash at its end.
+pub const WIDTH: usize = 100;
+
+/// Width on a terminal, taking each character for one column: the reports use no wide characters of their own.
+pub fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// `text` in lines of at most [`WIDTH`] columns: the first begins with `first`, the others with `rest`.
+pub fn wrap(text: &str, first: &str, rest: &str) -> String {
+    let mut out = String::new();
+    let mut line = first.to_owned();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && width(&line) + 1 + width(word) > WIDTH {
+            out.push_str(&line);
+            out.push('\n');
+            line = rest.to_owned();
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+    out
+}
+
+/// Shortened to `columns` with an ellipsis.
+pub fn clip(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A line of a table.
+pub enum Line {
+    /// One cell per column.
+    Cells(Vec<String>),
+    /// A heading over the lines that follow.
+    Heading(String),
+}
+
+/// Lays a table out with two spaces between columns. `right[i]` right-aligns column `i`; the first column gives way if it gets too wide.
+pub fn table(right: &[bool], lines: &[Line]) -> String {
+    let mut widths = vec![0; right.len()];
+    for line in lines {
+        if let Line::Cells(cells) = line {
+            for (w, cell) in widths.iter_mut().zip(cells) {
+                *w = (*w).max(width(cell));
+            }
+        }
+    }
+    let total = widths.iter().sum::<usize>() + 2 * right.len().saturating_sub(1);
+    if let Some(first) = widths.first_mut() {
+        *first = first.saturating_sub(total.saturating_sub(WIDTH)).max(12);
+    }
+    let mut out = String::new();
+    for line in lines {
+        match line {
+            Line::Heading(text) => out.push_str(text),
+            Line::Cells(cells) => {
+                let cells: Vec<String> = cells
+                    .iter()
+                    .zip(&widths)
+                    .zip(right)
+                    .map(|((cell, &w), &right)| {
+                        let cell = clip(cell, w);
+                        if right { format!("{cell:>w$}") } else { format!("{cell:<w$}") }
+                    })
+                    .collect();
+                out.push_str(cells.join("  ").trim_end());
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wraps_between_words_and_never_within() {
+        let long = "word ".repeat(50);
+        let text = wrap(&long, "- ", "  ");
+        assert!(text.lines().all(|l| width(l) <= WIDTH));
+        assert_eq!(text.split_whitespace().filter(|w| *w == "word").count(), 50);
+        assert_eq!(wrap("", "x", ""), "x\n");
+        let one = "x".repeat(150);
+        assert_eq!(wrap(&one, "", "  ").lines().count(), 1);
+    }
+
+    #[test]
+    fn tables_give_way_in_their_first_column() {
+        let row = |name: &str| Line::Cells(vec![name.to_owned(), "1".repeat(80)]);
+        let text = table(&[false, true], &[row(&"n".repeat(40)), row("short")]);
+        assert!(text.lines().all(|l| width(l) <= WIDTH), "{text}");
+        assert!(text.contains('…'));
+    }
+}

@@ -1,0 +1,324 @@
+//! The report for a terminal or a mail: at most 100 columns, intelligible without colour.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::row::{Mark, Row};
+use super::scope;
+use super::sentence::{About, join};
+use super::table::{Line, table, wrap};
+use super::{Report, short};
+use crate::judge::State;
+use crate::report::kconfig::Difference;
+
+/// Config differences shown in a text report; the rest is counted.
+const CONFIG_LINES: usize = 12;
+
+/// The whole report as text.
+pub fn text(report: &Report<'_>) -> String {
+    let mut out = format!("bigiron: {}\n\n", report.title());
+    sentences(&mut out, report);
+    if report.has_numbers() {
+        matrix(&mut out, report);
+        for (index, rows) in report.rows.iter().enumerate() {
+            comparison(&mut out, report, index, rows);
+        }
+        legend(&mut out, report);
+    }
+    trouble(&mut out, report);
+    list(&mut out, "What was not tested", &scope::not_tested(report.plan));
+    kernels(&mut out, report);
+    facts(&mut out, report);
+    list(&mut out, "How", &scope::method(report.plan));
+    out.push_str("\nHow to repeat it\n");
+    out.push_str(&command(&report.plan.repeat));
+    let _ = writeln!(out, "  Seed {}, bigiron {}", report.plan.design.seed, report.plan.bigiron);
+    out
+}
+
+/// A command that can be copied as it stands: continued with backslashes where it is too long, but never inside quotes.
+fn command(command: &str) -> String {
+    let lines = wrap(command, "  ", "    ");
+    if command.contains(['\'', '"']) {
+        format!("  {command}\n")
+    } else {
+        lines.trim_end().replace('\n', " \\\n") + "\n"
+    }
+}
+
+fn sentences(out: &mut String, report: &Report<'_>) {
+    let several = report.judgement.comparisons.len() > 1;
+    let mut arm = None;
+    for sentence in &report.sentences {
+        // With several arms, each arm's workloads and suite stand together.
+        let new = matches!(sentence.about, About::Workload | About::Suite) && sentence.arm != arm;
+        if several && new {
+            arm.clone_from(&sentence.arm);
+            out.push('\n');
+        }
+        out.push_str(&wrap(&sentence.full(), "", "  "));
+    }
+}
+
+/// One line per workload, one column per arm: where several arms are compared.
+fn matrix(out: &mut String, report: &Report<'_>) {
+    if report.rows.len() < 2 {
+        return;
+    }
+    let plan = report.plan;
+    let _ = writeln!(out, "\nAgainst {} ({} clock)", plan.arms[0].name, plan.clock);
+    let mut right = vec![false];
+    let mut head = vec!["  primary".to_owned()];
+    for comparison in &report.judgement.comparisons {
+        right.push(false);
+        head.push(plan.arms[comparison.arm].name.clone());
+    }
+    let mut lines = vec![Line::Cells(head)];
+    for workload in &plan.workloads {
+        let mut cells = vec![format!("  {}", workload.name)];
+        for rows in &report.rows {
+            let row = rows.iter().find(|r| r.line.metric.primary && r.line.workload == workload.name);
+            cells.push(row.map_or_else(String::new, |r| {
+                let change = r.change.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
+                format!("{change} {}", r.line.verdict)
+            }));
+        }
+        lines.push(Line::Cells(cells));
+    }
+    let mut cells = vec!["  suite".to_owned()];
+    for comparison in &report.judgement.comparisons {
+        cells.push(comparison.suite.as_ref().map_or_else(String::new, |s| s.verdict.to_string()));
+    }
+    lines.push(Line::Cells(cells));
+    out.push_str(&table(&right, &lines));
+}
+
+fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'_>]) {
+    let plan = report.plan;
+    let comparison = &report.judgement.comparisons[index];
+    let head = format!(
+        "A = {}, B = {}, {} clock, {} pairs",
+        plan.arms[0].name, plan.arms[comparison.arm].name, plan.clock, comparison.pairs
+    );
+    out.push('\n');
+    out.push_str(&wrap(&head, "", "  "));
+    let cells = |texts: [&str; 7]| Line::Cells(texts.iter().map(|t| (*t).to_owned()).collect());
+    let mut lines = vec![cells(["  metric", "A", "B", "change", "95 % CI, %", "visible", "verdict"])];
+    let mut group = String::new();
+    for row in rows {
+        let line = row.line;
+        let heading =
+            if line.metric.primary { "primary".to_owned() } else { format!("{}, exploratory", line.workload) };
+        if heading != group {
+            lines.push(Line::Heading(heading.clone()));
+            group = heading;
+        }
+        let name = if line.metric.primary {
+            format!("  {} {} {}", line.workload, line.metric.name, row.arrow())
+        } else {
+            format!("  {} {}", line.metric.name, row.arrow())
+        };
+        let shown =
+            |q: &Option<super::quantity::Quantity>| q.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
+        lines.push(Line::Cells(vec![
+            name,
+            shown(&row.a),
+            shown(&row.b),
+            shown(&row.change),
+            row.interval(),
+            shown(&row.visible),
+            row.verdict(),
+        ]));
+    }
+    out.push_str(&table(&[false, true, true, true, true, true, false], &lines));
+}
+
+fn legend(out: &mut String, report: &Report<'_>) {
+    out.push('\n');
+    out.push_str(&wrap(
+        "Change is B against A: + is a larger number; the verdict says whether that is good (↑ more is better, ↓ less is better). \
+         Visible is the smallest change that this many pairs would have shown with 80 % power",
+        "",
+        "",
+    ));
+    let marks: BTreeSet<Mark> = report.rows.iter().flatten().filter_map(Row::mark).collect();
+    for mark in marks {
+        out.push_str(&wrap(mark.legend(), "", "  "));
+    }
+    let margins: Vec<String> = margins(report);
+    out.push_str(&wrap(&format!("Margins: {}", margins.join(", ")), "", "  "));
+    let skewed: BTreeSet<&str> =
+        report.rows.iter().flatten().filter(|r| skewed(r)).map(|r| r.line.metric.name.as_str()).collect();
+    if !skewed.is_empty() {
+        let named: Vec<&str> = skewed.into_iter().collect();
+        out.push_str(&wrap(
+            &format!(
+                "The pairs of {} are skewed: those intervals may hold the truth less often than 95 %",
+                join(&named)
+            ),
+            "",
+            "  ",
+        ));
+    }
+}
+
+fn skewed(row: &Row<'_>) -> bool {
+    row.line.estimate.is_some_and(|e| e.skewed)
+}
+
+/// `throughput 2 %, p99 5 %`: of the kinds that occur.
+pub(super) fn margins(report: &Report<'_>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    report
+        .rows
+        .iter()
+        .flatten()
+        .filter(|r| seen.insert(r.line.metric.kind))
+        .map(|r| format!("{} {}", kind(r), r.margin))
+        .collect()
+}
+
+fn kind(row: &Row<'_>) -> &'static str {
+    use crate::metric::Kind;
+    match row.line.metric.kind {
+        Kind::Throughput => "throughput",
+        Kind::Cost => "cost per operation",
+        Kind::P50 => "p50",
+        Kind::P99 => "p99",
+        Kind::P999 => "p99.9",
+        Kind::Amount => "amounts",
+    }
+}
+
+/// Failed boots, complaints, void slots, pairs that a line lacks and records set aside: all that did not go as planned.
+fn trouble(out: &mut String, report: &Report<'_>) {
+    let lines = trouble_lines(report);
+    if !lines.is_empty() {
+        list(out, "What did not go as planned", &lines);
+    }
+}
+
+pub(super) fn trouble_lines(report: &Report<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for survival in &report.judgement.survival {
+        for failures in &survival.failures {
+            for trial in &failures.trials {
+                let kept = if trial.artifacts.is_empty() {
+                    String::new()
+                } else {
+                    format!(" [{}]", trial.artifacts.join(" "))
+                };
+                lines.push(format!(
+                    "{} {} in trial {} (pair {}): {}{kept}",
+                    survival.arm,
+                    failures.failure.verb(),
+                    trial.slot,
+                    trial.pair + 1,
+                    trial.message
+                ));
+            }
+        }
+        for complaint in &survival.complaints {
+            let example = complaint.lines.first().map_or("", String::as_str);
+            lines.push(format!(
+                "{} logged `{}` in {} of {} boots: {example}",
+                survival.arm, complaint.class, complaint.boots, survival.boots
+            ));
+        }
+        if survival.void > 0 {
+            lines.push(format!(
+                "{}: {} of {} slots are void, spoilt by the host",
+                survival.arm, survival.void, survival.planned
+            ));
+        }
+        if survival.missing > 0 && report.judgement.state == State::Finished {
+            lines.push(format!("{}: {} of {} slots have no record", survival.arm, survival.missing, survival.planned));
+        }
+    }
+    for row in report.rows.iter().flatten().filter(|r| r.line.missing.absent > 0) {
+        let line = row.line;
+        lines.push(format!(
+            "{} {} is missing or not a positive number in {} completed pairs",
+            line.workload, line.metric.name, line.missing.absent
+        ));
+    }
+    for record in &report.judgement.set_aside {
+        lines.push(format!(
+            "A record of trial {} (attempt {}) was set aside: {}",
+            record.slot, record.attempt, record.reason
+        ));
+    }
+    lines
+}
+
+fn list(out: &mut String, title: &str, items: &[String]) {
+    let _ = write!(out, "\n{title}\n");
+    for item in items {
+        out.push_str(&wrap(item, "  - ", "    "));
+    }
+}
+
+fn kernels(out: &mut String, report: &Report<'_>) {
+    out.push_str("\nKernels and machine\n");
+    for (index, booted) in scope::booted(report.plan, report.records).iter().enumerate() {
+        let mut text = format!("{}: {}", letter(index), booted.arm);
+        for part in [Some(booted.release.as_str()), booted.package.as_deref()].into_iter().flatten() {
+            let _ = write!(text, ", {part}");
+        }
+        let _ = write!(text, ", image {}", short(&booted.image_sha256));
+        if let Some(config) = &booted.config_sha256 {
+            let _ = write!(text, ", config {}", short(config));
+        }
+        if !booted.settings.is_empty() {
+            let _ = write!(text, ", set {}", booted.settings.join(" "));
+        }
+        if !booted.cmdline.is_empty() {
+            let _ = write!(text, ", command line of its own: {}", booted.cmdline.join(" "));
+        }
+        out.push_str(&wrap(&text, "  ", "     "));
+    }
+    out.push_str(&wrap(&scope::machine(report.plan, report.records), "  ", "     "));
+    for (comparison, differences) in report.judgement.comparisons.iter().zip(&report.configs) {
+        let Some(differences) = differences else { continue };
+        let arm = &report.plan.arms[comparison.arm].name;
+        let notable: Vec<&Difference> = differences.iter().filter(|d| d.is_notable()).collect();
+        let _ = writeln!(
+            out,
+            "  {} config options differ between {} and {arm}{}",
+            differences.len(),
+            report.plan.arms[0].name,
+            if notable.is_empty() { "" } else { ", among them" }
+        );
+        for d in notable.iter().take(CONFIG_LINES) {
+            let (a, b) = (Difference::shown(d.a.as_deref()), Difference::shown(d.b.as_deref()));
+            out.push_str(&wrap(&format!("{}: {a} → {b}", d.option), "    ", "      "));
+        }
+        if notable.len() > CONFIG_LINES {
+            let _ =
+                writeln!(out, "    and {} more; all are in the HTML and JSON reports", notable.len() - CONFIG_LINES);
+        }
+    }
+}
+
+/// `A` for the baseline, then `B`, `C` …
+pub(super) fn letter(index: usize) -> String {
+    let letter = |i: usize| char::from(b'A' + (i % 26) as u8);
+    if index < 26 { letter(index).to_string() } else { format!("{}{}", letter(index / 26 - 1), letter(index)) }
+}
+
+fn facts(out: &mut String, report: &Report<'_>) {
+    let facts = scope::facts(report.plan, report.records);
+    if facts.is_empty() {
+        return;
+    }
+    out.push_str("\nDurability and other facts, as the workloads recorded them\n");
+    for fact in &facts {
+        let values = match &fact.values[..] {
+            [same] => same.clone(),
+            values => {
+                values.iter().enumerate().map(|(i, v)| format!("{}: {v}", letter(i))).collect::<Vec<_>>().join("; ")
+            }
+        };
+        out.push_str(&wrap(&format!("{}: {values}", fact.name), "  ", "    "));
+    }
+}
