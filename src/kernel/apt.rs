@@ -66,8 +66,6 @@ pub struct Lists {
     pub absent: Vec<String>,
     /// Why the archive could not be asked just now; `suites` then holds what was known before.
     pub failure: Option<String>,
-    /// Whether the archive was asked just now rather than within the permitted age.
-    pub asked: bool,
 }
 
 impl Lists {
@@ -165,7 +163,7 @@ impl Apt {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Lists { failure, asked: !stale.is_empty(), ..Lists::new(sources, known) })
+        Ok(Lists { failure, ..Lists::new(sources, known) })
     }
 
     /// Download packages of one suite into `into` (an empty folder); apt checks them against the signed index.

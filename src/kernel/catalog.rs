@@ -96,16 +96,17 @@ pub fn best<'a>(packages: &'a [Package], wanted: &str, flavour: &str) -> Option<
 #[derive(Debug, Default)]
 pub struct Parts<'a> {
     pub packages: Vec<&'a Package>,
-    /// Names of parts without which there is no kernel to boot. Archives keep such remains of kernels they no longer build.
+    /// Names of parts that the index lacks. Archives keep such remains of kernels they no longer build.
     pub lacking: Vec<&'a str>,
-    /// Whether all is there but the package with the configuration.
-    pub without_config: bool,
 }
 
 impl<'a> Parts<'a> {
-    /// `image` itself and the kernel packages it depends on, of the same version.
+    /// `image` itself and, if it is a shell, the kernel packages it depends on, of the same version.
     pub fn of(packages: &'a [Package], image: &'a Package) -> Self {
-        let mut parts = Self { packages: vec![image], ..Self::default() };
+        let mut parts = Self { packages: vec![image], lacking: Vec::new() };
+        if !is_shell(&image.depends) {
+            return parts;
+        }
         let mut next = 0;
         while let Some(part) = parts.packages.get(next).copied() {
             for name in &part.depends {
@@ -114,7 +115,6 @@ impl<'a> Parts<'a> {
                 }
                 match packages.iter().find(|p| p.name == *name && p.version == image.version) {
                     Some(found) => parts.packages.push(found),
-                    None if name.starts_with("linux-base-") => parts.without_config = true,
                     None => parts.lacking.push(name),
                 }
             }
@@ -122,6 +122,12 @@ impl<'a> Parts<'a> {
         }
         parts
     }
+}
+
+/// Whether a package that depends on these is a shell: up to 6.18 a kernel is in one package and `linux-base-…` carries only documentation;
+/// from 6.19 on image, modules and configuration are in packages of their own.
+pub(super) fn is_shell(depends: &[String]) -> bool {
+    depends.iter().any(|d| d.starts_with("linux-binary-"))
 }
 
 /// Series of one flavour that can be had whole, oldest first.
@@ -199,18 +205,25 @@ Version: 7.2.12-1~bpo13+1";
         let mut names: Vec<_> = parts.packages.iter().map(|p| p.name.split("-7").next().unwrap()).collect();
         names.sort_unstable();
         assert_eq!(names, ["linux-base", "linux-binary", "linux-image", "linux-modules"]);
-        assert!(parts.lacking.is_empty() && !parts.without_config);
+        assert!(parts.lacking.is_empty());
+    }
+
+    #[test]
+    fn a_whole_package_needs_no_documentation() {
+        let text = "Package: linux-image-6.18.15+deb13-amd64\nVersion: 6.18.15-1\nDepends: kmod, linux-base-6.18.15+deb13-amd64 (= 6.18.15-1)\n";
+        let all = read_index(text.as_bytes()).unwrap();
+        assert_eq!(Parts::of(&all, best(&all, "6.18", "amd64").unwrap()).packages.len(), 1);
     }
 
     #[test]
     fn remains_of_a_kernel_are_not_offered() {
         let all = read_index(INDEX.as_bytes()).unwrap();
         let without = |part: &str| all.iter().filter(|p| !p.name.starts_with(part)).cloned().collect::<Vec<_>>();
-        let no_modules = without("linux-modules");
-        assert_eq!(best(&no_modules, "7.2", "cloud-amd64"), None);
-        assert_eq!(series([&no_modules[..]], "cloud-amd64"), ["6.1"]);
-        let no_config = without("linux-base");
-        assert!(Parts::of(&no_config, best(&no_config, "7.2", "cloud-amd64").unwrap()).without_config);
+        for part in ["linux-modules", "linux-binary", "linux-base"] {
+            let rest = without(part);
+            assert_eq!(best(&rest, "7.2", "cloud-amd64"), None);
+            assert_eq!(series([&rest[..]], "cloud-amd64"), ["6.1"]);
+        }
     }
 
     proptest! {

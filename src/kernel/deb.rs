@@ -36,17 +36,29 @@ pub struct Unpacked {
 pub fn unpack(path: &Path, into: &Path) -> Result<Unpacked, KernelError> {
     let bad = |reason: String| KernelError::Deb { path: path.to_path_buf(), reason };
     let file = File::open(path).map_err(doing("Cannot read", path))?;
+    let length = file.metadata().map_err(doing("Cannot read", path))?.len();
     let mut archive = ar::Archive::new(BufReader::with_capacity(1 << 16, file));
     let mut found = Unpacked::default();
     let mut seen: Vec<&str> = Vec::new();
+    // Where the members end, by their headers of 60 bytes behind a magic of 8.
+    let mut end = 8;
     while let Some(entry) = archive.next_entry() {
-        let entry = entry.map_err(|e| bad(not_a_package(&e, &seen)))?;
+        let mut entry = entry.map_err(|e| {
+            bad(match seen.last() {
+                None => format!("it is not a Debian package at all ({e})"),
+                Some(part) => format!("it is truncated or damaged after its `{part}` part: {e}"),
+            })
+        })?;
         let name = String::from_utf8_lossy(entry.header().identifier()).trim_end_matches('/').to_owned();
         let size = entry.header().size();
-        let mut counted = Counted { inner: entry, read: 0 };
+        end += 60 + size;
+        if end > length {
+            return Err(bad(format!("it is truncated: {length} bytes, and its `{name}` part ends at {end}")));
+        }
+        end += size % 2;
         if name == "debian-binary" {
             let mut text = String::new();
-            (&mut counted).take(16).read_to_string(&mut text).map_err(|e| bad(e.to_string()))?;
+            entry.by_ref().take(16).read_to_string(&mut text).map_err(|e| bad(e.to_string()))?;
             if !text.starts_with("2.") {
                 return Err(bad(format!("its format is `{}`, not 2.x", text.trim())));
             }
@@ -54,7 +66,7 @@ pub fn unpack(path: &Path, into: &Path) -> Result<Unpacked, KernelError> {
         } else if let Some(suffix) = name.strip_prefix("control.tar") {
             let compression =
                 compression_of(suffix).ok_or_else(|| bad(format!("`{name}` is packed in an unknown way")))?;
-            found.control = control(&mut counted, compression).map_err(|e| bad(format!("`{name}` is damaged: {e}")))?;
+            found.control = control(&mut entry, compression).map_err(|e| bad(format!("`{name}` is damaged: {e}")))?;
             if !matches!(found.control.architecture.as_str(), "amd64" | "all") {
                 return Err(bad(format!("it is for {}, not amd64", found.control.architecture)));
             }
@@ -62,16 +74,11 @@ pub fn unpack(path: &Path, into: &Path) -> Result<Unpacked, KernelError> {
         } else if let Some(suffix) = name.strip_prefix("data.tar") {
             let compression =
                 compression_of(suffix).ok_or_else(|| bad(format!("`{name}` is packed in an unknown way")))?;
-            data(&mut counted, compression, into, &mut found).map_err(|e| match e {
+            data(&mut entry, compression, into, &mut found).map_err(|e| match e {
                 Trouble::Archive(e) => bad(format!("`{name}` is damaged: {e}")),
                 Trouble::Target(e) => e,
             })?;
             seen.push("data");
-        }
-        // An archive that ends early reads like one that is complete.
-        let skipped = io::copy(&mut counted, &mut io::sink());
-        if skipped.is_err() || counted.read < size {
-            return Err(bad(format!("it is truncated in `{name}`: {} of {size} bytes", counted.read)));
         }
     }
     for part in ["debian-binary", "control", "data"] {
@@ -84,14 +91,6 @@ pub fn unpack(path: &Path, into: &Path) -> Result<Unpacked, KernelError> {
         }
     }
     Ok(found)
-}
-
-fn not_a_package(error: &io::Error, seen: &[&str]) -> String {
-    if seen.is_empty() {
-        format!("it is not a Debian package at all ({error})")
-    } else {
-        format!("it is damaged after its `{}` part: {error}", seen[seen.len() - 1])
-    }
 }
 
 fn compression_of(suffix: &str) -> Option<Compression> {
@@ -212,15 +211,95 @@ fn keep(path: &Path) -> Option<PathBuf> {
     }
 }
 
-struct Counted<R> {
-    inner: R,
-    read: u64,
-}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
 
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.inner.read(buffer)?;
-        self.read += n as u64;
-        Ok(n)
+    use super::super::fixture;
+    use super::*;
+
+    const RELEASE: &str = "6.1.0-9-amd64";
+
+    fn unpack_bytes(bytes: &[u8]) -> (Result<Unpacked, String>, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = fixture::write(dir.path(), "some.deb", bytes);
+        let into = dir.path().join("into");
+        fs::create_dir(&into).unwrap();
+        (unpack(&path, &into).map_err(|e| e.to_string()), dir)
+    }
+
+    #[test]
+    fn keeps_what_a_kernel_needs_in_every_packing() {
+        for suffix in ["", ".gz", ".xz", ".zst"] {
+            let (found, dir) = unpack_bytes(&fixture::kernel_deb(RELEASE, suffix));
+            let found = found.unwrap();
+            assert_eq!((found.image, found.config, found.symbols, found.modules), (true, true, false, 2), "{suffix}");
+            assert_eq!(found.control.package, format!("linux-image-{RELEASE}"));
+            let into = dir.path().join("into");
+            assert_eq!(fs::read(into.join("image")).unwrap(), fixture::bzimage(RELEASE));
+            assert!(into.join("modules/kernel/lib/b.ko").is_file() && into.join("modules/modules.builtin").is_file());
+            assert!(!into.join("usr").exists() && !into.join("System.map").exists());
+        }
+    }
+
+    #[test]
+    fn newer_layouts_of_files() {
+        let control = "Package: linux-binary-7.2\nVersion: 7.2-1\nArchitecture: amd64\nDepends: kmod, linux-base-7.2.1-amd64 (= 7.2-1)\n";
+        let symbols = vec![b'x'; 1 << 17];
+        let files: [(&str, &[u8]); 4] = [
+            ("./usr/lib/modules/7.2/vmlinuz", b"i"),
+            ("./usr/lib/modules/7.2/config", b"c"),
+            ("./usr/lib/modules/7.2/System.map", &symbols),
+            ("./usr/lib/modules/7.2/kernel/x.ko.zst", b"m"),
+        ];
+        let (found, dir) = unpack_bytes(&fixture::deb(control, &files, ".xz"));
+        let found = found.unwrap();
+        assert_eq!((found.image, found.config, found.symbols, found.modules), (true, true, true, 1));
+        assert_eq!(found.control.depends, ["linux-base-7.2.1-amd64"]);
+        assert!(dir.path().join("into/modules/kernel/x.ko.zst").is_file());
+    }
+
+    #[test]
+    fn damage_is_named() {
+        let good = fixture::kernel_deb(RELEASE, ".xz");
+        let other = fixture::deb("Package: linux-image-1\nVersion: 1\nArchitecture: arm64\n", &[], "");
+        let mut flipped = good.clone();
+        // In the middle of the packed files, the last part of the archive.
+        let at = good.len() - 300;
+        flipped[at] ^= 0x40;
+        for (bytes, what) in [
+            (&b"hello"[..], "not a Debian package at all"),
+            (b"", "not a Debian package at all"),
+            (&good[..good.len() - 20], "it is truncated"),
+            (&good[..100], "truncated"),
+            (&flipped, "`data.tar.xz` is damaged"),
+            (&other, "for arm64, not amd64"),
+        ] {
+            let said = unpack_bytes(bytes).0.unwrap_err();
+            assert!(said.contains(what) && said.contains("some.deb"), "{said} / {what}");
+        }
+    }
+
+    #[test]
+    fn paths_cannot_leave_the_folder() {
+        let control = "Package: p\nVersion: 1\nArchitecture: all\n";
+        let files: [(&str, &[u8]); 3] =
+            [("./lib/modules/6.1/../../../../evil.ko", b"x"), ("/boot/vmlinuz-6.1", b"y"), ("../evil.ko", b"z")];
+        let (found, dir) = unpack_bytes(&fixture::deb(control, &files, ""));
+        assert_eq!(found.unwrap().modules, 0);
+        assert_eq!(fs::read(dir.path().join("into/image")).unwrap(), b"y");
+        assert!(!dir.path().join("evil.ko").exists());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn damage_anywhere_never_panics(at in 0usize..2000, value: u8, cut in 0usize..4000) {
+            let mut bytes = fixture::kernel_deb(RELEASE, ".xz");
+            let len = bytes.len();
+            bytes[at % len] = value;
+            bytes.truncate(len.saturating_sub(cut).max(1));
+            let _ = unpack_bytes(&bytes);
+        }
     }
 }

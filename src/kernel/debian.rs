@@ -10,9 +10,10 @@ use super::apt::{Apt, Lists, Suite};
 use super::catalog::{self, Package};
 use super::entry::{Entry, Origin};
 use super::error::{KernelError, doing};
+use super::sources::{self, Source};
 use super::spec::DEFAULT_FLAVOUR;
 use super::store::{Arrival, Guard, Store};
-use super::{deb, hash, sources, version};
+use super::{deb, hash, version};
 
 /// Age up to which a package list is taken as it is.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -46,10 +47,7 @@ pub(super) fn resolve(
         }
         Err(error) => return Err(error),
     };
-    if let Some(lists) = apt.fresh(apt.own(), DAY)
-        && let Some((_, package)) = question.pick(&lists)
-        && let Some(entry) = question.stored(package)?
-    {
+    if let Some(entry) = question.known(&apt)? {
         return Ok(entry);
     }
     let guard = store.lock(note)?;
@@ -117,64 +115,65 @@ impl Question<'_> {
         }
     }
 
-    /// Find lists that have the kernel: the machine's own, then others; known ones, then asked anew.
+    /// The kernel, if the lists are fresh and it is in the cache: then nothing changes, and nobody need wait.
+    fn known(&self, apt: &Apt) -> Result<Option<Entry>, KernelError> {
+        let Some(own) = apt.fresh(apt.own(), DAY) else { return Ok(None) };
+        let Some(lists) = (if self.pick(&own).is_some() { Some(own) } else { apt.fresh(&others(&own), DAY) }) else {
+            return Ok(None);
+        };
+        match self.pick(&lists) {
+            Some((_, package)) => self.stored(package),
+            None => Ok(None),
+        }
+    }
+
+    /// Find lists that have the kernel: the machine's own, then others; as they are known, then asked anew.
     fn search(&self, apt: &Apt, max_age: Duration) -> Result<Search, KernelError> {
         let mut failure = None;
-        let own = self.ask(apt, apt.own(), max_age, "Debian's package lists", &mut failure)?;
-        if self.pick(&own).is_some() {
-            return Ok(Search::Found(own, failure));
+        let mut available = Vec::new();
+        for age in [max_age, max_age.min(RECENT)] {
+            let own = self.ask(apt, apt.own(), age, "Debian's package lists", &mut failure)?;
+            if self.pick(&own).is_some() {
+                return Ok(Search::Found(own, failure));
+            }
+            if own.debian().next().is_none() {
+                return Ok(Search::Nowhere(match failure {
+                    Some(reason) => KernelError::Update(reason),
+                    None => KernelError::NoDebianSource("none of its sources is signed as Debian's".to_owned()),
+                }));
+            }
+            let other =
+                self.ask(apt, &others(&own), age, "the package lists of other Debian releases", &mut failure)?;
+            if self.pick(&other).is_some() {
+                return Ok(Search::Found(other, failure));
+            }
+            if let Some(reason) = failure {
+                return Ok(Search::Nowhere(KernelError::Update(reason)));
+            }
+            available =
+                catalog::series(own.debian().chain(other.debian()).map(|s| &s.listing.packages[..]), self.flavour);
         }
-        let origin: Vec<_> = own.debian().map(|s| s.source.clone()).collect();
-        if origin.is_empty() {
-            return Ok(Search::Nowhere(match failure {
-                Some(reason) => KernelError::Update(reason),
-                None => KernelError::NoDebianSource("none of its sources is signed as Debian's".to_owned()),
-            }));
-        }
-        let have: BTreeSet<String> =
-            own.suites.iter().flat_map(|s| [s.source.suite.clone(), s.listing.codename.clone()]).collect();
-        let other = self.ask(
-            apt,
-            &sources::derive(&origin, &have),
-            max_age,
-            "the package lists of other Debian releases",
-            &mut failure,
-        )?;
-        if self.pick(&other).is_some() {
-            return Ok(Search::Found(other, failure));
-        }
-        let all = own.debian().chain(other.debian()).map(|s| &s.listing.packages[..]);
-        let available = catalog::series(all, self.flavour);
-        Ok(Search::Nowhere(match failure {
-            Some(reason) => KernelError::Update(reason),
-            None => KernelError::UnknownSeries {
-                wanted: self.version.to_owned(),
-                flavour: self.flavour.to_owned(),
-                available: available.join(", "),
-            },
+        Ok(Search::Nowhere(KernelError::UnknownSeries {
+            wanted: self.version.to_owned(),
+            flavour: self.flavour.to_owned(),
+            available: available.join(", "),
         }))
     }
 
     fn ask(
         &self,
         apt: &Apt,
-        sources: &[sources::Source],
+        sources: &[Source],
         max_age: Duration,
         what: &str,
         failure: &mut Option<String>,
     ) -> Result<Lists, KernelError> {
-        let mut lists = match apt.fresh(sources, max_age) {
-            Some(lists) => lists,
-            None => {
-                self.note(&format!("Reading {what}"));
-                apt.lists(sources, max_age)?
-            }
-        };
-        if self.pick(&lists).is_none() && !lists.asked && apt.fresh(sources, RECENT).is_none() {
-            self.note(&format!("Reading {what} anew"));
-            lists = apt.lists(sources, RECENT)?;
+        if let Some(lists) = apt.fresh(sources, max_age) {
+            return Ok(lists);
         }
-        if lists.asked && !lists.absent.is_empty() {
+        self.note(&format!("Reading {what}"));
+        let mut lists = apt.lists(sources, max_age)?;
+        if !lists.absent.is_empty() {
             self.note(&format!("Not in the archive, left out: {}", lists.absent.join(", ")));
         }
         if let Some(reason) = lists.failure.take() {
@@ -187,9 +186,6 @@ impl Question<'_> {
         let parts = catalog::Parts::of(&suite.listing.packages, package);
         let size: u64 = parts.packages.iter().map(|p| p.size).sum();
         self.store.needs(size + parts.packages.iter().map(|p| p.installed).sum::<u64>())?;
-        if parts.without_config {
-            self.note(&format!("The archive no longer has the configuration of {}", package.name));
-        }
         let megabytes = size.div_ceil(1_000_000);
         self.note(&format!(
             "Downloading {} {} ({megabytes} MB) from {}",
@@ -212,6 +208,13 @@ impl Question<'_> {
     }
 }
 
+/// Suites of Debian's archive other than the machine's own.
+fn others(own: &Lists) -> Vec<Source> {
+    let origin: Vec<_> = own.debian().map(|s| s.source.clone()).collect();
+    let have = own.suites.iter().flat_map(|s| [s.source.suite.clone(), s.listing.codename.clone()]).collect();
+    sources::derive(&origin, &have)
+}
+
 enum Search {
     /// Lists that have it, and why they may be out of date.
     Found(Lists, Option<String>),
@@ -225,30 +228,32 @@ fn describe(package: &Package) -> String {
 /// Unpack all packages of one kernel into one folder and see that it is whole.
 pub(super) fn unpack(files: &[std::path::PathBuf], into: &Path) -> Result<Vec<deb::Unpacked>, KernelError> {
     let found = files.iter().map(|f| deb::unpack(f, into)).collect::<Result<Vec<_>, _>>()?;
-    if !found.iter().any(|f| f.image) {
-        let have: Vec<&str> = found.iter().map(|f| f.control.package.as_str()).collect();
-        let needed: BTreeSet<&str> = found.iter().flat_map(|f| &f.control.depends).map(String::as_str).collect();
-        let lacking: Vec<&str> = needed.into_iter().filter(|n| !have.contains(n)).collect();
-        let reason = if lacking.is_empty() {
-            format!("it holds no kernel image (`{}`); the package wanted is named linux-image-…", have.join("`, `"))
-        } else {
-            format!("its kernel image is in packages of its own: give `{}` too, separated by `:`", lacking.join("`, `"))
-        };
-        return Err(KernelError::Deb { path: files[0].clone(), reason });
+    let have: Vec<&str> = found.iter().map(|f| f.control.package.as_str()).collect();
+    // A kernel of several packages is whole with what each of them depends on; one of a single package is by itself.
+    let split =
+        |f: &&deb::Unpacked| catalog::is_shell(&f.control.depends) || !f.control.package.starts_with("linux-image-");
+    let mut needed: BTreeSet<String> = found.iter().filter(split).flat_map(|f| f.control.depends.clone()).collect();
+    for release in
+        have.iter().filter_map(|p| p.strip_prefix("linux-binary-").or_else(|| p.strip_prefix("linux-modules-")))
+    {
+        let release = release.strip_prefix("unsigned-").unwrap_or(release);
+        needed.extend([format!("linux-binary-{release}"), format!("linux-modules-{release}")]);
     }
-    if !found.iter().any(|f| f.modules > 0) {
-        // A kernel may really have none, but not one that names a package of them.
-        let have: Vec<&str> = found.iter().map(|f| f.control.package.as_str()).collect();
-        if let Some(name) = found
-            .iter()
-            .flat_map(|f| &f.control.depends)
-            .find(|d| d.starts_with("linux-modules-") && !have.contains(&d.as_str()))
-        {
-            return Err(KernelError::Deb {
-                path: files[0].clone(),
-                reason: format!("its modules are in a package of their own: give `{name}` too, separated by `:`"),
-            });
-        }
+    let given =
+        |name: &str| have.contains(&name) || have.contains(&name.replace("binary-", "binary-unsigned-").as_str());
+    let lacking: Vec<&str> = needed.iter().map(String::as_str).filter(|n| !given(n)).collect();
+    let bad = |reason| Err(KernelError::Deb { path: files[0].clone(), reason });
+    if !lacking.is_empty() {
+        return bad(format!(
+            "the kernel is split over packages, and `{}` is not given; separate the files by `:`",
+            lacking.join("`, `")
+        ));
+    }
+    if !found.iter().any(|f| f.image) {
+        return bad(format!(
+            "it holds no kernel image (`{}`); the package wanted is named linux-image-…",
+            have.join("`, `")
+        ));
     }
     Ok(found)
 }

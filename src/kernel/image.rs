@@ -136,26 +136,11 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use proptest::prelude::*;
 
+    use super::super::fixture::bzimage;
     use super::*;
-
-    /// The smallest file with a bzImage's header.
-    pub(in crate::kernel) fn bzimage(release: &str) -> Vec<u8> {
-        let mut bytes = vec![0; 0x400 + 64];
-        bytes[0x1f1] = 1;
-        bytes[0x1f4] = 4;
-        bytes[0x1fe..0x200].copy_from_slice(&[0x55, 0xaa]);
-        bytes[0x202..0x206].copy_from_slice(b"HdrS");
-        bytes[0x206..0x208].copy_from_slice(&0x020f_u16.to_le_bytes());
-        bytes[0x20e..0x210].copy_from_slice(&0x100_u16.to_le_bytes());
-        bytes[0x211] = 1;
-        bytes[0x236] = 1;
-        let banner = format!("{release} (builder@host) #1 SMP\0");
-        bytes[0x300..0x300 + banner.len()].copy_from_slice(banner.as_bytes());
-        bytes
-    }
 
     #[test]
     fn release_is_read_from_the_header() {

@@ -21,6 +21,9 @@ pub(super) fn debs(store: &Store, spec: &str, paths: &[PathBuf], note: &dyn Fn(&
         return Ok(entry);
     }
     let guard = store.lock(note)?;
+    if let Some(entry) = store.by_source(&source_sha256)? {
+        return Ok(entry);
+    }
     let staged = store.stage(&guard)?;
     note(&format!("Unpacking {spec}"));
     let found = debian::unpack(paths, staged.path())?;
@@ -155,6 +158,9 @@ impl Parts {
             return Ok(entry);
         }
         let guard = store.lock(note)?;
+        if let Some(entry) = store.by_source(&source_sha256)? {
+            return Ok(entry);
+        }
         store.needs(bytes)?;
         note(&format!("Copying {} ({} modules, {} MB)", self.release, modules.len(), bytes.div_ceil(1_000_000)));
         let staged = store.stage(&guard)?;
@@ -243,4 +249,113 @@ fn copy_config(from: &Path, to: &Path) -> Result<(), KernelError> {
 
 fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{self, bzimage, ko};
+    use super::super::{Spec, modules};
+    use super::*;
+
+    const RELEASE: &str = "6.9.0-mine";
+
+    fn quiet(_: &str) {}
+
+    /// A cache, and a folder with a bzImage and a build tree of the same kernel.
+    fn place() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(&dir.path().join("cache")).unwrap();
+        let module = ko(&["depends=", &format!("vermagic={RELEASE} SMP")]);
+        fixture::write(dir.path(), "bzImage", &bzimage(RELEASE));
+        fixture::write(dir.path(), &format!("root/lib/modules/{RELEASE}/kernel/a.ko"), &module);
+        fixture::write(dir.path(), "tree/arch/x86/boot/bzImage", &bzimage(RELEASE));
+        fixture::write(dir.path(), "tree/include/config/kernel.release", format!("{RELEASE}\n").as_bytes());
+        fixture::write(dir.path(), "tree/.config", b"CONFIG_A=y\n");
+        fixture::write(dir.path(), "tree/System.map", &vec![b'0'; 1 << 17]);
+        fixture::write(dir.path(), "tree/fs/a/a.ko", &module);
+        fixture::write(dir.path(), "tree/modules.builtin", b"kernel/fs/b.ko\n");
+        (dir, store)
+    }
+
+    #[test]
+    fn image_and_modules_become_a_named_kernel() {
+        let (dir, store) = place();
+        let spec = Spec::Image { image: dir.path().join("bzImage"), modules: Some(dir.path().join("root")) };
+        let entry = store.add("mine", &spec, None, &quiet).unwrap();
+        assert_eq!((entry.release.as_str(), entry.modules, &entry.names[..]), (RELEASE, 1, &["mine".to_owned()][..]));
+        let kernel = store.resolve(&Spec::parse("mine").unwrap(), &quiet).unwrap();
+        assert_eq!(kernel.identity.spec, "mine");
+        assert_eq!(modules::load_order(&kernel, &["a"]).unwrap()[0].name, "a");
+        // The user's files may go; the cache has its own.
+        fs::remove_dir_all(dir.path().join("root")).unwrap();
+        assert_eq!(store.get(&kernel.identity).unwrap().modules, kernel.modules);
+    }
+
+    #[test]
+    fn a_build_tree_is_copied_once_per_build() {
+        let (dir, store) = place();
+        let spec = Spec::parse(dir.path().join("tree").to_str().unwrap()).unwrap();
+        let lines = std::cell::RefCell::new(Vec::new());
+        let note = |text: &str| lines.borrow_mut().push(text.to_owned());
+        let kernel = store.resolve(&spec, &note).unwrap();
+        assert_eq!(kernel.identity.release, RELEASE);
+        assert!(kernel.identity.config_sha256.is_some() && kernel.symbols.is_some());
+        assert_eq!(modules::load_order(&kernel, &["a", "b"]).unwrap().len(), 1);
+        store.resolve(&spec, &note).unwrap();
+        assert_eq!(lines.borrow().len(), 1, "{lines:?}");
+        fixture::write(dir.path(), "tree/.config", b"CONFIG_A=y\nCONFIG_B=y\n");
+        let rebuilt = store.resolve(&spec, &note).unwrap();
+        assert_ne!(rebuilt.identity, kernel.identity);
+        assert_eq!(store.list().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn refusals() {
+        let (dir, store) = place();
+        let at = |name: &str| dir.path().join(name);
+        let other = ko(&["depends=", "vermagic=6.8.0-other SMP"]);
+        fixture::write(dir.path(), "others/a.ko", &other);
+        fs::create_dir(at("empty")).unwrap();
+        fixture::write(dir.path(), "unbuilt/Makefile", b"");
+        fixture::write(dir.path(), "stale/arch/x86/boot/bzImage", &bzimage(RELEASE));
+        fixture::write(dir.path(), "stale/include/config/kernel.release", b"6.9.0-next\n");
+        fixture::write(dir.path(), "mixed/arch/x86/boot/bzImage", &bzimage(RELEASE));
+        fixture::write(dir.path(), "mixed/a.ko", &other);
+        fixture::write(dir.path(), "arm", &[&vec![0; 56][..], b"ARM\x64", &[0; 600]].concat());
+        let image = |image: &str, modules: Option<&str>| Spec::Image { image: at(image), modules: modules.map(at) };
+        for (spec, what) in [
+            (image("bzImage", Some("others")), "built for kernel 6.8.0-other, not for 6.9.0-mine"),
+            (image("bzImage", Some("empty")), "no module"),
+            (image("arm", None), "arm64 Image"),
+            (image("missing", None), "missing"),
+            (Spec::BuildTree(at("unbuilt")), "run `make`"),
+            (Spec::BuildTree(at("empty")), "not a kernel's build tree"),
+            (Spec::BuildTree(at("stale")), "tree is at 6.9.0-next"),
+            (Spec::BuildTree(at("mixed")), "built for kernel 6.8.0-other"),
+            (Spec::Deb(vec![at("bzImage")]), "not a Debian package"),
+            (Spec::Named("nobody".into()), "No kernel is named `nobody`"),
+        ] {
+            let said = store.resolve(&spec, &quiet).unwrap_err().to_string();
+            assert!(said.contains(what), "{said} / {what}");
+            assert_eq!(store.list().unwrap(), [], "{spec:?}");
+        }
+        let left = fs::read_dir(store.dir().join("tmp")).unwrap().count();
+        assert_eq!(left, 0);
+    }
+
+    #[test]
+    fn running_kernel_is_looked_for_where_systems_keep_it() {
+        let (dir, store) = place();
+        let root = dir.path().join("root");
+        let said = running_below(&store, &root, RELEASE, &quiet).unwrap_err().to_string();
+        assert!(said.contains("not on this machine") && said.contains(&format!("boot/vmlinuz-{RELEASE}")), "{said}");
+        fixture::write(&root, &format!("usr/lib/modules/{RELEASE}/vmlinuz"), &bzimage("6.9.0-older"));
+        let said = running_below(&store, &root, RELEASE, &quiet).unwrap_err().to_string();
+        assert!(said.contains("6.9.0-older"), "{said}");
+        fixture::write(&root, &format!("boot/vmlinuz-{RELEASE}"), &bzimage(RELEASE));
+        fixture::write(&root, "proc/config.gz", &fixture::pack(b"CONFIG_A=y\n", ".gz"));
+        let entry = running_below(&store, &root, RELEASE, &quiet).unwrap();
+        assert_eq!((entry.spec.as_str(), entry.modules), ("running", 1));
+        assert_eq!(fs::read(entry.dir.join("config")).unwrap(), b"CONFIG_A=y\n");
+    }
 }

@@ -6,6 +6,8 @@ mod deb;
 mod debian;
 mod entry;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod hash;
 pub mod image;
 mod local;

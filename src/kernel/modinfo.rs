@@ -117,55 +117,11 @@ fn soft_before(value: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use proptest::prelude::*;
 
+    use super::super::fixture::{elf, ko};
     use super::*;
-
-    /// An ELF module with the given `.modinfo` fields.
-    pub(in crate::kernel) fn ko(fields: &[&str]) -> Vec<u8> {
-        let mut data = Vec::new();
-        for field in fields {
-            data.extend_from_slice(field.as_bytes());
-            data.push(0);
-        }
-        elf(62, &data)
-    }
-
-    /// A relocatable ELF64 file for `machine`, with `.modinfo` and `.shstrtab` alone.
-    fn elf(machine: u16, modinfo: &[u8]) -> Vec<u8> {
-        let names = b"\0.modinfo\0.shstrtab\0";
-        let headers = 64 + modinfo.len() + names.len();
-        let mut bytes = Vec::new();
-        bytes.extend_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
-        for half in [1u16, machine] {
-            bytes.extend_from_slice(&half.to_le_bytes());
-        }
-        bytes.extend_from_slice(&1u32.to_le_bytes());
-        for word in [0u64, 0, headers as u64] {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        bytes.extend_from_slice(&0u32.to_le_bytes());
-        for half in [64u16, 0, 0, 64, 3, 2] {
-            bytes.extend_from_slice(&half.to_le_bytes());
-        }
-        bytes.extend_from_slice(modinfo);
-        bytes.extend_from_slice(names);
-        let sections =
-            [(0u32, 0u32, 0usize, 0usize), (1, 1, 64, modinfo.len()), (10, 3, 64 + modinfo.len(), names.len())];
-        for (name, kind, offset, size) in sections {
-            bytes.extend_from_slice(&name.to_le_bytes());
-            bytes.extend_from_slice(&kind.to_le_bytes());
-            for word in [0u64, 0, offset as u64, size as u64] {
-                bytes.extend_from_slice(&word.to_le_bytes());
-            }
-            bytes.extend_from_slice(&[0; 8]);
-            for word in [1u64, 0] {
-                bytes.extend_from_slice(&word.to_le_bytes());
-            }
-        }
-        bytes
-    }
 
     #[test]
     fn fields_are_read() {

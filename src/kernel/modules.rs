@@ -319,3 +319,98 @@ impl Config {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{self, ko, pack};
+    use super::*;
+
+    const MAGIC: &str = "vermagic=6.1.0 SMP preempt mod_unload";
+
+    fn names(files: &[ModuleFile]) -> Vec<String> {
+        files.iter().map(|f| format!("{}{}", f.name, if f.optional { "?" } else { "" })).collect()
+    }
+
+    /// Generic ext4 as Debian builds it: its checksum is asked for by an alias that two modules have.
+    fn ext4() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, fields: &[&str]| {
+            let suffix = if name.ends_with(".xz") {
+                ".xz"
+            } else if name.ends_with(".zst") {
+                ".zst"
+            } else {
+                ""
+            };
+            fixture::write(dir.path(), &format!("modules/{name}"), &pack(&ko(&[fields, &[MAGIC]].concat()), suffix));
+        };
+        write("kernel/fs/ext4/ext4.ko.xz", &["softdep=pre: crc32c", "depends=jbd2,mbcache,crc16", "alias=fs-ext4"]);
+        write("kernel/fs/jbd2/jbd2.ko.zst", &["depends="]);
+        write("kernel/fs/mbcache.ko", &["depends="]);
+        write("kernel/crypto/crc32c_generic.ko", &["alias=crypto-crc32c", "alias=crc32c"]);
+        write("kernel/arch/x86/crypto/crc32c-intel.ko", &["alias=crypto-crc32c", "alias=crc32c"]);
+        write("kernel/crypto/xxhash_generic.ko", &["alias=xxhash64"]);
+        write("kernel/fs/loop_a.ko", &["softdep=pre: loop_b"]);
+        write("kernel/fs/loop_b.ko", &["softdep=pre: loop_a"]);
+        write("kernel/fs/broken.ko", &["depends=missing_one"]);
+        write("updates/mbcache.ko", &["depends="]);
+        fixture::write(dir.path(), "modules/modules.builtin", b"kernel/lib/crc16.ko\nkernel/fs/configfs/configfs.ko\n");
+        fixture::write(
+            dir.path(),
+            "modules/modules.builtin.modinfo",
+            b"sha256_generic.alias=crypto-sha256\0x.license=GPL\0",
+        );
+        fixture::write(dir.path(), "config", b"CONFIG_XFS_FS=y\nCONFIG_VIRTIO_BLK=m\n# CONFIG_BRD is not set\n");
+        dir
+    }
+
+    #[test]
+    fn dependencies_first_and_built_in_ones_not_at_all() {
+        let dir = ext4();
+        let load = |wanted: &[&str]| resolve(&dir.path().join("modules"), "6.1.0", wanted).unwrap();
+        assert_eq!(names(&load(&["ext4"])), ["crc32c_generic?", "crc32c_intel?", "jbd2", "mbcache", "ext4"]);
+        assert_eq!(names(&load(&["configfs", "xfs", "sha256", "crypto-sha256"])), Vec::<String>::new());
+        assert_eq!(names(&load(&["crc32c"])), ["crc32c_generic", "crc32c_intel?"]);
+        assert_eq!(
+            names(&load(&["ext4", "crc32c-intel"])),
+            ["crc32c_generic?", "crc32c_intel", "jbd2", "mbcache", "ext4"]
+        );
+        assert_eq!(names(&load(&["xxhash64"])), ["xxhash_generic"]);
+        assert_eq!(names(&load(&["loop-a"])), ["loop_b?", "loop_a"]);
+        let files = load(&["mbcache"]);
+        assert!(files[0].path.ends_with("updates/mbcache.ko"));
+        assert_eq!(load(&["jbd2"])[0].compression, Compression::Zstd);
+    }
+
+    #[test]
+    fn refusals_name_module_and_kernel() {
+        let dir = ext4();
+        let modules = dir.path().join("modules");
+        let say = |release: &str, wanted: &str| resolve(&modules, release, &[wanted]).unwrap_err().to_string();
+        let said = say("6.1.0", "virtio_blk");
+        assert!(said.contains("`virtio_blk`") && said.contains("Kernel 6.1.0"), "{said}");
+        let said = say("6.12.1", "jbd2");
+        assert!(said.contains("built for kernel 6.1.0, not for 6.12.1"), "{said}");
+        assert!(say("6.1.0", "broken").contains("missing_one"));
+        fixture::write(&modules, "kernel/bad.ko.xz", b"\xfd7zXZ\0rubbish");
+        assert!(say("6.1.0", "bad").contains("cannot be unpacked"));
+    }
+
+    #[test]
+    fn without_modules_the_configuration_decides() {
+        let dir = ext4();
+        let identity = super::super::Identity {
+            spec: "mine".into(),
+            release: "6.1.0".into(),
+            package: None,
+            image_sha256: String::new(),
+            config_sha256: None,
+        };
+        let config = Some(dir.path().join("config"));
+        let mut kernel = Kernel { identity, image: PathBuf::new(), modules: None, config, symbols: None };
+        assert_eq!(load_order(&kernel, &["xfs"]).unwrap(), []);
+        assert!(load_order(&kernel, &["virtio_blk"]).unwrap_err().to_string().contains("virtio_blk"));
+        kernel.config = None;
+        assert_eq!(load_order(&kernel, &["virtio_blk"]).unwrap(), []);
+    }
+}

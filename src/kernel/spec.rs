@@ -129,3 +129,68 @@ fn is_path(text: &str) -> bool {
 fn is_tree(path: &Path) -> bool {
     path.join("arch/x86/boot").is_dir()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn forms_of_naming() {
+        let debian = |version: &str, flavour: Option<&str>| Spec::Debian {
+            version: version.into(),
+            flavour: flavour.map(str::to_owned),
+        };
+        for (text, spec) in [
+            ("debian:6.12", debian("6.12", None)),
+            ("debian:6.1/rt-amd64", debian("6.1", Some("rt-amd64"))),
+            ("debian:6.12.113-1~deb12u1", debian("6.12.113-1~deb12u1", None)),
+            ("running", Spec::Running),
+            ("mine", Spec::Named("mine".into())),
+            ("a.deb", Spec::Deb(vec!["a.deb".into()])),
+            ("d/a+b_1.deb:b.deb", Spec::Deb(vec!["d/a+b_1.deb".into(), "b.deb".into()])),
+            ("./bzImage", Spec::Image { image: "./bzImage".into(), modules: None }),
+            ("/", Spec::BuildTree("/".into())),
+        ] {
+            assert_eq!(Spec::parse(text).unwrap(), spec);
+            assert_eq!(spec.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_would_be_right() {
+        for (text, what) in [
+            ("", "debian:6.12"),
+            ("debian:", "a series is like"),
+            ("debian:bookworm", "a series is like"),
+            ("debian:6", "a series is like"),
+            ("debian:6.1/arm64", "`cloud-amd64`, `amd64`, `rt-amd64`"),
+            ("fedora:6.1", "there is `debian:`"),
+            ("no such thing", "is not a kernel"),
+        ] {
+            let said = Spec::parse(text).unwrap_err().to_string();
+            assert!(said.contains(what), "{said}");
+        }
+    }
+
+    #[test]
+    fn kernels_and_workloads_are_told_apart() {
+        let named = ["mine".to_owned()];
+        for text in ["debian:6.1", "debian:6.1/amd64", "running", "mine", "./mine", "a.deb", "/boot/vmlinuz", "other:1"]
+        {
+            assert!(looks_like_kernel(text, &named), "{text}");
+        }
+        for text in ["micro", "dbsim", "yours", "", "debian", "debian:"] {
+            assert!(!looks_like_kernel(text, &named), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "(debian:)?.{0,30}") {
+            let _ = Spec::parse(&text);
+            looks_like_kernel(&text, &[]);
+        }
+    }
+}

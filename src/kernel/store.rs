@@ -290,7 +290,7 @@ impl Store {
         };
         let kernels = self.dir.join("kernels");
         fs::create_dir_all(&kernels).map_err(doing("Cannot create", &kernels))?;
-        if Entry::read(&entry.dir).is_some() {
+        if let Some(entry) = Entry::read(&entry.dir) {
             return Ok(entry);
         }
         File::open(&path).and_then(|f| f.sync_all()).map_err(doing("Cannot write", &path))?;
@@ -336,4 +336,109 @@ fn size(dir: &Path) -> Result<u64, KernelError> {
         bytes += if meta.is_dir() { size(&path)? } else { meta.len() };
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    const RELEASE: &str = "6.1.0-9-amd64";
+
+    fn quiet(_: &str) {}
+
+    /// A cache and a whole package.
+    fn place() -> (tempfile::TempDir, Store, Spec) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(&dir.path().join("cache")).unwrap();
+        let path = fixture::write(dir.path(), "linux-image.deb", &fixture::kernel_deb(RELEASE, ".xz"));
+        (dir, store, Spec::Deb(vec![path]))
+    }
+
+    #[test]
+    fn a_package_is_stored_once_and_found_by_content() {
+        let (dir, store, spec) = place();
+        let kernel = store.resolve(&spec, &quiet).unwrap();
+        assert_eq!(kernel.identity.release, RELEASE);
+        assert_eq!(kernel.identity.package.as_deref(), Some("linux-image-6.1.0-9-amd64 1.0-1"));
+        fs::remove_file(dir.path().join("linux-image.deb")).unwrap();
+        assert_eq!(store.get(&kernel.identity).unwrap().image, kernel.image);
+        assert_eq!(store.list().unwrap().len(), 1);
+        assert!(folder(&dir.path().join("cache/tmp")).unwrap().is_empty());
+        let other = Identity { image_sha256: "0".repeat(64), ..kernel.identity };
+        assert!(matches!(store.get(&other), Err(KernelError::NotCached { .. })));
+    }
+
+    #[test]
+    fn changed_bytes_are_refused() {
+        let (_dir, store, spec) = place();
+        let kernel = store.resolve(&spec, &quiet).unwrap();
+        for path in [kernel.image, kernel.config.unwrap()] {
+            let old = fs::read(&path).unwrap();
+            fs::write(&path, b"changed").unwrap();
+            let said = store.get(&kernel.identity).unwrap_err().to_string();
+            assert!(said.contains("no longer holds the bytes") && said.contains(RELEASE), "{said}");
+            fs::write(&path, old).unwrap();
+        }
+        store.get(&kernel.identity).unwrap();
+    }
+
+    #[test]
+    fn names_come_and_go() {
+        let (_dir, store, spec) = place();
+        for bad in ["running", "a/b", "", ".hidden", "x.deb", "debian:6.1"] {
+            assert!(store.add(bad, &spec, None, &quiet).is_err(), "{bad}");
+        }
+        store.add("one", &spec, None, &quiet).unwrap();
+        store.add("two", &Spec::Named("one".into()), None, &quiet).unwrap();
+        assert_eq!(store.names().unwrap(), ["one", "two"]);
+        assert_eq!(store.remove("one").unwrap(), []);
+        assert_eq!(store.resolve(&Spec::Named("two".into()), &quiet).unwrap().identity.release, RELEASE);
+        let gone = store.remove("two").unwrap();
+        assert_eq!((gone.len(), store.list().unwrap().len()), (1, 0));
+        let said = store.remove("two").unwrap_err().to_string();
+        assert!(said.contains("`bigiron kernel list`"), "{said}");
+    }
+
+    #[test]
+    fn removal_by_release() {
+        let (_dir, store, spec) = place();
+        store.add("one", &spec, None, &quiet).unwrap();
+        assert_eq!(store.remove(RELEASE).unwrap().len(), 1);
+        assert_eq!((store.list().unwrap().len(), store.names().unwrap().len()), (0, 0));
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_cleared_and_never_seen() {
+        let (dir, store, spec) = place();
+        fixture::write(dir.path(), "cache/tmp/abc/image", b"half");
+        fixture::write(dir.path(), "cache/kernels/6.1.0-9-amd64-0123/image", b"half");
+        assert_eq!(store.list().unwrap(), []);
+        store.resolve(&spec, &quiet).unwrap();
+        assert!(!dir.path().join("cache/tmp/abc").exists());
+        assert_eq!(store.list().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn many_at_once_store_one() {
+        let (_dir, store, spec) = place();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let kernel = store.resolve(&spec, &quiet).unwrap();
+                    store.get(&kernel.identity).unwrap();
+                });
+            }
+        });
+        assert_eq!(store.list().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn no_room_is_said_before_anything_is_written() {
+        let (_dir, store, _) = place();
+        fs::create_dir_all(store.dir()).unwrap();
+        let said = store.needs(u64::MAX).unwrap_err().to_string();
+        assert!(said.contains("MB are needed") && said.contains("BIGIRON_CACHE"), "{said}");
+        store.needs(1).unwrap();
+    }
 }
