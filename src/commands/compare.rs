@@ -10,13 +10,8 @@ use crate::study::{margins, size, words};
 
 pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
     let question = question(&args.words, &args.design)?;
-    let request = Request {
-        question,
-        file: None,
-        script: None,
-        out: args.outcome.out.as_deref(),
-        jobs: args.outcome.jobs,
-    };
+    let request =
+        Request { question, file: None, script: None, out: args.outcome.out.as_deref(), jobs: args.outcome.jobs };
     conduct::report(&request, &args.outcome)
 }
 

@@ -169,9 +169,12 @@ fn jobs(settled: &Settled, asked: Option<usize>, here: &Environment) -> anyhow::
         return Err(Refusal::new("0 trials side by side would never end; `--jobs` is 1 or more").into());
     }
     if jobs > 1 && settled.clock != Clock::Exact {
-        return Err(Refusal::new(format!("{jobs} trials side by side would time each other on the clock {}", settled.clock))
-            .hint("Only the clock `exact` is blind to what runs beside it: `--clock exact`")
-            .into());
+        return Err(Refusal::new(format!(
+            "{jobs} trials side by side would time each other on the clock {}",
+            settled.clock
+        ))
+        .hint("Only the clock `exact` is blind to what runs beside it: `--clock exact`")
+        .into());
     }
     if settled.machine.host == "vm" && (jobs as u64).saturating_mul(memory) > host {
         let (each, most) = (size::print_bytes(memory), host / memory);

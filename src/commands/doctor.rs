@@ -71,7 +71,9 @@ fn qemu(environment: &Environment) -> Found {
 fn kvm(environment: &Environment) -> Found {
     match environment.kvm_report() {
         Ok(says) => Found::Ok(format!("{says}; the default clock is `wall`")),
-        Err(why) if Path::new("/dev/kvm").exists() => Found::Broken(format!("{why}; the default clock is `exact`"), false),
+        Err(why) if Path::new("/dev/kvm").exists() => {
+            Found::Broken(format!("{why}; the default clock is `exact`"), false)
+        }
         Err(why) => Found::Missing(format!("{why}; the default clock is `exact`"), false),
     }
 }
@@ -85,7 +87,8 @@ fn tool(name: &str, purpose: &str, needed: bool) -> Found {
 
 fn memory() -> Found {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = info.lines().find_map(|l| l.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let kib =
+        info.lines().find_map(|l| l.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     match kib.map(|kib| kib << 10) {
         Some(bytes) if bytes < MEMORY => Found::Missing(
             format!("{} MiB available; the default guest takes {}", bytes >> 20, size::print_bytes(MEMORY)),

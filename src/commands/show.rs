@@ -29,7 +29,9 @@ pub(super) fn run(args: &Show) -> anyhow::Result<u8> {
     }
     let mut attempts: Vec<&Record> = read.records.iter().filter(|r| r.slot == slot).collect();
     if attempts.is_empty() {
-        return Err(Refusal::new(format!("Trial {slot} has not been run yet")).hint("The same command resumes the study").into());
+        return Err(Refusal::new(format!("Trial {slot} has not been run yet"))
+            .hint("The same command resumes the study")
+            .into());
     }
     attempts.sort_by_key(|r| r.attempt);
     let text: Vec<String> =

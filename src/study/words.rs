@@ -32,11 +32,8 @@ fn neither(word: &str, named: &[String]) -> Refusal {
     } else if word.starts_with(|c: char| c.is_ascii_digit()) {
         message.push_str(&format!("; did you mean `debian:{word}`?"));
     }
-    let added = if named.is_empty() {
-        "none has been added".to_owned()
-    } else {
-        format!("added: {}", suggest::list(named))
-    };
+    let added =
+        if named.is_empty() { "none has been added".to_owned() } else { format!("added: {}", suggest::list(named)) };
     Refusal::new(message).hint(format!(
         "Workloads are {}; a kernel is `debian:VERSION`, a path, `running`, or a name given by `bigiron kernel add` ({added})",
         suggest::list(workloads())
