@@ -1,1 +1,241 @@
+//! The command line, as the parser, the man page and the completions know it.
 
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Does this kernel, or this setting, help my database server, by how much, and how sure are we?
+#[derive(Debug, Parser)]
+#[command(
+    name = "bigiron",
+    version,
+    arg_required_else_help = true,
+    long_about = "Boots two or more kernels in virtual machines, in random balanced pairs, runs database-shaped work in them and \
+                  prints a verdict with its evidence.\n\n\
+                  For comparing kernels and settings; not for comparing hardware or database products.",
+    after_help = "First steps:\n  bigiron doctor\n  bigiron compare debian:6.1 debian:6.12\n\n\
+                  Exit status: 0 done, 1 failed, 2 refused (the command line or the study is wrong, and nothing was booted);\n\
+                  with --fail-on worse 3, with --fail-on inconclusive 4."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Compare(Compare),
+    Run(Run),
+    Report(Report),
+    Show(Show),
+    Kernel(Kernel),
+    Doctor(Doctor),
+    Selftest(Selftest),
+    Doc(Doc),
+    /// A process of a workload
+    #[command(hide = true)]
+    Worker {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// The agent inside a guest
+    #[command(hide = true)]
+    Guest,
+}
+
+/// Compare kernels or settings; the first arm is the baseline
+///
+/// Words are told apart by form: an arm is KERNEL[,LEVER=VALUE]…, where KERNEL is `debian:SERIES[/FLAVOUR]`, a name given by
+/// `bigiron kernel add`, a path (.deb, bzImage, build tree) or `running`; any other word is a workload (see `bigiron doc`).
+/// The same command finds an unfinished study of the same question and resumes it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron compare debian:6.1 debian:6.12\n  \
+    bigiron compare debian:6.1 debian:6.12 micro --clock exact --pairs 8 --seed 7 --out DIR\n  \
+    bigiron compare debian:6.12 debian:6.12,boot.mitigations=off micro\n  \
+    bigiron compare mine debian:6.12 --fail-on worse")]
+pub struct Compare {
+    /// Two arms or more, and the workloads to run [default workloads: micro dbsim]
+    #[arg(value_name = "ARM|WORKLOAD", required = true)]
+    pub words: Vec<String>,
+    #[command(flatten)]
+    pub design: Design,
+    #[command(flatten)]
+    pub outcome: Outcome,
+}
+
+/// What a study may be told on the command line.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Study")]
+pub struct Design {
+    /// Clock that times are read from [default: wall where a guest really runs under KVM, else exact]
+    #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact", "none"])]
+    pub clock: Option<String>,
+    /// Number of pairs, even; each boots every arm once [default: 12 on the wall clock, else 8, or what the verdicts need]
+    #[arg(long, value_name = "N")]
+    pub pairs: Option<u32>,
+    /// CPUs of a guest [default: 1]
+    #[arg(long, value_name = "N")]
+    pub cpus: Option<u32>,
+    /// Memory of a guest, such as 512M or 2G [default: 1G]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Seed of everything that is drawn at random [default: drawn, and kept in the plan]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Storage profile: nvme, ssd, hdd or ram [default: nvme]
+    #[arg(long, value_name = "NAME")]
+    pub storage: Option<String>,
+    /// File system: ext4 or xfs [default: ext4]
+    #[arg(long, value_name = "NAME")]
+    pub filesystem: Option<String>,
+    /// Set a lever on all arms; may be repeated
+    #[arg(long, value_name = "LEVER=VALUE")]
+    pub set: Vec<String>,
+    /// Smallest change that matters, in percent, for throughput, cost, p50, p99, p99.9 or amount; may be repeated
+    #[arg(long, value_name = "KIND=PERCENT")]
+    pub margin: Vec<String>,
+    /// CPU seconds that a guest may use without progress before it counts as hung [default: 120]
+    #[arg(long, value_name = "SECONDS")]
+    pub hang_limit: Option<u32>,
+}
+
+/// Where results go, and what they mean for the exit status.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Result")]
+pub struct Outcome {
+    /// Folder of the study [default: one in bigiron-results/, named after the question]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Format of the report on standard output
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Exit with 3 if an arm is worse, or with 4 if it is inconclusive or invalid (implies worse)
+    #[arg(long, value_name = "VERDICT", value_enum)]
+    pub fail_on: Vec<FailOn>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Text,
+    Json,
+    Html,
+    Csv,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    Worse,
+    Inconclusive,
+}
+
+/// Run a study file
+#[derive(Debug, Args)]
+#[command(after_help = "The study file is described by `bigiron doc study-file`; ready-made ones lie in studies/.")]
+pub struct Run {
+    #[arg(value_name = "STUDY")]
+    pub study: PathBuf,
+    /// Seed in place of the study file's
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub outcome: Outcome,
+}
+
+/// Make the report of a study again; boots nothing
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The study's folder
+    pub dir: PathBuf,
+    /// Format of the report
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Exit with 3 if an arm is worse, or with 4 if it is inconclusive or invalid (implies worse)
+    #[arg(long, value_name = "VERDICT", value_enum)]
+    pub fail_on: Vec<FailOn>,
+}
+
+/// List the trials of a study, or show one in full
+#[derive(Debug, Args)]
+pub struct Show {
+    /// The study's folder
+    pub dir: PathBuf,
+    /// Number of a trial, as listed
+    pub trial: Option<u32>,
+}
+
+/// Fetch, add, list and remove kernels
+#[derive(Debug, Args)]
+pub struct Kernel {
+    #[command(subcommand)]
+    pub action: KernelAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KernelAction {
+    /// Fetch kernels into the cache
+    Fetch {
+        /// As in `debian:6.12` or `debian:6.12/amd64`
+        #[arg(value_name = "KERNEL", required = true)]
+        kernels: Vec<String>,
+    },
+    /// Keep a kernel under a name
+    Add {
+        /// The name by which arms call it
+        name: String,
+        /// A .deb, a bzImage, a build tree, `running` or `debian:VERSION`
+        #[arg(value_name = "KERNEL", required_unless_present = "image", conflicts_with = "image")]
+        kernel: Option<String>,
+        /// Boot image (bzImage)
+        #[arg(long, value_name = "FILE")]
+        image: Option<PathBuf>,
+        /// Folder with the image's modules
+        #[arg(long, value_name = "DIR", requires = "image")]
+        modules: Option<PathBuf>,
+        /// Configuration that the image was built with
+        #[arg(long, value_name = "FILE", requires = "image")]
+        config: Option<PathBuf>,
+    },
+    /// List the kernels in the cache
+    List,
+    /// Remove a kernel, by name, release or as it was fetched
+    Remove {
+        #[arg(value_name = "KERNEL", required = true)]
+        kernels: Vec<String>,
+    },
+}
+
+/// Check what this machine has and lacks; exits with 1 if the default comparison could not run
+#[derive(Debug, Args)]
+pub struct Doctor {}
+
+/// Compare a kernel with itself: what does this machine make of no difference at all?
+///
+/// Fails if any primary metric differs, or is off by half its margin or more. The noise found is kept and printed.
+#[derive(Debug, Args)]
+pub struct Selftest {
+    /// The A/A comparison (the default, and the only one)
+    #[arg(long)]
+    pub aa: bool,
+    /// A kernel [default: debian:6.12] and the workloads to run
+    #[arg(value_name = "KERNEL|WORKLOAD")]
+    pub words: Vec<String>,
+    #[command(flatten)]
+    pub design: Design,
+    /// Folder of the study [default: one in bigiron-results/, named after the question]
+    #[arg(long, value_name = "DIR", help_heading = "Result")]
+    pub out: Option<PathBuf>,
+    /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
+    #[arg(long, value_name = "N", help_heading = "Result")]
+    pub jobs: Option<usize>,
+}
+
+/// Print a page of the documentation, or list the pages
+#[derive(Debug, Args)]
+pub struct Doc {
+    /// A workload, a lever, a concept
+    pub name: Option<String>,
+}

@@ -1,1 +1,20 @@
-fn main() {}
+//! The executable: as PID 1 it is a guest's agent, otherwise what the command line says.
+
+use std::process::ExitCode;
+
+use bigiron::cli::Cli;
+use bigiron::guest::protocol::JOB_PATH;
+use clap::Parser;
+
+fn main() -> ExitCode {
+    // A workload measures how long this takes: nothing may come before it.
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|a| a == "worker") && args.next().is_some_and(|a| a == "exit") {
+        return ExitCode::SUCCESS;
+    }
+    // A kernel hands words that it does not know to init as arguments; a container's first process is no guest.
+    if std::process::id() == 1 && std::path::Path::new(JOB_PATH).exists() {
+        bigiron::guest::main();
+    }
+    bigiron::commands::main(Cli::parse())
+}

@@ -1,1 +1,61 @@
+//! The subcommands: arguments in, exit status out. Data goes to standard output, everything else to standard error.
 
+mod compare;
+mod conduct;
+mod doc;
+mod doctor;
+mod environment;
+mod folder;
+mod kernel;
+mod output;
+mod report;
+mod run;
+mod selftest;
+mod show;
+
+use std::process::ExitCode;
+
+use crate::cli::{Cli, Command};
+use crate::study::refusal::Refusal;
+
+/// Exit status of a run that failed.
+const FAILED: u8 = 1;
+/// Exit status of a command line or a study that is refused.
+const REFUSED: u8 = 2;
+/// Exit status with `--fail-on worse`, if an arm is worse.
+const WORSE: u8 = 3;
+/// Exit status with `--fail-on inconclusive`, if nothing can be said.
+const INCONCLUSIVE: u8 = 4;
+
+/// Does what was asked.
+///
+/// Returns the exit status; errors have been printed to standard error.
+pub fn main(cli: Cli) -> ExitCode {
+    let done = match cli.command {
+        Command::Compare(args) => compare::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Report(args) => report::run(&args),
+        Command::Show(args) => show::run(&args),
+        Command::Kernel(args) => kernel::run(args.action),
+        Command::Doctor(_) => doctor::run(),
+        Command::Selftest(args) => selftest::run(args),
+        Command::Doc(args) => doc::run(&args),
+        Command::Worker { args } => return ExitCode::from(crate::workload::worker(&args) as u8),
+        Command::Guest => crate::guest::main(),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => ExitCode::from(explain(&error)),
+    }
+}
+
+/// Prints an error and says which exit status it means.
+fn explain(error: &anyhow::Error) -> u8 {
+    output::line(format_args!("error: {error:#}"));
+    let refusal = error.downcast_ref::<Refusal>();
+    if let Some(hint) = refusal.and_then(|r| r.hint.as_ref()) {
+        output::line(format_args!("hint: {hint}"));
+    }
+    if refusal.is_some() { REFUSED } else { FAILED }
+}

@@ -54,7 +54,9 @@ fn work() -> anyhow::Result<()> {
         let file = File::open(path).with_context(|| format!("No {path} in the initramfs"))?;
         let parameters = CString::new(module.parameters.as_str()).context("Module parameters")?;
         match sys::module::load(&file, &parameters) {
-            Err(e) if !module.optional => return Err(e).with_context(|| format!("The kernel refuses the module {path}")),
+            Err(e) if !module.optional => {
+                return Err(e).with_context(|| format!("The kernel refuses the module {path}"));
+            }
             _ => {}
         }
     }

@@ -130,8 +130,11 @@ fn image_path(machine: &Machine, size_mib: u64) -> String {
 
 /// The sizes of the file systems that the arm's workloads ask for, each once.
 fn storage_sizes(plan: &Plan, arm: &crate::study::plan::Arm) -> Vec<u64> {
-    let mut sizes: Vec<u64> =
-        plan.workloads.iter().filter_map(|w| storage_mib(plan, &w.name, &lever::workload_options(plan, arm, &w.name))).collect();
+    let mut sizes: Vec<u64> = plan
+        .workloads
+        .iter()
+        .filter_map(|w| storage_mib(plan, &w.name, &lever::workload_options(plan, arm, &w.name)))
+        .collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes
@@ -244,7 +247,12 @@ impl Host for VmHost {
 }
 
 impl VmHost {
-    fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(Job, Vec<(PathBuf, String)>)> {
+    fn job(
+        &self,
+        trial: &Trial<'_>,
+        arm: &PreparedArm,
+        files: &Files,
+    ) -> anyhow::Result<(Job, Vec<(PathBuf, String)>)> {
         let plan = trial.plan;
         let profile = disk::find(&plan.machine.storage)
             .with_context(|| format!("No device profile `{}`", plan.machine.storage))?;
@@ -455,7 +463,11 @@ fn not_orderly(
     if !status.success() {
         let what = format!("QEMU ended with {status}: {errors}");
         // Nothing ever ran: the next slot would fare the same.
-        return Err(if console.is_empty() && heard.hello.is_none() { HostError::Fatal(what) } else { HostError::Void(what) });
+        return Err(if console.is_empty() && heard.hello.is_none() {
+            HostError::Fatal(what)
+        } else {
+            HostError::Void(what)
+        });
     }
     let (failure, what) = if heard.hello.is_none() {
         (Failure::NoAgent, "The VM ended before the agent said a word".to_owned())
@@ -476,4 +488,3 @@ fn tail(console: &str) -> String {
     let lines: Vec<&str> = console.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
-

@@ -3,6 +3,7 @@
 //! Invariant: [`judge`] is a pure function and does not depend on the order of the records, so a report can be made again from a
 //! study's folder, on another machine, years later. Numbers here are on the log scale; `report` turns them into what people read.
 
+pub mod aa;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod line;

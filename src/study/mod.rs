@@ -3,9 +3,13 @@
 //! typed arguments or `study.toml` → [`question::Question`] → [`settled::Settled`] (defaults filled in, checked) → [`plan::Plan`].
 
 pub mod arm;
+pub mod file;
 pub mod margins;
 pub mod plan;
 pub mod question;
 pub mod refusal;
+pub mod repeat;
 pub mod schedule;
+pub mod settled;
 pub mod size;
+pub mod words;

@@ -33,17 +33,11 @@ pub struct Kvm {
 /// # Errors
 /// The probe itself cannot be made (disk full, this executable unreadable): says nothing about KVM.
 pub fn kvm(cache: &Path, qemu: &Qemu, kernel: &Path) -> anyhow::Result<Kvm> {
-    let host = host(qemu);
-    let no = |reason: String| Kvm { usable: false, reason, host: host.clone() };
-    if !Path::new("/dev/kvm").exists() {
-        return Ok(no("there is no /dev/kvm".to_owned()));
-    }
-    if let Err(e) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        return Ok(no(format!("/dev/kvm cannot be opened ({e})")));
-    }
-    if let Some(known) = remembered(cache, &host) {
+    if let Some(known) = without_boot(cache, qemu) {
         return Ok(known);
     }
+    let host = host(qemu);
+    let no = |reason: String| Kvm { usable: false, reason, host: host.clone() };
     let kvm = match boot(qemu, kernel)? {
         Ok(took) => {
             Kvm { usable: true, reason: format!("a guest booted under it in {:.1} s", took.as_secs_f64()), host }
@@ -53,6 +47,19 @@ pub fn kvm(cache: &Path, qemu: &Qemu, kernel: &Path) -> anyhow::Result<Kvm> {
     std::fs::create_dir_all(cache)?;
     std::fs::write(cache.join("kvm.toml"), toml::to_string(&kvm)?).context("Cannot remember what KVM can do")?;
     Ok(kvm)
+}
+
+/// What is known of KVM without booting anything: that it cannot work, or what an earlier probe found.
+pub fn without_boot(cache: &Path, qemu: &Qemu) -> Option<Kvm> {
+    let host = host(qemu);
+    let no = |reason: String| Some(Kvm { usable: false, reason, host: host.clone() });
+    if !Path::new("/dev/kvm").exists() {
+        return no("there is no /dev/kvm".to_owned());
+    }
+    if let Err(e) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+        return no(format!("/dev/kvm cannot be opened ({e})"));
+    }
+    remembered(cache, &host)
 }
 
 /// What an earlier probe on this host found, if it still holds.

@@ -1,0 +1,46 @@
+//! `bigiron compare`.
+
+use super::conduct::{self, Request};
+use crate::cli::{Compare, Design};
+use crate::kernel::store::Store;
+use crate::lever;
+use crate::study::question::Question;
+use crate::study::refusal::Refusal;
+use crate::study::{margins, size, words};
+
+pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
+    let question = question(&args.words, &args.design)?;
+    let request =
+        Request { question, file: None, script: None, out: args.outcome.out.as_deref(), jobs: args.outcome.jobs };
+    conduct::report(&request, &args.outcome)
+}
+
+/// The question that arguments ask.
+pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Question> {
+    let named = Store::open()?.names()?;
+    let (arms, workloads) = words::sort(words, &named)?;
+    let refuse = |option: &str, message: String| Refusal::new(format!("--{option}: {message}"));
+    let mut q = Question {
+        arms,
+        workloads,
+        pairs: design.pairs,
+        seed: design.seed,
+        hang_limit: design.hang_limit,
+        cpus: design.cpus,
+        storage: design.storage.clone(),
+        filesystem: design.filesystem.clone(),
+        ..Question::default()
+    };
+    q.clock = design.clock.as_deref().map(str::parse).transpose().map_err(|e| refuse("clock", e))?;
+    q.memory_bytes = design.memory.as_deref().map(size::parse_bytes).transpose().map_err(|e| refuse("memory", e))?;
+    for text in &design.set {
+        q.settings.push(lever::parse(text).map_err(|e| refuse("set", e.to_string()))?);
+    }
+    for text in &design.margin {
+        let (kind, margin) = margins::parse(text).map_err(|e| refuse("margin", e.message))?;
+        if q.margins.insert(kind, margin).is_some() {
+            return Err(refuse("margin", format!("`{text}` sets a margin that is set already")).into());
+        }
+    }
+    Ok(q)
+}

@@ -1,0 +1,259 @@
+//! Conducting a study: from a question to its report, whatever part of it is done already.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, bail};
+use sha2::{Digest, Sha256};
+
+use super::environment::Environment;
+use super::folder::{self, Place};
+use super::output;
+use crate::cli::{self, FailOn, Format};
+use crate::clock::Clock;
+use crate::host::Host;
+use crate::host::sim::{Script, SimHost};
+use crate::host::vm::VmHost;
+use crate::judge::{self, Judgement};
+use crate::kernel::{Identity, Kernel};
+use crate::report::{self, Extras, Report};
+use crate::session::progress::Progress;
+use crate::store::Folder;
+use crate::store::record::Record;
+use crate::study::plan::Plan;
+use crate::study::question::Question;
+use crate::study::refusal::Refusal;
+use crate::study::repeat;
+use crate::study::schedule::SEED_LIMIT;
+use crate::study::settled::{self, Settled, Surroundings};
+use crate::study::size;
+use crate::vm::qemu::Accelerator;
+
+/// Share of the machine's memory that guests may take together, unless `--jobs` says otherwise.
+const MEMORY_SHARE: f64 = 0.8;
+
+/// A study to be conducted.
+pub(super) struct Request<'a> {
+    pub question: Question,
+    /// The study file, if the question came from one.
+    pub file: Option<&'a Path>,
+    /// What the host `sim` plays.
+    pub script: Option<Script>,
+    pub out: Option<&'a Path>,
+    pub jobs: Option<usize>,
+}
+
+/// A study that is finished.
+pub(super) struct Conducted {
+    pub folder: Folder,
+    pub records: Vec<Record>,
+    pub judgement: Judgement,
+}
+
+/// Works through a study: everything is checked before the first boot, and what was done before is not done again.
+pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
+    let q = &request.question;
+    let environment = Environment::new(q.arms.first().map(|arm| arm.kernel.clone()))?;
+    let settled = settled::settle(q, &environment)?;
+    if let Some(warning) = &settled.warning {
+        output::line(format_args!("warning: {warning}"));
+    }
+    let jobs = jobs(&settled, request.jobs, &environment)?;
+    let (folder, kernels) = match folder::find(&settled, request.out)? {
+        Place::Finished(folder) => {
+            output::note(&format!("`{}` answers this question already; nothing is booted", folder.dir().display()));
+            return finish(folder);
+        }
+        Place::Unfinished(folder) => {
+            output::note(&format!("Resuming the study in `{}`", folder.dir().display()));
+            let kernels = if settled.machine.host == "vm" {
+                folder.plan().arms.iter().map(|a| environment.kept_kernel(&a.kernel)).collect::<Result<_, _>>()?
+            } else {
+                Vec::new()
+            };
+            (folder, kernels)
+        }
+        Place::New(prepared) => {
+            let (identities, kernels) = kernels(&settled, &environment)?;
+            let seed = settled.seed.map_or_else(draw_seed, Ok)?;
+            let again = match request.file {
+                Some(path) => repeat::study(&path.display().to_string(), seed),
+                None => repeat::command(q, &settled, seed),
+            };
+            let qemu = if settled.machine.host == "vm" { Some(Surroundings::qemu(&environment)?) } else { None };
+            (prepared.create(&settled.plan(identities, seed, again, qemu)?)?, kernels)
+        }
+    };
+    let host = host(folder.plan(), &kernels, &environment, request.script.as_ref())?;
+    output::note(&format!("Study in `{}`, clock {}", folder.dir().display(), folder.plan().clock));
+    let progress = Progress::stderr();
+    let cancel = cancelled_by_signals()?;
+    crate::session::run(folder.plan(), &folder, host.as_ref(), jobs, &cancel, &|event| progress.show(&event))?;
+    finish(folder)
+}
+
+/// Judges a study and leaves its page in its folder.
+fn finish(folder: Folder) -> anyhow::Result<Conducted> {
+    let (records, judgement) = judged(&folder)?;
+    let conducted = Conducted { folder, records, judgement };
+    let page = conducted.rendered(Format::Html);
+    // A finished study may lie on read-only media; its report is on standard output all the same.
+    match conducted.folder.write_report("report.html", page.as_bytes()) {
+        Ok(path) => output::note(&format!("Report: {}", path.display())),
+        Err(e) => output::line(format_args!("warning: {e}")),
+    }
+    Ok(conducted)
+}
+
+/// The records of a study, and what they say. Lines that cannot be read are reported.
+pub(super) fn judged(folder: &Folder) -> anyhow::Result<(Vec<Record>, Judgement)> {
+    let read = folder.records()?;
+    for (number, why) in &read.unreadable {
+        output::line(format_args!("warning: records.jsonl:{number}: {why}; the line is passed over"));
+    }
+    let judgement = judge::judge(folder.plan(), &read.records);
+    Ok((read.records, judgement))
+}
+
+impl Conducted {
+    pub(super) fn rendered(&self, format: Format) -> String {
+        render(self.folder.plan(), &self.records, &self.judgement, format)
+    }
+}
+
+/// The report of a study in one of its formats.
+pub(super) fn render(plan: &Plan, records: &[Record], judgement: &Judgement, format: Format) -> String {
+    let extras = Extras { configs: configs(plan) };
+    let report = Report::new(plan, records, judgement, &extras);
+    match format {
+        Format::Text => report::text(&report),
+        Format::Json => report::json(&report),
+        Format::Html => report::html(&report),
+        Format::Csv => report::csv(&report),
+    }
+}
+
+/// Configurations of the arms' kernels, as far as they are still in the cache.
+fn configs(plan: &Plan) -> BTreeMap<String, String> {
+    let Ok(store) = crate::kernel::store::Store::open() else { return BTreeMap::new() };
+    plan.arms
+        .iter()
+        .filter(|arm| arm.kernel.config_sha256.is_some())
+        .filter_map(|arm| Some((arm.name.clone(), fs::read_to_string(store.get(&arm.kernel).ok()?.config?).ok()?)))
+        .collect()
+}
+
+/// Exit status of a study under `--fail-on`.
+pub(super) fn status(judgement: &Judgement, fail_on: &[FailOn]) -> u8 {
+    use bigiron_stats::Verdict;
+    match judgement.verdict {
+        Some(Verdict::Worse) if !fail_on.is_empty() => super::WORSE,
+        None | Some(Verdict::Inconclusive | Verdict::Invalid) if fail_on.contains(&FailOn::Inconclusive) => {
+            super::INCONCLUSIVE
+        }
+        _ => 0,
+    }
+}
+
+/// How many trials may run side by side.
+fn jobs(settled: &Settled, asked: Option<usize>, here: &Environment) -> anyhow::Result<usize> {
+    let (memory, host) = (settled.machine.memory_bytes, here.memory_bytes());
+    let Some(jobs) = asked else {
+        let fit = (host as f64 * MEMORY_SHARE / memory as f64) as usize;
+        return Ok(fit.min((here.cpus() / settled.machine.cpus) as usize).max(1));
+    };
+    if jobs == 0 {
+        return Err(Refusal::new("0 trials side by side would never end; `--jobs` is 1 or more").into());
+    }
+    if jobs > 1 && settled.clock != Clock::Exact {
+        return Err(Refusal::new(format!(
+            "{jobs} trials side by side would time each other on the clock {}",
+            settled.clock
+        ))
+        .hint("Only the clock `exact` is blind to what runs beside it: `--clock exact`")
+        .into());
+    }
+    if settled.machine.host == "vm" && (jobs as u64).saturating_mul(memory) > host {
+        let (each, most) = (size::print_bytes(memory), host / memory);
+        return Err(Refusal::new(format!("{jobs} guests of {each} do not fit into this machine; {most} do")).into());
+    }
+    Ok(jobs)
+}
+
+/// The arms' kernels; simulated ones are nothing but a name.
+fn kernels(settled: &Settled, environment: &Environment) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
+    if settled.machine.host == "sim" {
+        return Ok((settled.arms.iter().map(|arm| simulated(&arm.kernel)).collect(), Vec::new()));
+    }
+    let mut kernels: Vec<Kernel> = Vec::new();
+    for (i, arm) in settled.arms.iter().enumerate() {
+        let same = settled.arms[..i].iter().position(|other| other.kernel == arm.kernel);
+        kernels.push(match same {
+            Some(other) => kernels[other].clone(),
+            None => environment.kernel(&arm.kernel).map_err(|e| match e.downcast::<Refusal>() {
+                Ok(refusal) => refusal.at(settled.places.of(&format!("arms.{i}"))).into(),
+                Err(other) => other,
+            })?,
+        });
+    }
+    Ok((kernels.iter().map(|k| k.identity.clone()).collect(), kernels))
+}
+
+fn simulated(text: &str) -> Identity {
+    Identity {
+        spec: text.to_owned(),
+        release: format!("{}-simulated", text.rsplit(':').next().unwrap_or(text)),
+        package: None,
+        image_sha256: Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect(),
+        config_sha256: None,
+    }
+}
+
+fn host(
+    plan: &Plan,
+    kernels: &[Kernel],
+    environment: &Environment,
+    script: Option<&Script>,
+) -> anyhow::Result<Box<dyn Host>> {
+    if plan.machine.host == "sim" {
+        return Ok(Box::new(SimHost::new(script.cloned().unwrap_or_default())));
+    }
+    let qemu = environment.qemu()?.clone();
+    let accelerator = match plan.clock {
+        Clock::Wall => match environment.kvm_report() {
+            Ok(_) => Accelerator::Kvm,
+            Err(why) => bail!("This study was begun on the clock `wall`, and KVM no longer works here: {why}"),
+        },
+        Clock::Exact => Accelerator::Tcg,
+        Clock::None if environment.kvm_report().is_ok() => Accelerator::Kvm,
+        Clock::None => Accelerator::Tcg,
+    };
+    Ok(Box::new(VmHost::new(plan, kernels, environment.cache(), qemu, accelerator)?))
+}
+
+/// A seed from the system's randomness.
+fn draw_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("No randomness for a seed")?;
+    Ok(u64::from_le_bytes(bytes) % SEED_LIMIT)
+}
+
+/// A flag that SIGINT or SIGTERM sets; the second one ends the process at once.
+fn cancelled_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, i32::from(super::FAILED), Arc::clone(&flag))?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
+}
+
+/// Conducts a study, prints its report and says what the exit status is.
+pub(super) fn report(request: &Request<'_>, outcome: &cli::Outcome) -> anyhow::Result<u8> {
+    let conducted = conduct(request)?;
+    output::data(&conducted.rendered(outcome.format))?;
+    Ok(status(&conducted.judgement, &outcome.fail_on))
+}

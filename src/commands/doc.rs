@@ -1,0 +1,51 @@
+//! `bigiron doc`.
+
+use std::fmt::Write as _;
+
+use super::output;
+use crate::cli::Doc;
+use crate::study::refusal::Refusal;
+use crate::{suggest, workload};
+
+/// Pages other than those of workloads: (kind, name, text).
+const PAGES: &[(&str, &str, &str)] = &[
+    ("lever", "boot", include_str!("../../docs/levers/boot.md")),
+    ("lever", "fault", include_str!("../../docs/levers/fault.md")),
+    ("concept", "clocks", include_str!("../../docs/concepts/clocks.md")),
+    ("concept", "words", include_str!("../../docs/concepts/words.md")),
+    ("reference", "cli", include_str!("../../docs/reference/cli.md")),
+    ("reference", "study-file", include_str!("../../docs/reference/study-file.md")),
+    ("reference", "folder", include_str!("../../docs/reference/folder.md")),
+    ("reference", "sim", include_str!("../../docs/reference/sim.md")),
+];
+
+/// Every page: (kind, name, text).
+fn pages() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    workload::all().iter().map(|w| ("workload", w.name(), w.doc())).chain(PAGES.iter().copied())
+}
+
+pub(super) fn run(args: &Doc) -> anyhow::Result<u8> {
+    let Some(name) = &args.name else {
+        output::data(&list())?;
+        return Ok(0);
+    };
+    // A lever is documented on its family's page.
+    let page = name.split('.').next().unwrap_or(name);
+    let Some((.., text)) = pages().find(|(_, n, _)| *n == page) else {
+        let names = pages().map(|(_, name, _)| name);
+        let right = suggest::nearest(page, names)
+            .map_or_else(|| "`bigiron doc` lists the pages".to_owned(), |near| format!("did you mean `{near}`?"));
+        return Err(Refusal::new(format!("No page `{name}`; {right}")).into());
+    };
+    output::data(text)?;
+    Ok(0)
+}
+
+fn list() -> String {
+    let mut out = String::new();
+    for (kind, name, text) in pages() {
+        let title = text.lines().find_map(|l| l.strip_prefix("# ")).unwrap_or("");
+        let _ = writeln!(out, "{kind:<10} {name:<11} {title}");
+    }
+    out
+}

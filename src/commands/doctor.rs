@@ -1,0 +1,119 @@
+//! `bigiron doctor`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::environment::Environment;
+use super::output;
+use crate::study::size;
+use crate::vm::image;
+
+/// Memory that the default comparison's guest has, and room for QEMU itself.
+const MEMORY: u64 = (1 << 30) + (256 << 20);
+
+/// Room for two kernels, their packages and apt's lists.
+const CACHE_ROOM: u64 = 1 << 30;
+
+/// Room for a study.
+const STUDY_ROOM: u64 = 64 << 20;
+
+/// What a check found.
+enum Found {
+    Ok(String),
+    /// Not there, or does not work; what to do. `true` if the default comparison needs it.
+    Missing(String, bool),
+    Broken(String, bool),
+}
+
+pub(super) fn run() -> anyhow::Result<u8> {
+    let environment = Environment::new(None)?;
+    let checks = [
+        ("QEMU", qemu(&environment)),
+        ("KVM", kvm(&environment)),
+        ("apt", tool("apt-get", "kernels from packages (`debian:…`); other kernels work without", true)),
+        ("mke2fs", tool("mke2fs", "ext4 file systems; `apt-get install e2fsprogs` brings it", true)),
+        ("mkfs.xfs", tool("mkfs.xfs", "`--filesystem xfs`; `apt-get install xfsprogs` brings it", false)),
+        ("memory", memory()),
+        ("cache", room(environment.cache(), CACHE_ROOM, "set BIGIRON_CACHE to a folder with room")),
+        ("results", room(Path::new("."), STUDY_ROOM, "work in another folder, or give `--out DIR`")),
+    ];
+    let mut text = String::new();
+    let mut fit = true;
+    for (what, found) in &checks {
+        let (state, says) = match found {
+            Found::Ok(says) => ("ok", says),
+            Found::Missing(says, needed) => {
+                fit &= !needed;
+                ("missing", says)
+            }
+            Found::Broken(says, needed) => {
+                fit &= !needed;
+                ("broken", says)
+            }
+        };
+        let _ = writeln!(text, "{state:<8} {what:<9} {says}");
+    }
+    output::data(&text)?;
+    let says = if fit { "The default comparison can run" } else { "The default comparison cannot run" };
+    output::note(says);
+    Ok(if fit { 0 } else { super::FAILED })
+}
+
+fn qemu(environment: &Environment) -> Found {
+    match environment.qemu() {
+        Ok(qemu) => Found::Ok(format!("{} ({})", qemu.version, qemu.program.display())),
+        Err(refusal) if image::find_tool(crate::vm::qemu::PROGRAM).is_some() => Found::Broken(refusal.message, true),
+        Err(refusal) => Found::Missing(refusal.message, true),
+    }
+}
+
+/// KVM is never needed: without it the clock is `exact`.
+fn kvm(environment: &Environment) -> Found {
+    match environment.kvm_report() {
+        Ok(says) => Found::Ok(format!("{says}; the default clock is `wall`")),
+        Err(why) if Path::new("/dev/kvm").exists() => {
+            Found::Broken(format!("{why}; the default clock is `exact`"), false)
+        }
+        Err(why) => Found::Missing(format!("{why}; the default clock is `exact`"), false),
+    }
+}
+
+fn tool(name: &str, purpose: &str, needed: bool) -> Found {
+    match image::find_tool(name) {
+        Some(path) => Found::Ok(path.display().to_string()),
+        None => Found::Missing(format!("no `{name}` in PATH; needed for {purpose}"), needed),
+    }
+}
+
+fn memory() -> Found {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib =
+        info.lines().find_map(|l| l.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    match kib.map(|kib| kib << 10) {
+        Some(bytes) if bytes < MEMORY => Found::Missing(
+            format!("{} MiB available; the default guest takes {}", bytes >> 20, size::print_bytes(MEMORY)),
+            true,
+        ),
+        Some(bytes) => Found::Ok(format!("{} MiB available", bytes >> 20)),
+        None => Found::Broken("/proc/meminfo names no MemAvailable".to_owned(), false),
+    }
+}
+
+fn room(dir: &Path, least: u64, right: &str) -> Found {
+    let existing = dir.ancestors().find(|d| d.exists()).filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if let Err(e) = tempfile::tempfile_in(existing) {
+        return Found::Broken(format!("`{}` cannot be written ({e}); {right}", existing.display()), true);
+    }
+    match rustix::fs::statvfs(existing) {
+        Ok(fs) => {
+            let free = fs.f_bavail.saturating_mul(fs.f_frsize);
+            let says = format!("`{}`, {} MiB free", dir.display(), free >> 20);
+            if free < least {
+                Found::Missing(format!("{says}, {} needed; {right}", size::print_bytes(least)), true)
+            } else {
+                Found::Ok(says)
+            }
+        }
+        Err(e) => Found::Broken(format!("`{}`: {e}", dir.display()), true),
+    }
+}

@@ -1,0 +1,103 @@
+//! What this machine has for a study: QEMU, KVM, CPUs, memory, the cache. Each is looked at once, and only if it matters.
+
+use std::cell::OnceCell;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::output;
+use crate::kernel::spec::Spec;
+use crate::kernel::store::Store;
+use crate::kernel::{Identity, Kernel, KernelError};
+use crate::study::refusal::Refusal;
+use crate::study::settled::Surroundings;
+use crate::vm::probe::{self, Kvm};
+use crate::vm::qemu::{Qemu, QemuError};
+
+/// This machine.
+pub(super) struct Environment {
+    pub store: Store,
+    qemu: OnceCell<Result<Qemu, String>>,
+    kvm: OnceCell<Result<String, String>>,
+    /// The kernel that KVM would be tried with, as typed; `None` for any that is in the cache.
+    trial_kernel: Option<String>,
+}
+
+impl Environment {
+    /// `trial_kernel` is booted, if need be, to see whether KVM works.
+    pub(super) fn new(trial_kernel: Option<String>) -> Result<Self, KernelError> {
+        Ok(Environment { store: Store::open()?, qemu: OnceCell::new(), kvm: OnceCell::new(), trial_kernel })
+    }
+
+    pub(super) fn cache(&self) -> &Path {
+        self.store.dir()
+    }
+
+    pub(super) fn qemu(&self) -> Result<&Qemu, Refusal> {
+        let found = self.qemu.get_or_init(|| Qemu::find().map_err(|e: QemuError| e.to_string()));
+        found.as_ref().map_err(|e| Refusal::new(e.clone()).hint("`bigiron doctor` checks everything that is needed"))
+    }
+
+    /// What was seen of KVM: that it works, or why not.
+    pub(super) fn kvm_report(&self) -> &Result<String, String> {
+        self.kvm.get_or_init(|| {
+            let qemu = self.qemu().map_err(|e| e.to_string())?;
+            let Kvm { usable, reason, .. } = self.probe(qemu).map_err(|e| format!("{e:#}"))?;
+            if usable { Ok(reason) } else { Err(reason) }
+        })
+    }
+
+    fn probe(&self, qemu: &Qemu) -> anyhow::Result<Kvm> {
+        // Most machines without KVM show it without a boot; only the others need a kernel to boot.
+        if let Some(known) = probe::without_boot(self.cache(), qemu) {
+            return Ok(known);
+        }
+        let image = match &self.trial_kernel {
+            Some(name) => self.store.resolve(&Spec::parse(name)?, &output::note)?.image,
+            None => {
+                let newest = self.store.list()?.pop();
+                newest.context("/dev/kvm is there, but no kernel is in the cache to try it with")?.dir.join("image")
+            }
+        };
+        probe::kvm(self.cache(), qemu, &image)
+    }
+
+    /// The kernel that is meant by `text`, fetched if need be.
+    pub(super) fn kernel(&self, text: &str) -> anyhow::Result<Kernel> {
+        Spec::parse(text).and_then(|spec| self.store.resolve(&spec, &output::note)).map_err(refuse)
+    }
+
+    /// The kernel of a plan made before.
+    pub(super) fn kept_kernel(&self, identity: &Identity) -> anyhow::Result<Kernel> {
+        Ok(self.store.get(identity)?)
+    }
+}
+
+/// A kernel that was named wrongly is the question's fault; one that cannot be had now is not.
+fn refuse(error: KernelError) -> anyhow::Error {
+    match error {
+        KernelError::Spec(_) | KernelError::UnknownName { .. } | KernelError::UnknownSeries { .. } => {
+            Refusal::new(error.to_string()).into()
+        }
+        other => other.into(),
+    }
+}
+
+impl Surroundings for Environment {
+    fn qemu(&self) -> Result<(u32, u32), Refusal> {
+        self.qemu().map(|q| (q.version.0, q.version.1))
+    }
+
+    fn kvm(&self) -> Result<(), String> {
+        self.kvm_report().clone().map(drop)
+    }
+
+    fn cpus(&self) -> u32 {
+        std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let info = rustix::system::sysinfo();
+        info.totalram as u64 * u64::from(info.mem_unit)
+    }
+}

@@ -1,0 +1,117 @@
+//! Which folder a question belongs to: a new one, the one where it was left unfinished, or the one where it was answered.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::store::{Folder, Tally};
+use crate::study::plan::Plan;
+use crate::study::refusal::Refusal;
+use crate::study::settled::Settled;
+
+/// Where studies go if nothing is said.
+const RESULTS: &str = "bigiron-results";
+
+/// The folder for a question.
+pub(super) enum Place {
+    New(Prepared),
+    Unfinished(Folder),
+    Finished(Folder),
+}
+
+/// Finds the folder: the one named, or the first of the default ones in which the question is not answered yet.
+pub(super) fn find(settled: &Settled, out: Option<&Path>) -> anyhow::Result<Place> {
+    if let Some(dir) = out {
+        if !has_plan(dir) {
+            return Ok(Place::New(Prepared::new(dir)?));
+        }
+        let folder = Folder::open(dir)?;
+        if folder.plan().question_sha256 != settled.sha256() {
+            return Err(another(dir, folder.plan()).into());
+        }
+        return Ok(if finished(&folder)? { Place::Finished(folder) } else { Place::Unfinished(folder) });
+    }
+    let name = settled.folder_name();
+    for number in 1.. {
+        let name = if number == 1 { name.clone() } else { format!("{name}-{number}") };
+        let dir = Path::new(RESULTS).join(name);
+        if !has_plan(&dir) {
+            if is_taken(&dir) {
+                continue;
+            }
+            return Ok(Place::New(Prepared::new(&dir)?));
+        }
+        let folder = Folder::open(&dir)?;
+        if folder.plan().question_sha256 == settled.sha256() && !finished(&folder)? {
+            return Ok(Place::Unfinished(folder));
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+fn has_plan(dir: &Path) -> bool {
+    dir.join("plan.toml").exists()
+}
+
+fn is_taken(dir: &Path) -> bool {
+    dir.exists() && fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_some())
+}
+
+/// Whether every slot has its record.
+pub(super) fn finished(folder: &Folder) -> anyhow::Result<bool> {
+    Ok(Tally::of(folder.plan(), &folder.records()?.records).missing().is_empty())
+}
+
+fn another(dir: &Path, plan: &Plan) -> Refusal {
+    let arms: Vec<&str> = plan.arms.iter().map(|a| a.name.as_str()).collect();
+    let workloads: Vec<&str> = plan.workloads.iter().map(|w| w.name.as_str()).collect();
+    Refusal::new(format!(
+        "`{}` holds another study: {} with {}, {} pairs, clock {}",
+        dir.display(),
+        arms.join(" against "),
+        workloads.join(" and "),
+        plan.design.pairs,
+        plan.clock
+    ))
+    .hint(format!("Name another folder; this one goes on with `{}`", plan.repeat))
+}
+
+/// A folder that was seen to be writable before anything was fetched. Dropped while empty, it leaves no trace.
+pub(super) struct Prepared {
+    dir: PathBuf,
+    /// Directories that did not exist before, outermost first.
+    made: Vec<PathBuf>,
+}
+
+impl Prepared {
+    fn new(dir: &Path) -> anyhow::Result<Self> {
+        let missing = dir.ancestors().take_while(|d| !d.as_os_str().is_empty() && !d.exists());
+        let mut made: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+        made.reverse();
+        let prepared = Prepared { dir: dir.to_owned(), made };
+        fs::create_dir_all(dir).and_then(|()| tempfile::tempfile_in(dir)).map(drop).map_err(|e| unwritable(dir, e))?;
+        Ok(prepared)
+    }
+
+    /// Puts the plan there.
+    pub(super) fn create(self, plan: &Plan) -> anyhow::Result<Folder> {
+        Folder::create(&self.dir, plan).with_context(|| format!("No study in `{}`", self.dir.display()))
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        for dir in self.made.iter().rev() {
+            // Fails, as it should, for a directory that is not empty.
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}
+
+fn unwritable(dir: &Path, error: io::Error) -> anyhow::Error {
+    Refusal::new(format!("The study's folder `{}` cannot be written: {error}", dir.display()))
+        .hint("Name a folder that you may write to, with `--out DIR`")
+        .into()
+}

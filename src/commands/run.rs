@@ -1,0 +1,41 @@
+//! `bigiron run`.
+
+use anyhow::anyhow;
+use serde::Deserialize;
+
+use super::conduct::{self, Request};
+use crate::cli::Run;
+use crate::host::sim::Script;
+use crate::study::file;
+use crate::study::refusal::Refusal;
+
+pub(super) fn run(args: Run) -> anyhow::Result<u8> {
+    let study = file::read(&args.study)?;
+    let mut question = study.question;
+    question.seed = args.seed.or(question.seed);
+    let script = script(&study.text).map_err(|e| {
+        let line = e.span().map_or(1, |span| 1 + study.text[..span.start].matches('\n').count());
+        anyhow!(Refusal::new(e.message().to_owned()).at(Some(format!("{}:{line}", args.study.display()))))
+    })?;
+    if script.is_some() && question.host.as_deref() != Some("sim") {
+        let place = Some(args.study.display().to_string());
+        return Err(Refusal::new("`[sim]` is for the host `sim` only; this study runs in a VM").at(place).into());
+    }
+    let request = Request {
+        question,
+        file: Some(&args.study),
+        script,
+        out: args.outcome.out.as_deref(),
+        jobs: args.outcome.jobs,
+    };
+    conduct::report(&request, &args.outcome)
+}
+
+/// The table `[sim]` of a study file.
+fn script(text: &str) -> Result<Option<Script>, toml::de::Error> {
+    #[derive(Deserialize)]
+    struct Sim {
+        sim: Option<Script>,
+    }
+    toml::from_str::<Sim>(text).map(|s| s.sim)
+}

@@ -1,0 +1,50 @@
+//! `bigiron show`.
+
+use std::fs;
+
+use super::output;
+use crate::cli::Show;
+use crate::report;
+use crate::store::Folder;
+use crate::store::record::Record;
+use crate::study::refusal::Refusal;
+
+/// Lines of a guest's console that are shown.
+const CONSOLE_LINES: usize = 40;
+
+pub(super) fn run(args: &Show) -> anyhow::Result<u8> {
+    let folder = Folder::open(&args.dir)?;
+    let plan = folder.plan();
+    let read = folder.records()?;
+    for (number, why) in &read.unreadable {
+        output::line(format_args!("warning: records.jsonl:{number}: {why}; the line is passed over"));
+    }
+    let Some(slot) = args.trial else {
+        output::data(&report::trials(plan, &read.records))?;
+        return Ok(0);
+    };
+    if slot as usize >= plan.slots.len() {
+        let last = plan.slots.len() - 1;
+        return Err(Refusal::new(format!("This study has no trial {slot}; its trials are 0 to {last}")).into());
+    }
+    let mut attempts: Vec<&Record> = read.records.iter().filter(|r| r.slot == slot).collect();
+    if attempts.is_empty() {
+        return Err(Refusal::new(format!("Trial {slot} has not been run yet"))
+            .hint("The same command resumes the study")
+            .into());
+    }
+    attempts.sort_by_key(|r| r.attempt);
+    let text: Vec<String> =
+        attempts.iter().map(|r| report::trial(plan, r, console_tail(&folder, r).as_deref())).collect();
+    output::data(&text.join("\n"))?;
+    Ok(0)
+}
+
+/// The end of a trial's console, where it was kept.
+fn console_tail(folder: &Folder, record: &Record) -> Option<String> {
+    let path = record.artifacts.iter().find(|a| a.contains("console"))?;
+    let bytes = fs::read(folder.dir().join(path)).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    Some(lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n"))
+}

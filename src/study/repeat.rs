@@ -1,0 +1,67 @@
+//! How to ask the same again: the command line of a comparison.
+//!
+//! Invariant: run as printed, it settles to the same question (the same hash but for the seed).
+
+use super::question::Question;
+use super::settled::Settled;
+use super::{margins, size};
+use crate::lever::Typed;
+
+/// The command that repeats a comparison that was asked for by arguments.
+pub fn command(q: &Question, settled: &Settled, seed: u64) -> String {
+    let mut words = vec!["bigiron".to_owned(), "compare".to_owned()];
+    words.extend(q.arms.iter().map(ToString::to_string));
+    words.extend(settled.workloads.iter().map(|w| w.name.clone()));
+    let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    for setting in &q.settings {
+        option("set", Typed(setting).to_string());
+    }
+    option("clock", settled.clock.to_string());
+    option("pairs", settled.pairs.to_string());
+    option("cpus", settled.machine.cpus.to_string());
+    option("memory", size::print_bytes(settled.machine.memory_bytes));
+    option("storage", settled.machine.storage.clone());
+    option("filesystem", settled.machine.filesystem.clone());
+    for (name, kind, default) in margins::KINDS {
+        if let Some(margin) = q.margins.get(kind).filter(|m| *m != default) {
+            option("margin", format!("{name}={}", percent(*margin)));
+        }
+    }
+    if q.hang_limit.is_some() {
+        option("hang-limit", settled.hang_limit.to_string());
+    }
+    option("seed", seed.to_string());
+    words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ")
+}
+
+/// The command that repeats the study file at `path`.
+pub fn study(path: &str, seed: u64) -> String {
+    format!("bigiron run {} --seed {seed}", quote(path))
+}
+
+/// A margin on the ratio in percent, without the dust that doubles leave (2.9 % is not 2.9000000000000004 %).
+fn percent(margin: f64) -> f64 {
+    (margin * 100.0 * 1e9).round() / 1e9
+}
+
+/// A word as a POSIX shell takes it for one.
+pub fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_split_them() {
+        assert_eq!(quote("debian:6.12,boot.mitigations=off"), "debian:6.12,boot.mitigations=off");
+        assert_eq!(quote("my kernel's"), r"'my kernel'\''s'");
+        assert_eq!(quote(""), "''");
+    }
+}

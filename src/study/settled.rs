@@ -1,0 +1,434 @@
+//! A question with its defaults filled in and everything checked that can be checked before a kernel is fetched.
+//!
+//! Invariant: whatever reaches a [`Plan`] went through here; two questions that ask the same have the same hash.
+
+use std::collections::BTreeMap;
+
+use bigiron_stats::power;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::arm;
+use super::plan::{self, Design, Machine, Plan, PlannedWorkload};
+use super::question::{Places, Question};
+use super::refusal::Refusal;
+use super::{margins, schedule, size};
+use crate::clock::Clock;
+use crate::kernel::Identity;
+use crate::lever::{self, Scope, Setting};
+use crate::metric::{Kind, MetricDef};
+use crate::suggest;
+use crate::vm::disk;
+use crate::workload::{self, Options, Workload};
+
+/// What is run if nothing is said: the workloads that take seconds.
+pub const QUICK: &[&str] = &["micro", "dbsim"];
+
+/// Pairs if nothing is said, and if that is enough for the number of primary metrics.
+const PAIRS_WALL: u32 = 12;
+const PAIRS_EXACT: u32 = 8;
+
+/// More pairs than any study needs: 1,000 pairs see a tenth of one pair's spread.
+const PAIRS_LIMIT: u32 = 1000;
+
+const CPUS_LIMIT: u32 = 255;
+const MEMORY: u64 = 1 << 30;
+
+/// Memory of a guest's kernel with its modules, and of the initramfs with this executable, beside what workloads need.
+const KERNEL_MEMORY: u64 = 160 << 20;
+
+/// CPU seconds. A boot under emulation takes 3 to 8 of them, the longest step of a workload about 20.
+const HANG_LIMIT: u32 = 120;
+const HANG_LIMITS: std::ops::RangeInclusive<u32> = 5..=86_400;
+
+pub const FILESYSTEMS: &[&str] = &["ext4", "xfs"];
+const HOSTS: &[&str] = &["vm", "sim"];
+
+/// What this machine can do, asked only when a question depends on it (the answer may take a boot).
+pub trait Surroundings {
+    /// QEMU's major and minor version; refused if there is none that could be used.
+    fn qemu(&self) -> Result<(u32, u32), Refusal>;
+    /// Whether a guest really runs under KVM; if not, why not.
+    fn kvm(&self) -> Result<(), String>;
+    fn cpus(&self) -> u32;
+    fn memory_bytes(&self) -> u64;
+}
+
+/// A question with everything decided but the seed and what its kernels are.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settled {
+    pub arms: Vec<SettledArm>,
+    pub workloads: Vec<PlannedWorkload>,
+    pub clock: Clock,
+    pub pairs: u32,
+    /// Only if it was given.
+    pub seed: Option<u64>,
+    pub hang_limit: u32,
+    pub machine: Machine,
+    pub margins: BTreeMap<Kind, f64>,
+    /// What can be run, but will probably disappoint.
+    #[serde(skip)]
+    pub warning: Option<String>,
+    #[serde(skip)]
+    pub places: Places,
+}
+
+/// An arm whose kernel is not known yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SettledArm {
+    pub name: String,
+    /// As typed.
+    pub kernel: String,
+    /// Its own settings, laid over those of all arms.
+    pub settings: Vec<Setting>,
+}
+
+/// Fills in what was not said and refuses what cannot be run.
+pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal> {
+    let places = q.places.clone();
+    check_arms(q)?;
+    let workloads = workloads(q)?;
+    let arms = arms(q);
+    let planned = workloads.iter().map(|w| planned(q, *w, &arms)).collect::<Result<Vec<_>, _>>()?;
+    check_reach(q, &workloads)?;
+    let host = choice("host", q.host.as_deref().unwrap_or("vm"), HOSTS).map_err(|r| r.at(places.of("machine.host")))?;
+    let cpus = q.cpus.unwrap_or(1);
+    if !(1..=CPUS_LIMIT).contains(&cpus) {
+        return Err(places.refuse("machine.cpus", format!("A guest has from 1 to {CPUS_LIMIT} CPUs, not {cpus}")));
+    }
+    let storage_names: Vec<&str> = disk::PROFILES.iter().map(|p| p.name).collect();
+    let storage = choice("storage", q.storage.as_deref().unwrap_or("nvme"), &storage_names)
+        .map_err(|r| r.at(places.of("machine.storage")))?;
+    let filesystem = choice("filesystem", q.filesystem.as_deref().unwrap_or("ext4"), FILESYSTEMS)
+        .map_err(|r| r.at(places.of("machine.filesystem")))?;
+    if let Some(seed) = q.seed.filter(|s| *s >= schedule::SEED_LIMIT) {
+        let most = schedule::SEED_LIMIT - 1;
+        return Err(places.refuse("design.seed", format!("The seed {seed} is too large; the largest is {most}")));
+    }
+    let hang_limit = q.hang_limit.unwrap_or(HANG_LIMIT);
+    if !HANG_LIMITS.contains(&hang_limit) {
+        let (least, most) = (HANG_LIMITS.start(), HANG_LIMITS.end());
+        let message = format!("A hang limit is from {least} to {most} CPU seconds, not {hang_limit}");
+        return Err(places.refuse("design.hang-limit", message));
+    }
+    check_host_memory(q, host, here)?;
+    let primaries = planned.len() * (arms.len() - 1);
+    let warning = check_pairs(q, primaries)?;
+    let clock = clock(q, host, here)?;
+    let usual = if clock == Clock::Wall { PAIRS_WALL } else { PAIRS_EXACT };
+    let memory_bytes = q.memory_bytes.unwrap_or(MEMORY);
+    let settled = Settled {
+        pairs: q.pairs.unwrap_or(usual.max(power::smallest_pairs(primaries))),
+        machine: Machine {
+            host: host.to_owned(),
+            cpus,
+            memory_bytes,
+            storage: storage.to_owned(),
+            filesystem: filesystem.to_owned(),
+        },
+        workloads: planned,
+        seed: q.seed,
+        margins: margins::complete(&q.margins),
+        arms,
+        clock,
+        hang_limit,
+        warning,
+        places,
+    };
+    settled.check_memory()?;
+    settled.check_cpus(here)?;
+    Ok(settled)
+}
+
+fn choice<'c>(what: &str, word: &str, choices: &[&'c str]) -> Result<&'c str, Refusal> {
+    choices.iter().find(|c| **c == word).copied().ok_or_else(|| {
+        Refusal::new(format!("`{word}` is no {what} that bigiron knows; it can be {}", suggest::list(choices)))
+    })
+}
+
+fn check_arms(q: &Question) -> Result<(), Refusal> {
+    if q.arms.len() < 2 {
+        let message = match q.arms.len() {
+            0 => "No kernels to compare; a comparison takes two arms or more".to_owned(),
+            _ => format!("Only one arm, `{}`; a comparison takes two or more", q.arms[0]),
+        };
+        return Err(q.places.refuse("arms", message).hint(
+            "The same kernel twice is a comparison too: it shows what this machine makes of no difference at all",
+        ));
+    }
+    for (i, arm) in q.arms.iter().enumerate() {
+        let named = arm.name.as_ref().is_some_and(|name| q.arms[..i].iter().any(|a| a.name.as_ref() == Some(name)));
+        if named {
+            let message = format!("Two arms are named `{}`", arm.short_name());
+            return Err(q.places.refuse(&format!("arms.{i}"), message));
+        }
+    }
+    lever::check_duplicates(&q.settings).map_err(|e| q.places.refuse("set", e.to_string()))
+}
+
+fn workloads(q: &Question) -> Result<Vec<&'static dyn Workload>, Refusal> {
+    let asked: Vec<&str> =
+        if q.workloads.is_empty() { QUICK.to_vec() } else { q.workloads.iter().map(String::as_str).collect() };
+    let mut found: Vec<&'static dyn Workload> = Vec::new();
+    for (i, name) in asked.into_iter().enumerate() {
+        let refuse = |message| q.places.refuse(&format!("workloads.{i}"), message);
+        let Some(workload) = workload::find(name) else {
+            let names = workload::all().iter().map(|w| w.name());
+            let right = match suggest::nearest(name, names.clone()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("it can be {}", suggest::list(names)),
+            };
+            return Err(refuse(format!("`{name}` is not a workload; {right}")));
+        };
+        if found.iter().any(|w| w.name() == name) {
+            return Err(refuse(format!("Workload `{name}` is named twice")));
+        }
+        found.push(workload);
+    }
+    Ok(found)
+}
+
+/// Arms with what is set on all of them, options of workloads excepted: those belong to the workloads.
+fn arms(q: &Question) -> Vec<SettledArm> {
+    let common: Vec<Setting> =
+        q.settings.iter().filter(|(lever, _)| lever::scope(lever) != Scope::Workload).cloned().collect();
+    arm::names(&q.arms)
+        .into_iter()
+        .zip(&q.arms)
+        .map(|(name, arm)| SettledArm {
+            name,
+            kernel: arm.kernel.clone(),
+            settings: lever::overlay(&common, &arm.settings),
+        })
+        .collect()
+}
+
+fn planned(q: &Question, workload: &'static dyn Workload, arms: &[SettledArm]) -> Result<PlannedWorkload, Refusal> {
+    let name = workload.name();
+    let options =
+        workload::options(workload, lever::options_of(&q.settings, name)).map_err(|e| q.places.refuse("set", e))?;
+    let metrics = workload.metrics(&options);
+    for (i, arm) in arms.iter().enumerate() {
+        let own = of_arm(workload, &options, arm).map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
+        let measured = workload.metrics(&own);
+        if let Some(odd) = difference(&metrics, &measured) {
+            let message = format!(
+                "Arm `{}` cannot be compared: with its options `{name}` measures `{odd}` on one side only",
+                arm.name
+            );
+            return Err(q.places.refuse(&format!("arms.{i}"), message));
+        }
+    }
+    Ok(PlannedWorkload { name: name.to_owned(), options, metrics })
+}
+
+/// The options of `workload` on `arm`.
+fn of_arm(workload: &dyn Workload, common: &Options, arm: &SettledArm) -> Result<Options, String> {
+    let common = common.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+    workload::options(workload, common.chain(lever::options_of(&arm.settings, workload.name())))
+}
+
+/// A metric that only one of two lists has.
+fn difference<'m>(a: &'m [MetricDef], b: &'m [MetricDef]) -> Option<&'m str> {
+    let lacks = |list: &[MetricDef], def: &MetricDef| !list.contains(def);
+    a.iter().find(|d| lacks(b, d)).or(b.iter().find(|d| lacks(a, d))).map(|d| d.name.as_str())
+}
+
+/// Refuses options of workloads that are not run.
+fn check_reach(q: &Question, workloads: &[&'static dyn Workload]) -> Result<(), Refusal> {
+    let of_arms = q.arms.iter().enumerate().flat_map(|(i, a)| a.settings.iter().map(move |s| (format!("arms.{i}"), s)));
+    for (place, (lever, _)) in q.settings.iter().map(|s| ("set".to_owned(), s)).chain(of_arms) {
+        let family = lever.split('.').next().unwrap_or(lever);
+        if lever::scope(lever) == Scope::Workload && !workloads.iter().any(|w| w.name() == family) {
+            let names = suggest::list(workloads.iter().map(|w| w.name()));
+            return Err(q
+                .places
+                .refuse(&place, format!("Lever `{lever}` has nothing to act on: this study runs {names}")));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a number of pairs from which no verdict can come; warns of one from which not all can.
+fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal> {
+    let Some(pairs) = q.pairs else { return Ok(None) };
+    let refuse = |message| Err(q.places.refuse("design.pairs", message));
+    let (least, enough) = (power::smallest_pairs(1), power::smallest_pairs(primaries));
+    if pairs > PAIRS_LIMIT {
+        return refuse(format!("{pairs} pairs are too many; the most are {PAIRS_LIMIT}"));
+    }
+    if !pairs.is_multiple_of(2) {
+        let right = if pairs > least { format!("{} or {}", pairs - 1, pairs + 1) } else { format!("{enough} or more") };
+        return refuse(format!(
+            "{pairs} pairs cannot be balanced, with each arm first as often as last; ask for {right}"
+        ));
+    }
+    if pairs < least {
+        return refuse(format!("{pairs} pairs are too few for any verdict; ask for {enough} or more"));
+    }
+    Ok((pairs < enough).then(|| {
+        format!(
+            "{pairs} pairs cannot carry {primaries} verdicts at once: a change can come out as `inconclusive` only, however \
+             clear it is; {enough} pairs can"
+        )
+    }))
+}
+
+fn check_host_memory(q: &Question, host: &str, here: &impl Surroundings) -> Result<(), Refusal> {
+    let (asked, has) = (q.memory_bytes.unwrap_or(MEMORY), here.memory_bytes());
+    if host == "vm" && asked > has {
+        let (asked, has) = (size::print_bytes(asked), has >> 20);
+        let message = format!("A guest of {asked} does not fit into this machine, which has {has} MiB of memory");
+        return Err(q.places.refuse("machine.memory", message));
+    }
+    Ok(())
+}
+
+fn clock(q: &Question, host: &str, here: &impl Surroundings) -> Result<Clock, Refusal> {
+    if host == "sim" {
+        return Ok(q.clock.unwrap_or(Clock::Wall));
+    }
+    here.qemu()?;
+    match q.clock {
+        Some(Clock::Wall) => here.kvm().map(|()| Clock::Wall).map_err(|why| {
+            q.places
+                .refuse("design.clock", format!("The clock `wall` needs a guest that runs under KVM: {why}"))
+                .hint("The clock `exact` works without KVM, on any machine: `--clock exact`")
+        }),
+        Some(clock) => Ok(clock),
+        None if here.kvm().is_ok() => Ok(Clock::Wall),
+        None => Ok(Clock::Exact),
+    }
+}
+
+impl Settled {
+    /// Memory that a guest of this study needs at least.
+    fn memory_needed(&self) -> u64 {
+        let needs = |w: &PlannedWorkload| {
+            let workload = workload::find(&w.name)?;
+            let of_arms = self.arms.iter().filter_map(|arm| of_arm(workload, &w.options, arm).ok());
+            let needs: Vec<_> = of_arms.map(|options| workload.needs(&options)).collect();
+            let memory = needs.iter().map(|n| n.memory_bytes).max()?;
+            Some((memory, needs.iter().filter_map(|n| n.storage_bytes).max().unwrap_or(0)))
+        };
+        let needs: Vec<(u64, u64)> = self.workloads.iter().filter_map(needs).collect();
+        // Workloads run one after the other, but what they wrote stays.
+        let working = needs.iter().map(|(memory, _)| *memory).max().unwrap_or(0);
+        let in_memory = self.clock == Clock::Exact || self.machine.storage == "ram";
+        let stored: u64 = if in_memory { needs.iter().map(|(_, storage)| *storage).sum() } else { 0 };
+        KERNEL_MEMORY + working + stored
+    }
+
+    fn check_memory(&self) -> Result<(), Refusal> {
+        let bytes = self.machine.memory_bytes;
+        let refuse = |message| self.places.refuse("machine.memory", message);
+        if !bytes.is_multiple_of(1 << 20) {
+            return Err(refuse(format!("A guest's memory is whole MiB, not {bytes} bytes; write one such as `1G`")));
+        }
+        let needed = self.memory_needed().next_multiple_of(1 << 20);
+        if bytes < needed {
+            let names = self.workloads.iter().map(|w| w.name.as_str()).collect::<Vec<_>>().join(", ");
+            let (has, least) = (size::print_bytes(bytes), size::print_bytes(needed));
+            return Err(refuse(format!(
+                "{has} of memory are too little for a kernel with {names}; give at least {least}"
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_cpus(&self, here: &impl Surroundings) -> Result<(), Refusal> {
+        let (cpus, host) = (self.machine.cpus, here.cpus());
+        if self.machine.host == "vm" && self.clock == Clock::Wall && cpus > host {
+            let message = format!("{cpus} CPUs cannot be timed on the {host} of this machine");
+            return Err(self
+                .places
+                .refuse("machine.cpus", message)
+                .hint("The clock `exact` has no such limit, and `none` shows whether the kernel survives"));
+        }
+        Ok(())
+    }
+
+    /// Hash of what was asked, the seed included only if it was given. Lower-case hexadecimal.
+    pub fn sha256(&self) -> String {
+        let asked = serde_json::to_vec(self).expect("a settled question is plain data");
+        Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The name of the study's folder if none is given: short names of the arms and the beginning of the hash.
+    pub fn folder_name(&self) -> String {
+        let slug = |name: &str| {
+            let words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|w| !w.is_empty());
+            let mut slug = words.collect::<Vec<_>>().join("-");
+            slug.truncate(40);
+            slug
+        };
+        let arms = match &self.arms[..] {
+            [a, b] => format!("{}-vs-{}", slug(&a.name), slug(&b.name)),
+            [a, rest @ ..] => format!("{}-vs-{}-others", slug(&a.name), rest.len()),
+            [] => String::new(),
+        };
+        format!("{arms}-{}", &self.sha256()[..8])
+    }
+
+    /// Draws the plan. `kernels` are those of the arms, in order; `qemu` is the version that will boot them.
+    ///
+    /// # Errors
+    /// If a kernel cannot run on the machine that was asked for.
+    pub fn plan(
+        &self,
+        kernels: Vec<Identity>,
+        seed: u64,
+        repeat: String,
+        qemu: Option<(u32, u32)>,
+    ) -> Result<Plan, Refusal> {
+        assert_eq!(kernels.len(), self.arms.len(), "one kernel for each arm");
+        for (i, kernel) in kernels.iter().enumerate() {
+            self.check_live_lock(i, kernel, qemu)?;
+        }
+        let arms = self.arms.iter().zip(kernels).map(|(arm, kernel)| plan::Arm {
+            name: arm.name.clone(),
+            kernel,
+            settings: arm.settings.clone(),
+        });
+        Ok(Plan {
+            schema: plan::SCHEMA,
+            bigiron: env!("CARGO_PKG_VERSION").to_owned(),
+            question_sha256: self.sha256(),
+            repeat,
+            clock: self.clock,
+            design: Design { pairs: self.pairs, seed, hang_cpu_seconds: self.hang_limit },
+            machine: self.machine.clone(),
+            arms: arms.collect(),
+            workloads: self.workloads.clone(),
+            margins: self.margins.clone(),
+            slots: schedule::draw(seed, self.pairs, self.arms.len(), self.workloads.len()),
+        })
+    }
+
+    /// Instruction counting with more than one CPU live-locks QEMU before 8.1 in kernels before 6.12.
+    fn check_live_lock(&self, arm: usize, kernel: &Identity, qemu: Option<(u32, u32)>) -> Result<(), Refusal> {
+        let Some(qemu) = qemu.filter(|_| self.machine.host == "vm" && self.clock == Clock::Exact) else {
+            return Ok(());
+        };
+        if self.machine.cpus == 1 || qemu >= (8, 1) || version(&kernel.release).is_some_and(|v| v >= (6, 12)) {
+            return Ok(());
+        }
+        let message = format!(
+            "QEMU {}.{} hangs in a kernel as old as {} with {} CPUs under the clock `exact`",
+            qemu.0, qemu.1, kernel.release, self.machine.cpus
+        );
+        Err(self
+            .places
+            .refuse(&format!("arms.{arm}"), message)
+            .hint("Ask for one CPU, for kernels from 6.12 on, or install QEMU 8.1 or newer"))
+    }
+}
+
+/// Major and minor version of a kernel release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests;

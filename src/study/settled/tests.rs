@@ -1,0 +1,194 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::study::arm::ArmText;
+use crate::study::{file, repeat};
+
+/// A machine as it is told to be.
+struct Here {
+    qemu: Option<(u32, u32)>,
+    kvm: bool,
+}
+
+const OLD: Here = Here { qemu: Some((7, 2)), kvm: false };
+const KVM: Here = Here { qemu: Some((10, 0)), kvm: true };
+
+impl Surroundings for Here {
+    fn qemu(&self) -> Result<(u32, u32), Refusal> {
+        self.qemu.ok_or_else(|| Refusal::new("QEMU is not installed"))
+    }
+    fn kvm(&self) -> Result<(), String> {
+        if self.kvm { Ok(()) } else { Err("`/dev/kvm` does not exist".into()) }
+    }
+    fn cpus(&self) -> u32 {
+        2
+    }
+    fn memory_bytes(&self) -> u64 {
+        8 << 30
+    }
+}
+
+fn question(arms: &[&str]) -> Question {
+    Question { arms: arms.iter().map(|a| ArmText::parse(a).unwrap()).collect(), ..Question::default() }
+}
+
+fn two() -> Question {
+    question(&["debian:6.1", "debian:6.12"])
+}
+
+fn kernel(release: &str) -> Identity {
+    Identity {
+        spec: release.into(),
+        release: release.into(),
+        package: None,
+        image_sha256: "00".into(),
+        config_sha256: None,
+    }
+}
+
+#[track_caller]
+fn refused(q: &Question, here: &Here, want: &str) -> Refusal {
+    let refusal = settle(q, here).unwrap_err();
+    assert!(refusal.message.contains(want), "{refusal}");
+    refusal
+}
+
+#[test]
+fn what_was_not_said_is_filled_in() {
+    let settled = settle(&two(), &OLD).unwrap();
+    assert_eq!((settled.clock, settled.pairs, settled.seed), (Clock::Exact, 10, None));
+    assert_eq!(settled.workloads.iter().map(|w| &w.name[..]).collect::<Vec<_>>(), QUICK);
+    let settled = settle(&two(), &KVM).unwrap();
+    assert_eq!((settled.clock, settled.pairs), (Clock::Wall, 12));
+    assert_eq!((settled.machine.cpus, settled.machine.memory_bytes), (1, 1 << 30));
+}
+
+#[test]
+fn pairs_rise_with_the_number_of_verdicts() {
+    let five = question(&["debian:5.10", "debian:6.1", "debian:6.12", "debian:6.18", "debian:7.2"]);
+    let settled = settle(&five, &OLD).unwrap();
+    assert_eq!(settled.pairs, power::smallest_pairs(8));
+    assert!(settled.pairs > PAIRS_EXACT);
+}
+
+#[test]
+fn a_design_that_can_decide_nothing_is_refused() {
+    let pairs = |pairs| Question { pairs: Some(pairs), workloads: vec!["micro".into()], ..two() };
+    refused(&pairs(7), &OLD, "7 pairs cannot be balanced, with each arm first as often as last; ask for 8 or more");
+    refused(&pairs(6), &OLD, "6 pairs are too few for any verdict; ask for 8 or more");
+    refused(&pairs(9), &OLD, "9 pairs cannot be balanced, with each arm first as often as last; ask for 8 or 10");
+    refused(&pairs(1002), &OLD, "too many");
+    let settled = settle(&Question { pairs: Some(8), ..two() }, &OLD).unwrap();
+    assert!(settled.warning.unwrap().starts_with("8 pairs cannot carry 2 verdicts at once"));
+    assert_eq!(settle(&pairs(8), &OLD).unwrap().warning, None);
+}
+
+#[test]
+fn arms_and_workloads_are_checked() {
+    refused(&question(&[]), &OLD, "No kernels to compare");
+    refused(&question(&["debian:6.1"]), &OLD, "Only one arm, `debian:6.1`");
+    refused(&Question { workloads: vec!["dbism".into()], ..two() }, &OLD, "did you mean `dbsim`?");
+    refused(&Question { workloads: vec!["micro".into(), "micro".into()], ..two() }, &OLD, "named twice");
+    settle(&question(&["debian:6.12", "debian:6.12"]), &OLD).unwrap();
+}
+
+#[test]
+fn the_machine_is_checked() {
+    refused(&Question { cpus: Some(0), ..two() }, &OLD, "from 1 to 255 CPUs, not 0");
+    refused(&Question { cpus: Some(256), ..two() }, &OLD, "from 1 to 255 CPUs, not 256");
+    refused(&Question { cpus: Some(4), ..two() }, &KVM, "4 CPUs cannot be timed on the 2 of this machine");
+    refused(&Question { memory_bytes: Some(64 << 30), ..two() }, &OLD, "A guest of 64G does not fit into this machine");
+    refused(&Question { memory_bytes: Some(32 << 20), ..two() }, &OLD, "32M of memory are too little");
+    refused(&Question { memory_bytes: Some((1 << 30) + 1), ..two() }, &OLD, "whole MiB");
+    refused(&Question { storage: Some("floppy".into()), ..two() }, &OLD, "`nvme`");
+    refused(&Question { filesystem: Some("ext5".into()), ..two() }, &OLD, "`ext4` or `xfs`");
+    refused(&Question { seed: Some(1 << 53), ..two() }, &OLD, "too large");
+    refused(&Question { hang_limit: Some(1), ..two() }, &OLD, "hang limit");
+    refused(&two(), &Here { qemu: None, kvm: false }, "QEMU is not installed");
+}
+
+#[test]
+fn the_wall_clock_needs_kvm_and_says_what_works_without() {
+    let refusal = refused(&Question { clock: Some(Clock::Wall), ..two() }, &OLD, "`/dev/kvm` does not exist");
+    assert!(refusal.hint.unwrap().contains("--clock exact"));
+}
+
+#[test]
+fn old_qemu_with_an_old_kernel_and_two_cpus_is_refused() {
+    let settled = settle(&Question { cpus: Some(2), ..two() }, &OLD).unwrap();
+    let plan = |releases: [&str; 2], qemu| settled.plan(releases.map(kernel).to_vec(), 1, String::new(), Some(qemu));
+    assert!(plan(["6.1.0-49-amd64", "6.12.1"], (7, 2)).unwrap_err().message.contains("QEMU 7.2 hangs"));
+    plan(["6.1.0-49-amd64", "6.12.1"], (8, 1)).unwrap();
+    plan(["6.12.0", "7.2.12"], (7, 2)).unwrap();
+}
+
+#[test]
+fn a_refusal_of_a_file_names_its_line() {
+    let text = "arms = [\"debian:6.1\", \"debian:6.12\"]\nworkloads = [\n  \"micro\",\n  \"dbism\",\n]\n";
+    let refusal = settle(&file::parse("s.toml", text).unwrap(), &OLD).unwrap_err();
+    assert_eq!(refusal.to_string(), "s.toml:4: `dbism` is not a workload; did you mean `dbsim`?");
+    let text = "arms = [\"debian:6.1\", \"debian:6.12\"]\nworkloads = [\"micro\"]\n[design]\npairs = 7\n";
+    let refusal = settle(&file::parse("s.toml", text).unwrap(), &OLD).unwrap_err();
+    assert!(refusal.to_string().starts_with("s.toml:4: 7 pairs"), "{refusal}");
+}
+
+#[test]
+fn settings_of_all_arms_are_laid_under_an_arms_own() {
+    let q = Question {
+        settings: vec![lever::parse("boot.preempt=none").unwrap(), lever::parse("boot.nosmt").unwrap()],
+        ..question(&["debian:6.12", "debian:6.12,boot.preempt=full"])
+    };
+    let settled = settle(&q, &OLD).unwrap();
+    assert_eq!(lever::cmdline(&settled.arms[0].settings), ["preempt=none", "nosmt"]);
+    assert_eq!(lever::cmdline(&settled.arms[1].settings), ["nosmt", "preempt=full"]);
+}
+
+#[test]
+fn the_hash_is_of_what_was_asked() {
+    let hash = |q: &Question| settle(q, &OLD).unwrap().sha256();
+    let said = Question { clock: Some(Clock::Exact), pairs: Some(10), cpus: Some(1), ..two() };
+    assert_eq!(hash(&two()), hash(&said), "defaults said aloud ask the same");
+    for other in [
+        Question { seed: Some(7), ..two() },
+        Question { pairs: Some(12), ..two() },
+        Question { workloads: vec!["micro".into()], ..two() },
+        Question { memory_bytes: Some(2 << 30), ..two() },
+        Question { margins: [(Kind::P99, 0.01)].into(), ..two() },
+        question(&["debian:6.1", "debian:6.12,boot.nosmt"]),
+    ] {
+        assert_ne!(hash(&two()), hash(&other));
+    }
+}
+
+#[test]
+fn folders_are_named_after_the_arms() {
+    let name = |arms: &[&str]| settle(&question(arms), &OLD).unwrap().folder_name();
+    assert!(name(&["debian:6.1", "./out/bzImage"]).starts_with("debian-6.1-vs-bzImage-"));
+    assert!(name(&["debian:6.1", "debian:6.12", "debian:6.18"]).starts_with("debian-6.1-vs-2-others-"));
+}
+
+proptest! {
+    #[test]
+    fn a_plan_survives_its_file(seed in 0..schedule::SEED_LIMIT, half in 4u32..8) {
+        let q = Question { pairs: Some(half * 2), ..question(&["debian:6.1", "debian:6.12,boot.mitigations=off"]) };
+        let plan = settle(&q, &OLD).unwrap().plan(vec![kernel("6.1"), kernel("6.12")], seed, "x".into(), None).unwrap();
+        let text = toml::to_string(&plan).unwrap();
+        prop_assert_eq!(toml::from_str::<Plan>(&text).unwrap(), plan);
+    }
+
+    #[test]
+    fn the_command_that_repeats_asks_the_same(pairs in 5u32..8, margin in 0.1f64..20.0, seed in 0..schedule::SEED_LIMIT) {
+        let q = Question {
+            pairs: Some(pairs * 2),
+            margins: [(Kind::P99, margin / 100.0)].into(),
+            settings: vec![lever::parse("boot.nosmt").unwrap()],
+            ..question(&["debian:6.1", "debian:6.12,boot.mitigations=off"])
+        };
+        let settled = settle(&q, &OLD).unwrap();
+        let command = repeat::command(&q, &settled, seed);
+        let want = "bigiron compare debian:6.1 debian:6.12,boot.mitigations=off micro dbsim --set boot.nosmt --clock exact";
+        prop_assert!(command.starts_with(want));
+        let suffix = format!("--seed {seed}");
+        prop_assert!(command.ends_with(&suffix));
+    }
+}
