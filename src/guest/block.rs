@@ -30,7 +30,7 @@ pub(super) fn mount_all(job: &Job) -> anyhow::Result<Vec<PathBuf>> {
 fn device(name: &str, storage: &Storage) -> anyhow::Result<PathBuf> {
     let device = match &storage.device {
         Device::NullBlk { size_mib, completion_ns, queues } => null_blk(name, *size_mib, *completion_ns, *queues)?,
-        Device::Ram { size_mib } => ram_disk(*size_mib)?,
+        Device::Ram { index } => PathBuf::from(format!("/dev/ram{index}")),
         Device::Virtio { serial } => virtio(serial)?,
     };
     if let Some(image) = &storage.image {
@@ -79,20 +79,6 @@ fn null_blk(name: &str, size_mib: u64, completion_ns: u64, queues: u32) -> anyho
         [one] => Ok(Path::new("/dev").join(one)),
         other => bail!("null_blk made {} disks instead of one", other.len()),
     }
-}
-
-/// brd makes a disk when its node is first opened; modern kernels need the node to be made first.
-fn ram_disk(size_mib: u64) -> anyhow::Result<PathBuf> {
-    // rd_size is settable at run time through the module's parameter, in KiB, for disks not made yet.
-    let parameter = Path::new("/sys/module/brd/parameters/rd_size");
-    let _ = fs::write(parameter, (size_mib << 10).to_string());
-    let device = PathBuf::from("/dev/ram0");
-    let size = fs::read_to_string("/sys/block/ram0/size").context("brd made no disk")?;
-    let have = size.trim().parse::<u64>()? / 2048;
-    if have < size_mib {
-        bail!("The RAM disk has {have} MiB and {size_mib} are needed");
-    }
-    Ok(device)
 }
 
 fn virtio(serial: &str) -> anyhow::Result<PathBuf> {

@@ -52,7 +52,7 @@ fn work() -> anyhow::Result<()> {
     for module in &job.modules {
         let path = &module.path;
         let file = File::open(path).with_context(|| format!("No {path} in the initramfs"))?;
-        let parameters = CString::new(parameters(path)).expect("constants");
+        let parameters = CString::new(module.parameters.as_str()).context("Module parameters")?;
         match sys::module::load(&file, &parameters) {
             Err(e) if !module.optional => {
                 return Err(e).with_context(|| format!("The kernel refuses the module {path}"));
@@ -77,18 +77,6 @@ fn work() -> anyhow::Result<()> {
         std::process::exit(1);
     }
     Ok(())
-}
-
-/// brd makes 16 disks unless told otherwise, null_blk one of its own besides those of configfs.
-fn parameters(module: &str) -> &'static str {
-    let name = module.rsplit('/').next().unwrap_or(module);
-    if name.contains("null_blk") {
-        "nr_devices=0"
-    } else if name.contains("brd") {
-        "rd_nr=0"
-    } else {
-        ""
-    }
 }
 
 fn mounts() -> anyhow::Result<()> {

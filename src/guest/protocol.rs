@@ -49,6 +49,7 @@ pub struct Job {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     pub path: String,
+    pub parameters: String,
     /// It may refuse to load: a variant for CPU features that the machine may lack.
     pub optional: bool,
 }
@@ -77,8 +78,8 @@ pub struct Storage {
 pub enum Device {
     /// null_blk with memory backing, made through configfs; each request completes after `completion_ns` by a timer.
     NullBlk { size_mib: u64, completion_ns: u64, queues: u32 },
-    /// brd: a RAM disk without a model of completion time.
-    Ram { size_mib: u64 },
+    /// brd: RAM disk number `index`, without a model of completion time.
+    Ram { index: usize },
     /// A virtio disk of the VM with this serial number.
     Virtio { serial: String },
 }

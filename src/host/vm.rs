@@ -91,15 +91,17 @@ fn prepare(
     }
     archive.character_device("/dev/console", 0o600, 5, 1).file("/init", 0o755, agent);
     let wanted = wanted_modules(plan, arm)?;
+    let sizes = storage_sizes(plan, arm);
     let mut to_load = Vec::new();
     for (n, module) in modules::load_order(kernel, &wanted)?.iter().enumerate() {
         // Unpacked here: a kernel need not be able to unpack them, and none pays for it.
         let path = format!("/modules/{n:02}-{}.ko", module.name);
         archive.file(&path, 0o644, &modinfo::read_module(&module.path, module.compression)?);
-        to_load.push(Module { path, optional: module.optional });
+        let parameters = parameters(&module.name, plan.workloads.len(), sizes.last().copied().unwrap_or(0));
+        to_load.push(Module { path, parameters, optional: module.optional });
     }
     if plan.clock == Clock::Exact || plan.machine.storage == "ram" {
-        for size_mib in storage_sizes(plan, arm) {
+        for size_mib in sizes {
             let packed = image::packed(cache, &plan.machine.filesystem, size_mib)?;
             archive.file(&image_path(&plan.machine, size_mib), 0o644, &packed);
         }
@@ -110,6 +112,16 @@ fn prepare(
         modules: to_load,
         cmdline: lever::cmdline(&arm.settings),
     })
+}
+
+/// Left alone, null_blk makes a disk of its own beside those of configfs, and brd sixteen small ones: one for each workload, as
+/// large as the largest, is wanted (memory is taken only as it is written).
+fn parameters(module: &str, disks: usize, size_mib: u64) -> String {
+    match module {
+        "null_blk" => "nr_devices=0".to_owned(),
+        "brd" => format!("rd_nr={disks} rd_size={}", size_mib << 10),
+        _ => String::new(),
+    }
 }
 
 fn image_path(machine: &Machine, size_mib: u64) -> String {
@@ -251,7 +263,7 @@ impl VmHost {
             let options = lever::workload_options(plan, trial.arm, &planned.name);
             let mut storage = None;
             if let Some(size_mib) = storage_mib(plan, &planned.name, &options) {
-                let device = profile.device(plan.clock, size_mib, plan.machine.cpus, &planned.name);
+                let device = profile.device(plan.clock, size_mib, plan.machine.cpus, n, &planned.name);
                 let mut image = Some(image_path(&plan.machine, size_mib));
                 if let protocol::Device::Virtio { serial } = &device {
                     let path = files.disk(serial);

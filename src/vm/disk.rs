@@ -26,11 +26,11 @@ pub fn find(name: &str) -> Option<&'static Profile> {
 }
 
 impl Profile {
-    /// The guest's device of `size_mib` under `clock`: modelled in the guest's memory under the exact clock (a disk of the host would leak
+    /// The guest's device of `size_mib` for its workload number `index` under `clock`: modelled in the guest's memory under the exact clock (a disk of the host would leak
     /// the host's time into it), a real virtio disk with serial number `serial` otherwise.
-    pub fn device(&self, clock: Clock, size_mib: u64, cpus: u32, serial: &str) -> Device {
+    pub fn device(&self, clock: Clock, size_mib: u64, cpus: u32, index: usize, serial: &str) -> Device {
         match (clock, self.completion_ns) {
-            (_, None) => Device::Ram { size_mib },
+            (_, None) => Device::Ram { index },
             (Clock::Exact, Some(completion_ns)) => Device::NullBlk { size_mib, completion_ns, queues: cpus },
             (Clock::Wall | Clock::None, Some(_)) => Device::Virtio { serial: serial.to_owned() },
         }

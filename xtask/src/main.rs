@@ -1,1 +1,26 @@
-fn main() {}
+//! Chores of the repository that are programs: `cargo xtask …`.
+//!
+//! Invariant: nothing that a user of bigiron needs is only here.
+
+mod sim;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the bigiron repository")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Simulate studies with known truth and check what the statistics promise
+    Sim(sim::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Args::parse().command {
+        Command::Sim(args) => sim::run(&args),
+    }
+}

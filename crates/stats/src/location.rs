@@ -2,7 +2,7 @@
 //!
 //! Invariant: an empty sample gives NaN, never a number that could be taken for a result.
 
-use crate::special;
+use crate::{power, special};
 
 /// The median; the mean of the two middle values if there is an even number of them.
 pub fn median(x: &[f64]) -> f64 {
@@ -38,6 +38,17 @@ pub fn theil_sen(y: &[f64]) -> f64 {
         .map(|(i, j)| (y[j] - y[i]) / (j - i) as f64)
         .collect();
     median_of(&mut slopes)
+}
+
+/// Student's interval of confidence `1 − alpha` for the mean; what the flip interval is compared with. NaN for fewer than two values.
+pub fn t_interval(x: &[f64], alpha: f64) -> (f64, f64) {
+    if x.len() < 2 {
+        return (f64::NAN, f64::NAN);
+    }
+    let n = x.len() as f64;
+    let mean = x.iter().sum::<f64>() / n;
+    let half = special::t_quantile(1.0 - alpha / 2.0, n - 1.0) * power::sd(x) / n.sqrt();
+    (mean - half, mean + half)
 }
 
 /// How far a series of windows moved while it was measured, relative to its mean.

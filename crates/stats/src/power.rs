@@ -51,18 +51,44 @@ pub fn mde(pairs: usize, sd: f64) -> f64 {
     detection_factor(pairs) * sd
 }
 
-/// `mde` for a standard deviation of 1.
+/// [`mde`] and the margin of [`pairs_for_same`] for a standard deviation of 1, at 8, 9, … 16 pairs, where the steps of the attainable
+/// levels are coarse: 80 % quantiles over 600,000 normal samples each, standard error below .004 (8 pairs) and .002 (others).
+const SMALL_DESIGNS: [(f64, f64); 9] = [
+    (1.441, 1.243),
+    (1.133, 1.115),
+    (1.034, 1.032),
+    (0.970, 0.965),
+    (0.901, 0.911),
+    (0.863, 0.872),
+    (0.819, 0.832),
+    (0.786, 0.801),
+    (0.755, 0.771),
+];
+
+fn small_design(pairs: u32) -> Option<(f64, f64)> {
+    SMALL_DESIGNS.get(pairs.checked_sub(SMALLEST_DESIGN)? as usize).copied()
+}
+
+/// `mde` for a standard deviation of 1. Above the table: the t test's power at the level that the interval attains, N − 2 degrees of
+/// freedom since the order's effect is estimated too; within half a point of the simulated power.
 fn detection_factor(pairs: u32) -> f64 {
-    let level = attained_level(pairs, 0.05);
-    if pairs < SMALLEST_DESIGN || level <= 0.0 {
+    if pairs < SMALLEST_DESIGN {
         return f64::INFINITY;
     }
+    if let Some((detection, _)) = small_design(pairs) {
+        return detection;
+    }
+    let level = attained_level(pairs, 0.05);
     let degrees = f64::from(pairs - 2);
     (special::t_quantile(1.0 - level / 2.0, degrees) + special::t_quantile(0.8, degrees)) / f64::from(pairs).sqrt()
 }
 
-/// The margin at which a design says `same` with 80 % probability if the truth is 0, for a standard deviation of 1.
+/// The margin at which a design says `same` with 80 % probability if the truth is 0, for a standard deviation of 1. Above the table the
+/// formula is up to 1.5 points of power on the safe side.
 fn equivalence_factor(pairs: u32) -> f64 {
+    if let Some((_, equivalence)) = small_design(pairs) {
+        return equivalence;
+    }
     let level = attained_level(pairs, 0.10);
     let degrees = f64::from(pairs - 2);
     (special::t_quantile(1.0 - level / 2.0, degrees) + special::t_quantile(0.9, degrees)) / f64::from(pairs).sqrt()

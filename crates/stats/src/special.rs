@@ -2,7 +2,7 @@
 //!
 //! Invariant: bisection runs until two neighbouring numbers remain, so a quantile is as exact as the distribution function is.
 
-use special::{Beta as _, Error as _};
+use special::Beta as _;
 
 /// Quantile of Student's t, for 0 < p < 1 and at least one degree of freedom.
 pub(crate) fn t_quantile(p: f64, degrees: f64) -> f64 {
@@ -19,11 +19,6 @@ pub(crate) fn t_quantile(p: f64, degrees: f64) -> f64 {
 pub(crate) fn beta_quantile(p: f64, a: f64, b: f64) -> f64 {
     let ln_beta = a.ln_beta(b);
     bisect(|x| x.inc_beta(a, b, ln_beta), p)
-}
-
-/// Two-sided p of a standard normal deviate.
-pub(crate) fn normal_two_sided_p(z: f64) -> f64 {
-    (z.abs() / std::f64::consts::SQRT_2).compl_error()
 }
 
 /// The x in 0..1 at which the increasing function `f` reaches `p`.

@@ -87,24 +87,24 @@ const SWITCH: (u64, u64) = (4_800, 160_000);
 const SWITCH_LARGE: (u64, u64) = (4_800, 80_000);
 
 static TESTS: &[Test] = &[
-    latency("null-call", "call", (100_000, 2_000_000), calls::null_call, "`getpid`: into the kernel and out again"),
-    latency("getppid", "call", (100_000, 2_000_000), calls::parent_id, "`getppid`: a call that follows pointers"),
-    latency("read-1b", "call", (50_000, 1_000_000), calls::read_byte, "`read` of 1 byte from /dev/zero"),
-    latency("write-1b", "call", (50_000, 1_000_000), calls::write_byte, "`write` of 1 byte to /dev/null"),
-    latency("stat", "call", (15_000, 300_000), calls::stat, "`stat` of a file by its path").on(Storage::Directory),
-    latency("open-close", "call", (10_000, 200_000), calls::open_close, "`open` and `close` of a file")
+    latency("null-call", "call", (70_000, 2_000_000), calls::null_call, "`getpid`: into the kernel and out again"),
+    latency("getppid", "call", (70_000, 2_000_000), calls::parent_id, "`getppid`: a call that follows pointers"),
+    latency("read-1b", "call", (40_000, 1_000_000), calls::read_byte, "`read` of 1 byte from /dev/zero"),
+    latency("write-1b", "call", (40_000, 1_000_000), calls::write_byte, "`write` of 1 byte to /dev/null"),
+    latency("stat", "call", (10_000, 300_000), calls::stat, "`stat` of a file by its path").on(Storage::Directory),
+    latency("open-close", "call", (8_000, 200_000), calls::open_close, "`open` and `close` of a file")
         .on(Storage::Directory),
-    latency("select-100", "call", (3_000, 50_000), calls::select, "`select` on 100 TCP sockets, one of them readable")
+    latency("select-100", "call", (2_000, 50_000), calls::select, "`select` on 100 TCP sockets, one of them readable")
         .over_loopback(),
     latency(
         "epoll-100",
         "call",
-        (20_000, 400_000),
+        (30_000, 400_000),
         calls::epoll,
         "`epoll_wait` on 100 TCP sockets, one of them readable",
     )
     .over_loopback(),
-    latency("signal-install", "signal", (60_000, 1_000_000), calls::signal_install, "`sigaction`"),
+    latency("signal-install", "signal", (50_000, 1_000_000), calls::signal_install, "`sigaction`"),
     latency("signal-handle", "signal", (15_000, 300_000), calls::signal_handle, "Signal sent to oneself and handled"),
     latency("pipe-rtt", "ipc", (3_000, 60_000), ipc::pipe, "Round trip of 1 byte between two processes: pipes"),
     latency(
@@ -162,8 +162,8 @@ static TESTS: &[Test] = &[
     ),
     latency("fork-exit", "process", (200, 2_000), process::fork, "`fork`, the child's exit, `wait`"),
     latency("fork-exec", "process", (100, 1_000), process::exec, "`fork`, `execve` of a program that exits, `wait`"),
-    latency("thread", "process", (800, 10_000), process::thread, "Thread created and joined"),
-    latency("mmap", "memory", (10_000, 200_000), memory::map, "`mmap` and `munmap` of 1 MiB, untouched"),
+    latency("thread", "process", (500, 10_000), process::thread, "Thread created and joined"),
+    latency("mmap", "memory", (4_000, 200_000), memory::map, "`mmap` and `munmap` of 1 MiB, untouched"),
     latency(
         "fault-private",
         "memory",
@@ -195,7 +195,7 @@ static TESTS: &[Test] = &[
     ),
     latency("create-0k", "file", (800, 10_000), |b| files::lives(b, Half::Create, 0), "Empty file created")
         .on(Storage::Directory),
-    latency("delete-0k", "file", (800, 10_000), |b| files::lives(b, Half::Delete, 0), "Empty file deleted")
+    latency("delete-0k", "file", (1_000, 10_000), |b| files::lives(b, Half::Delete, 0), "Empty file deleted")
         .on(Storage::Directory),
     latency(
         "create-10k",
@@ -205,7 +205,7 @@ static TESTS: &[Test] = &[
         "File of 10 KiB created and written",
     )
     .on(Storage::Directory),
-    latency("delete-10k", "file", (500, 10_000), |b| files::lives(b, Half::Delete, 10 << 10), "File of 10 KiB deleted")
+    latency("delete-10k", "file", (700, 10_000), |b| files::lives(b, Half::Delete, 10 << 10), "File of 10 KiB deleted")
         .on(Storage::Directory),
     latency(
         "pread-4k-direct",
@@ -271,10 +271,10 @@ static TESTS: &[Test] = &[
         "`pwrite` of 4 KiB at random, page cache",
     )
     .on(Storage::Data),
-    latency(blocks::APPEND, "io", (150, 1_000), blocks::append, "8 KiB appended to a log, then `fdatasync`")
+    latency(blocks::APPEND, "io", (200, 1_000), blocks::append, "8 KiB appended to a log, then `fdatasync`")
         .on(Storage::Directory),
     bandwidth("copy-memory", copy::MEMORY_BYTES, (300, 3_000), copy::memory, "`memcpy` between two buffers of 8 MiB"),
-    bandwidth("copy-pipe", copy::TRANSFER_BYTES, (1_500, 10_000), copy::pipe, "Pipe, from one process to another"),
+    bandwidth("copy-pipe", copy::TRANSFER_BYTES, (1_000, 10_000), copy::pipe, "Pipe, from one process to another"),
     bandwidth(
         "copy-unix",
         copy::TRANSFER_BYTES,

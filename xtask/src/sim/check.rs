@@ -1,0 +1,97 @@
+//! Simulated shares against promised ones.
+//!
+//! Invariant: a promise is allowed three Monte-Carlo standard errors, computed at the promised share, and no more.
+
+use anyhow::bail;
+
+use super::replicate::Tally;
+
+/// How many replicates did what was counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Share {
+    hits: u64,
+    of: u64,
+}
+
+impl Tally for Share {
+    fn merge(&mut self, other: Share) {
+        self.hits += other.hits;
+        self.of += other.of;
+    }
+}
+
+impl Share {
+    pub(super) fn count(&mut self, hit: bool) {
+        self.hits += u64::from(hit);
+        self.of += 1;
+    }
+
+    pub(super) fn rate(self) -> f64 {
+        self.hits as f64 / self.of as f64
+    }
+
+    pub(super) fn percent(self) -> String {
+        format!("{:.1}", 100.0 * self.rate())
+    }
+
+    fn allowance(self, promised: f64) -> f64 {
+        3.0 * (promised * (1.0 - promised) / self.of as f64).sqrt()
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Checks {
+    made: usize,
+    misses: Vec<String>,
+}
+
+impl Checks {
+    pub(super) fn at_most(&mut self, what: &str, share: Share, promised: f64) {
+        self.check(share.rate() <= promised + share.allowance(promised), || {
+            format!("{what}: {} %, promised at most {} %", share.percent(), 100.0 * promised)
+        });
+    }
+
+    pub(super) fn at_least(&mut self, what: &str, share: Share, promised: f64) {
+        self.check(share.rate() >= promised - share.allowance(promised), || {
+            format!("{what}: {} %, promised at least {} %", share.percent(), 100.0 * promised)
+        });
+    }
+
+    /// Within `points` (a share) of what was promised.
+    pub(super) fn near(&mut self, what: &str, share: Share, promised: f64, points: f64) {
+        self.check((share.rate() - promised).abs() <= points + share.allowance(promised), || {
+            format!("{what}: {} %, promised {} % ± {}", share.percent(), 100.0 * promised, 100.0 * points)
+        });
+    }
+
+    /// A mean of `of` values in 0..1 whose standard deviation is `sd`.
+    pub(super) fn mean_at_most(&mut self, what: &str, mean: f64, sd: f64, of: u64, promised: f64) {
+        self.check(mean <= promised + 3.0 * sd / (of as f64).sqrt(), || {
+            format!("{what}: {:.2} %, promised at most {} %", 100.0 * mean, 100.0 * promised)
+        });
+    }
+
+    /// Exact: no allowance.
+    pub(super) fn holds(&mut self, what: &str, holds: bool) {
+        self.check(holds, || what.to_owned());
+    }
+
+    fn check(&mut self, holds: bool, miss: impl FnOnce() -> String) {
+        self.made += 1;
+        if !holds {
+            self.misses.push(miss());
+        }
+    }
+
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        println!("\n{} checks, {} misses", self.made, self.misses.len());
+        for miss in &self.misses {
+            println!("  {miss}");
+        }
+        if !self.misses.is_empty() {
+            bail!("{} of {} promises of the statistics are not kept", self.misses.len(), self.made);
+        }
+        Ok(())
+    }
+}

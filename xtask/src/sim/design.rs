@@ -1,0 +1,115 @@
+//! What a design is said to see, and Stein's two stages.
+//!
+//! Invariant: power is simulated at exactly the effect, margin and size that the library prints, never at one found here.
+
+use bigiron_stats::{Flip, power, stein::Stein};
+
+use super::{
+    Setting,
+    check::{Checks, Share},
+    noise::Noise,
+    replicate::{Tally, replicate},
+};
+
+/// Simulated power may differ from the nominal 80 % by this much.
+const POINTS: f64 = 0.02;
+
+#[derive(Default)]
+struct Power {
+    seen: Share,
+    same: Share,
+}
+
+impl Tally for Power {
+    fn merge(&mut self, other: Power) {
+        self.seen.merge(other.seen);
+        self.same.merge(other.same);
+    }
+}
+
+/// Power to see `effect`, and of `same` for `margin` at no effect.
+fn simulate(setting: &Setting, pairs: usize, effect: f64, margin: f64) -> Power {
+    let replicates = if pairs > 16 { setting.replicates / 4 } else { setting.replicates };
+    replicate(setting, replicates, &format!("power {pairs}"), |rng, power: &mut Power| {
+        let session = Noise::Normal.session(pairs, rng);
+        let flip = Flip::new(&session.ab, &session.ba, 0);
+        // By the duality of interval and p, which costs a tenth: "the 95 % interval lies above −effect", "the 90 % interval is inside".
+        power.seen.count(2.0 * flip.p_greater(-effect) <= 0.05);
+        power.same.count(flip.p_greater(-margin) <= 0.05 && flip.p_less(margin) <= 0.05);
+    })
+}
+
+pub(super) fn power(setting: &Setting, checks: &mut Checks) {
+    println!("{:>5} {:>7} {:>13}", "pairs", "MDE/s", "power at MDE");
+    // 65,536 subset sums for each order of 32 pairs: too many for a smoke test.
+    let (sizes, margins): (&[usize], &[f64]) = if setting.smoke {
+        (&[8, 10, 12, 14, 16, 20], &[3.0, 1.5, 1.0, 0.75])
+    } else {
+        (&[8, 10, 12, 14, 16, 18, 20, 24, 30, 32], &[3.0, 1.5, 1.0, 0.75, 0.6, 0.55])
+    };
+    for &pairs in sizes {
+        let mde = power::mde(pairs, 1.0);
+        let seen = simulate(setting, pairs, mde, 1.0).seen;
+        println!("{pairs:>5} {mde:>7.2} {:>13}", seen.percent());
+        checks.near(&format!("power at the MDE of {pairs} pairs"), seen, 0.8, POINTS);
+    }
+    println!("{:>8} {:>15} {:>14} {:>18}", "margin/s", "pairs for same", "power of same", "with 2 pairs less");
+    for &margin in margins {
+        let pairs = power::pairs_for_same(1.0, margin).expect("A positive margin has a size") as usize;
+        let same = simulate(setting, pairs, 1.0, margin).same;
+        // The size must also be needed: two pairs less would not do.
+        let less = (pairs > power::SMALLEST_DESIGN as usize).then(|| simulate(setting, pairs - 2, 1.0, margin).same);
+        let with_less = less.map_or_else(|| "-".to_owned(), Share::percent);
+        println!("{margin:>8} {pairs:>15} {:>14} {with_less:>18}", same.percent());
+        checks.at_least(&format!("power of `same` at margin {margin} s, {pairs} pairs"), same, 0.8 - POINTS);
+        if let Some(less) = less {
+            checks.at_most(&format!("power of `same` at margin {margin} s, {} pairs", pairs - 2), less, 0.8 + POINTS);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Stages {
+    covered: Share,
+    too_wide: Share,
+    pairs: u64,
+}
+
+impl Tally for Stages {
+    fn merge(&mut self, other: Stages) {
+        self.covered.merge(other.covered);
+        self.too_wide.merge(other.too_wide);
+        self.pairs += other.pairs;
+    }
+}
+
+pub(super) fn stein(setting: &Setting, checks: &mut Checks) {
+    println!("{:>11} {:>12} {:<15} {:>8} {:>10}", "first stage", "half width/s", "noise", "coverage", "mean pairs");
+    for first in [8_usize, 12] {
+        for half_width in [0.4, 0.8] {
+            for noise in [Noise::Normal, Noise::HeavyTails, Noise::Bimodal, Noise::Lognormal, Noise::SlotEffect] {
+                let cell = format!("stein {first} {half_width} {}", noise.name());
+                let stages = replicate(setting, setting.replicates, &cell, |rng, stages: &mut Stages| {
+                    let mut session = noise.session(first, rng);
+                    let stein = Stein::new(&session.ab, &session.ba).expect("Four pairs or more of each order");
+                    let total = stein.total_pairs(half_width, 0.05) as usize;
+                    let second = noise.session(total - first, rng);
+                    session.ab.extend(second.ab);
+                    session.ba.extend(second.ba);
+                    let (low, high) = stein.interval(&session.ab, &session.ba, 0.05);
+                    stages.covered.count(low <= 0.0 && 0.0 <= high);
+                    stages.too_wide.count((high - low) / 2.0 > half_width * (1.0 + 1e-9));
+                    stages.pairs += total as u64;
+                });
+                println!(
+                    "{first:>11} {half_width:>12} {:<15} {:>8} {:>10.1}",
+                    noise.name(),
+                    stages.covered.percent(),
+                    stages.pairs as f64 / setting.replicates as f64
+                );
+                checks.at_least(&format!("coverage, {cell}"), stages.covered, 0.94);
+                checks.holds(&format!("{cell}: an interval is wider than asked for"), stages.too_wide.rate() == 0.0);
+            }
+        }
+    }
+}
