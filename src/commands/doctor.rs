@@ -23,6 +23,8 @@ enum Found {
     /// Not there, or does not work; what to do. `true` if the default comparison needs it.
     Missing(String, bool),
     Broken(String, bool),
+    /// Could not be looked at yet.
+    Unknown(String),
 }
 
 pub(super) fn run() -> anyhow::Result<u8> {
@@ -50,6 +52,7 @@ pub(super) fn run() -> anyhow::Result<u8> {
                 fit &= !needed;
                 ("broken", says)
             }
+            Found::Unknown(says) => ("unknown", says),
         };
         let _ = writeln!(text, "{state:<8} {what:<9} {says}");
     }
@@ -69,6 +72,9 @@ fn qemu(environment: &Environment) -> Found {
 
 /// KVM is never needed: without it the clock is `exact`.
 fn kvm(environment: &Environment) -> Found {
+    if environment.kvm_needs_kernel() {
+        return Found::Unknown("/dev/kvm is there; the first comparison boots a guest to see whether it works".to_owned());
+    }
     match environment.kvm_report() {
         Ok(says) => Found::Ok(format!("{says}; the default clock is `wall`")),
         Err(why) if Path::new("/dev/kvm").exists() => {

@@ -47,6 +47,12 @@ impl Environment {
         })
     }
 
+    /// Whether only a boot could tell about KVM, and there is no kernel to boot.
+    pub(super) fn kvm_needs_kernel(&self) -> bool {
+        let unknown = self.qemu().is_ok_and(|qemu| probe::without_boot(self.cache(), qemu).is_none());
+        unknown && self.trial_kernel.is_none() && self.store.list().is_ok_and(|kernels| kernels.is_empty())
+    }
+
     fn probe(&self, qemu: &Qemu) -> anyhow::Result<Kvm> {
         // Most machines without KVM show it without a boot; only the others need a kernel to boot.
         if let Some(known) = probe::without_boot(self.cache(), qemu) {
@@ -73,12 +79,18 @@ impl Environment {
     }
 }
 
-/// A kernel that was named wrongly is the question's fault; one that cannot be had now is not.
-fn refuse(error: KernelError) -> anyhow::Error {
+/// A kernel that was named wrongly, or that is none, is the question's fault; one that cannot be had now is not.
+pub(super) fn refuse(error: KernelError) -> anyhow::Error {
+    use KernelError::{BuildTree, Deb, Image, Module, OtherRelease, Spec, UnknownName, UnknownSeries};
     match error {
-        KernelError::Spec(_) | KernelError::UnknownName { .. } | KernelError::UnknownSeries { .. } => {
-            Refusal::new(error.to_string()).into()
-        }
+        Spec(_)
+        | UnknownName { .. }
+        | UnknownSeries { .. }
+        | Deb { .. }
+        | Image { .. }
+        | BuildTree { .. }
+        | Module { .. }
+        | OtherRelease { .. } => Refusal::new(error.to_string()).into(),
         other => other.into(),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::environment::refuse;
 use super::output;
 use crate::cli::KernelAction;
 use crate::kernel::KernelError;
@@ -15,7 +16,7 @@ pub(super) fn run(action: KernelAction) -> anyhow::Result<u8> {
     match action {
         KernelAction::Fetch { kernels } => {
             for text in kernels {
-                let kernel = store.resolve(&Spec::parse(&text).map_err(refuse)?, &output::note)?;
+                let kernel = store.resolve(&Spec::parse(&text).map_err(refuse)?, &output::note).map_err(refuse)?;
                 let package = kernel.identity.package.map_or_else(String::new, |p| format!("  {p}"));
                 output::data(&format!("{text}  {}{package}", kernel.identity.release))?;
             }
@@ -29,13 +30,13 @@ pub(super) fn run(action: KernelAction) -> anyhow::Result<u8> {
                 (Some(kernel), None) => Spec::parse(&kernel).map_err(refuse)?,
                 (None, None) => return Err(Refusal::new("No kernel to add; name one or give `--image`").into()),
             };
-            let entry = store.add(&name, &spec, config.as_deref(), &output::note)?;
+            let entry = store.add(&name, &spec, config.as_deref(), &output::note).map_err(refuse)?;
             output::data(&format!("{name}  {}", entry.release))?;
         }
         KernelAction::List => output::data(&list(&store)?)?,
         KernelAction::Remove { kernels } => {
             for what in kernels {
-                let removed = store.remove(&what)?;
+                let removed = store.remove(&what).map_err(refuse)?;
                 let releases: Vec<&str> = removed.iter().map(|e| e.release.as_str()).collect();
                 match &releases[..] {
                     [] => output::note(&format!("The name `{what}` is gone; its kernel is kept")),
@@ -45,10 +46,6 @@ pub(super) fn run(action: KernelAction) -> anyhow::Result<u8> {
         }
     }
     Ok(0)
-}
-
-fn refuse(error: KernelError) -> Refusal {
-    Refusal::new(error.to_string())
 }
 
 fn list(store: &Store) -> Result<String, KernelError> {

@@ -2,6 +2,8 @@
 //!
 //! Invariant: nothing that a user of bigiron needs is only here.
 
+mod completions;
+mod man;
 mod sim;
 
 use clap::{Parser, Subcommand};
@@ -17,10 +19,16 @@ struct Args {
 enum Command {
     /// Simulate studies with known truth and check what the statistics promise
     Sim(sim::Args),
+    /// Write the man pages
+    Man(man::Args),
+    /// Write the shells' completions
+    Completions(completions::Args),
 }
 
 fn main() -> anyhow::Result<()> {
     match Args::parse().command {
         Command::Sim(args) => sim::run(&args),
+        Command::Man(args) => man::run(&args),
+        Command::Completions(args) => completions::run(&args),
     }
 }
