@@ -125,7 +125,7 @@ fn answer(out: &mut String, report: &Report<'_>) {
     let several = judgement.comparisons.len() > 1;
     let lead = match judgement.state {
         State::Unfinished => report.sentences.iter().find(|s| s.about == About::Progress),
-        State::Finished => report.sentences.iter().rev().find(|s| s.about == About::Suite),
+        State::Finished | State::Spoilt => report.sentences.iter().rev().find(|s| s.about == About::Suite),
     };
     let class = judgement.verdict.map_or("unfinished", Verdict::name);
     let word = judgement.verdict.map_or_else(|| "unfinished".to_owned(), |v| format!("{} {v}", symbol(v)));

@@ -8,7 +8,6 @@ use super::scope;
 use super::sentence::{About, join};
 use super::table::{Line, table, wrap};
 use super::{Report, short};
-use crate::judge::State;
 use crate::report::kconfig::Difference;
 
 /// Config differences shown in a text report; the rest is counted.
@@ -226,13 +225,9 @@ pub(super) fn trouble_lines(report: &Report<'_>) -> Vec<String> {
             ));
         }
         if survival.void > 0 {
-            lines.push(format!(
-                "{}: {} of {} slots are void, spoilt by the host",
-                survival.arm, survival.void, survival.planned
-            ));
-        }
-        if survival.missing > 0 && report.judgement.state == State::Finished {
-            lines.push(format!("{}: {} of {} slots have no record", survival.arm, survival.missing, survival.planned));
+            let trials = if survival.void == 1 { "1 trial" } else { &format!("{} trials", survival.void) };
+            let causes = survival.void_causes.join("; ");
+            lines.push(format!("{}: {trials} void through the host's fault, to be run again: {causes}", survival.arm));
         }
     }
     for row in report.rows.iter().flatten().filter(|r| r.line.missing.absent > 0) {
