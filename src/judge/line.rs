@@ -66,8 +66,8 @@ pub struct Estimate {
     pub p: f64,
     /// The smallest effect that would have been seen with 80 % power; `None` where the design could see none.
     pub mde: Option<f64>,
-    /// The spread of D is so skewed that the interval may fall short of its 95 %.
-    pub skewed: bool,
+    /// The arms seem to vary unlike each other, so the interval may fall short of its 95 % (see `bigiron_stats::shape`).
+    pub uneven: bool,
 }
 
 /// One metric of one workload, one arm against the first.
@@ -156,7 +156,7 @@ fn line(plan: &Plan, workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> Lin
         ci90: ci90.map(|ci| mirror_interval(sign, ci)),
         p: flip.p(0.0),
         mde: Some(power::mde(deltas.len(), flip.sd())).filter(|m| m.is_finite()),
-        skewed: shape::flagged(&logs(Order::Ab), &logs(Order::Ba), plan.design.seed),
+        uneven: shape::flagged(&logs(Order::Ab), &logs(Order::Ba), plan.design.seed),
     });
     let claim_p = if def.primary { suite::claim_p(&flip, word, log_margin) } else { flip.p(0.0) };
     Line {

@@ -146,13 +146,13 @@ fn legend(out: &mut String, report: &Report<'_>) {
     }
     let margins: Vec<String> = margins(report);
     out.push_str(&wrap(&format!("Margins: {}", margins.join(", ")), "", "  "));
-    let skewed: BTreeSet<&str> =
-        report.rows.iter().flatten().filter(|r| skewed(r)).map(|r| r.line.metric.name.as_str()).collect();
-    if !skewed.is_empty() {
-        let named: Vec<&str> = skewed.into_iter().collect();
+    let uneven: BTreeSet<&str> =
+        report.rows.iter().flatten().filter(|r| uneven(r)).map(|r| r.line.metric.name.as_str()).collect();
+    if !uneven.is_empty() {
+        let named: Vec<&str> = uneven.into_iter().collect();
         out.push_str(&wrap(
             &format!(
-                "The pairs of {} are skewed: those intervals may hold the truth less often than 95 %",
+                "One arm seems to vary more than the other in {}: those intervals may hold the truth less often than 95 %",
                 join(&named)
             ),
             "",
@@ -161,8 +161,8 @@ fn legend(out: &mut String, report: &Report<'_>) {
     }
 }
 
-fn skewed(row: &Row<'_>) -> bool {
-    row.line.estimate.is_some_and(|e| e.skewed)
+fn uneven(row: &Row<'_>) -> bool {
+    row.line.estimate.is_some_and(|e| e.uneven)
 }
 
 /// `throughput 2 %, p99 5 %`: of the kinds that occur.
