@@ -147,6 +147,9 @@ fn line(plan: &Plan, workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> Lin
         Better::Lower => -1.0,
     };
     let oriented = |order| -> Vec<f64> { deltas.iter().filter(|d| d.order == order).map(|d| sign * d.d).collect() };
+    let logs = |order| -> Vec<(f64, f64)> {
+        deltas.iter().filter(|d| d.order == order).map(|d| (d.a.ln(), d.b.ln())).collect()
+    };
     let flip = Flip::new(&oriented(Order::Ab), &oriented(Order::Ba), plan.design.seed);
     let (ci95, ci90) = (flip.interval(0.05), flip.interval(0.10));
     let usable = !suite::too_many_void(missing.void + missing.absent, pairs.len() as u32);
@@ -162,7 +165,7 @@ fn line(plan: &Plan, workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> Lin
         ci90: ci90.map(|ci| mirror_interval(sign, ci)),
         p: flip.p(0.0),
         mde: Some(power::mde(deltas.len(), flip.sd())).filter(|m| m.is_finite()),
-        skewed: shape::flagged(&deltas.iter().map(|d| d.d).collect::<Vec<_>>()),
+        skewed: shape::flagged(&logs(Order::Ab), &logs(Order::Ba), plan.design.seed),
     });
     let claim_p = if def.primary { suite::claim_p(&flip, word, log_margin) } else { flip.p(0.0) };
     Line {
