@@ -298,3 +298,76 @@ pub(crate) fn within_order_sd(ab: &[f64], ba: &[f64]) -> f64 {
     let total: f64 = [ab, ba].iter().filter(|d| !d.is_empty()).map(|d| squares(d)).sum();
     (total / degrees as f64).sqrt()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(n: usize) -> Vec<f64> {
+        // Irregular, without ties.
+        (0..n).map(|i| ((i * i * 7 + 3 * i) % 23) as f64 / 100.0 - 0.1 + i as f64 * 1e-4).collect()
+    }
+
+    #[test]
+    fn counts_all_rerandomisations() {
+        for (sizes, c) in
+            [((4, 4), 70), ((5, 5), 252), ((6, 6), 924), ((4, 6), 210), ((12, 12), 2_704_156), ((16, 16), 601_080_390)]
+        {
+            assert_eq!(Flip::new(&sample(sizes.0), &sample(sizes.1), 0).rerandomisations(), c);
+        }
+    }
+
+    #[test]
+    fn no_interval_where_the_design_is_too_small() {
+        let three = Flip::new(&sample(3), &sample(3), 0);
+        assert_eq!(three.interval(0.05), None);
+        assert!(three.interval(0.10).is_some());
+        assert_eq!(three.smallest_p(), 0.1);
+        // One order missing: nothing could have fallen otherwise.
+        let one_order = Flip::new(&sample(8), &[], 0);
+        assert_eq!((one_order.interval(0.10), one_order.p(0.0)), (None, 1.0));
+        assert!(one_order.mean().is_finite());
+        let nothing = Flip::new(&[], &[], 0);
+        assert!(nothing.mean().is_nan() && nothing.interval(0.5).is_none());
+    }
+
+    #[test]
+    fn a_value_that_is_not_finite_gives_no_result() {
+        let flip = Flip::new(&[0.1, f64::NEG_INFINITY, 0.2, 0.1], &[0.1, 0.1, 0.1, f64::NAN], 0);
+        assert_eq!((flip.interval(0.05), flip.p(0.0)), (None, 1.0));
+    }
+
+    #[test]
+    fn draws_agree_with_the_exact_distribution() {
+        let (ab, ba) = (sample(8), sample(8).iter().map(|x| x * 1.3 - 0.02).collect::<Vec<_>>());
+        let (exact, drawn) = (Set::Exact(levels(&ab, &ba)), Set::Drawn(drawn(&ab, &ba, 7)));
+        for share in [0.025, 0.05, 0.25, 0.5, 0.95, 0.975] {
+            let nth = |set: &Set| set.nth((share * set.len() as f64) as u64);
+            let at = nth(&drawn);
+            let found = exact.count_le(at) as f64 / exact.len() as f64;
+            // Four standard errors of a share among 200,000 draws, and one member of the exact set.
+            let allowed = 4.0 * (share * (1.0 - share) / DRAWS as f64).sqrt() + 1.0 / exact.len() as f64;
+            assert!((found - share).abs() <= allowed, "{found} instead of {share}");
+        }
+    }
+
+    #[test]
+    fn large_designs_are_drawn_and_repeatable() {
+        let (ab, ba) = (sample(17), sample(18));
+        let flip = Flip::new(&ab, &ba, 1);
+        assert_eq!(flip.rerandomisations(), DRAWS + 1);
+        assert_eq!(flip.interval(0.05), Flip::new(&ab, &ba, 1).interval(0.05));
+        assert_ne!(flip.interval(0.05), Flip::new(&ab, &ba, 2).interval(0.05));
+        let (low, high) = flip.interval(0.05).unwrap();
+        assert!(low < flip.mean() && flip.mean() < high);
+    }
+
+    #[test]
+    fn pairs_lost_on_one_side_do_not_let_the_order_in() {
+        // No effect, and the second place is 10 % slower: the plain mean of D would be .1 · (6 − 4)/10.
+        let flip = Flip::new(&[0.1; 6], &[-0.1; 4], 0);
+        assert!(flip.mean().abs() < 1e-15 && flip.sd() < 1e-15);
+        let (low, high) = flip.interval(0.05).unwrap();
+        assert!(low.abs() < 1e-15 && high.abs() < 1e-15);
+    }
+}

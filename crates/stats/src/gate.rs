@@ -42,3 +42,28 @@ impl Calibration {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_passes_only_if_nothing_differs_and_nothing_is_far_off() {
+        let line = Line { p: 0.4, mean: 0.002, margin: 0.02 };
+        assert!(passes(&[line; 4]));
+        // One p of .02 among four survives no adjustment; alone it does.
+        assert!(passes(&[line, line, line, Line { p: 0.02, ..line }]));
+        assert!(!passes(&[Line { p: 0.02, ..line }]));
+        assert!(!passes(&[line, Line { mean: -0.010, ..line }]));
+        assert!(!passes(&[Line { mean: f64::NAN, ..line }]));
+    }
+
+    #[test]
+    fn false_positives_that_all_point_one_way_are_seen() {
+        let calibration = Calibration::of(200, 9, 1).unwrap();
+        assert_eq!(calibration.false_positives, 0.05);
+        assert!(calibration.interval.0 < 0.05 && 0.05 < calibration.interval.1);
+        assert!(calibration.sign_p < 0.05 && Calibration::of(200, 5, 5).unwrap().sign_p == 1.0);
+        assert_eq!(Calibration::of(0, 0, 0), None);
+    }
+}

@@ -109,3 +109,34 @@ pub fn sign_test(positive: u64, negative: u64) -> f64 {
     }
     (2.0 * tail).min(1.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_sample_has_no_location() {
+        assert!(median(&[]).is_nan() && hodges_lehmann(&[]).is_nan() && theil_sen(&[1.0]).is_nan());
+    }
+
+    #[test]
+    fn one_outlier_moves_little() {
+        let x = [1.0, 1.1, 0.9, 1.0, 50.0];
+        assert!(hodges_lehmann(&x) < 1.2);
+        assert_eq!(theil_sen(&[0.0, 1.0, 2.0, 30.0, 4.0]), 1.0);
+    }
+
+    #[test]
+    fn drift_by_trend_and_by_halves() {
+        let steady = Drift::of(&[100.0, 101.0, 99.0, 100.0, 101.0, 99.0]);
+        assert!(!steady.exceeds(0.02), "{steady:?}");
+        let rising: Vec<f64> = (0..60).map(|i| 100.0 + 0.1 * f64::from(i)).collect();
+        let drift = Drift::of(&rising);
+        assert!(
+            drift.exceeds(0.02)
+                && (drift.trend - 6.0 / 102.95).abs() < 1e-9
+                && (drift.halves - 3.0 / 102.95).abs() < 1e-9
+        );
+        assert!(!Drift::of(&[1.0]).exceeds(0.02));
+    }
+}

@@ -27,3 +27,14 @@ pub fn mser5(x: &[f64]) -> Option<usize> {
     }
     (best.0 < last).then_some(best.0 * BATCH)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_short_series_or_one_that_never_settles_has_no_cut() {
+        assert_eq!(super::mser5(&[1.0; 19]), None);
+        assert_eq!(super::mser5(&[1.0; 20]), Some(0));
+        let rising: Vec<f64> = (0..100).map(f64::from).collect();
+        assert_eq!(super::mser5(&rising), None);
+    }
+}

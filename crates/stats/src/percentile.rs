@@ -11,3 +11,13 @@ pub fn operations_for(q: f64) -> u64 {
     assert!(q > 0.0 && q < 1.0, "{q} is not a percentile: between 0 and 1 is right");
     10 * (0.025_f64.ln() / q.ln()).ceil() as u64
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn operations_for_percentiles() {
+        for (q, operations) in [(0.5, 60), (0.99, 3_680), (0.999, 36_880)] {
+            assert_eq!(super::operations_for(q), operations);
+        }
+    }
+}

@@ -9,7 +9,7 @@ use crate::special;
 pub const SMALLEST_DESIGN: u32 = 8;
 
 /// Pairs above which no plan is proposed.
-pub const LARGEST_DESIGN: u32 = 10_000;
+pub const LARGEST_DESIGN: u32 = 1_000;
 
 /// Sample standard deviation; 0 for fewer than two values.
 pub fn sd(d: &[f64]) -> f64 {
@@ -95,13 +95,13 @@ fn equivalence_factor(pairs: u32) -> f64 {
 }
 
 /// Pairs in all, an even number of at least 8, for 80 % power of `same` if the truth is 0. `None` if the margin is not
-/// positive or more than 10,000 pairs would be needed.
+/// positive or more than 1,000 pairs would be needed.
 pub fn pairs_for_same(sd: f64, margin: f64) -> Option<u32> {
     smallest(|n| sd * equivalence_factor(n) <= margin, margin > 0.0 && sd.is_finite())
 }
 
 /// Pairs in all after which a line would probably (80 %) no longer be `inconclusive`, if the truth is the estimate `mean`: because its
-/// interval excludes 0, or because it lies inside the margin. `None` if more than 10,000 pairs would be needed.
+/// interval excludes 0, or because it lies inside the margin. `None` if more than 1,000 pairs would be needed.
 pub fn pairs_to_settle(mean: f64, sd: f64, margin: f64) -> Option<u32> {
     let room = margin - mean.abs();
     smallest(
@@ -110,7 +110,70 @@ pub fn pairs_to_settle(mean: f64, sd: f64, margin: f64) -> Option<u32> {
     )
 }
 
-/// The smallest even size for which `enough` holds; it holds for all larger sizes too.
+/// The smallest even size for which `enough` holds, by bisection: what is enough for a size is enough for all larger ones.
 fn smallest(enough: impl Fn(u32) -> bool, possible: bool) -> Option<u32> {
-    (possible).then(|| (SMALLEST_DESIGN..=LARGEST_DESIGN).step_by(2).find(|&n| enough(n))).flatten()
+    if !possible || !enough(LARGEST_DESIGN) {
+        return None;
+    }
+    // In halves of pairs, so that only even sizes are asked for.
+    let (mut low, mut high) = (SMALLEST_DESIGN / 2, LARGEST_DESIGN / 2);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if enough(2 * middle) { high = middle } else { low = middle + 1 }
+    }
+    Some(2 * low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smallest_designs() {
+        for (primaries, pairs) in [(0, 8), (1, 8), (2, 10), (6, 10), (7, 12), (20, 12), (30, 14)] {
+            assert_eq!(smallest_pairs(primaries), pairs, "{primaries} primaries");
+        }
+        assert_eq!(smallest_attainable_p(8), 2.0 / 70.0);
+        assert_eq!(smallest_attainable_p(9), 2.0 / 126.0);
+        assert_eq!(smallest_attainable_p(0), 1.0);
+    }
+
+    #[test]
+    fn smallest_visible_effect() {
+        assert_eq!(mde(7, 1.0), f64::INFINITY);
+        assert!((mde(12, 0.02) - 0.01802).abs() < 1e-12);
+        // More pairs see more; where the table ends, nothing jumps.
+        for pairs in 8..400 {
+            let (now, next) = (mde(pairs, 1.0), mde(pairs + 1, 1.0));
+            assert!(next < now * 1.005 && next > now * 0.78, "{pairs} pairs: {now}, then {next}");
+        }
+        // In the limit z(.975) + z(.8) = 2.8016 standard errors.
+        assert!((mde(1_000, 1.0) * 1_000.0_f64.sqrt() - 2.8016).abs() < 0.01);
+    }
+
+    #[test]
+    fn pairs_for_a_margin() {
+        for (margin, pairs) in [(3.0, 8), (1.5, 8), (1.0, 12), (0.75, 18), (0.5, 36)] {
+            assert_eq!(pairs_for_same(1.0, margin), Some(pairs), "margin {margin}");
+        }
+        assert_eq!(pairs_for_same(0.0, 0.02), Some(8));
+        assert_eq!(pairs_for_same(1.0, 0.0), None);
+        assert_eq!(pairs_for_same(1.0, 0.001), None);
+        assert_eq!(pairs_for_same(f64::NAN, 0.1), None);
+    }
+
+    #[test]
+    fn pairs_to_settle_a_line() {
+        // Far from 0: as many as the effect needs. At 0: as many as `same` needs. On the margin's edge `same` never comes.
+        assert_eq!(pairs_to_settle(0.9, 1.0, 1.0), Some(14));
+        assert_eq!(pairs_to_settle(0.0, 1.0, 1.0), pairs_for_same(1.0, 1.0));
+        assert_eq!(pairs_to_settle(0.0, 1.0, 0.001), None);
+        assert_eq!(pairs_to_settle(f64::NAN, 1.0, 1.0), None);
+    }
+
+    #[test]
+    fn standard_deviation() {
+        assert_eq!(sd(&[1.0, 3.0]), 2.0_f64.sqrt());
+        assert_eq!((sd(&[]), sd(&[5.0])), (0.0, 0.0));
+    }
 }

@@ -29,3 +29,19 @@ fn products(pairs: &[(f64, f64)]) -> Vec<f64> {
 pub fn flagged(ab: &[(f64, f64)], ba: &[(f64, f64)], seed: u64) -> bool {
     spread_p(ab, ba, seed) <= FLAG_LEVEL
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_that_varies_more_is_flagged_and_a_wandering_machine_is_not() {
+        let wobble = [0.01, -0.02, 0.03, -0.01, 0.02, -0.03];
+        let wild: Vec<(f64, f64)> = wobble.iter().map(|x| (x * 0.1, x * 4.0)).collect();
+        assert!(flagged(&wild, &wild, 0));
+        let calm: Vec<(f64, f64)> = wobble.iter().map(|x| (*x, -x)).collect();
+        assert!(!flagged(&calm, &calm, 0));
+        let wandering: Vec<(f64, f64)> = wobble.iter().enumerate().map(|(i, x)| (i as f64 + x, i as f64 - x)).collect();
+        assert!(!flagged(&wandering, &wandering, 0));
+    }
+}

@@ -56,3 +56,51 @@ pub const VOID_LIMIT: f64 = 0.25;
 pub fn too_many_void(void: u32, planned: u32) -> bool {
     f64::from(void) > VOID_LIMIT * f64::from(planned)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_does_not_survive_is_taken_back() {
+        let lines = [
+            (Verdict::Better, 0.004),
+            (Verdict::SlightlyWorse, 0.03),
+            (Verdict::Same, 1.0),
+            (Verdict::Inconclusive, 1.0),
+        ];
+        let adjusted = adjust(&lines, 0.05);
+        assert_eq!((adjusted[0].verdict, adjusted[0].p), (Verdict::Better, 0.016));
+        assert_eq!((adjusted[1].verdict, adjusted[1].unadjusted), (Verdict::Inconclusive, Verdict::SlightlyWorse));
+        assert_eq!((adjusted[2].verdict, adjusted[3].verdict), (Verdict::Same, Verdict::Inconclusive));
+        assert!(adjust(&[], 0.05).is_empty());
+    }
+
+    #[test]
+    fn a_claim_stands_exactly_where_its_verdict_does() {
+        // Twelve pairs around +3 %: beyond a margin of 2 %, not beyond 3 %.
+        let ab = [0.031, 0.028, 0.034, 0.029, 0.030, 0.033];
+        let ba = [0.027, 0.032, 0.030, 0.031, 0.026, 0.029];
+        let flip = Flip::new(&ab, &ba, 0);
+        assert!(claim_p(&flip, Verdict::Better, 0.02) <= 0.05);
+        assert!(claim_p(&flip, Verdict::Better, 0.03) > 0.05);
+        assert!(claim_p(&flip, Verdict::SlightlyBetter, 0.03) <= 0.05);
+        assert_eq!(claim_p(&flip, Verdict::Worse, 0.02), 1.0);
+        assert_eq!(claim_p(&flip, Verdict::Same, 0.02), 1.0);
+    }
+
+    #[test]
+    fn no_regression_needs_every_line() {
+        use Verdict::{Better, Inconclusive, Same, SlightlyBetter, SlightlyWorse};
+        assert!(no_regression(&[Same, Better, SlightlyBetter]));
+        assert!(!no_regression(&[Same, SlightlyWorse]));
+        assert!(!no_regression(&[Same, Inconclusive]));
+        assert!(!no_regression(&[]));
+    }
+
+    #[test]
+    fn a_quarter_of_the_pairs_may_be_void() {
+        assert!(!too_many_void(3, 12));
+        assert!(too_many_void(4, 12));
+    }
+}

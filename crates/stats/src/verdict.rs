@@ -104,3 +104,46 @@ pub fn verdict(ci95: Option<(f64, f64)>, ci90: Option<(f64, f64)>, margin: f64) 
 pub fn tiny_but_real(verdict: Verdict, ci95: Option<(f64, f64)>) -> bool {
     verdict == Verdict::Same && ci95.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rule() {
+        let m = 0.02;
+        let cases = [
+            ((0.021, 0.050), (0.025, 0.045), Verdict::Better),
+            // Touching the margin is not beyond it.
+            ((0.020, 0.050), (0.025, 0.045), Verdict::SlightlyBetter),
+            ((0.001, 0.030), (0.005, 0.025), Verdict::SlightlyBetter),
+            ((0.001, 0.015), (0.002, 0.014), Verdict::Same),
+            ((-0.010, 0.015), (-0.008, 0.012), Verdict::Same),
+            ((-0.010, 0.021), (-0.008, 0.020), Verdict::Inconclusive),
+            ((-0.010, 0.021), (-0.008, 0.0199), Verdict::Same),
+            ((0.000, 0.030), (0.001, 0.029), Verdict::Inconclusive),
+            ((-0.030, -0.001), (-0.025, -0.005), Verdict::SlightlyWorse),
+            ((-0.050, -0.021), (-0.045, -0.025), Verdict::Worse),
+            // What an exact clock gives when nothing changed.
+            ((0.0, 0.0), (0.0, 0.0), Verdict::Same),
+        ];
+        for (ci95, ci90, expected) in cases {
+            assert_eq!(verdict(Some(ci95), Some(ci90), m), expected, "{ci95:?} {ci90:?}");
+        }
+        assert_eq!(verdict(None, None, m), Verdict::Inconclusive);
+        assert_eq!(verdict(None, Some((-0.01, 0.01)), m), Verdict::Same);
+    }
+
+    #[test]
+    fn tiny_but_real_is_said_of_same_only() {
+        assert!(tiny_but_real(Verdict::Same, Some((0.001, 0.015))));
+        assert!(!tiny_but_real(Verdict::Same, Some((-0.001, 0.015))));
+        assert!(!tiny_but_real(Verdict::Better, Some((0.03, 0.04))));
+    }
+
+    #[test]
+    fn an_unknown_word_is_refused_with_the_known_ones() {
+        let error = "faster".parse::<Verdict>().unwrap_err().to_string();
+        assert!(error.contains("`faster`") && error.contains("slightly-better"));
+    }
+}
