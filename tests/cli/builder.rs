@@ -1,0 +1,121 @@
+//! One run of the executable in a folder of its own, with a cache of its own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+/// A run to be made, and then what came of it.
+pub struct Test {
+    dir: TempDir,
+    path: Option<String>,
+}
+
+/// What a run printed.
+pub struct Ran {
+    pub status: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Test {
+    pub fn new() -> Self {
+        Test { dir: tempfile::tempdir().unwrap(), path: None }
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Writes a file of the working directory.
+    pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Self {
+        let path = self.dir().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+        self
+    }
+
+    /// PATH of the run.
+    pub fn path(mut self, path: &str) -> Self {
+        self.path = Some(path.to_owned());
+        self
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bigiron"));
+        command
+            .args(args)
+            .current_dir(self.dir())
+            .env("BIGIRON_CACHE", self.dir().join("cache"))
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null());
+        if let Some(path) = &self.path {
+            command.env("PATH", path);
+        }
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ran {
+        let output = self.command(args).output().unwrap();
+        Ran {
+            status: output.status.code().expect("ended by itself"),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Starts it and lets it run.
+    pub fn start(&self, args: &[&str]) -> Child {
+        self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// The values of all metrics in a study's folder, by slot.
+    pub fn records(&self, study: &str) -> BTreeMap<u64, Vec<(String, f64)>> {
+        let text = fs::read_to_string(self.dir().join(study).join("records.jsonl")).unwrap_or_default();
+        let record = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).ok()?;
+            let metrics = line["record"]["metrics"].as_array()?.iter();
+            let values = metrics.map(|m| (m["name"].as_str().unwrap().to_owned(), m["value"].as_f64().unwrap()));
+            Some((line["record"]["slot"].as_u64()?, values.collect()))
+        };
+        text.lines().filter_map(record).collect()
+    }
+
+    /// Names in a directory, sorted; empty if there is none.
+    pub fn entries(&self, name: &str) -> Vec<PathBuf> {
+        let read = fs::read_dir(self.dir().join(name));
+        let mut entries: Vec<PathBuf> = read.into_iter().flatten().map(|e| e.unwrap().path()).collect();
+        entries.sort();
+        entries
+    }
+}
+
+impl Ran {
+    #[track_caller]
+    pub fn status(self, want: i32) -> Self {
+        assert_eq!(self.status, want, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub fn stdout_has(self, want: &str) -> Self {
+        assert!(self.stdout.contains(want), "no `{want}` in stdout: {}", self.stdout);
+        self
+    }
+
+    #[track_caller]
+    pub fn stderr_has(self, want: &str) -> Self {
+        assert!(self.stderr.contains(want), "no `{want}` in stderr: {}", self.stderr);
+        self
+    }
+
+    /// Refused: exit status 2, nothing on standard output, the reason on standard error.
+    #[track_caller]
+    pub fn refused(self, want: &str) -> Self {
+        let ran = self.status(2).stderr_has(want);
+        assert!(ran.stdout.is_empty(), "stdout: {}", ran.stdout);
+        ran
+    }
+}

@@ -1,0 +1,90 @@
+//! Pages, help and the lines that users are told to type.
+
+use bigiron::cli::{Cli, Command};
+use bigiron::study::words;
+use clap::{CommandFactory, Parser};
+
+use crate::builder::Test;
+
+#[test]
+fn the_parser_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_page_is_listed_and_printed() {
+    let test = Test::new();
+    let list = test.run(&["doc"]).status(0).stdout;
+    let names: Vec<&str> = list.lines().map(|l| l.split_whitespace().nth(1).unwrap()).collect();
+    assert!(names.contains(&"micro") && names.contains(&"boot") && names.contains(&"study-file"), "{list}");
+    for name in names {
+        assert!(test.run(&["doc", name]).status(0).stdout.len() > 200, "{name}");
+    }
+    test.run(&["doc", "boot.mitigations"]).status(0).stdout_has("Lever `boot`");
+    test.run(&["doc", "clock"]).refused("did you mean `clocks`?");
+}
+
+/// Command lines in code of the documentation.
+fn documented() -> Vec<String> {
+    let mut lines = Vec::new();
+    for page in ["README.md", "docs/guide", "docs/levers", "docs/reference", "docs/concepts", "docs/workloads"] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+        let files = match std::fs::read_dir(&path) {
+            Ok(entries) => entries.map(|e| e.unwrap().path()).collect(),
+            Err(_) => vec![path],
+        };
+        for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "md")) {
+            let Ok(text) = std::fs::read_to_string(file) else { continue };
+            let code = text.lines().map(str::trim).filter(|l| l.starts_with("bigiron ") && !l.contains('…'));
+            lines.extend(code.map(|l| l.split([';', '|', '#', '>']).next().unwrap().trim().to_owned()));
+        }
+    }
+    lines
+}
+
+#[test]
+fn every_documented_command_parses() {
+    let issue = [
+        "bigiron compare debian:6.1 debian:6.12",
+        "bigiron compare debian:6.1 debian:6.12 micro dbsim --clock exact --pairs 8 --cpus 1 --memory 1G --seed 7 --out DIR",
+        "bigiron compare mine debian:6.12,boot.mitigations=off micro",
+        "bigiron kernel add mine --image bzImage --modules DIR",
+        "bigiron run study.toml",
+        "bigiron report DIR --format html",
+        "bigiron show DIR",
+        "bigiron show DIR 3",
+        "bigiron kernel fetch debian:6.1",
+        "bigiron kernel list",
+        "bigiron doctor",
+        "bigiron selftest --aa",
+        "bigiron doc micro",
+    ];
+    let documented = documented();
+    assert!(documented.len() >= 5, "{documented:?}");
+    for line in issue.into_iter().map(str::to_owned).chain(documented) {
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| panic!("{line}: {e}"));
+        if let Command::Compare(args) = cli.command {
+            words::sort(&args.words, &["mine".to_owned()]).unwrap_or_else(|e| panic!("{line}: {e}"));
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_bigiron"))
+        .args(["doc", "micro"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_worker_that_is_told_to_exit_does() {
+    assert_eq!(Test::new().run(&["worker", "exit"]).status(0).stdout, "");
+}

@@ -1,0 +1,131 @@
+//! Everything that is wrong with a question is said before anything boots, with what would be right.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::builder::{Ran, Test};
+use crate::kernels::bzimage;
+
+/// A machine with a QEMU that only knows its version, and a kernel called `mine`.
+fn machine(qemu: &str) -> Test {
+    let test = Test::new()
+        .file("bin/qemu-system-x86_64", format!("#!/bin/sh\necho 'QEMU emulator version {qemu}'\n"))
+        .file("bzImage", bzimage("6.1.7-mine"));
+    let program = test.dir().join("bin/qemu-system-x86_64");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+    let test = test.path(&path);
+    test.run(&["kernel", "add", "mine", "--image", "bzImage"]).status(0);
+    test
+}
+
+fn compare(test: &Test, args: &[&str]) -> Ran {
+    let all: Vec<&str> = ["compare"].iter().chain(args).copied().collect();
+    let ran = test.run(&all);
+    assert!(test.entries("bigiron-results").is_empty(), "a refused study leaves no folder");
+    ran
+}
+
+#[test]
+fn words_that_are_neither_kernel_nor_workload() {
+    let test = machine("7.2.22");
+    compare(&test, &["mine", "mine", "dbism"]).refused("did you mean `dbsim`?").stderr_has("hint: ");
+    compare(&test, &["mine", "mnie", "micro"]).refused("did you mean `mine`?");
+    compare(&test, &["mine", "redhat:6.12", "--clock", "exact"]).refused("`redhat:` is not a source of kernels");
+    compare(&test, &["mine", "debian:six", "--clock", "exact"]).refused("names no kernel version");
+    compare(&test, &["mine", "micro"]).refused("Only one arm, `mine`");
+    compare(&test, &["mine", "mine", "micro", "micro"]).refused("named twice");
+    compare(&test, &[]).refused("required");
+}
+
+#[test]
+fn designs_that_can_decide_nothing() {
+    let test = machine("7.2.22");
+    let exact = |args: &[&str]| {
+        let all: Vec<&str> = ["mine", "mine", "micro", "--clock", "exact"].iter().chain(args).copied().collect();
+        compare(&test, &all)
+    };
+    exact(&["--pairs", "7"]).refused("7 pairs cannot be balanced");
+    exact(&["--pairs", "6"]).refused("6 pairs are too few for any verdict; ask for 8 or more");
+    exact(&["--cpus", "0"]).refused("from 1 to 255 CPUs, not 0");
+    exact(&["--cpus", "256"]).refused("from 1 to 255 CPUs, not 256");
+    exact(&["--memory", "900T"]).refused("does not fit into this machine");
+    exact(&["--memory", "16M"]).refused("give at least");
+    exact(&["--memory", "lots"]).refused("write one such as `1G`");
+    exact(&["--seed", "9007199254740992"]).refused("the largest is 9007199254740991");
+    exact(&["--storage", "floppy"]).refused("`nvme`, `ssd`, `hdd` or `ram`");
+    exact(&["--filesystem", "ntfs"]).refused("`ext4` or `xfs`");
+    exact(&["--margin", "p99=0"]).refused("cannot be judged by");
+    exact(&["--margin", "speed=2"]).refused("is not a kind of metric");
+    exact(&["--jobs", "0"]).refused("1 or more");
+    exact(&["--hang-limit", "1"]).refused("hang limit");
+    exact(&["--cpus", "2"]).refused("QEMU 7.2 hangs in a kernel as old as 6.1.7-mine with 2 CPUs");
+    compare(&test, &["mine", "mine", "--clock", "none", "--jobs", "2"]).refused("`--clock exact`");
+    compare(&test, &["mine", "mine", "--clock", "sundial"]).refused("wall, exact, none");
+}
+
+#[test]
+fn levers_that_cannot_be_set() {
+    let test = machine("7.2.22");
+    for (arm, want) in [
+        ("mine,nosmt", "A parameter of the kernel's command line is `boot.nosmt`"),
+        ("mine,bot.nosmt", "did you mean `boot.nosmt`?"),
+        ("mine,boot.rdinit=/bin/sh", "bigiron sets `rdinit` itself"),
+        ("mine,boot.console=tty0", "bigiron sets `console` itself"),
+        ("mine,boot.nosmt,boot.nosmt", "is set twice"),
+        ("mine,fault.inject=crash", "it can be `panic`, `hang`, `kill-agent` or `kill-init`"),
+        ("mine,micro.colour=red", "Unknown lever `micro.colour`"),
+    ] {
+        compare(&test, &["mine", arm, "micro", "--clock", "exact"]).refused(want);
+    }
+    compare(&test, &["mine", "mine", "--set", "boot.root=/dev/sda"]).refused("--set: Lever `boot.root` cannot be set");
+}
+
+#[test]
+fn machines_that_lack_something() {
+    let test = machine("7.2.22");
+    let ran = compare(&test, &["mine", "mine", "micro", "--clock", "wall"]).refused("needs a guest that runs under KVM");
+    ran.stderr_has("`--clock exact`");
+    compare(&machine("5.2.0"), &["mine", "mine", "micro"]).refused("7.2 or newer is needed");
+    compare(&Test::new().path("/nowhere"), &["debian:6.1", "debian:6.12"]).refused("QEMU is not installed");
+}
+
+#[test]
+fn folders_that_cannot_be_used() {
+    let test = machine("7.2.22").file("full/notes.txt", "mine").file("file", "");
+    let out = |dir: &str| compare(&test, &["mine", "mine", "micro", "--clock", "exact", "--out", dir]);
+    out("/proc/bigiron").refused("cannot be written");
+    out("file/below").refused("cannot be written");
+    out("full").status(1).stderr_has("is not empty and holds no study");
+    assert_eq!(test.entries("full").len(), 1);
+}
+
+#[test]
+fn kernels_that_are_none() {
+    let test = machine("7.2.22").file("broken.deb", "!<arch>\nrubbish").file("image", "\x7fELF").file("tree/README", "");
+    let with = |kernel: &str| compare(&test, &["mine", kernel, "micro", "--clock", "exact"]);
+    with("./broken.deb").refused("is not a usable Debian package");
+    with("./image").refused("is not a usable kernel image");
+    with("./tree").refused("is not a usable build tree");
+    with("./nothing/here").status(1).stderr_has("nothing/here");
+}
+
+#[test]
+fn study_files_are_refused_with_file_and_line() {
+    let arms = "arms = [\"mine\", \"mine\"]\nworkloads = [\"micro\"]\n";
+    for (text, want) in [
+        ("[design]\nclock = \"exact\"\n\npars = 8\n", "error: study.toml:6: Unknown key `pars`; did you mean `pairs`?"),
+        ("[design]\nclock = \"exact\"\npairs = 7\n", "error: study.toml:5: 7 pairs cannot be balanced"),
+        ("[machine]\nmemory = \"900T\"\n", "error: study.toml:4: A guest of 900T does not fit"),
+        ("[machine]\ncpus = 0\n", "error: study.toml:4: A guest has from 1 to 255 CPUs"),
+        ("[set]\nboot.panic = 1\n", "error: study.toml:4: Lever `boot.panic` cannot be set"),
+        ("[sim]\nnoise = 1\n", "error: study.toml: `[sim]` is for the host `sim` only"),
+        ("[machine]\nhost = \"sim\"\n[sim]\nnose = 1\n", "error: study.toml:6: "),
+        ("[design\n", "error: study.toml:3: "),
+    ] {
+        let test = machine("7.2.22").file("study.toml", format!("{arms}{text}"));
+        test.run(&["run", "study.toml"]).refused(want);
+        assert!(test.entries("bigiron-results").is_empty());
+    }
+    Test::new().run(&["run", "none.toml"]).refused("Cannot read the study file `none.toml`");
+}
