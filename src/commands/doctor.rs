@@ -73,7 +73,9 @@ fn qemu(environment: &Environment) -> Found {
 /// KVM is never needed: without it the clock is `exact`.
 fn kvm(environment: &Environment) -> Found {
     if environment.kvm_needs_kernel() {
-        return Found::Unknown("/dev/kvm is there; the first comparison boots a guest to see whether it works".to_owned());
+        return Found::Unknown(
+            "/dev/kvm is there; the first comparison boots a guest to see whether it works".to_owned(),
+        );
     }
     match environment.kvm_report() {
         Ok(says) => Found::Ok(format!("{says}; the default clock is `wall`")),

@@ -15,12 +15,12 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, ensure};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, mount};
 
 use crate::clock::Clock;
-use crate::lever::Fault;
+use crate::lever::{Fault, boot};
 use crate::probe::dmesg;
 use crate::store::record::{Failure, GuestIdentity};
 use crate::sys;
@@ -115,19 +115,18 @@ fn identity() -> anyhow::Result<GuestIdentity> {
 
 /// A lever that cannot be read back as applied is an error before anything is measured.
 fn read_back(job: &Job, guest: &GuestIdentity) -> anyhow::Result<()> {
-    let words: Vec<&str> = guest.cmdline.split_whitespace().collect();
-    let log = kernel_log().unwrap_or_default();
-    let unknown = log.iter().find_map(|l| l.split_once("Unknown kernel command line parameters")).map(|(_, rest)| rest);
-    for word in &job.cmdline {
-        if !words.contains(&word.as_str()) {
-            bail!("`{word}` is not on the guest's command line: {}", guest.cmdline);
-        }
-        let name = word.split('=').next().unwrap_or(word);
-        if unknown.is_some_and(|u| u.split([' ', '"', ',']).any(|w| w == word || w.split('=').next() == Some(name))) {
-            bail!("This kernel does not know the parameter `{word}`: it was passed over, so the lever did nothing");
-        }
+    if job.cmdline.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let log = kernel_log().context("The kernel's log cannot be read, so nothing shows that levers took")?.join("\n");
+    let seen = boot::Seen {
+        cmdline: &guest.cmdline,
+        log: &log,
+        init_args: &std::env::args().skip(1).collect::<Vec<_>>(),
+        init_environment: &std::env::vars().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
+        read: &|path| fs::read_to_string(path).ok(),
+    };
+    boot::verify(&job.cmdline, &seen).map_err(|why| anyhow!("Lever {why}"))
 }
 
 /// The lines of the kernel's log so far.

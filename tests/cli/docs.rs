@@ -35,7 +35,12 @@ fn documented() -> Vec<String> {
         };
         for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "md")) {
             let Ok(text) = std::fs::read_to_string(file) else { continue };
-            let code = text.lines().map(str::trim).filter(|l| l.starts_with("bigiron ") && !l.contains('…'));
+            let mut fenced = false;
+            let code = text.lines().filter(|line| {
+                fenced ^= line.starts_with("```");
+                fenced || line.starts_with("    ")
+            });
+            let code = code.map(str::trim).filter(|l| l.starts_with("bigiron ") && !l.contains('…'));
             lines.extend(code.map(|l| l.split([';', '|', '#', '>']).next().unwrap().trim().to_owned()));
         }
     }

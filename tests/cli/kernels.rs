@@ -29,7 +29,8 @@ fn a_kernel_is_added_listed_and_removed() {
 
 #[test]
 fn what_is_no_kernel_is_not_added() {
-    let test = Test::new().file("text", "not a kernel").file("bad.deb", "not a package").file("bzImage", bzimage("6.12.1"));
+    let test =
+        Test::new().file("text", "not a kernel").file("bad.deb", "not a package").file("bzImage", bzimage("6.12.1"));
     test.run(&["kernel", "add", "mine", "--image", "text"]).refused("is not a usable kernel image");
     test.run(&["kernel", "add", "mine", "bad.deb"]).refused("is not a usable Debian package");
     test.run(&["kernel", "add", "micro", "--image", "bzImage"]).refused("`micro` is a workload");

@@ -84,7 +84,8 @@ fn levers_that_cannot_be_set() {
 #[test]
 fn machines_that_lack_something() {
     let test = machine("7.2.22");
-    let ran = compare(&test, &["mine", "mine", "micro", "--clock", "wall"]).refused("needs a guest that runs under KVM");
+    let ran =
+        compare(&test, &["mine", "mine", "micro", "--clock", "wall"]).refused("needs a guest that runs under KVM");
     ran.stderr_has("`--clock exact`");
     compare(&machine("5.2.0"), &["mine", "mine", "micro"]).refused("7.2 or newer is needed");
     compare(&Test::new().path("/nowhere"), &["debian:6.1", "debian:6.12"]).refused("QEMU is not installed");
@@ -102,7 +103,8 @@ fn folders_that_cannot_be_used() {
 
 #[test]
 fn kernels_that_are_none() {
-    let test = machine("7.2.22").file("broken.deb", "!<arch>\nrubbish").file("image", "\x7fELF").file("tree/README", "");
+    let test =
+        machine("7.2.22").file("broken.deb", "!<arch>\nrubbish").file("image", "\x7fELF").file("tree/README", "");
     let with = |kernel: &str| compare(&test, &["mine", kernel, "micro", "--clock", "exact"]);
     with("./broken.deb").refused("is not a usable Debian package");
     with("./image").refused("is not a usable kernel image");
