@@ -11,6 +11,7 @@ use tempfile::TempDir;
 pub struct Test {
     dir: TempDir,
     path: Option<String>,
+    cache: Option<PathBuf>,
 }
 
 /// What a run printed.
@@ -22,7 +23,7 @@ pub struct Ran {
 
 impl Test {
     pub fn new() -> Self {
-        Test { dir: tempfile::tempdir().unwrap(), path: None }
+        Test { dir: tempfile::tempdir().unwrap(), path: None, cache: None }
     }
 
     pub fn dir(&self) -> &Path {
@@ -43,12 +44,18 @@ impl Test {
         self
     }
 
+    /// A cache that outlives the run, instead of one of its own.
+    pub fn cache(mut self, cache: PathBuf) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bigiron"));
         command
             .args(args)
             .current_dir(self.dir())
-            .env("BIGIRON_CACHE", self.dir().join("cache"))
+            .env("BIGIRON_CACHE", self.cache.clone().unwrap_or_else(|| self.dir().join("cache")))
             .env("NO_COLOR", "1")
             .stdin(Stdio::null());
         if let Some(path) = &self.path {

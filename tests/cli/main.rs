@@ -1,5 +1,7 @@
-//! The executable as a user meets it: what it prints, what it refuses, and its exit status. Boots nothing.
+//! The executable as a user meets it: what it prints, what it refuses, its exit status; and, in `boot`, real kernels.
 
+#[path = "../boot/mod.rs"]
+mod boot;
 mod builder;
 mod docs;
 mod kernels;

@@ -1,0 +1,114 @@
+//! One trial each on the machines that a study can ask for: devices, file systems, kernels old and new.
+
+use std::sync::atomic::AtomicBool;
+
+use bigiron::clock::Clock;
+use bigiron::host::vm::VmHost;
+use bigiron::host::{Host, HostError, Trial, TrialResult};
+use bigiron::kernel::spec::Spec;
+use bigiron::kernel::store::Store;
+use bigiron::study::plan::{Arm, Design, Machine, Plan, PlannedWorkload, SCHEMA, Slot};
+use bigiron::vm::qemu::{Accelerator, Qemu};
+use bigiron::workload;
+
+use super::cache;
+
+/// Metrics that use the disk, the file system and asynchronous I/O.
+const DISK: &str = "pread-4k-direct,aio-4k-d16,uring-4k-d1,append-8k-fdatasync,create-10k";
+
+struct Machines {
+    kernel: &'static str,
+    clock: Clock,
+    storage: &'static str,
+    filesystem: &'static str,
+    only: &'static str,
+}
+
+const USUAL: Machines =
+    Machines { kernel: "debian:6.12", clock: Clock::Exact, storage: "nvme", filesystem: "ext4", only: DISK };
+
+fn boot(machines: &Machines) -> Result<TrialResult, HostError> {
+    let store = Store::at(&cache()).unwrap();
+    let kernel = store.resolve(&Spec::parse(machines.kernel).unwrap(), &|note| eprintln!("{note}")).unwrap();
+    let micro = workload::find("micro").unwrap();
+    let options = workload::options(micro, [("only", machines.only), ("scale", "0.2")]).unwrap();
+    let plan = Plan {
+        schema: SCHEMA,
+        bigiron: "test".to_owned(),
+        question_sha256: String::new(),
+        repeat: String::new(),
+        clock: machines.clock,
+        design: Design { pairs: 8, seed: 1, hang_cpu_seconds: 60 },
+        machine: Machine {
+            host: "vm".to_owned(),
+            cpus: 1,
+            memory_bytes: 1 << 30,
+            storage: machines.storage.to_owned(),
+            filesystem: machines.filesystem.to_owned(),
+        },
+        arms: vec![Arm { name: "a".to_owned(), kernel: kernel.identity.clone(), settings: Vec::new() }],
+        workloads: vec![PlannedWorkload { name: "micro".to_owned(), metrics: micro.metrics(&options), options }],
+        margins: Default::default(),
+        slots: Vec::new(),
+    };
+    let slot =
+        Slot { slot: 0, pair: 0, position: 0, arm: 0, workload_seed: 1, boot_seed: 2, jitter: 3, order: vec![0] };
+    let agent = std::path::Path::new(env!("CARGO_BIN_EXE_bigiron"));
+    let accelerator = Accelerator::Tcg;
+    let host = VmHost::new(&plan, &[kernel], &cache(), Qemu::find().unwrap(), accelerator, agent).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let cancel = AtomicBool::new(false);
+    let trial =
+        Trial { plan: &plan, slot: &slot, arm: &plan.arms[0], attempt: 0, artifacts: dir.path(), cancel: &cancel };
+    host.run(&trial, &|_| {})
+}
+
+#[track_caller]
+fn completes(machines: &Machines) -> TrialResult {
+    let result = boot(machines).unwrap();
+    assert_eq!(result.failure, None);
+    assert_eq!(result.metrics.len(), machines.only.split(',').count() + 1);
+    assert!(result.complaints.is_empty(), "{:?}", result.complaints);
+    result
+}
+
+fn value(result: &TrialResult, metric: &str) -> f64 {
+    result.metrics.iter().find(|m| m.name == metric).unwrap().value
+}
+
+#[test]
+fn modelled_devices_take_the_time_of_their_profile() {
+    let only = "pread-4k-direct";
+    let nvme = value(&completes(&Machines { only, ..USUAL }), only);
+    let ssd = value(&completes(&Machines { only, storage: "ssd", ..USUAL }), only);
+    let ram = value(&completes(&Machines { only, storage: "ram", ..USUAL }), only);
+    // The model adds its completion time to the path through the kernel, which is some 15 us.
+    assert!((nvme - ram) > 5_000.0 && nvme < 60_000.0, "nvme {nvme}, ram {ram}");
+    assert!((60_000.0..80_000.0).contains(&(ssd - nvme)), "ssd {ssd}, nvme {nvme}: 70 us more");
+}
+
+#[test]
+fn xfs() {
+    completes(&Machines { filesystem: "xfs", ..USUAL });
+}
+
+#[test]
+fn a_generic_kernel_whose_file_system_is_a_module() {
+    completes(&Machines { kernel: "debian:6.1/amd64", ..USUAL });
+}
+
+#[test]
+fn an_old_kernel() {
+    completes(&Machines { kernel: "debian:5.10", ..USUAL });
+}
+
+#[test]
+fn a_new_kernel() {
+    completes(&Machines { kernel: "debian:7.2", ..USUAL });
+}
+
+#[test]
+fn a_virtio_disk_of_the_host() {
+    completes(&Machines { clock: Clock::None, ..USUAL });
+    completes(&Machines { clock: Clock::None, filesystem: "xfs", kernel: "debian:6.1", ..USUAL });
+}

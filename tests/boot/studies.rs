@@ -1,0 +1,113 @@
+//! Whole studies of real kernels under the exact clock.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::test;
+use crate::builder::Test;
+
+/// Metrics that differ between 6.1 and 6.12, and cost little to measure.
+const FEW: &str = "micro.only=fork-exit,fault-private,pipe-rtt";
+
+/// A process that keeps one core busy until dropped.
+struct Spinner(Child);
+
+impl Spinner {
+    fn start() -> Self {
+        let spin = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
+        Spinner(spin.unwrap())
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn report(test: &Test, study: &str) -> Value {
+    serde_json::from_str(&test.run(&["report", study, "--format", "json"]).status(0).stdout).unwrap()
+}
+
+fn line<'a>(report: &'a Value, metric: &str) -> &'a Value {
+    let lines = report["comparisons"][0]["lines"].as_array().expect("a finished study has lines");
+    lines.iter().find(|l| l["metric"] == metric).unwrap_or_else(|| panic!("no line `{metric}`"))
+}
+
+/// Both ends of the 95 % interval of the change, in percent.
+#[track_caller]
+fn interval(report: &Value, metric: &str) -> (f64, f64) {
+    let ci = &line(report, metric)["ci95_percent"];
+    (ci[0].as_f64().expect("an interval"), ci[1].as_f64().unwrap())
+}
+
+#[test]
+fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill() {
+    let test = test();
+    let args = |out| {
+        ["compare", "debian:6.1", "debian:6.12", "micro", "--set", FEW, "--clock", "exact", "--seed", "7", "--out", out]
+    };
+    let quiet = test.run(&args("quiet")).status(0);
+
+    // The second time both cores are busy, and bigiron is killed when a third of the boots is done.
+    let (_one, _two) = (Spinner::start(), Spinner::start());
+    let mut killed = test.start(&args("loaded"));
+    let begun = Instant::now();
+    while test.records("loaded").len() < 5 {
+        assert!(killed.try_wait().unwrap().is_none(), "ended before it was killed");
+        assert!(begun.elapsed() < Duration::from_secs(600), "no records");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let before = test.records("loaded").len();
+    assert!(before < 16, "the study was finished before it was killed");
+    let loaded = test.run(&args("loaded")).status(0).stderr_has("Resuming");
+
+    let records = test.records("quiet");
+    assert_eq!(records.len(), 16);
+    assert!(records.values().all(|metrics| metrics.len() == 4));
+    assert_eq!(records, test.records("loaded"), "every digit of every metric");
+    assert_eq!(quiet.stdout, loaded.stdout, "and so the report");
+
+    let report = report(&test, "quiet");
+    for (metric, b_is) in [("fork-exit", 1.0), ("fault-private", 1.0), ("pipe-rtt", -1.0)] {
+        let (low, high) = interval(&report, metric);
+        assert!(low * b_is > 0.0 && high * b_is > 0.0, "{metric}: {low} … {high} %");
+    }
+}
+
+#[test]
+fn a_kernel_against_itself_is_the_same() {
+    let test = test();
+    let args = ["compare", "debian:6.12", "debian:6.12", "dbsim", "--set", "dbsim.transactions=600"];
+    let ran = test.run(&[&args[..], &["--clock", "exact", "--seed", "1", "--out", "aa"]].concat()).status(0);
+    let report = report(&test, "aa");
+    assert_eq!(report["verdict"], "same", "{}", ran.stdout);
+    assert_eq!(line(&report, "throughput")["verdict"], "same");
+    let records = test.records("aa");
+    let throughput = |slot: u64| records[&slot].iter().find(|(name, _)| name == "throughput").unwrap().1;
+    assert!((1..16).any(|slot| throughput(slot) != throughput(0)), "boots differ, else the interval speaks of nothing");
+}
+
+#[test]
+fn switching_the_mitigations_off_is_seen_and_helps() {
+    let test = test();
+    let arms = ["compare", "debian:6.12", "debian:6.12,boot.mitigations=off", "micro"];
+    let few = ["--set", "micro.only=null-call,stat,open-close", "--clock", "exact", "--seed", "3", "--out", "control"];
+    let ran = test.run(&[&arms[..], &few[..]].concat()).status(0);
+    let report = report(&test, "control");
+    assert_eq!(report["verdict"], "better", "{}", ran.stdout);
+    assert!(interval(&report, "null-call").1 < -5.0, "fewer instructions per system call: {}", ran.stdout);
+}
+
+#[test]
+fn a_parameter_that_the_kernel_does_not_know_is_an_error_and_not_a_result() {
+    let test = test();
+    let args = ["compare", "debian:6.12", "debian:6.12,boot.nosuchthing=1", "micro", "--set", FEW, "--clock", "exact"];
+    let ran = test.run(&[&args[..], &["--jobs", "1", "--out", "unknown"]].concat()).status(1);
+    ran.stderr_has("does not know the parameter `nosuchthing=1`");
+}
