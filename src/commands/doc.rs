@@ -12,6 +12,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("lever", "boot", include_str!("../../docs/levers/boot.md")),
     ("lever", "fault", include_str!("../../docs/levers/fault.md")),
     ("concept", "clocks", include_str!("../../docs/concepts/clocks.md")),
+    ("concept", "kernels", include_str!("../../docs/concepts/kernels.md")),
     ("concept", "words", include_str!("../../docs/concepts/words.md")),
     ("reference", "cli", include_str!("../../docs/reference/cli.md")),
     ("reference", "study-file", include_str!("../../docs/reference/study-file.md")),

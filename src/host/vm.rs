@@ -203,7 +203,7 @@ impl Host for VmHost {
         let mut heard = Heard::default();
         let ended = loop {
             if trial.cancel.load(Ordering::Relaxed) {
-                files.remove_bulk();
+                files.remove_bulk(&process);
                 return Err(HostError::Cancelled);
             }
             // The status first: what was written before the end is then read whole.
@@ -222,7 +222,7 @@ impl Host for VmHost {
         };
         let stopped = Instant::now();
         let cpu_s = watch.cpu_seconds();
-        files.remove_bulk();
+        files.remove_bulk(&process);
         let console = std::fs::read(&files.console).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
         let failure = verdict(&ended, &heard, &console, &process)?;
@@ -325,15 +325,14 @@ impl Files {
         file.write_all(&own.finish())
     }
 
-    fn remove_bulk(&self) {
+    fn remove_bulk(&self, process: &Process) {
         let _ = std::fs::remove_file(&self.initramfs);
         for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if entry.path().extension().is_some_and(|e| e == "disk") {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
-        // Empty unless QEMU had something to say.
-        if std::fs::metadata(&self.errors).is_ok_and(|m| m.len() == 0) {
+        if process.errors().is_empty() {
             let _ = std::fs::remove_file(&self.errors);
         }
     }

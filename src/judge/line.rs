@@ -25,13 +25,6 @@ pub struct Pair<'a> {
     pub b: Standing<'a>,
 }
 
-impl Pair<'_> {
-    /// Whether the host spoilt a side.
-    pub fn is_void(&self) -> bool {
-        matches!(self.a, Standing::Void(_)) || matches!(self.b, Standing::Void(_))
-    }
-}
-
 /// A pair that is in the estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delta {
@@ -49,15 +42,13 @@ pub struct Delta {
 pub struct Missing {
     /// A side failed.
     pub failed: u32,
-    /// The host spoilt a side.
-    pub void: u32,
     /// Both sides completed but one did not deliver this metric as declared (finite, > 0, the declared unit).
     pub absent: u32,
 }
 
 impl Missing {
     pub fn total(self) -> u32 {
-        self.failed + self.void + self.absent
+        self.failed + self.absent
     }
 }
 
@@ -75,8 +66,8 @@ pub struct Estimate {
     pub p: f64,
     /// The smallest effect that would have been seen with 80 % power; `None` where the design could see none.
     pub mde: Option<f64>,
-    /// The spread of D is so skewed that the interval may fall short of its 95 %.
-    pub skewed: bool,
+    /// The arms seem to vary unlike each other, so the interval may fall short of its 95 % (see `bigiron_stats::shape`).
+    pub uneven: bool,
 }
 
 /// One metric of one workload, one arm against the first.
@@ -152,7 +143,7 @@ fn line(plan: &Plan, workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> Lin
     };
     let flip = Flip::new(&oriented(Order::Ab), &oriented(Order::Ba), plan.design.seed);
     let (ci95, ci90) = (flip.interval(0.05), flip.interval(0.10));
-    let usable = !suite::too_many_void(missing.void + missing.absent, pairs.len() as u32);
+    let usable = !suite::too_many_void(missing.absent, pairs.len() as u32);
     let word = match () {
         () if !usable => Verdict::Invalid,
         () if deltas.is_empty() => Verdict::Inconclusive,
@@ -165,7 +156,7 @@ fn line(plan: &Plan, workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> Lin
         ci90: ci90.map(|ci| mirror_interval(sign, ci)),
         p: flip.p(0.0),
         mde: Some(power::mde(deltas.len(), flip.sd())).filter(|m| m.is_finite()),
-        skewed: shape::flagged(&logs(Order::Ab), &logs(Order::Ba), plan.design.seed),
+        uneven: shape::flagged(&logs(Order::Ab), &logs(Order::Ba), plan.design.seed),
     });
     let claim_p = if def.primary { suite::claim_p(&flip, word, log_margin) } else { flip.p(0.0) };
     Line {
@@ -201,7 +192,8 @@ fn deltas(workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> (Vec<Delta>, M
                 }
             }
             (Standing::Failed(_), _) | (_, Standing::Failed(_)) => missing.failed += 1,
-            _ => missing.void += 1,
+            // A study with such slots is not estimated.
+            (Standing::Missing, _) | (_, Standing::Missing) => {}
         }
     }
     (deltas, missing)

@@ -14,6 +14,7 @@ pub mod survival;
 mod tests;
 
 use bigiron_stats::Verdict;
+use bigiron_stats::suite::too_many_void;
 
 use crate::clock::Clock;
 use crate::study::plan::Plan;
@@ -30,19 +31,24 @@ pub const ALPHA: f64 = 0.05;
 /// How far the study is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Every slot has been run.
+    /// Every slot has a result.
     Finished,
-    /// Some slots have no record: nothing is estimated, so that nobody stops a study because of what it says so far.
+    /// Some slots have none: nothing is estimated, so that nobody stops a study because of what it says so far.
     Unfinished,
+    /// On the wall clock, more than a quarter of the pairs went void: the study is invalid, however often it is resumed. Under
+    /// another clock a void trial leaves no trace in the result of the next attempt.
+    Spoilt,
 }
 
 /// What the judge makes of a study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     pub state: State,
-    /// Slots in the plan, and those with at least one record.
+    /// Slots in the plan, and those with a result.
     pub planned: u32,
     pub done: u32,
+    /// How often a pair went void through the host's fault.
+    pub void_pairs: u32,
     /// One per arm, in the plan's order.
     pub survival: Vec<Survival>,
     /// One per arm after the first.
@@ -58,10 +64,9 @@ pub struct Judgement {
 pub struct Comparison {
     /// Index into [`Plan::arms`]; never 0.
     pub arm: usize,
-    /// Pairs planned, and those in which the host spoilt a side.
+    /// Pairs planned.
     pub pairs: u32,
-    pub void_pairs: u32,
-    /// In the plan's order: workloads, then their metrics. Empty while unfinished and without a clock.
+    /// In the plan's order: workloads, then their metrics. Empty unless the study is finished and has a clock.
     pub lines: Vec<Line>,
     /// `None` while unfinished.
     pub suite: Option<Suite>,
@@ -78,27 +83,34 @@ impl Comparison {
 pub fn judge(plan: &Plan, records: &[Record]) -> Judgement {
     let standings = standing::standings(plan, records);
     let done = standings.slots.iter().filter(|s| !matches!(s, Standing::Missing)).count();
-    let state = if done == plan.slots.len() { State::Finished } else { State::Unfinished };
-    let survival = survival::survival(plan, &standings.slots);
+    let state = if plan.clock == Clock::Wall && too_many_void(standings.void_pairs, plan.design.pairs) {
+        State::Spoilt
+    } else if done == plan.slots.len() {
+        State::Finished
+    } else {
+        State::Unfinished
+    };
+    let survival = survival::survival(plan, &standings);
 
     let mut comparisons: Vec<Comparison> = (1..plan.arms.len())
         .map(|arm| {
             let pairs = line::pairs(plan, &standings.slots, arm);
             let lines = match (state, plan.clock) {
                 // Without a clock there is survival and verification, and no number to compare.
-                (State::Unfinished, _) | (_, Clock::None) => Vec::new(),
+                (State::Unfinished | State::Spoilt, _) | (_, Clock::None) => Vec::new(),
                 (State::Finished, Clock::Wall | Clock::Exact) => line::lines(plan, &pairs),
             };
-            let void_pairs = pairs.iter().filter(|p| p.is_void()).count() as u32;
-            Comparison { arm, pairs: pairs.len() as u32, void_pairs, lines, suite: None }
+            Comparison { arm, pairs: pairs.len() as u32, lines, suite: None }
         })
         .collect();
     line::adjust(&mut comparisons);
 
     let mut verdict = None;
-    if state == State::Finished {
+    if state != State::Unfinished {
+        let spoilt = state == State::Spoilt;
         for comparison in &mut comparisons {
-            comparison.suite = Some(suite::suite(plan.clock, comparison, &survival[0], &survival[comparison.arm]));
+            comparison.suite =
+                Some(suite::suite(plan.clock, spoilt, comparison, &survival[0], &survival[comparison.arm]));
         }
         verdict = Some(suite::combine(comparisons.iter().filter_map(|c| c.suite.as_ref()).map(|s| s.verdict)));
     }
@@ -106,6 +118,7 @@ pub fn judge(plan: &Plan, records: &[Record]) -> Judgement {
         state,
         planned: plan.slots.len() as u32,
         done: done as u32,
+        void_pairs: standings.void_pairs,
         survival,
         comparisons,
         verdict,

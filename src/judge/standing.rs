@@ -1,13 +1,14 @@
 //! Which record stands for each slot of the plan.
 //!
-//! Invariant: the answer does not depend on the order of the records, and no record is passed over in silence: each one stands for
-//! its slot, is a void that a later attempt replaced, or is set aside with a reason.
-
-use std::collections::BTreeMap;
+//! Invariant: the answer is the session's own ([`Tally`]), does not depend on the order of the records, and no record is passed over in
+//! silence: each one stands for its slot, is void, was voided with its pair, or is set aside with a reason.
 
 use serde::Serialize;
 
+use crate::clock::Clock;
+use crate::store::Tally;
 use crate::store::record::{Outcome, Record, SCHEMA};
+use crate::store::tally;
 use crate::study::plan::Plan;
 
 /// What is known of a slot.
@@ -17,20 +18,8 @@ pub enum Standing<'a> {
     Completed(&'a Record),
     /// The guest did not complete: evidence.
     Failed(&'a Record),
-    /// Every attempt was spoilt by the host.
-    Void(&'a Record),
-    /// No record.
+    /// No result yet, or only void ones.
     Missing,
-}
-
-impl<'a> Standing<'a> {
-    /// The record of a result that the guest produced, completed or not.
-    pub fn result(self) -> Option<&'a Record> {
-        match self {
-            Standing::Completed(record) | Standing::Failed(record) => Some(record),
-            Standing::Void(_) | Standing::Missing => None,
-        }
-    }
 }
 
 /// A record that stands for nothing, and why.
@@ -45,53 +34,59 @@ pub struct SetAside {
 pub struct Standings<'a> {
     pub slots: Vec<Standing<'a>>,
     pub set_aside: Vec<SetAside>,
+    /// Trials that the host spoilt, in the order of slots and attempts.
+    pub void: Vec<&'a Record>,
+    /// How often a pair went void: distinct (pair, attempt) with a void trial.
+    pub void_pairs: u32,
 }
 
-/// Finds the record that stands for each slot: the first attempt that the guest brought to an end, completed or failed. A later
-/// success never replaces a failure. Void attempts count only where there is nothing else.
+/// Finds the record that stands for each slot.
 pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
-    let mut by_slot: BTreeMap<u32, Vec<&Record>> = BTreeMap::new();
     let mut set_aside = Vec::new();
+    let mut fitting: Vec<&Record> = Vec::new();
     for record in records {
         match misfit(plan, record) {
-            Some(reason) => {
-                set_aside.push(SetAside { slot: record.slot, attempt: record.attempt, reason });
-            }
-            None => by_slot.entry(record.slot).or_default().push(record),
+            Some(reason) => set_aside.push(SetAside { slot: record.slot, attempt: record.attempt, reason }),
+            None => fitting.push(record),
         }
     }
+    // The tally takes the first of several records that could stand for a slot: make that the same one in every order.
+    fitting.sort_by_cached_key(|r| {
+        let completed = matches!(r.outcome, Outcome::Completed);
+        (r.slot, r.attempt, completed, serde_json::to_string(r).unwrap_or_default())
+    });
+    let owned: Vec<Record> = fitting.iter().map(|r| (*r).clone()).collect();
+    let tally = Tally::of(plan, &owned);
+
+    let mut counted = vec![false; fitting.len()];
     let mut slots = Vec::with_capacity(plan.slots.len());
-    for slot in &plan.slots {
-        let mut attempts = by_slot.remove(&slot.slot).unwrap_or_default();
-        attempts.sort_by_cached_key(|r| {
-            let rank = match r.outcome {
-                Outcome::Failed { .. } => 0,
-                Outcome::Completed => 1,
-                Outcome::Void { .. } => 2,
-            };
-            // The text settles what nothing else does, so that two records of one attempt are taken in the same order always.
-            (rank == 2, r.attempt, rank, serde_json::to_string(r).unwrap_or_default())
-        });
-        for extra in attempts.iter().skip(1) {
-            if !matches!(extra.outcome, Outcome::Void { .. }) {
-                set_aside.push(SetAside {
-                    slot: extra.slot,
-                    attempt: extra.attempt,
-                    reason: "The slot already has a result; its first attempt counts".to_owned(),
-                });
+    for standing in &tally.slots {
+        slots.push(match *standing {
+            tally::Standing::Missing { .. } => Standing::Missing,
+            tally::Standing::Finished { record } => {
+                counted[record] = true;
+                match fitting[record].outcome {
+                    Outcome::Failed { .. } => Standing::Failed(fitting[record]),
+                    _ => Standing::Completed(fitting[record]),
+                }
             }
-        }
-        slots.push(match attempts.first() {
-            None => Standing::Missing,
-            Some(record) => match record.outcome {
-                Outcome::Completed => Standing::Completed(record),
-                Outcome::Failed { .. } => Standing::Failed(record),
-                Outcome::Void { .. } => Standing::Void(record),
-            },
         });
+    }
+    let void: Vec<&Record> = fitting.iter().copied().filter(|r| matches!(r.outcome, Outcome::Void { .. })).collect();
+    // On the wall clock a void trial takes its partner's result with it; that is the design and needs no remark.
+    let voided =
+        |r: &Record| plan.clock == Clock::Wall && void.iter().any(|v| v.pair == r.pair && v.attempt >= r.attempt);
+    for (record, counted) in fitting.iter().zip(counted) {
+        if !counted && !matches!(record.outcome, Outcome::Void { .. }) && !voided(record) {
+            set_aside.push(SetAside {
+                slot: record.slot,
+                attempt: record.attempt,
+                reason: "Another record of the slot counts".to_owned(),
+            });
+        }
     }
     set_aside.sort();
-    Standings { slots, set_aside }
+    Standings { slots, set_aside, void, void_pairs: tally.void_pairs }
 }
 
 /// Why a record cannot belong to this plan.
@@ -102,7 +97,8 @@ fn misfit(plan: &Plan, record: &Record) -> Option<String> {
     let Some(arm) = plan.arms.iter().position(|a| a.name == record.arm) else {
         return Some(format!("The plan has no arm `{}`", record.arm));
     };
-    let Some(slot) = plan.slots.iter().find(|s| s.slot == record.slot) else {
+    // A plan numbers its slots from 0 in their order; the tally relies on it.
+    let Some(slot) = plan.slots.get(record.slot as usize).filter(|s| s.slot == record.slot) else {
         return Some("The plan has no such slot".to_owned());
     };
     if (slot.pair, slot.position, slot.arm) != (record.pair, record.position, arm) {

@@ -4,7 +4,6 @@
 //! failure of the baseline alone makes it `inconclusive`.
 
 use bigiron_stats::Verdict;
-use bigiron_stats::suite::too_many_void;
 
 use super::Comparison;
 use super::line::Line;
@@ -25,7 +24,7 @@ pub enum Reason {
     Failed,
     /// The arm's kernel complained in these classes and the baseline's did not: `worse`.
     Complained(Vec<String>),
-    /// More than a quarter of the pairs are void: `invalid`.
+    /// On the wall clock, more than a quarter of the pairs went void: `invalid`.
     TooManyVoid,
     /// Only the baseline failed boots: `inconclusive`.
     BaselineFailed,
@@ -37,7 +36,9 @@ pub enum Reason {
 }
 
 /// One arm against the first.
-pub fn suite(clock: Clock, comparison: &Comparison, baseline: &Survival, arm: &Survival) -> Suite {
+///
+/// `spoilt`: whether too many pairs went void.
+pub fn suite(clock: Clock, spoilt: bool, comparison: &Comparison, baseline: &Survival, arm: &Survival) -> Suite {
     if arm.failed() > 0 {
         return Suite { verdict: Verdict::Worse, reason: Reason::Failed };
     }
@@ -45,7 +46,7 @@ pub fn suite(clock: Clock, comparison: &Comparison, baseline: &Survival, arm: &S
     if !new.is_empty() {
         return Suite { verdict: Verdict::Worse, reason: Reason::Complained(new) };
     }
-    if too_many_void(comparison.void_pairs, comparison.pairs) {
+    if spoilt {
         return Suite { verdict: Verdict::Invalid, reason: Reason::TooManyVoid };
     }
     if baseline.failed() > 0 {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::standing::Standing;
+use super::standing::{Standing, Standings};
 use crate::store::record::{Failure, Outcome, Record};
 use crate::study::plan::Plan;
 
@@ -22,9 +22,11 @@ pub struct Survival {
     /// Boots that gave a result: completed + failed.
     pub boots: u32,
     pub completed: u32,
-    /// Slots that the host spoilt in every attempt.
+    /// Trials that the host spoilt: run again, or still to be.
     pub void: u32,
-    /// Slots without a record.
+    /// The distinct causes, in the order of slots.
+    pub void_causes: Vec<String>,
+    /// Slots without a result.
     pub missing: u32,
     /// By failure, most frequent first.
     pub failures: Vec<Failures>,
@@ -83,26 +85,26 @@ impl Survival {
 }
 
 /// Counts how the boots of every arm ended.
-pub fn survival(plan: &Plan, slots: &[Standing<'_>]) -> Vec<Survival> {
-    (0..plan.arms.len()).map(|arm| of_arm(plan, slots, arm)).collect()
+pub fn survival(plan: &Plan, standings: &Standings<'_>) -> Vec<Survival> {
+    (0..plan.arms.len()).map(|arm| of_arm(plan, standings, arm)).collect()
 }
 
-fn of_arm(plan: &Plan, slots: &[Standing<'_>], arm: usize) -> Survival {
+fn of_arm(plan: &Plan, standings: &Standings<'_>, arm: usize) -> Survival {
     let mut survival = Survival {
         arm: plan.arms[arm].name.clone(),
         planned: 0,
         boots: 0,
         completed: 0,
         void: 0,
+        void_causes: Vec::new(),
         missing: 0,
         failures: Vec::new(),
         complaints: Vec::new(),
     };
-    for (_, standing) in plan.slots.iter().zip(slots).filter(|(slot, _)| slot.arm == arm) {
+    for (_, standing) in plan.slots.iter().zip(&standings.slots).filter(|(slot, _)| slot.arm == arm) {
         survival.planned += 1;
         match standing {
             Standing::Missing => survival.missing += 1,
-            Standing::Void(_) => survival.void += 1,
             Standing::Completed(record) => {
                 survival.completed += 1;
                 survival.boots += 1;
@@ -113,6 +115,14 @@ fn of_arm(plan: &Plan, slots: &[Standing<'_>], arm: usize) -> Survival {
                 fail(&mut survival.failures, record);
                 complain(&mut survival.complaints, record);
             }
+        }
+    }
+    for record in standings.void.iter().filter(|r| r.arm == survival.arm) {
+        survival.void += 1;
+        if let Outcome::Void { cause } = &record.outcome
+            && !survival.void_causes.contains(cause)
+        {
+            survival.void_causes.push(cause.clone());
         }
     }
     survival.failures.sort_by_key(|f| std::cmp::Reverse(f.trials.len()));

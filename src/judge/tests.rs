@@ -172,35 +172,65 @@ fn new_complaints_are_survival_findings() {
 }
 
 #[test]
-fn void_pairs_are_counted_and_too_many_are_invalid() {
-    let (plan, mut records) = study(1.2, 0.002);
-    void(&mut records[3]);
-    let j = judge(&plan, &records);
-    assert_eq!(j.state, State::Finished);
-    assert_eq!((j.comparisons[0].void_pairs, j.comparisons[0].lines[0].missing.void), (1, 1));
-    void(&mut records[8]);
-    void(&mut records[12]);
-    let j = judge(&plan, &records);
-    assert_eq!(j.comparisons[0].lines[0].verdict, Verdict::Invalid);
-    assert_eq!(suite(&j), Verdict::Invalid);
-    assert_eq!(j.verdict, Some(Verdict::Invalid));
-}
-
-#[test]
-fn a_later_attempt_replaces_a_void_and_nothing_else() {
+fn void_trials_are_counted_and_run_again() {
     let (plan, records) = study(1.0, 0.0);
     let clean = judge(&plan, &records);
     let mut with_void = records.clone();
     void(&mut with_void[4]);
+    let j = judge(&plan, &with_void);
+    assert_eq!((j.state, j.done, j.void_pairs), (State::Unfinished, 15, 1), "a void slot has still to be run");
     with_void.push(Record { attempt: 1, ..records[4].clone() });
-    assert_eq!(judge(&plan, &with_void), clean);
+    let j = judge(&plan, &with_void);
+    assert_eq!((j.state, &j.comparisons, j.void_pairs), (State::Finished, &clean.comparisons, 1));
+    assert_eq!((j.survival[0].void, j.survival[0].void_causes.len(), j.set_aside.len()), (1, 1, 0));
+}
 
-    let mut with_failure = records.clone();
-    fail(&mut with_failure[1], Failure::Panic, "Oops");
-    with_failure.push(Record { attempt: 1, ..records[1].clone() });
-    let j = judge(&plan, &with_failure);
-    assert_eq!(j.survival[1].failed(), 1, "a success never replaces a failure");
-    assert_eq!(j.set_aside.len(), 1);
+#[test]
+fn on_the_wall_clock_a_void_trial_voids_its_pair() {
+    let (mut plan, mut records) = study(1.0, 0.0);
+    plan.clock = Clock::Wall;
+    let partner = records[5].clone();
+    void(&mut records[4]);
+    // The partner's result under the spoilt attempt is twice as slow, and must not count.
+    for metric in &mut records[5].metrics {
+        metric.value *= 2.0;
+    }
+    assert_eq!(judge(&plan, &records).done, 14, "the partner is to be run again too");
+    let again = Record { attempt: 1, slot: 4, ..study(1.0, 0.0).1[4].clone() };
+    records.push(again);
+    records.push(Record { attempt: 1, ..partner });
+    let j = judge(&plan, &records);
+    assert_eq!((j.state, suite(&j), j.set_aside.len()), (State::Finished, Verdict::Same, 0));
+}
+
+#[test]
+fn too_many_void_pairs_spoil_a_study_on_the_wall_clock_only() {
+    let (mut plan, mut records) = study(1.2, 0.002);
+    for slot in [3, 8] {
+        void(&mut records[slot]);
+    }
+    plan.clock = Clock::Wall;
+    assert_eq!(judge(&plan, &records).state, State::Unfinished);
+    void(&mut records[12]);
+    let j = judge(&plan, &records);
+    assert_eq!((j.state, suite(&j), j.verdict), (State::Spoilt, Verdict::Invalid, Some(Verdict::Invalid)));
+    assert!(j.comparisons[0].lines.is_empty());
+    plan.clock = Clock::Exact;
+    assert_eq!(judge(&plan, &records).state, State::Unfinished);
+    // Survival outranks the host's faults.
+    plan.clock = Clock::Wall;
+    fail(&mut records[1], Failure::Panic, "Oops");
+    assert_eq!(suite(&judge(&plan, &records)), Verdict::Worse);
+}
+
+#[test]
+fn a_success_never_replaces_a_failure() {
+    let (plan, mut records) = study(1.0, 0.0);
+    let success = Record { attempt: 1, ..records[1].clone() };
+    fail(&mut records[1], Failure::Panic, "Oops");
+    records.push(success);
+    let j = judge(&plan, &records);
+    assert_eq!((j.survival[1].failed(), j.set_aside.len()), (1, 1));
 }
 
 #[test]

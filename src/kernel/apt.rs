@@ -8,7 +8,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,8 @@ use super::sources::{self, Source};
 
 /// Suites read at the same time: enough to hide the network's latency, few enough for a small machine.
 const PARALLEL: usize = 3;
+/// Suites that may fail before any could be read; then the archive is out of reach. More than may be missing at the head of a list.
+const HOPELESS: usize = 6;
 
 /// apt on this machine, with our state.
 pub struct Apt {
@@ -127,19 +129,25 @@ impl Apt {
         let stale: Vec<usize> =
             (0..sources.len()).filter(|&i| known[i].as_ref().is_none_or(|l| l.is_stale(max_age))).collect();
         let results: Mutex<Vec<(usize, Result<Listing, KernelError>)>> = Mutex::default();
-        let next = AtomicUsize::new(0);
+        let (next, failed, reached) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
             for _ in 0..PARALLEL.min(stale.len()) {
                 scope.spawn(|| {
-                    while let Some(&i) = stale.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // Without a network every suite would fail in turn, after apt's own retries each.
+                    let hopeless = || !reached.load(Ordering::Relaxed) && failed.load(Ordering::Relaxed) >= HOPELESS;
+                    while let Some(&i) = stale.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !hopeless()) {
                         let result = self.update(&sources[i]);
+                        match &result {
+                            Ok(_) => reached.store(true, Ordering::Relaxed),
+                            Err(_) => drop(failed.fetch_add(1, Ordering::Relaxed)),
+                        }
                         results.lock().expect("no thread panics with the lock").push((i, result));
                     }
                 });
             }
         });
         let results = results.into_inner().expect("no thread panics with the lock");
-        let reached = results.iter().any(|(_, r)| r.is_ok());
+        let reached = reached.into_inner();
         let mut failure = None;
         for (i, result) in results {
             match result {
@@ -216,15 +224,24 @@ impl Apt {
             fs::create_dir_all(&path).map_err(doing("Cannot create", &path))?;
         }
         replace(&folder.join("suite.sources"), source.deb822().as_bytes())?;
-        let mut command = self.apt_get(&folder);
-        command.arg("update");
-        run(command).map_err(|failure| match failure {
-            Failure::Missing(name) => KernelError::NoApt(name),
-            Failure::Said(text) if text.contains("No space left") => {
-                KernelError::Space { dir: folder.clone(), need: String::new() }
+        let mut patience = 20;
+        loop {
+            let mut command = self.apt_get(&folder);
+            command.arg("update");
+            match run(command) {
+                Ok(_) => break,
+                // The apt of a bigiron that was killed may live a little longer.
+                Err(Failure::Said(text)) if text.contains("Could not get lock") && patience > 0 => {
+                    patience -= 1;
+                    std::thread::sleep(Duration::from_millis(500));
+                }
+                Err(Failure::Missing(name)) => return Err(KernelError::NoApt(name)),
+                Err(Failure::Said(text)) if text.contains("No space left") => {
+                    return Err(KernelError::Space { dir: folder, need: String::new() });
+                }
+                Err(Failure::Said(text)) => return Err(KernelError::Update(text)),
             }
-            Failure::Said(text) => KernelError::Update(text),
-        })?;
+        }
         let mut listing =
             Listing { checked: now(), absent: None, origin: String::new(), codename: String::new(), packages: vec![] };
         for entry in fs::read_dir(&lists).map_err(doing("Cannot read", &lists))?.filter_map(Result::ok) {
@@ -422,8 +439,10 @@ fn run(mut command: Command) -> Result<String, Failure> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said: Vec<&str> =
-        errors.lines().filter_map(|l| l.strip_prefix("E: ").or_else(|| l.strip_prefix("Err: "))).collect();
+    // The last of these lines only says that there were others.
+    let said =
+        errors.lines().filter_map(|l| l.strip_prefix("E: ")).filter(|l| !l.starts_with("Some index files failed"));
+    let said: Vec<&str> = said.collect();
     Err(Failure::Said(match said.as_slice() {
         [] => format!("{name} failed ({}): {}", output.status, errors.trim().lines().last().unwrap_or("no message")),
         lines => lines.join("; "),

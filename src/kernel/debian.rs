@@ -100,6 +100,7 @@ impl Question<'_> {
                 Search::Nowhere(error) => return self.fall_back(error),
             };
             let (suite, package) = self.pick(&lists).expect("a search that found something");
+            let asked = failure.is_none();
             if let Some(reason) = failure {
                 self.note(&format!("Using the package lists as last read: {reason}"));
             }
@@ -108,7 +109,7 @@ impl Question<'_> {
             }
             match self.download(apt, guard, suite, package) {
                 // The archive may have replaced the package since its list was read.
-                Err(KernelError::Download { .. }) if !age.is_zero() => age = Duration::ZERO,
+                Err(KernelError::Download { .. }) if asked && !age.is_zero() => age = Duration::ZERO,
                 Err(error @ KernelError::Download { .. }) => return self.fall_back(error),
                 other => return other,
             }
@@ -173,7 +174,7 @@ impl Question<'_> {
         }
         self.note(&format!("Reading {what}"));
         let mut lists = apt.lists(sources, max_age)?;
-        if !lists.absent.is_empty() {
+        if !lists.absent.is_empty() && lists.failure.is_none() {
             self.note(&format!("Not in the archive, left out: {}", lists.absent.join(", ")));
         }
         if let Some(reason) = lists.failure.take() {

@@ -57,7 +57,8 @@ impl KernelError {
     /// An I/O error with what was being done; a full disk gets its own message.
     pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         if is_full(&source) {
-            return Self::Space { dir: path.to_path_buf(), need: String::new() };
+            let dir = path.parent().unwrap_or(path).to_path_buf();
+            return Self::Space { dir, need: String::new() };
         }
         Self::Io { action, path: path.to_path_buf(), source }
     }

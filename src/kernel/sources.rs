@@ -4,15 +4,15 @@
 
 use std::collections::BTreeSet;
 
-/// Debian releases that carry kernels bigiron can boot, oldest first. One that does not exist (yet, or any more) is left out at fetch time.
-const RELEASES: [&str; 6] = ["bullseye", "bookworm", "trixie", "forky", "duke", "sid"];
+/// Debian releases that carry kernels bigiron can boot, the surest first. One that does not exist (yet, or any more) is left out at fetch time.
+const RELEASES: [&str; 6] = ["sid", "trixie", "forky", "bookworm", "bullseye", "duke"];
 /// Other names under which an archive carries these releases.
 const ALIASES: [&str; 6] = ["oldoldstable", "oldstable", "stable", "testing", "unstable", "experimental"];
 const POCKETS: [&str; 6] =
     ["-security", "-updates", "-backports", "-backports-sloppy", "-proposed-updates", "/updates"];
 
 /// One suite of one archive, as deb822 would write it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// One or more addresses, separated by blanks.
     pub uris: String,
@@ -141,7 +141,7 @@ fn release_of(suite: &str) -> Option<&str> {
 ///
 /// Their `Release` files may have run out (a release that is no longer supported is not signed anew), so their date is not checked; their signature is.
 pub fn derive(own: &[Source], have: &BTreeSet<String>) -> Vec<Source> {
-    let mut found = BTreeSet::new();
+    let mut found: Vec<Source> = Vec::new();
     for source in own {
         for release in RELEASES {
             let suites: Vec<String> = match (source.is_security(), release) {
@@ -156,11 +156,14 @@ pub fn derive(own: &[Source], have: &BTreeSet<String>) -> Vec<Source> {
                 let mut options = source.options.clone();
                 options.retain(|(k, _)| !k.eq_ignore_ascii_case("check-valid-until"));
                 options.push(("Check-Valid-Until".to_owned(), "no".to_owned()));
-                found.insert(Source { uris: source.uris.clone(), suite, options });
+                let derived = Source { uris: source.uris.clone(), suite, options };
+                if !found.contains(&derived) {
+                    found.push(derived);
+                }
             }
         }
     }
-    found.into_iter().collect()
+    found
 }
 
 #[cfg(test)]

@@ -37,7 +37,6 @@ const COLUMNS: &[Column] = &[
     ("margin_percent", |c| number(Some(100.0 * c.line.margin))),
     ("pairs", |c| c.line.deltas.len().to_string()),
     ("pairs_failed", |c| c.line.missing.failed.to_string()),
-    ("pairs_void", |c| c.line.missing.void.to_string()),
     ("pairs_absent", |c| c.line.missing.absent.to_string()),
     ("verdict", |c| c.line.verdict.to_string()),
     ("unadjusted_verdict", |c| c.line.unadjusted.unwrap_or(c.line.verdict).to_string()),

@@ -125,7 +125,7 @@ fn answer(out: &mut String, report: &Report<'_>) {
     let several = judgement.comparisons.len() > 1;
     let lead = match judgement.state {
         State::Unfinished => report.sentences.iter().find(|s| s.about == About::Progress),
-        State::Finished => report.sentences.iter().rev().find(|s| s.about == About::Suite),
+        State::Finished | State::Spoilt => report.sentences.iter().rev().find(|s| s.about == About::Suite),
     };
     let class = judgement.verdict.map_or("unfinished", Verdict::name);
     let word = judgement.verdict.map_or_else(|| "unfinished".to_owned(), |v| format!("{} {v}", symbol(v)));
@@ -300,18 +300,18 @@ fn reading(out: &mut String, report: &Report<'_>) {
     for mark in marks {
         let _ = writeln!(out, "<p class=\"note\">{}.</p>", escape(mark.legend()));
     }
-    let skewed: BTreeSet<&str> = report
+    let uneven: BTreeSet<&str> = report
         .rows
         .iter()
         .flatten()
-        .filter(|r| r.line.estimate.is_some_and(|e| e.skewed))
+        .filter(|r| r.line.estimate.is_some_and(|e| e.uneven))
         .map(|r| r.line.metric.name.as_str())
         .collect();
-    if !skewed.is_empty() {
-        let names = super::sentence::join(&skewed.into_iter().collect::<Vec<_>>());
+    if !uneven.is_empty() {
+        let names = super::sentence::join(&uneven.into_iter().collect::<Vec<_>>());
         let _ = writeln!(
             out,
-            "<p class=\"note\">The pairs of {} are skewed: those intervals may hold the truth less often than 95 %.</p>",
+            "<p class=\"note\">One arm seems to vary more than the other in {}: those intervals may hold the truth less often than 95 %.</p>",
             escape(&names)
         );
     }

@@ -49,6 +49,7 @@ struct Document<'a> {
 struct Boots {
     planned: u32,
     done: u32,
+    void_pairs: u32,
 }
 
 #[derive(Serialize)]
@@ -77,7 +78,6 @@ struct Compared<'a> {
     baseline: &'a str,
     arm: &'a str,
     pairs: u32,
-    void_pairs: u32,
     verdict: Option<&'static str>,
     reason: Option<Why<'a>>,
     lines: Vec<Judged<'a>>,
@@ -104,7 +104,7 @@ struct Judged<'a> {
     verdict: &'static str,
     unadjusted_verdict: &'static str,
     tiny: bool,
-    skewed: bool,
+    uneven: bool,
     baseline_mean: &'a Option<Quantity>,
     arm_mean: &'a Option<Quantity>,
     change: &'a Option<Quantity>,
@@ -125,7 +125,6 @@ struct Judged<'a> {
 #[derive(Serialize)]
 struct Absent {
     failed: u32,
-    void: u32,
     absent: u32,
 }
 
@@ -158,8 +157,9 @@ pub fn json(report: &Report<'_>) -> String {
         state: match judgement.state {
             State::Finished => "finished",
             State::Unfinished => "unfinished",
+            State::Spoilt => "spoilt",
         },
-        boots: Boots { planned: judgement.planned, done: judgement.done },
+        boots: Boots { planned: judgement.planned, done: judgement.done, void_pairs: judgement.void_pairs },
         verdict: judgement.verdict.map(Verdict::name),
         sentences: report
             .sentences
@@ -210,7 +210,6 @@ fn compared<'a>(
         baseline: &report.plan.arms[0].name,
         arm: &report.plan.arms[comparison.arm].name,
         pairs: comparison.pairs,
-        void_pairs: comparison.void_pairs,
         verdict: comparison.suite.as_ref().map(|s| s.verdict.name()),
         reason: comparison.suite.as_ref().map(|s| match &s.reason {
             Reason::Failed => Why::Failed,
@@ -227,7 +226,7 @@ fn compared<'a>(
 
 fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
     let line = row.line;
-    let Missing { failed, void, absent } = line.missing;
+    let Missing { failed, absent } = line.missing;
     fn ends((low, high): &(Quantity, Quantity)) -> [&Quantity; 2] {
         [low, high]
     }
@@ -238,7 +237,7 @@ fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
         verdict: line.verdict.name(),
         unadjusted_verdict: line.unadjusted.unwrap_or(line.verdict).name(),
         tiny: line.tiny,
-        skewed: line.estimate.is_some_and(|e| e.skewed),
+        uneven: line.estimate.is_some_and(|e| e.uneven),
         baseline_mean: &row.a,
         arm_mean: &row.b,
         change: &row.change,
@@ -251,7 +250,7 @@ fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
         adjusted_p: line.adjusted_p,
         more_pairs: line.more_pairs,
         pairs: line.deltas.len(),
-        missing: Absent { failed, void, absent },
+        missing: Absent { failed, absent },
         log: line.estimate.map(|e| Log {
             mean: e.mean,
             sd: e.sd,

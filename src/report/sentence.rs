@@ -177,8 +177,8 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
     if line.verdict == Verdict::Invalid {
         let planned = line.deltas.len() as u32 + missing.total();
         return format!(
-            "{} of {planned} pairs of {arm} and {baseline} are void or lack the metric, more than a quarter: invalid",
-            missing.void + missing.absent
+            "{} of {planned} pairs of {arm} and {baseline} lack the metric, more than a quarter: invalid",
+            missing.absent
         );
     }
     let (Some(change), Some(estimate)) = (&row.change, &line.estimate) else {
@@ -292,8 +292,10 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
             format!("the kernel of {arm} complained ({}) where that of {baseline} did not", join(&classes))
         }
         Reason::TooManyVoid => {
-            let (void, pairs) = (comparison.void_pairs, comparison.pairs);
-            format!("the host spoilt {void} of {pairs} pairs of {arm} and {baseline}, more than a quarter")
+            let (void, pairs) = (judgement.void_pairs, comparison.pairs);
+            format!(
+                "the host spoilt {void} of {pairs} pairs, more than a quarter, so nothing is said of {arm} and {baseline}"
+            )
         }
         Reason::BaselineFailed => {
             format!(

@@ -8,7 +8,6 @@ use super::scope;
 use super::sentence::{About, join};
 use super::table::{Line, table, wrap};
 use super::{Report, short};
-use crate::judge::State;
 use crate::report::kconfig::Difference;
 
 /// Config differences shown in a text report; the rest is counted.
@@ -147,13 +146,13 @@ fn legend(out: &mut String, report: &Report<'_>) {
     }
     let margins: Vec<String> = margins(report);
     out.push_str(&wrap(&format!("Margins: {}", margins.join(", ")), "", "  "));
-    let skewed: BTreeSet<&str> =
-        report.rows.iter().flatten().filter(|r| skewed(r)).map(|r| r.line.metric.name.as_str()).collect();
-    if !skewed.is_empty() {
-        let named: Vec<&str> = skewed.into_iter().collect();
+    let uneven: BTreeSet<&str> =
+        report.rows.iter().flatten().filter(|r| uneven(r)).map(|r| r.line.metric.name.as_str()).collect();
+    if !uneven.is_empty() {
+        let named: Vec<&str> = uneven.into_iter().collect();
         out.push_str(&wrap(
             &format!(
-                "The pairs of {} are skewed: those intervals may hold the truth less often than 95 %",
+                "One arm seems to vary more than the other in {}: those intervals may hold the truth less often than 95 %",
                 join(&named)
             ),
             "",
@@ -162,8 +161,8 @@ fn legend(out: &mut String, report: &Report<'_>) {
     }
 }
 
-fn skewed(row: &Row<'_>) -> bool {
-    row.line.estimate.is_some_and(|e| e.skewed)
+fn uneven(row: &Row<'_>) -> bool {
+    row.line.estimate.is_some_and(|e| e.uneven)
 }
 
 /// `throughput 2 %, p99 5 %`: of the kinds that occur.
@@ -226,13 +225,9 @@ pub(super) fn trouble_lines(report: &Report<'_>) -> Vec<String> {
             ));
         }
         if survival.void > 0 {
-            lines.push(format!(
-                "{}: {} of {} slots are void, spoilt by the host",
-                survival.arm, survival.void, survival.planned
-            ));
-        }
-        if survival.missing > 0 && report.judgement.state == State::Finished {
-            lines.push(format!("{}: {} of {} slots have no record", survival.arm, survival.missing, survival.planned));
+            let trials = if survival.void == 1 { "1 trial" } else { &format!("{} trials", survival.void) };
+            let causes = survival.void_causes.join("; ");
+            lines.push(format!("{}: {trials} void through the host's fault, to be run again: {causes}", survival.arm));
         }
     }
     for row in report.rows.iter().flatten().filter(|r| r.line.missing.absent > 0) {

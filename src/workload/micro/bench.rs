@@ -23,6 +23,15 @@ pub struct Window {
     pub ns: u64,
 }
 
+fn warm_up(ops: u64) -> u64 {
+    ops.div_ceil(20)
+}
+
+/// All operations that a test which measures `ops` of them does: a twentieth more.
+pub fn with_warm_up(ops: u64) -> u64 {
+    ops + warm_up(ops)
+}
+
 /// What a test is given.
 pub struct Bench<'a> {
     /// The metric's name.
@@ -36,9 +45,9 @@ pub struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Operations to do before the window: a twentieth.
+    /// Operations to do before the window.
     pub fn warm_up(&self) -> u64 {
-        self.ops.div_ceil(20)
+        warm_up(self.ops)
     }
 
     /// This test's random numbers.
@@ -166,4 +175,18 @@ pub fn whole(got: usize, wanted: usize) -> Result<(), std::io::Error> {
 #[cold]
 fn short(got: usize, wanted: usize) -> std::io::Error {
     std::io::Error::other(format!("{got} of {wanted} bytes transferred"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_refuses_direct_io_is_named() {
+        let error = open_direct("/proc/self/status".as_ref(), OFlags::RDONLY).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "File system `0x9fa0` of `/proc/self/status` refuses direct I/O (O_DIRECT); ext4 and xfs take it"
+        );
+    }
 }

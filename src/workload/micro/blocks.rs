@@ -19,7 +19,7 @@ use crate::sys::async_io::{Completion, Engine, LibAio, Request, Uring};
 pub const BLOCKS: u64 = DATA_BYTES / BLOCK as u64;
 
 /// Bytes of one log record: a group commit of a small transaction.
-const RECORD: usize = 2 * BLOCK;
+pub const RECORD: usize = 2 * BLOCK;
 
 /// The test that appends to the log.
 pub const APPEND: &str = "append-8k-fdatasync";

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{getpid, getppid};
 
-use super::bench::{Bench, Window, open, whole};
+use super::bench::{Bench, Window, open, whole, with_warm_up};
 use crate::sys::select::ReadSet;
 use crate::sys::signal::Counter;
 
@@ -134,7 +134,7 @@ pub fn signal_handle(b: &Bench<'_>) -> anyhow::Result<Window> {
     let counter = Counter::install()?;
     let (pid, thread) = (getpid(), rustix::thread::gettid());
     let window = b.time(|| counter.raise(pid, thread))?;
-    let sent = b.warm_up() + b.ops;
+    let sent = with_warm_up(b.ops);
     ensure!(counter.handled() == sent, "{} of {sent} signals were handled", counter.handled());
     Ok(window)
 }

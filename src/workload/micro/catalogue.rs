@@ -99,7 +99,7 @@ static TESTS: &[Test] = &[
     latency(
         "epoll-100",
         "call",
-        (30_000, 400_000),
+        (30_000, 1_000_000),
         calls::epoll,
         "`epoll_wait` on 100 TCP sockets, one of them readable",
     )
@@ -160,7 +160,7 @@ static TESTS: &[Test] = &[
         |b| switch::ring(b, 16, 64),
         "Hop in a ring of 16 processes, 64 KiB each",
     ),
-    latency("fork-exit", "process", (200, 2_000), process::fork, "`fork`, the child's exit, `wait`"),
+    latency("fork-exit", "process", (200, 4_000), process::fork, "`fork`, the child's exit, `wait`"),
     latency("fork-exec", "process", (100, 1_000), process::exec, "`fork`, `execve` of a program that exits, `wait`"),
     latency("thread", "process", (500, 10_000), process::thread, "Thread created and joined"),
     latency("mmap", "memory", (4_000, 200_000), memory::map, "`mmap` and `munmap` of 1 MiB, untouched"),
@@ -181,7 +181,7 @@ static TESTS: &[Test] = &[
     latency(
         "fault-file",
         "memory",
-        (4_096, 102_400),
+        (4_096, 204_800),
         memory::fault_file,
         "Read fault on a mapped file in the page cache, with fault-around",
     )
@@ -193,9 +193,9 @@ static TESTS: &[Test] = &[
         memory::fault_protection,
         "Write to a protected page, handled by SIGSEGV and `mprotect`",
     ),
-    latency("create-0k", "file", (800, 10_000), |b| files::lives(b, Half::Create, 0), "Empty file created")
+    latency("create-0k", "file", (800, 20_000), |b| files::lives(b, Half::Create, 0), "Empty file created")
         .on(Storage::Directory),
-    latency("delete-0k", "file", (1_000, 10_000), |b| files::lives(b, Half::Delete, 0), "Empty file deleted")
+    latency("delete-0k", "file", (1_000, 20_000), |b| files::lives(b, Half::Delete, 0), "Empty file deleted")
         .on(Storage::Directory),
     latency(
         "create-10k",
@@ -278,7 +278,7 @@ static TESTS: &[Test] = &[
     bandwidth(
         "copy-unix",
         copy::TRANSFER_BYTES,
-        (1_000, 10_000),
+        (1_000, 20_000),
         copy::unix,
         "AF_UNIX stream, from one process to another",
     ),

@@ -24,6 +24,7 @@ use self::block::{BLOCK, Stamp};
 use self::catalogue::{Measure, Storage, Test};
 use self::selection::Selection;
 use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload};
+use crate::clock::Clock;
 use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::sys::net::interface_up;
 
@@ -72,14 +73,17 @@ impl Workload for Micro {
     }
 
     fn needs(&self, options: &Options) -> Needs {
-        let tests = Selection::parse(options).map_or_else(|_| Vec::new(), |s| s.tests);
-        let storage = tests.iter().map(|t| t.storage).max().unwrap_or(Storage::None);
+        let Ok(selection) = Selection::parse(options) else {
+            // Refused by `check`.
+            return Needs::default();
+        };
+        let on_disk = selection.tests.iter().filter(|t| t.storage > Storage::None);
+        let bytes =
+            on_disk.map(|t| if t.name == blocks::APPEND { log_bytes(selection.ops(t, Clock::Wall)) } else { 0 });
         Needs {
-            storage_bytes: match storage {
-                Storage::None => None,
-                // The data file, the log at its longest on the wall clock, small files, and the file system's own.
-                _ => Some(DATA_BYTES + (64 << 20)),
-            },
+            // The data file, the log on the clock that makes it longer, a hundred small files and what a file system wants for
+            // itself.
+            storage_bytes: bytes.max().map(|log| DATA_BYTES + log + (48 << 20)),
             memory_bytes: 64 << 20,
             modules: Vec::new(),
         }
@@ -151,7 +155,7 @@ impl Workload for Micro {
         let stamp = Stamp::new(cx.seed);
         let writes = |test: &&'static Test| {
             let b = bench(cx, &selection, test, &stamp);
-            b.warm_up() + b.ops
+            bench::with_warm_up(b.ops)
         };
         if selection.tests.iter().any(|t| t.storage == Storage::Data) {
             let writers = selection.tests.iter().filter(|t| blocks::WRITERS.contains(&t.name));
@@ -168,6 +172,11 @@ impl Workload for Micro {
 /// What `bigiron worker exit` does: nothing. `main` should come here before anything else, for `fork-exec` measures it.
 pub fn worker_exit() -> i32 {
     0
+}
+
+/// Bytes of the log after `ops` measured appends.
+fn log_bytes(ops: u64) -> u64 {
+    bench::with_warm_up(ops) * blocks::RECORD as u64
 }
 
 /// Bit 0 of an interface's flags (net/if.h).

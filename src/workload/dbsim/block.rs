@@ -1,0 +1,227 @@
+//! The database block: 8 KiB that say which block they are, in which version, and whether they are whole.
+//!
+//! Invariant: a block's body is a function of its address and version alone, so that anyone can say what it must contain.
+//! Its checksum is right on disk only: it is sealed on the way out, as the block in the cache keeps changing.
+
+use thiserror::Error;
+
+/// Bytes of a database block.
+pub const BLOCK: usize = 8192;
+/// Bytes of the header.
+pub const HEADER: usize = 64;
+/// Longest change, in bytes.
+pub const CHANGE_MAX: usize = 700;
+const CHANGE_MIN: usize = 100;
+const MAGIC: u32 = 0x4253_4244;
+
+/// Where a block lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Data file, from 0.
+    pub file: u32,
+    /// Block within the file, from 0.
+    pub block: u32,
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "block {} of data file {}", self.block, self.file)
+    }
+}
+
+/// What is wrong with a block.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum BlockError {
+    #[error("Checksum of {0} is wrong: torn or corrupted")]
+    Checksum(Address),
+    #[error("Instead of {wanted} there is {found}: misdirected")]
+    Misplaced { wanted: Address, found: Address },
+    #[error("What is in place of {0} is not a database block")]
+    Foreign(Address),
+    #[error("Body of {0} is not what version {1} must contain")]
+    Body(Address, u32),
+}
+
+/// Who changed a block, and under which LSN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    pub version: u32,
+    /// End of the redo that describes the change.
+    pub lsn: u64,
+    pub process: u32,
+    pub transaction: u64,
+}
+
+/// Where a change goes: `len` bytes at `offset`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub offset: usize,
+    pub len: usize,
+}
+
+fn u32_at(page: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(page: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// A bijection that scatters (finaliser of SplitMix64, S. Vigna).
+fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+fn seed(address: Address, version: u32) -> u64 {
+    mix((u64::from(address.file) << 56) ^ (u64::from(address.block) << 24) ^ mix(u64::from(version)))
+}
+
+fn fill(bytes: &mut [u8], seed: u64) {
+    let mut word = seed;
+    let (words, rest) = bytes.as_chunks_mut::<8>();
+    for w in words {
+        *w = word.to_le_bytes();
+        word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    }
+    rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
+}
+
+/// Makes `page` version 0 of the block, unsealed.
+pub fn initialise(page: &mut [u8], address: Address) {
+    page[..HEADER].fill(0);
+    page[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+    page[8..12].copy_from_slice(&address.file.to_le_bytes());
+    page[12..16].copy_from_slice(&address.block.to_le_bytes());
+    fill(&mut page[HEADER..BLOCK], seed(address, 0));
+}
+
+/// What the change to `version` writes, into `payload`, and where.
+pub fn change(address: Address, version: u32, payload: &mut [u8; CHANGE_MAX]) -> Extent {
+    let seed = seed(address, version);
+    let len = CHANGE_MIN + (seed >> 40) as usize % (CHANGE_MAX - CHANGE_MIN + 1);
+    let offset = HEADER + (seed & 0xffff) as usize % (BLOCK - HEADER - len + 1);
+    fill(&mut payload[..len], seed);
+    Extent { offset, len }
+}
+
+/// Puts a change into the block and stamps it.
+pub fn apply(page: &mut [u8], offset: usize, payload: &[u8], stamp: Stamp) {
+    page[offset..offset + payload.len()].copy_from_slice(payload);
+    page[16..20].copy_from_slice(&stamp.version.to_le_bytes());
+    page[20..24].copy_from_slice(&stamp.process.to_le_bytes());
+    page[24..32].copy_from_slice(&stamp.lsn.to_le_bytes());
+    page[32..40].copy_from_slice(&stamp.transaction.to_le_bytes());
+}
+
+/// The last change's stamp.
+pub fn stamp(page: &[u8]) -> Stamp {
+    Stamp { version: u32_at(page, 16), process: u32_at(page, 20), lsn: u64_at(page, 24), transaction: u64_at(page, 32) }
+}
+
+/// Computes the checksum (CRC-32C) of a block that is about to be written.
+pub fn seal(page: &mut [u8]) {
+    let sum = crc32c::crc32c(&page[8..BLOCK]);
+    page[4..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Checks that a block in the cache is the one asked for.
+pub fn identify(page: &[u8], wanted: Address) -> Result<(), BlockError> {
+    let found = Address { file: u32_at(page, 8), block: u32_at(page, 12) };
+    if u32_at(page, 0) != MAGIC {
+        Err(BlockError::Foreign(wanted))
+    } else if found != wanted {
+        Err(BlockError::Misplaced { wanted, found })
+    } else {
+        Ok(())
+    }
+}
+
+/// Checks a block that was read from disk: whole, and the one asked for.
+pub fn check(page: &[u8], wanted: Address) -> Result<(), BlockError> {
+    if u32_at(page, 0) != MAGIC {
+        return Err(BlockError::Foreign(wanted));
+    }
+    if u32_at(page, 4) != crc32c::crc32c(&page[8..BLOCK]) {
+        return Err(BlockError::Checksum(wanted));
+    }
+    identify(page, wanted)
+}
+
+/// Checks the body against what the block's version must contain, made anew from nothing.
+pub fn check_body(page: &[u8], address: Address) -> Result<(), BlockError> {
+    let version = stamp(page).version;
+    let mut expected = [0; BLOCK];
+    let mut payload = [0; CHANGE_MAX];
+    initialise(&mut expected, address);
+    for v in 1..=version {
+        let Extent { offset, len } = change(address, v, &mut payload);
+        expected[offset..offset + len].copy_from_slice(&payload[..len]);
+    }
+    // By words: comparing slices of bytes is a call of memcmp, which goes byte by byte in musl.
+    let (found, wanted) = (page[HEADER..BLOCK].as_chunks::<8>().0, expected[HEADER..].as_chunks::<8>().0);
+    if found.iter().eq(wanted) { Ok(()) } else { Err(BlockError::Body(address, version)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HERE: Address = Address { file: 3, block: 17 };
+
+    fn block(versions: u32) -> [u8; BLOCK] {
+        let mut page = [0; BLOCK];
+        let mut payload = [0; CHANGE_MAX];
+        initialise(&mut page, HERE);
+        for version in 1..=versions {
+            let e = change(HERE, version, &mut payload);
+            apply(&mut page, e.offset, &payload[..e.len], Stamp { version, lsn: 8, process: 1, transaction: 2 });
+        }
+        seal(&mut page);
+        page
+    }
+
+    #[test]
+    fn a_block_in_another_place_is_found_out() {
+        let elsewhere = Address { file: 3, block: 18 };
+        assert_eq!(check(&block(2), elsewhere), Err(BlockError::Misplaced { wanted: elsewhere, found: HERE }));
+        assert_eq!(check(&[0; BLOCK], HERE), Err(BlockError::Foreign(HERE)));
+    }
+
+    #[test]
+    fn a_missing_change_is_found_out() {
+        let mut page = block(3);
+        let mut earlier = block(2);
+        earlier[16..20].copy_from_slice(&3u32.to_le_bytes());
+        seal(&mut earlier);
+        assert_eq!(check(&earlier, HERE), Ok(()));
+        assert_eq!(check_body(&earlier, HERE), Err(BlockError::Body(HERE, 3)));
+        seal(&mut page);
+        assert_eq!(check_body(&page, HERE), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_flipped_bit_and_any_torn_half_is_found_out(bit in 0usize..BLOCK * 8, cut in 1usize..16) {
+            let whole = block(1);
+            prop_assert_eq!(check(&whole, HERE), Ok(()));
+            let mut flipped = whole;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(check(&flipped, HERE).is_err());
+            let mut torn = block(2);
+            torn[cut * 512..].copy_from_slice(&whole[cut * 512..]);
+            // A cut behind the change leaves the newer block whole.
+            if torn != block(2) {
+                prop_assert!(check(&torn, HERE).is_err());
+            }
+        }
+
+        #[test]
+        fn changes_stay_inside_the_body(file in 0u32..10, block in 0u32..u32::MAX, version in 1u32..u32::MAX) {
+            let e = change(Address { file, block }, version, &mut [0; CHANGE_MAX]);
+            prop_assert!(e.offset >= HEADER && e.offset + e.len <= BLOCK && (CHANGE_MIN..=CHANGE_MAX).contains(&e.len));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The processes of a run, as the parent sees them.
+//!
+//! Invariant: whatever happens, no process outlives the crew: one that ends before its time is an error that names it, and
+//! dropping the crew kills and reaps the rest.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::PidfdFlags;
+
+use crate::sys::cpu_clock::cpu_time;
+use crate::sys::process::{Child, Exit, fork_child};
+
+use super::instance::{Instance, Role};
+use super::{db_writer, foreground, log_writer, scanner};
+
+struct Member {
+    role: Role,
+    process: usize,
+    child: Child,
+    /// Becomes readable when the process ends.
+    end: OwnedFd,
+}
+
+/// The processes that have not been seen to end.
+pub struct Crew<'a> {
+    instance: &'a Instance<'a>,
+    members: Vec<Member>,
+    milestones: File,
+}
+
+impl<'a> Crew<'a> {
+    /// Forks every process of the instance. `milestones` is the reading end of the instance's pipe.
+    pub fn start(instance: &'a Instance<'a>, milestones: File) -> Result<Self> {
+        let mut crew = Self { instance, members: Vec::with_capacity(instance.roles.len()), milestones };
+        for (process, role) in instance.roles.iter().copied().enumerate() {
+            let child = fork_child(|| match work(instance, role, process) {
+                Ok(()) => 0,
+                Err(e) => {
+                    instance.leave_word(process, &format!("{e:#}"));
+                    1
+                }
+            })
+            .with_context(|| format!("Cannot start process {process} of {}", instance.roles.len()))?;
+            let end =
+                rustix::process::pidfd_open(child.pid(), PidfdFlags::empty()).context("Cannot watch a process")?;
+            crew.members.push(Member { role, process, child, end });
+        }
+        Ok(crew)
+    }
+
+    /// Waits for the next milestone.
+    pub fn wait_milestone(&mut self) -> Result<()> {
+        loop {
+            let (reached, ended) = self.poll(true)?;
+            if let Some(member) = ended.first() {
+                return Err(self.bury(*member)?);
+            }
+            if reached {
+                self.milestones.read_exact(&mut [0]).context("Cannot hear of a milestone")?;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until the members whose role `leaves` have gone home. Anybody else's end is an error, and so is a bad end.
+    pub fn wait_gone(&mut self, leaves: impl Fn(Role) -> bool) -> Result<()> {
+        while self.members.iter().any(|m| leaves(m.role)) {
+            let (_, ended) = self.poll(false)?;
+            for i in ended.into_iter().rev() {
+                if !leaves(self.members[i].role) {
+                    return Err(self.bury(i)?);
+                }
+                let member = self.members.swap_remove(i);
+                let exit = member.child.wait().context("Cannot wait for a process")?;
+                if exit != Exit::Status(0) {
+                    return Err(obituary(self.instance, member.role, member.process, exit));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// CPU time of all members so far.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        let mut sum = Duration::ZERO;
+        for m in &self.members {
+            sum += cpu_time(m.child.pid()).with_context(|| format!("Cannot read the CPU clock of {}", m.role))?;
+        }
+        Ok(sum)
+    }
+
+    /// Bytes of page tables of all members together.
+    pub fn page_table_bytes(&self) -> Result<u64> {
+        let mut sum = 0;
+        for m in &self.members {
+            let path = format!("/proc/{}/status", m.child.pid().as_raw_nonzero());
+            let status = std::fs::read_to_string(&path).with_context(|| format!("Cannot read {path}"))?;
+            sum += page_tables(&status).with_context(|| format!("No VmPTE in {path}"))?;
+        }
+        Ok(sum)
+    }
+
+    /// Which members have ended, and whether a milestone has been reached (if that is waited for as well). Sleeps until either.
+    fn poll(&self, milestones: bool) -> Result<(bool, Vec<usize>)> {
+        let mut fds: Vec<_> = self.members.iter().map(|m| PollFd::new(&m.end, PollFlags::IN)).collect();
+        if milestones {
+            fds.push(PollFd::from_borrowed_fd(self.milestones.as_fd(), PollFlags::IN));
+        }
+        loop {
+            match rustix::event::poll(&mut fds, None) {
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e).context("Cannot wait for the processes"),
+            }
+        }
+        let ended = (0..self.members.len()).filter(|i| !fds[*i].revents().is_empty()).collect();
+        Ok((milestones && fds.last().is_some_and(|f| f.revents().contains(PollFlags::IN)), ended))
+    }
+
+    /// The error that the untimely end of a member is.
+    fn bury(&mut self, member: usize) -> Result<anyhow::Error> {
+        let Member { role, process, child, .. } = self.members.swap_remove(member);
+        let exit = child.wait().context("Cannot wait for a process")?;
+        Ok(obituary(self.instance, role, process, exit))
+    }
+}
+
+fn work(instance: &Instance<'_>, role: Role, process: usize) -> Result<()> {
+    match role {
+        Role::Foreground(_) => foreground::run(instance, process),
+        Role::LogWriter => log_writer::run(instance),
+        Role::DatabaseWriter => db_writer::run(instance, process),
+        Role::Scanner => scanner::run(instance, process),
+    }
+}
+
+fn obituary(instance: &Instance<'_>, role: Role, process: usize, exit: Exit) -> anyhow::Error {
+    match (exit, instance.word_of(process)) {
+        (_, Some(word)) => anyhow::anyhow!("{role} failed: {word}"),
+        (Exit::Status(n), None) => anyhow::anyhow!("{role} ended with status {n} before its time"),
+        (Exit::Signal(n), None) => anyhow::anyhow!("{role} was ended by signal {n}"),
+    }
+}
+
+/// The line `VmPTE: N kB` of /proc/PID/status, in bytes.
+fn page_tables(status: &str) -> Result<u64> {
+    let line = status.lines().find_map(|l| l.strip_prefix("VmPTE:")).context("No such line")?;
+    match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [n, "kB"] => Ok(n.parse::<u64>()? * 1024),
+        _ => bail!("Not a size: `{line}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_tables_are_read_in_bytes() {
+        assert_eq!(page_tables("Name:\tx\nVmPTE:\t     132 kB\nVmSwap:\t 0 kB\n").unwrap(), 132 * 1024);
+        assert!(page_tables("Name:\tx\n").is_err());
+    }
+}

@@ -1,0 +1,217 @@
+//! The files under the job's directory: ten data files and two journals, and how they are opened.
+//!
+//! Invariant: every process opens them for itself, with the flags that the job's durability asks for.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::fs::Advice;
+
+use crate::sys::async_io::{Blocking, Completion, Engine, LibAio, Request, Uring};
+
+use super::block::{self, Address, BLOCK};
+use super::job::{DATA_FILES, EXTENT, Io, JOURNALS, Job, Sync};
+use super::journal::{JOURNAL_HEADER, JournalHeader};
+
+/// Path of a data file.
+pub fn data_path(dir: &Path, file: usize) -> PathBuf {
+    dir.join(format!("data.{file:03}"))
+}
+
+/// Path of a journal.
+pub fn journal_path(dir: &Path, journal: usize) -> PathBuf {
+    dir.join(format!("journal.{journal}"))
+}
+
+/// Where the block of that number, counted over all files, lives.
+pub fn address(job: &Job, number: u32) -> Address {
+    Address { file: number / job.blocks_per_file(), block: number % job.blocks_per_file() }
+}
+
+/// The number of a block, counted over all files; `None` if there is no such block.
+pub fn number(job: &Job, address: Address) -> Option<u32> {
+    let inside = (address.file as usize) < DATA_FILES && address.block < job.blocks_per_file();
+    inside.then(|| address.file * job.blocks_per_file() + address.block)
+}
+
+fn open(job: &Job, path: &Path, durable: bool) -> Result<File> {
+    let mut flags = 0;
+    if job.direct {
+        flags |= libc::O_DIRECT;
+    }
+    if durable && job.sync == Sync::Dsync {
+        flags |= libc::O_DSYNC;
+    }
+    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).with_context(|| {
+        let hint = if job.direct { " for direct I/O (a file system without it wants `dbsim.direct=off`)" } else { "" };
+        format!("Cannot open {}{hint}", path.display())
+    })
+}
+
+/// The data files, open.
+pub struct DataFiles(Vec<File>);
+
+impl DataFiles {
+    pub fn open(job: &Job, dir: &Path) -> Result<Self> {
+        (0..DATA_FILES).map(|f| open(job, &data_path(dir, f), true)).collect::<Result<_>>().map(Self)
+    }
+
+    /// Reads one block into a page-aligned `page`. What was read is for the caller to check.
+    pub fn read(&self, address: Address, page: &mut [u8]) -> Result<()> {
+        let file = &self.0[address.file as usize];
+        let n =
+            rustix::io::pread(file, &mut *page, offset(address)).with_context(|| format!("Cannot read {address}"))?;
+        ensure!(n == BLOCK, "Only {n} bytes of {address} could be read");
+        Ok(())
+    }
+
+    /// A request for the engine's buffer `slot` and one block.
+    pub fn request(&self, slot: usize, address: Address, write: bool) -> Request<'_> {
+        Request { slot, fd: self.fd(address.file as usize), offset: offset(address), len: BLOCK, write, dsync: false }
+    }
+
+    /// A request to read an extent into the engine's buffer `slot`.
+    pub fn read_extent(&self, slot: usize, file: usize, extent: u64) -> Request<'_> {
+        let offset = extent * EXTENT as u64;
+        Request { slot, fd: self.fd(file), offset, len: EXTENT, write: false, dsync: false }
+    }
+
+    /// Makes everything written so far durable, unless every write was so already.
+    pub fn sync(&self, job: &Job) -> Result<()> {
+        if job.sync == Sync::Fdatasync {
+            for file in &self.0 {
+                file.sync_data().context("Cannot sync a data file")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fd(&self, file: usize) -> BorrowedFd<'_> {
+        self.0[file].as_fd()
+    }
+}
+
+fn offset(address: Address) -> u64 {
+    u64::from(address.block) * BLOCK as u64
+}
+
+/// The journals, open.
+pub struct Journals(Vec<File>);
+
+impl Journals {
+    pub fn open(job: &Job, dir: &Path) -> Result<Self> {
+        (0..JOURNALS).map(|j| open(job, &journal_path(dir, j), true)).collect::<Result<_>>().map(Self)
+    }
+
+    /// Writes the first `len` bytes of the engine's buffer 0 at `offset` of a journal, durably.
+    pub fn write(&self, job: &Job, engine: &mut dyn Engine, journal: usize, offset: u64, len: usize) -> Result<()> {
+        let fd = self.0[journal].as_fd();
+        engine
+            .submit(&[Request { slot: 0, fd, offset, len, write: true, dsync: false }])
+            .context("Cannot write redo")?;
+        let mut done = Vec::with_capacity(1);
+        engine.wait(1, &mut done).context("Cannot wait for the redo write")?;
+        finished(&done, len).context("Cannot write redo")?;
+        if job.sync == Sync::Fdatasync {
+            rustix::fs::fdatasync(fd).context("Cannot sync the journal")?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that every completion moved `len` bytes.
+pub fn finished(done: &[Completion], len: usize) -> Result<()> {
+    for c in done {
+        match &c.result {
+            Ok(n) => ensure!(*n == len, "Only {n} of {len} bytes were transferred"),
+            Err(e) => return Err(std::io::Error::from(e.kind())).with_context(|| e.to_string()),
+        }
+    }
+    Ok(())
+}
+
+/// The engine that the job asks for.
+pub fn engine(job: &Job, depth: usize, bytes: usize) -> Result<Box<dyn Engine>> {
+    Ok(match job.io {
+        Io::Sync => Box::new(Blocking::new(depth, bytes).context("Cannot allocate buffers")?),
+        Io::Libaio => Box::new(
+            LibAio::new(depth, bytes).context("This kernel gives no AIO context (`dbsim.io=sync` does without)")?,
+        ),
+        Io::Uring => Box::new(
+            Uring::new(depth, bytes)
+                .context("This kernel gives no io_uring (`dbsim.io=libaio` or `sync` do without)")?,
+        ),
+    })
+}
+
+/// Lays out all files, every byte written, so that the run allocates nothing. Leaves nothing of them in the page cache.
+pub fn lay_out(job: &Job, dir: &Path, progress: impl Fn(usize)) -> Result<()> {
+    let mut engine = Blocking::new(1, EXTENT).context("Cannot allocate a buffer")?;
+    for f in 0..DATA_FILES {
+        progress(f);
+        let extents = u64::from(job.blocks_per_file()) * BLOCK as u64 / EXTENT as u64;
+        create(job, &data_path(dir, f), &mut engine, extents, |extent, buffer| {
+            for (i, page) in buffer.chunks_exact_mut(BLOCK).enumerate() {
+                let block = extent as u32 * (EXTENT / BLOCK) as u32 + i as u32;
+                block::initialise(page, Address { file: f as u32, block });
+                block::seal(page);
+            }
+        })?;
+    }
+    for j in 0..JOURNALS {
+        create(job, &journal_path(dir, j), &mut engine, job.journal_bytes / EXTENT as u64, |extent, buffer| {
+            buffer.fill(0);
+            // The first journal is the current one from the start, at LSN 0; the second has never been used.
+            if extent == 0 && j == 0 {
+                JournalHeader { sequence: 1, start: 0 }.encode(&mut buffer[..JOURNAL_HEADER]);
+            }
+        })?;
+    }
+    rustix::fs::fsync(File::open(dir)?).context("Cannot sync the directory")?;
+    Ok(())
+}
+
+fn create(job: &Job, path: &Path, engine: &mut Blocking, extents: u64, fill: impl Fn(u64, &mut [u8])) -> Result<()> {
+    File::create(path).with_context(|| format!("Cannot create {}", path.display()))?;
+    let file = open(job, path, false)?;
+    let mut done = Vec::with_capacity(1);
+    for extent in 0..extents {
+        fill(extent, engine.buffer(0));
+        let offset = extent * EXTENT as u64;
+        let laid = engine
+            .submit(&[Request { slot: 0, fd: file.as_fd(), offset, len: EXTENT, write: true, dsync: false }])
+            .and_then(|()| engine.wait(1, &mut done));
+        laid.with_context(|| format!("Cannot lay out {}", path.display()))?;
+        finished(&done, EXTENT).with_context(|| format!("Cannot lay out {}", path.display()))?;
+        done.clear();
+    }
+    file.sync_all().with_context(|| format!("Cannot sync {}", path.display()))?;
+    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).context("Cannot drop a file from the page cache")?;
+    Ok(())
+}
+
+/// A file as the verifier reads it: by extents, past the page cache if the job went past it.
+pub struct Extents {
+    file: File,
+    path: PathBuf,
+    engine: Blocking,
+}
+
+impl Extents {
+    pub fn open(job: &Job, path: PathBuf) -> Result<Self> {
+        let engine = Blocking::new(1, EXTENT).context("Cannot allocate a buffer")?;
+        Ok(Self { file: open(job, &path, false)?, path, engine })
+    }
+
+    /// The extent's bytes; an error if the file ends before.
+    pub fn read(&mut self, extent: u64) -> Result<&mut [u8]> {
+        let buffer = self.engine.buffer(0);
+        self.file
+            .read_exact_at(buffer, extent * EXTENT as u64)
+            .with_context(|| format!("Cannot read {} at {extent} MiB", self.path.display()))?;
+        Ok(buffer)
+    }
+}

@@ -1,0 +1,255 @@
+//! The shared segment of one run and what is in it: cache, log, the stage's phases, every process's counters, the ledger.
+//!
+//! Invariant: it is built by the parent before the first fork, so every process sees the same parts at the same addresses.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+use anyhow::{Context as _, Result};
+
+use crate::load::SharedHistogram;
+use crate::sys::latch::Event;
+use crate::sys::segment::{Segment, shared_struct};
+
+use super::cache::Cache;
+use super::job::{Job, TRANSACTIONS_PER_SCAN};
+use super::log::Log;
+use super::transaction::Skew;
+
+/// What a process of the run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A foreground, by its number from 0.
+    Foreground(usize),
+    LogWriter,
+    DatabaseWriter,
+    Scanner,
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Role::Foreground(n) => write!(f, "Foreground {n}"),
+            Role::LogWriter => f.write_str("Log writer"),
+            Role::DatabaseWriter => f.write_str("Database writer"),
+            Role::Scanner => f.write_str("Scanner"),
+        }
+    }
+}
+
+/// How far the run is. Phases only ever grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Phase {
+    /// The window is open. Before it (0) everybody warms up.
+    Measure = 1,
+    /// The window is closed; all but the log writer go home.
+    Leave,
+    /// The log writer goes home.
+    End,
+}
+
+/// Points that a number of processes have to reach before the parent goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Milestone {
+    /// Every process is set up, and every foreground has done its ramp.
+    Ready,
+    /// Every foreground and the scanner have done their share of the window.
+    Done,
+}
+
+shared_struct! {
+    struct Stage {
+        phase: AtomicU32,
+        ready: AtomicU32,
+        done: AtomicU32,
+        unused: AtomicU32,
+        changed: Event,
+        /// Transactions ended so far, ramp included: what paces the scanner.
+        transactions: AtomicU64,
+        paced: Event,
+    }
+}
+
+shared_struct! {
+    /// What one process has counted.
+    pub struct Counters {
+        /// Blocks asked of the cache, and how many were there.
+        pub gets: AtomicU64,
+        pub hits: AtomicU64,
+        /// Commits that waited for the log.
+        pub commits: AtomicU64,
+        /// Blocks or extents read, blocks written.
+        pub reads: AtomicU64,
+        pub writes: AtomicU64,
+        /// System calls' worth of writing: batches of the database writer.
+        pub batches: AtomicU64,
+        /// The last acknowledged commit, and the LSN behind it.
+        pub last_transaction: AtomicU64,
+        pub last_lsn: AtomicU64,
+    }
+}
+
+impl Counters {
+    /// Adds one. For counters that one process alone changes: no locked instruction.
+    pub fn bump(counter: &AtomicU64) {
+        counter.store(counter.load(Relaxed) + 1, Release);
+    }
+}
+
+const TEXT: usize = 512;
+
+/// One run.
+pub struct Instance<'s> {
+    pub job: &'s Job,
+    pub dir: &'s Path,
+    pub seed: u64,
+    /// Transactions before and in the window.
+    pub ramp: u64,
+    pub transactions: u64,
+    pub skew: Skew,
+    pub cache: Cache<'s>,
+    pub log: Log<'s>,
+    pub roles: Vec<Role>,
+    /// By process.
+    pub counters: &'s [Counters],
+    pub commit_latency: Vec<SharedHistogram<'s>>,
+    pub read_latency: Vec<SharedHistogram<'s>>,
+    /// By block: the latest version whose commit was acknowledged, and the latest that the database writer has written.
+    pub committed: &'s [AtomicU32],
+    pub written: &'s [AtomicU32],
+    stage: &'s Stage,
+    texts: &'s [AtomicU8],
+    milestone: File,
+}
+
+/// The processes of a job.
+pub fn roles(job: &Job) -> Vec<Role> {
+    let mut roles: Vec<_> = (0..job.processes).map(Role::Foreground).collect();
+    roles.extend([Role::LogWriter, Role::DatabaseWriter]);
+    if job.scan {
+        roles.push(Role::Scanner);
+    }
+    roles
+}
+
+impl<'s> Instance<'s> {
+    /// Bytes of segment that a job needs.
+    pub fn bytes(job: &Job) -> usize {
+        let processes = roles(job).len();
+        let per_process = TEXT + size_of::<Counters>() + 2 * (SharedHistogram::BYTES + 128);
+        Cache::bytes(job) + Log::bytes(job, processes) + job.blocks() as usize * 8 + processes * per_process + (1 << 16)
+    }
+
+    /// Carves everything out of `segment`. A byte is written to `milestone` whenever one is reached.
+    pub fn new(
+        segment: &'s Segment,
+        job: &'s Job,
+        dir: &'s Path,
+        seed: u64,
+        ramp: u64,
+        transactions: u64,
+        milestone: File,
+    ) -> Self {
+        let roles = roles(job);
+        Self {
+            job,
+            dir,
+            seed,
+            ramp,
+            transactions,
+            skew: Skew::new(job.blocks()),
+            cache: Cache::new(segment, job),
+            log: Log::new(segment, job, roles.len()),
+            counters: segment.many(roles.len()),
+            commit_latency: (0..job.processes).map(|_| SharedHistogram::new(segment)).collect(),
+            read_latency: (0..job.processes).map(|_| SharedHistogram::new(segment)).collect(),
+            committed: segment.many(job.blocks() as usize),
+            written: segment.many(job.blocks() as usize),
+            stage: segment.one(),
+            texts: segment.many(roles.len() * TEXT),
+            roles,
+            milestone,
+        }
+    }
+
+    /// Extents that the scanner reads before the window.
+    pub fn ramp_scans(&self) -> u64 {
+        self.ramp / TRANSACTIONS_PER_SCAN
+    }
+
+    /// Extents that the scanner reads in the window.
+    pub fn scans(&self) -> u64 {
+        (self.transactions / TRANSACTIONS_PER_SCAN).max(1)
+    }
+
+    /// Whether the run has come to `phase`.
+    pub fn reached(&self, phase: Phase) -> bool {
+        self.stage.phase.load(SeqCst) >= phase as u32
+    }
+
+    /// Sleeps until the run has come to `phase`.
+    pub fn wait_for(&self, phase: Phase) {
+        self.stage.changed.wait_until(|| self.reached(phase));
+    }
+
+    /// Goes on to `phase`, waking everybody who sleeps for lack of work.
+    pub fn enter(&self, phase: Phase) {
+        self.stage.phase.store(phase as u32, SeqCst);
+        self.stage.changed.signal();
+        self.cache.writer().signal();
+        self.log.writer().signal();
+        self.log.checkpointed().signal();
+    }
+
+    /// Tells that one more process has reached a milestone; the last one tells the parent.
+    pub fn arrive(&self, milestone: Milestone) -> Result<()> {
+        let (counter, total) = match milestone {
+            Milestone::Ready => (&self.stage.ready, self.roles.len()),
+            Milestone::Done => (&self.stage.done, self.job.processes + usize::from(self.job.scan)),
+        };
+        if counter.fetch_add(1, SeqCst) as usize + 1 == total {
+            (&self.milestone).write_all(b".").context("Cannot tell the parent")?;
+        }
+        Ok(())
+    }
+
+    /// Counts a transaction that has ended.
+    pub fn transaction_ended(&self) {
+        let n = self.stage.transactions.fetch_add(1, SeqCst) + 1;
+        if n.is_multiple_of(TRANSACTIONS_PER_SCAN) || n == self.ramp + self.transactions {
+            self.stage.paced.signal();
+        }
+    }
+
+    /// Extents that the scanner may have read by now. With `idle_at`, sleeps until they are more than that.
+    pub fn scan_due(&self, idle_at: Option<u64>) -> u64 {
+        let due = || {
+            let ended = self.stage.transactions.load(SeqCst);
+            // The last transaction makes everything due, be it a multiple or not.
+            let all = ended == self.ramp + self.transactions;
+            if all { self.ramp_scans() + self.scans() } else { ended / TRANSACTIONS_PER_SCAN }
+        };
+        if let Some(extents) = idle_at {
+            self.stage.paced.wait_until(|| due() > extents);
+        }
+        due()
+    }
+
+    /// Leaves word for the parent why `process` has failed.
+    pub fn leave_word(&self, process: usize, text: &str) {
+        for (to, from) in self.texts[process * TEXT..][..TEXT].iter().zip(text.bytes()) {
+            to.store(from, SeqCst);
+        }
+    }
+
+    /// What `process` has left, if anything.
+    pub fn word_of(&self, process: usize) -> Option<String> {
+        let bytes = self.texts[process * TEXT..][..TEXT].iter().map(|b| b.load(SeqCst)).take_while(|b| *b != 0);
+        let text = String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned();
+        (!text.is_empty()).then_some(text)
+    }
+}

@@ -1,0 +1,84 @@
+//! The log writer: one redo write for all commits that have come in since the last (group commit), into the journals in turn.
+//!
+//! Invariant: a journal is overwritten only after the checkpoint that makes its redo superfluous.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::sys::async_io::Engine;
+
+use super::files::{self, Journals};
+use super::instance::{Instance, Milestone, Phase};
+use super::job::{JOURNALS, Job};
+use super::journal::{self, JOURNAL_HEADER, JournalHeader};
+
+struct LogWriter<'a> {
+    instance: &'a Instance<'a>,
+    journals: Journals,
+    engine: Box<dyn Engine>,
+    /// Number of the current journal's turn, from 1.
+    sequence: u64,
+}
+
+/// Runs the log writer until the end.
+pub fn run(instance: &Instance<'_>) -> Result<()> {
+    let (job, dir): (&Job, &Path) = (instance.job, instance.dir);
+    let mut w = LogWriter {
+        instance,
+        journals: Journals::open(job, dir)?,
+        engine: files::engine(job, 1, job.log_buffer_bytes())?,
+        sequence: 1,
+    };
+    instance.arrive(Milestone::Ready)?;
+    let log = &instance.log;
+    loop {
+        log.writer().wait_until(|| log.flush_due() || log.switch_due() || instance.reached(Phase::End));
+        if log.flush_due() {
+            w.flush()?;
+        } else if log.switch_due() {
+            w.switch()?;
+        } else if instance.reached(Phase::End) {
+            return Ok(());
+        }
+    }
+}
+
+impl LogWriter<'_> {
+    fn journal(&self) -> usize {
+        ((self.sequence - 1) % JOURNALS as u64) as usize
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let log = &self.instance.log;
+        let buffer = self.engine.buffer(0);
+        if let Some(closed) = log.close(buffer) {
+            journal::seal_chunk(&mut buffer[..closed.len], closed.used, closed.lsn, self.sequence);
+            self.write(log.journal_offset(closed.lsn), closed.len)?;
+            log.publish_flushed(&closed);
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self) -> Result<()> {
+        let log = &self.instance.log;
+        let needed = log.journal_start();
+        log.checkpointed().wait_until(|| log.checkpoint() >= needed || self.instance.reached(Phase::Leave));
+        if log.checkpoint() < needed {
+            // The database writer has gone; nobody will need the next journal.
+            self.instance.wait_for(Phase::End);
+            return Ok(());
+        }
+        self.sequence += 1;
+        JournalHeader { sequence: self.sequence, start: log.switch_lsn() }.encode(self.engine.buffer(0));
+        self.write(0, JOURNAL_HEADER)?;
+        log.switched();
+        self.instance.cache.writer().signal();
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u64, len: usize) -> Result<()> {
+        let journal = self.journal();
+        self.journals.write(self.instance.job, self.engine.as_mut(), journal, offset, len)
+    }
+}
