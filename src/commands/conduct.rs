@@ -234,7 +234,9 @@ fn host(
         Clock::None if environment.kvm_report().is_ok() => Accelerator::Kvm,
         Clock::None => Accelerator::Tcg,
     };
-    Ok(Box::new(VmHost::new(plan, kernels, environment.cache(), qemu, accelerator)?))
+    // Not current_exe(): its file may have been replaced meanwhile, and the running executable is what must go into the guests.
+    let agent = Path::new("/proc/self/exe");
+    Ok(Box::new(VmHost::new(plan, kernels, environment.cache(), qemu, accelerator, agent)?))
 }
 
 /// A seed from the system's randomness.

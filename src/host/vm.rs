@@ -54,18 +54,20 @@ struct PreparedArm {
 }
 
 impl VmHost {
-    /// Prepares all arms of `plan`; `kernels` are theirs, in the same order. Nothing boots yet.
+    /// Prepares all arms of `plan`; `kernels` are theirs, in the same order, and `agent` is the executable that each guest gets as its PID 1.
+    /// Nothing boots yet.
     ///
     /// # Errors
-    /// A module that the kernel does not have, a file system that cannot be made, this executable unreadable.
+    /// A module that the kernel does not have, a file system that cannot be made, an unreadable agent.
     pub fn new(
         plan: &Plan,
         kernels: &[Kernel],
         cache: &Path,
         qemu: Qemu,
         accelerator: Accelerator,
+        agent: &Path,
     ) -> anyhow::Result<Self> {
-        let agent = std::fs::read("/proc/self/exe").context("Cannot read this executable")?;
+        let agent = std::fs::read(agent).with_context(|| format!("Cannot read the agent {}", agent.display()))?;
         let arms = plan
             .arms
             .iter()
