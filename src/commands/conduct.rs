@@ -61,6 +61,9 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     if let Some(warning) = &settled.warning {
         output::line(format_args!("warning: {warning}"));
     }
+    if let Some(text) = &q.text {
+        output::note(text);
+    }
     let jobs = jobs(&settled, request.jobs, &environment)?;
     let (folder, kernels) = match folder::find(&settled, request.out)? {
         Place::Finished(folder) => {

@@ -13,9 +13,13 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("lever", "fault", include_str!("../../docs/levers/fault.md")),
     ("concept", "clocks", include_str!("../../docs/concepts/clocks.md")),
     ("concept", "kernels", include_str!("../../docs/concepts/kernels.md")),
+    ("concept", "kernels", include_str!("../../docs/concepts/kernels.md")),
+    ("concept", "statistics", include_str!("../../docs/concepts/statistics.md")),
     ("concept", "words", include_str!("../../docs/concepts/words.md")),
     ("reference", "cli", include_str!("../../docs/reference/cli.md")),
     ("reference", "study-file", include_str!("../../docs/reference/study-file.md")),
+    ("guide", "gate", include_str!("../../docs/guide/gate.md")),
+    ("reference", "report", include_str!("../../docs/reference/report.md")),
     ("reference", "folder", include_str!("../../docs/reference/folder.md")),
     ("reference", "sim", include_str!("../../docs/reference/sim.md")),
 ];

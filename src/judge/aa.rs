@@ -83,3 +83,43 @@ pub fn gate(judgement: &Judgement) -> Gate {
     }
     Gate { passed: reasons.is_empty(), reasons, noise }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{self, fail, micro, plan};
+    use super::super::judge;
+    use super::*;
+    use crate::store::record::Failure;
+
+    /// The gate of a session in which B costs `effect` times what A costs.
+    fn gate_of(effect: f64, change: impl Fn(&mut Vec<crate::store::record::Record>)) -> Gate {
+        let plan = plan(&["debian:6.12", "debian:6.12 (again)"], 8, vec![micro()]);
+        let mut records = fixture::records(&plan, 0.002, |_, _, _| effect);
+        change(&mut records);
+        gate(&judge(&plan, &records))
+    }
+
+    #[test]
+    fn no_difference_passes_and_its_noise_is_kept() {
+        let gate = gate_of(1.0, |_| {});
+        assert!(gate.passed, "{:?}", gate.reasons);
+        let primary = gate.noise.iter().find(|n| n.primary).unwrap();
+        assert!(primary.sd_percent > 0.01 && primary.sd_percent < 1.0, "{primary:?}");
+        assert!(primary.mde_percent.unwrap() > primary.change_percent.abs());
+    }
+
+    #[test]
+    fn a_difference_a_failure_or_a_missing_boot_misses_the_gate() {
+        let failed = gate_of(1.0, |records| fail(&mut records[3], Failure::Panic, "oops"));
+        let unfinished = gate_of(1.0, |records| records.truncate(10));
+        for (gate, want) in [
+            (gate_of(1.03, |_| {}), "half its margin"),
+            (gate_of(1.006, |_| {}), "a primary metric differs"),
+            (failed, "1 boots failed"),
+            (unfinished, "only 10 of 16 boots are done"),
+        ] {
+            assert!(!gate.passed);
+            assert!(gate.reasons.iter().any(|r| r.contains(want)), "{want}: {:?}", gate.reasons);
+        }
+    }
+}
