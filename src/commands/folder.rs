@@ -87,6 +87,10 @@ pub(super) struct Prepared {
 
 impl Prepared {
     fn new(dir: &Path) -> anyhow::Result<Self> {
+        if Folder::holds_other_things(dir) {
+            let message = format!("`{}` is not empty and holds no study", dir.display());
+            return Err(Refusal::new(message).hint("Name a new or an empty folder with `--out DIR`").into());
+        }
         let missing = dir.ancestors().take_while(|d| !d.as_os_str().is_empty() && !d.exists());
         let mut made: Vec<PathBuf> = missing.map(Path::to_owned).collect();
         made.reverse();
