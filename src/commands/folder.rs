@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use crate::store::{Folder, Tally};
 use crate::study::plan::Plan;
 use crate::study::refusal::Refusal;
+use crate::study::repeat::quote;
 use crate::study::settled::Settled;
 
 /// Where studies go if nothing is said.
@@ -75,7 +76,11 @@ fn another(dir: &Path, plan: &Plan) -> Refusal {
         plan.design.pairs,
         plan.clock
     ))
-    .hint(format!("Name another folder; this one goes on with `{}`", plan.repeat))
+    .hint(format!(
+        "Name another folder; this one goes on with `{} --out {}`",
+        plan.repeat,
+        quote(&dir.display().to_string())
+    ))
 }
 
 /// A folder that was seen to be writable before anything was fetched. Dropped while empty, it leaves no trace.

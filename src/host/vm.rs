@@ -477,7 +477,8 @@ fn not_orderly(
     use std::os::unix::process::ExitStatusExt;
     let errors = process.errors();
     if let Some(signal) = status.signal() {
-        return Err(HostError::Void(format!("QEMU was killed by signal {signal} {}. {errors}", heard.last_step())));
+        let said = if errors.is_empty() { String::new() } else { format!(": {errors}") };
+        return Err(HostError::Void(format!("QEMU was killed by signal {signal} {}{said}", heard.last_step())));
     }
     if !status.success() {
         let what = format!("QEMU ended with {status}: {errors}");
