@@ -161,8 +161,10 @@ pub(crate) fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricD
             .flat_map(|w| w.metrics.iter().map(|m| m.measured(&w.name, base(m) * effect(&w.name, m))))
             .collect(),
         facts: BTreeMap::from([
-            ("dbsim.fsync".to_owned(), "fdatasync after every group commit".to_owned()),
-            ("dbsim.dataset-bytes".to_owned(), "268435456".to_owned()),
+            ("dbsim.durability".to_owned(), "data files and journals opened O_DSYNC".to_owned()),
+            ("dbsim.page-cache".to_owned(), "bypassed (O_DIRECT)".to_owned()),
+            ("dbsim.data-bytes".to_owned(), "268435456".to_owned()),
+            ("micro.operations".to_owned(), "null-call=70000 ".repeat(20)),
         ]),
         complaints: Vec::new(),
         host: HostCost {

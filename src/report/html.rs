@@ -8,12 +8,13 @@ use std::fmt::Write;
 
 use bigiron_stats::Verdict;
 
+use super::fact;
 use super::kconfig::Difference;
 use super::quantity::Quantity;
 use super::row::{Mark, Row};
 use super::sentence::{About, Sentence};
 use super::svg::Axis;
-use super::text::{letter, margins, trouble_lines};
+use super::text::{letter, margins, trouble_lines, uneven};
 use super::{Report, scope};
 use crate::judge::State;
 
@@ -251,8 +252,8 @@ fn forest(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'_>])
         } else {
             ("row", HEIGHT, String::new())
         };
-        let mark =
-            row.mark().map(|m| format!(" <span class=\"mark\">{}</span>", escape(&m.text(line)))).unwrap_or_default();
+        let mark = row.mark().map(|m| m.text(line)).into_iter().chain(row.is_uneven().then(|| "~".to_owned()));
+        let mark: String = mark.map(|m| format!(" <span class=\"mark\">{}</span>", escape(&m))).collect();
         let _ = writeln!(
             out,
             "<tr class=\"{class}\"><th title=\"{}\">{prefix}{} <span class=\"arrow\">{}</span></th><td class=\"n\">{}</td>\
@@ -300,20 +301,8 @@ fn reading(out: &mut String, report: &Report<'_>) {
     for mark in marks {
         let _ = writeln!(out, "<p class=\"note\">{}.</p>", escape(mark.legend()));
     }
-    let uneven: BTreeSet<&str> = report
-        .rows
-        .iter()
-        .flatten()
-        .filter(|r| r.line.estimate.is_some_and(|e| e.uneven))
-        .map(|r| r.line.metric.name.as_str())
-        .collect();
-    if !uneven.is_empty() {
-        let names = super::sentence::join(&uneven.into_iter().collect::<Vec<_>>());
-        let _ = writeln!(
-            out,
-            "<p class=\"note\">One arm seems to vary more than the other in {}: those intervals may hold the truth less often than 95 %.</p>",
-            escape(&names)
-        );
+    if let Some(uneven) = uneven(report) {
+        let _ = writeln!(out, "<p class=\"note\">{}.</p>", escape(&uneven));
     }
 }
 
@@ -426,12 +415,13 @@ fn setting(value: Option<&str>) -> String {
 }
 
 fn facts(out: &mut String, report: &Report<'_>) {
-    let facts = scope::facts(report.plan, report.records);
+    let facts = fact::facts(report.plan, report.records);
     if facts.is_empty() {
         return;
     }
+    list(out, "Durability", &fact::durability(report.plan, &facts));
     out.push_str(
-        "<h2>Durability and other facts</h2>\n<p class=\"note\">As the workloads recorded them; not compared.</p>\n\
+        "<details><summary>Other facts, as the workloads recorded them; not compared</summary>\n\
          <div class=\"scroll\"><table class=\"cols\"><thead><tr><th>fact</th>",
     );
     for (i, arm) in report.plan.arms.iter().enumerate() {
@@ -439,13 +429,13 @@ fn facts(out: &mut String, report: &Report<'_>) {
     }
     out.push_str("</tr></thead><tbody>\n");
     for fact in &facts {
-        let cells = match &fact.values[..] {
+        let cells = match &fact.shown()[..] {
             [same] => format!("<td colspan=\"{}\">{}</td>", report.plan.arms.len(), escape(same)),
             values => values.iter().map(|v| cell(v)).collect(),
         };
         let _ = writeln!(out, "<tr><th>{}</th>{cells}</tr>", escape(&fact.name));
     }
-    out.push_str("</tbody></table></div>\n");
+    out.push_str("</tbody></table></div></details>\n");
 }
 
 fn metrics(out: &mut String, report: &Report<'_>) {

@@ -9,10 +9,11 @@ use bigiron_stats::Verdict;
 use serde::Serialize;
 
 use super::Report;
+use super::fact::{self, Fact};
 use super::kconfig::Difference;
 use super::quantity::Quantity;
 use super::row::Row;
-use super::scope::{self, Booted, Fact};
+use super::scope::{self, Booted};
 use super::sentence::About;
 use crate::judge::line::{Missing, Order};
 use crate::judge::standing::SetAside;
@@ -40,6 +41,8 @@ struct Document<'a> {
     comparisons: Vec<Compared<'a>>,
     set_aside: &'a [SetAside],
     kernels: Vec<Booted>,
+    /// One line per workload.
+    durability: Vec<String>,
     facts: Vec<Fact>,
     not_tested: Vec<String>,
     method: Vec<String>,
@@ -151,6 +154,7 @@ struct Delta {
 pub fn json(report: &Report<'_>) -> String {
     let plan = report.plan;
     let judgement = report.judgement;
+    let facts = fact::facts(plan, report.records);
     let document = Document {
         schema: SCHEMA,
         bigiron: &plan.bigiron,
@@ -191,7 +195,8 @@ pub fn json(report: &Report<'_>) -> String {
             .collect(),
         set_aside: &judgement.set_aside,
         kernels: scope::booted(plan, report.records),
-        facts: scope::facts(plan, report.records),
+        durability: fact::durability(plan, &facts),
+        facts,
         not_tested: scope::not_tested(plan),
         method: scope::method(plan),
     };

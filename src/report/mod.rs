@@ -3,6 +3,7 @@
 //! Invariant: same numbers everywhere. Every format lays out the same [`Report`]: its sentences, its rows of quantities and its scope.
 
 pub mod csv;
+pub mod fact;
 pub mod html;
 pub mod json;
 pub mod kconfig;

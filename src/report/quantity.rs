@@ -12,9 +12,9 @@ use crate::metric::Unit;
 
 /// Digits shown of a value whose spread is zero or unknown.
 const PLAIN_DIGITS: i32 = 4;
-/// More digits than these carry nothing for a reader; fewer look rounded away.
+/// More digits than these carry nothing for a reader (the fifth is at most 0.01 %); fewer look rounded away.
 const FEWEST_DIGITS: i32 = 3;
-const MOST_DIGITS: i32 = 6;
+const MOST_DIGITS: i32 = 5;
 /// Percentages: a hundredth of a per cent is the finest that is ever of interest, unless the value itself is smaller.
 const MOST_PERCENT_DECIMALS: i32 = 2;
 const MOST_DECIMALS: i32 = 6;

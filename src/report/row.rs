@@ -74,12 +74,15 @@ impl<'a> Row<'a> {
             .map_or_else(|| "none".to_owned(), |(low, high)| format!("{} … {}", low.number(), high.number()))
     }
 
-    /// The verdict with its mark, if it has one (see [`Mark`]).
+    /// The verdict with its marks, if it has any (see [`Mark`]); `~` where one arm varies more than the other.
     pub fn verdict(&self) -> String {
-        match self.mark() {
-            Some(mark) => format!("{} {}", self.line.verdict, mark.text(self.line)),
-            None => self.line.verdict.to_string(),
-        }
+        let mark = self.mark().map_or_else(String::new, |mark| format!(" {}", mark.text(self.line)));
+        format!("{}{mark}{}", self.line.verdict, if self.is_uneven() { " ~" } else { "" })
+    }
+
+    /// Whether one arm seems to vary more than the other, which the interval does not allow for.
+    pub fn is_uneven(&self) -> bool {
+        self.line.estimate.is_some_and(|e| e.uneven)
     }
 
     pub fn mark(&self) -> Option<Mark> {

@@ -1,8 +1,8 @@
-//! What a result rests on: the machine, the kernels, the facts that workloads recorded, and what was not tested.
+//! What a result rests on: the machine, the kernels, and what was not tested.
 //!
 //! Invariant: nothing here depends on the time or the place at which a trial ran, so two runs of one study say the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -29,14 +29,6 @@ pub struct Booted {
     pub cmdline: Vec<String>,
 }
 
-/// A fact that workloads recorded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Fact {
-    pub name: String,
-    /// By arm, in the plan's order; one entry if it is the same everywhere. Values that vary from boot to boot are given as a range.
-    pub values: Vec<String>,
-}
-
 /// One line on the machine that every arm ran on.
 pub fn machine(plan: &Plan, records: &[Record]) -> String {
     let machine = &plan.machine;
@@ -59,7 +51,7 @@ pub fn machine(plan: &Plan, records: &[Record]) -> String {
 }
 
 /// "1 GiB", not "1.000 GiB".
-fn whole(memory: &Quantity) -> String {
+pub(super) fn whole(memory: &Quantity) -> String {
     let text = memory.to_string();
     match text.split_once(' ') {
         Some((number, unit)) if number.contains('.') => {
@@ -140,7 +132,7 @@ pub fn booted(plan: &Plan, records: &[Record]) -> Vec<Booted> {
 }
 
 /// Records of guests, in slot order so that their order in the file does not matter.
-fn results(records: &[Record]) -> impl Iterator<Item = &Record> {
+pub(super) fn results(records: &[Record]) -> impl Iterator<Item = &Record> {
     let mut sorted: Vec<&Record> = records.iter().filter(|r| !matches!(r.outcome, Outcome::Void { .. })).collect();
     sorted.sort_by_key(|r| (r.slot, r.attempt));
     sorted.into_iter()
@@ -154,43 +146,6 @@ fn common_words<'a>(arm: &str, records: &'a [Record]) -> Option<BTreeSet<&'a str
         .filter_map(|r| r.guest.as_ref())
         .map(|g| g.cmdline.split_whitespace().collect::<BTreeSet<_>>())
         .reduce(|x, y| x.intersection(&y).copied().collect())
-}
-
-/// The facts that the workloads recorded (`workload.name`), durability among them.
-pub fn facts(plan: &Plan, records: &[Record]) -> Vec<Fact> {
-    let mut values: BTreeMap<&str, Vec<Vec<&str>>> = BTreeMap::new();
-    for record in results(records) {
-        let Some(arm) = plan.arms.iter().position(|a| a.name == record.arm) else { continue };
-        for (name, value) in &record.facts {
-            values.entry(name).or_insert_with(|| vec![Vec::new(); plan.arms.len()])[arm].push(value);
-        }
-    }
-    values
-        .into_iter()
-        .map(|(name, by_arm)| {
-            let mut values: Vec<String> = by_arm.iter().map(|v| range(v)).collect();
-            if values.iter().all(|v| *v == values[0]) {
-                values.truncate(1);
-            }
-            Fact { name: name.to_owned(), values }
-        })
-        .collect()
-}
-
-/// One value, `low … high`, or how many there are.
-fn range(values: &[&str]) -> String {
-    let distinct: BTreeSet<&str> = values.iter().copied().collect();
-    match distinct.len() {
-        0 => return "none".to_owned(),
-        1 => return values[0].to_owned(),
-        _ => {}
-    }
-    let mut numbers: Vec<(f64, &str)> = distinct.iter().filter_map(|v| v.parse().ok().map(|n| (n, *v))).collect();
-    if numbers.len() < distinct.len() {
-        return format!("{} values, e.g. {}", distinct.len(), values[0]);
-    }
-    numbers.sort_by(|x, y| x.0.total_cmp(&y.0));
-    format!("{} … {}", numbers[0].1, numbers[numbers.len() - 1].1)
 }
 
 /// How the numbers were made, in a few sentences.

@@ -50,9 +50,13 @@ impl Sentence {
 pub fn sentences(plan: &Plan, judgement: &Judgement, rows: &[Vec<Row<'_>>]) -> Vec<Sentence> {
     let mut all: Vec<Sentence> = Vec::new();
     if judgement.state == State::Unfinished {
+        let arms: Vec<&str> = plan.arms.iter().skip(1).map(|a| a.name.as_str()).collect();
         let text = format!(
-            "{} of {} boots; no effect is estimated before the end. The same command resumes it",
-            judgement.done, judgement.planned
+            "{} of {} boots of {} against {}; no effect is estimated before the end. The same command resumes it",
+            judgement.done,
+            judgement.planned,
+            join(&arms),
+            plan.arms[0].name
         );
         all.push(Sentence {
             about: About::Progress,

@@ -49,7 +49,8 @@ pub enum Line {
     Heading(String),
 }
 
-/// Lays a table out with two spaces between columns. `right[i]` right-aligns column `i`; the first column gives way if it gets too wide.
+/// Lays a table out with two spaces between columns. `right[i]` right-aligns column `i`. If it gets too wide, the spaces give way, from the
+/// left, and then the first column.
 pub fn table(right: &[bool], lines: &[Line]) -> String {
     let mut widths = vec![0; right.len()];
     for line in lines {
@@ -59,25 +60,28 @@ pub fn table(right: &[bool], lines: &[Line]) -> String {
             }
         }
     }
-    let total = widths.iter().sum::<usize>() + 2 * right.len().saturating_sub(1);
+    let gaps = right.len().saturating_sub(1);
+    let excess = (widths.iter().sum::<usize>() + 2 * gaps).saturating_sub(WIDTH);
+    let single = excess.min(gaps);
     if let Some(first) = widths.first_mut() {
-        *first = first.saturating_sub(total.saturating_sub(WIDTH)).max(12);
+        *first = first.saturating_sub(excess - single).max(12);
     }
     let mut out = String::new();
     for line in lines {
         match line {
             Line::Heading(text) => out.push_str(text),
             Line::Cells(cells) => {
-                let cells: Vec<String> = cells
-                    .iter()
-                    .zip(&widths)
-                    .zip(right)
-                    .map(|((cell, &w), &right)| {
-                        let cell = clip(cell, w);
-                        if right { format!("{cell:>w$}") } else { format!("{cell:<w$}") }
-                    })
-                    .collect();
-                out.push_str(cells.join("  ").trim_end());
+                let mut text = String::new();
+                for (column, ((cell, &w), &right)) in cells.iter().zip(&widths).zip(right).enumerate() {
+                    text.push_str(match column {
+                        0 => "",
+                        n if n <= single => " ",
+                        _ => "  ",
+                    });
+                    let cell = clip(cell, w);
+                    text.push_str(&if right { format!("{cell:>w$}") } else { format!("{cell:<w$}") });
+                }
+                out.push_str(text.trim_end());
             }
         }
         out.push('\n');
@@ -98,6 +102,15 @@ mod tests {
         assert_eq!(wrap("", "x", ""), "x\n");
         let one = "x".repeat(150);
         assert_eq!(wrap(&one, "", "  ").lines().count(), 1);
+    }
+
+    #[test]
+    fn spaces_give_way_before_names() {
+        let row = |name: &str| Line::Cells(vec![name.to_owned(), "1".repeat(40), "2".repeat(40)]);
+        let text = table(&[false, true, true], &[row(&"n".repeat(18))]);
+        assert_eq!(text.trim_end(), format!("{} {} {}", "n".repeat(18), "1".repeat(40), "2".repeat(40)));
+        let text = table(&[false, true, true], &[row(&"n".repeat(17))]);
+        assert_eq!(text.trim_end(), format!("{} {}  {}", "n".repeat(17), "1".repeat(40), "2".repeat(40)));
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn sentences_say_what_happened() {
             fail(&mut r[slot], Failure::Panic, "Kernel panic");
         }
     };
-    said(three, "bigiron: debian:6.12 against debian:6.1\n\ndebian:6.12 panicked in 3 of 10 boots\nmicro: ");
+    said(three, "debian:6.12 panicked in 3 of 10 boots\nmicro: ");
     said(three, "suite: debian:6.12 panicked in 3 of 10 boots: worse\n");
     said(three, "7 of 10 pairs, exact clock");
     said(
@@ -150,7 +150,10 @@ fn sentences_say_what_happened() {
         },
         "suite: the host spoilt 3 of 10 pairs, more than a quarter, so nothing is said of debian:6.12 and debian:6.1: invalid\n",
     );
-    said(&|_, r| r.truncate(9), "unfinished: 9 of 20 boots; no effect is estimated before the end.");
+    said(
+        &|_, r| r.truncate(9),
+        "unfinished: 9 of 20 boots of debian:6.12 against debian:6.1; no effect is estimated before the end.",
+    );
     said(&|p, _| p.clock = Clock::None, "without a clock nothing can be said of their speed: inconclusive\n");
     said(
         &|p, r| *r = super::super::judge::fixture::records(p, 0.004, |_, _, _| 1.0),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use super::fact::{self, Fact};
 use super::row::{Mark, Row};
 use super::scope;
 use super::sentence::{About, join};
@@ -15,7 +16,7 @@ const CONFIG_LINES: usize = 12;
 
 /// The whole report as text.
 pub fn text(report: &Report<'_>) -> String {
-    let mut out = format!("bigiron: {}\n\n", report.title());
+    let mut out = String::new();
     sentences(&mut out, report);
     if report.has_numbers() {
         matrix(&mut out, report);
@@ -53,7 +54,9 @@ fn sentences(out: &mut String, report: &Report<'_>) {
         let new = matches!(sentence.about, About::Workload | About::Suite) && sentence.arm != arm;
         if several && new {
             arm.clone_from(&sentence.arm);
-            out.push('\n');
+            if !out.is_empty() {
+                out.push('\n');
+            }
         }
         out.push_str(&wrap(&sentence.full(), "", "  "));
     }
@@ -146,23 +149,21 @@ fn legend(out: &mut String, report: &Report<'_>) {
     }
     let margins: Vec<String> = margins(report);
     out.push_str(&wrap(&format!("Margins: {}", margins.join(", ")), "", "  "));
-    let uneven: BTreeSet<&str> =
-        report.rows.iter().flatten().filter(|r| uneven(r)).map(|r| r.line.metric.name.as_str()).collect();
-    if !uneven.is_empty() {
-        let named: Vec<&str> = uneven.into_iter().collect();
-        out.push_str(&wrap(
-            &format!(
-                "One arm seems to vary more than the other in {}: those intervals may hold the truth less often than 95 %",
-                join(&named)
-            ),
-            "",
-            "  ",
-        ));
+    if let Some(uneven) = uneven(report) {
+        out.push_str(&wrap(&uneven, "", "  "));
     }
 }
 
-fn uneven(row: &Row<'_>) -> bool {
-    row.line.estimate.is_some_and(|e| e.uneven)
+/// What the mark `~` means and how often it occurs; `None` if it does not.
+pub(super) fn uneven(report: &Report<'_>) -> Option<String> {
+    let of = report.rows.iter().flatten().count();
+    let marked = report.rows.iter().flatten().filter(|r| r.is_uneven()).count();
+    (marked > 0).then(|| {
+        format!(
+            "~ ({marked} of {of} lines): one arm varies more than the other, so the interval may be too narrow. Its verdict is to be \
+             doubted where an end of the interval lies close to 0 or to the margin"
+        )
+    })
 }
 
 /// `throughput 2 %, p99 5 %`: of the kinds that occur.
@@ -303,18 +304,19 @@ pub(super) fn letter(index: usize) -> String {
 }
 
 fn facts(out: &mut String, report: &Report<'_>) {
-    let facts = scope::facts(report.plan, report.records);
+    let facts = fact::facts(report.plan, report.records);
     if facts.is_empty() {
         return;
     }
-    out.push_str("\nDurability and other facts, as the workloads recorded them\n");
-    for fact in &facts {
-        let values = match &fact.values[..] {
-            [same] => same.clone(),
-            values => {
-                values.iter().enumerate().map(|(i, v)| format!("{}: {v}", letter(i))).collect::<Vec<_>>().join("; ")
-            }
-        };
-        out.push_str(&wrap(&format!("{}: {values}", fact.name), "  ", "    "));
+    list(out, "Durability", &fact::durability(report.plan, &facts));
+    out.push_str("\nOther facts, as the workloads recorded them\n");
+    let others = facts.iter().filter(|f| !f.is_of_durability());
+    let (lists, lines): (Vec<&Fact>, Vec<&Fact>) = others.partition(|f| f.is_list());
+    for fact in lines {
+        out.push_str(&wrap(&format!("{}: {}", fact.name, fact.line()), "  ", "    "));
+    }
+    if !lists.is_empty() {
+        let names: Vec<&str> = lists.iter().map(|f| f.name.as_str()).collect();
+        out.push_str(&wrap(&format!("In the HTML and JSON reports only: {}", join(&names)), "  ", "    "));
     }
 }

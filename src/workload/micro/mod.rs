@@ -147,6 +147,7 @@ impl Workload for Micro {
         if self.needs(cx.options).storage_bytes.is_some() {
             outcome.facts.insert("file-system".to_owned(), bench::file_system(&cx.dir));
         }
+        outcome.facts.extend(durability(&selection).map(|(name, value)| fact(name, value)));
         Ok(outcome)
     }
 
@@ -167,6 +168,22 @@ impl Workload for Micro {
         }
         Ok(())
     }
+}
+
+/// What the operations selected do to files: nothing is synced unless its name says so.
+fn durability(selection: &Selection) -> impl Iterator<Item = (&'static str, String)> {
+    let on = |storage| selection.tests.iter().any(|t| t.storage >= storage);
+    let appends = selection.tests.iter().any(|t| t.name == blocks::APPEND);
+    let durability = match (on(Storage::Directory), appends) {
+        (_, true) => "fdatasync after every append of append-8k-fdatasync; no other write is synced",
+        (true, false) => "no write is synced",
+        (false, false) => "no file is written",
+    };
+    let data = on(Storage::Data).then(|| {
+        let cache = "bypassed (O_DIRECT) or used, as the metric's name says".to_owned();
+        [("data-bytes", DATA_BYTES.to_string()), ("page-cache", cache)]
+    });
+    [("durability", durability.to_owned())].into_iter().chain(data.into_iter().flatten())
 }
 
 /// What `bigiron worker exit` does: nothing. `main` should come here before anything else, for `fork-exec` measures it.

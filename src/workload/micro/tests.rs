@@ -1,6 +1,6 @@
 //! Runs every test for real, in a directory beside the test executable (a disk's file system, not a memory file system).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -95,7 +95,21 @@ fn a_subset_needs_and_delivers_only_itself() {
         let count = |name| catalogue::all().iter().find(|t| t.name == name).unwrap().exact / 100;
         let counts = ["null-call", "fork-exec", "copy-memory"].map(|name| format!("{name}={}", count(name)));
         assert_eq!(outcome.facts["operations"], counts.join(" "));
+        assert_eq!(outcome.facts["durability"], "no file is written");
+        assert!(!outcome.facts.contains_key("data-bytes"));
     });
+}
+
+#[test]
+fn durability_is_that_of_the_operations_selected() {
+    let facts = |only: &str| {
+        let options = workload::options(&Micro, [("only", only)].into_iter()).unwrap();
+        durability(&Selection::parse(&options).unwrap()).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(facts("create-0k")["durability"], "no write is synced");
+    assert!(facts("append-8k-fdatasync,null-call")["durability"].starts_with("fdatasync after every append"));
+    assert_eq!(facts("pread-4k-direct")["data-bytes"], DATA_BYTES.to_string());
+    assert!(facts("all")["durability"].starts_with("fdatasync after every append"));
 }
 
 #[test]
