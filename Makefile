@@ -6,7 +6,15 @@ BIN := target/$(TARGET)/release/bigiron
 # Where `make demo` keeps its study; the report is written there.
 DEMO_DIR ?= bigiron-results/demo
 
-.PHONY: all build demo test test-unit test-boot lint install man bench clean
+# rustup looks for its toolchains below HOME. Under another HOME (a test of a fresh one, sudo) those beside the cargo in PATH are meant.
+ifeq ($(RUSTUP_HOME),)
+toolchains := $(shell [ -d "$$HOME/.rustup/toolchains" ] || (cd "$$(dirname "$$(command -v cargo)")/../../.rustup" && pwd) 2>/dev/null)
+ifneq ($(toolchains),)
+export RUSTUP_HOME := $(toolchains)
+endif
+endif
+
+.PHONY: all build demo test lint install man clean
 
 all: build
 

@@ -72,16 +72,16 @@ pub struct Design {
     #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact", "none"])]
     pub clock: Option<String>,
     /// Number of pairs, even; each boots every arm once [default: 12 on the wall clock, else 8, or what the verdicts need]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub pairs: Option<u32>,
     /// CPUs of a guest [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpus: Option<u32>,
     /// Memory of a guest, such as 512M or 2G [default: 1G]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
     /// Seed of everything that is drawn at random [default: drawn, and kept in the plan]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Storage: nvme, ssd or hdd (models, on the exact clock only), host-file (a virtio disk on a file, on the other clocks only) or
     /// ram [default: nvme on the exact clock, else host-file]
@@ -97,7 +97,7 @@ pub struct Design {
     #[arg(long, value_name = "KIND=PERCENT")]
     pub margin: Vec<String>,
     /// CPU seconds that a guest may use without progress before it counts as hung [default: 120]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub hang_limit: Option<u32>,
     /// Seconds of idleness before each boot, on the wall clock only [default: 2]
     #[arg(long, value_name = "SECONDS")]
@@ -112,7 +112,7 @@ pub struct Outcome {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub jobs: Option<usize>,
     /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
@@ -143,7 +143,7 @@ pub struct Run {
     #[arg(value_name = "STUDY")]
     pub study: PathBuf,
     /// Seed in place of the study file's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub outcome: Outcome,

@@ -1,6 +1,7 @@
 //! `bigiron compare`.
 
 use super::conduct::{self, Request};
+use super::environment::refuse;
 use crate::cli::{Compare, Design};
 use crate::kernel::store::Store;
 use crate::lever;
@@ -17,9 +18,9 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
 
 /// The question that arguments ask.
 pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Question> {
-    let named = Store::open()?.names()?;
+    let named = Store::open().and_then(|store| store.names()).map_err(refuse)?;
     let (arms, workloads) = words::sort(words, &named)?;
-    let refuse = |option: &str, message: String| Refusal::new(format!("--{option}: {message}"));
+    let wrong = |option: &str, message: String| Refusal::new(format!("--{option}: {message}"));
     let mut q = Question {
         arms,
         workloads,
@@ -32,15 +33,15 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
         filesystem: design.filesystem.clone(),
         ..Question::default()
     };
-    q.clock = design.clock.as_deref().map(str::parse).transpose().map_err(|e| refuse("clock", e))?;
-    q.memory_bytes = design.memory.as_deref().map(size::parse_bytes).transpose().map_err(|e| refuse("memory", e))?;
+    q.clock = design.clock.as_deref().map(str::parse).transpose().map_err(|e| wrong("clock", e))?;
+    q.memory_bytes = design.memory.as_deref().map(size::parse_bytes).transpose().map_err(|e| wrong("memory", e))?;
     for text in &design.set {
-        q.settings.push(lever::parse(text).map_err(|e| refuse("set", e.to_string()))?);
+        q.settings.push(lever::parse(text).map_err(|e| wrong("set", e.to_string()))?);
     }
     for text in &design.margin {
-        let (kind, margin) = margins::parse(text).map_err(|e| refuse("margin", e.message))?;
+        let (kind, margin) = margins::parse(text).map_err(|e| wrong("margin", e.message))?;
         if q.margins.insert(kind, margin).is_some() {
-            return Err(refuse("margin", format!("`{text}` sets a margin that is set already")).into());
+            return Err(wrong("margin", format!("`{text}` sets a margin that is set already")).into());
         }
     }
     Ok(q)

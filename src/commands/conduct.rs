@@ -64,6 +64,10 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     if let Some(text) = &q.text {
         output::note(text);
     }
+    if q.clock.is_none() && settled.clock == Clock::Exact && settled.machine.host == "vm" {
+        let why = environment.kvm_report().as_ref().err().map_or("", String::as_str);
+        output::note(&format!("Clock exact, since guests do not run under KVM here: {why}"));
+    }
     let jobs = jobs(&settled, request.jobs, &environment)?;
     let (folder, kernels) = match folder::find(&settled, request.out)? {
         Place::Finished(folder) => {

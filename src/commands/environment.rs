@@ -1,6 +1,7 @@
 //! What this machine has for a study: QEMU, KVM, CPUs, memory, the cache. Each is looked at once, and only if it matters.
 
 use std::cell::OnceCell;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -81,8 +82,34 @@ impl Environment {
 
 /// A kernel that was named wrongly, or that is none, is the question's fault; one that cannot be had now is not.
 pub(super) fn refuse(error: KernelError) -> anyhow::Error {
-    use KernelError::{BuildTree, Deb, Image, Module, OtherRelease, Spec, UnknownName, UnknownSeries};
+    use KernelError::{BuildTree, Deb, Image, Io, Module, OtherRelease, Spec, UnknownName, UnknownSeries};
+    if let Io { path, cause, .. } = &error
+        && let Some(cache) = Store::open().ok().filter(|store| path.starts_with(store.dir()))
+    {
+        if matches!(
+            cause.kind(),
+            ErrorKind::PermissionDenied
+                | ErrorKind::ReadOnlyFilesystem
+                | ErrorKind::NotADirectory
+                | ErrorKind::NotFound
+        ) {
+            let hint = format!(
+                "The cache is `{}`; set BIGIRON_CACHE to a folder that you may write to",
+                cache.dir().display()
+            );
+            return Refusal::new(error.to_string()).hint(hint).into();
+        }
+        return error.into();
+    }
     match error {
+        Io { ref cause, .. }
+            if matches!(
+                cause.kind(),
+                ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::IsADirectory | ErrorKind::NotADirectory
+            ) =>
+        {
+            Refusal::new(error.to_string()).into()
+        }
         Spec(_)
         | UnknownName { .. }
         | UnknownSeries { .. }

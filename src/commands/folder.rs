@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use crate::store::{Folder, Tally};
 use crate::study::plan::Plan;
 use crate::study::refusal::Refusal;
+use crate::study::repeat::quote;
 use crate::study::settled::Settled;
 
 /// Where studies go if nothing is said.
@@ -75,7 +76,11 @@ fn another(dir: &Path, plan: &Plan) -> Refusal {
         plan.design.pairs,
         plan.clock
     ))
-    .hint(format!("Name another folder; this one goes on with `{}`", plan.repeat))
+    .hint(format!(
+        "Name another folder; this one goes on with `{} --out {}`",
+        plan.repeat,
+        quote(&dir.display().to_string())
+    ))
 }
 
 /// A folder that was seen to be writable before anything was fetched. Dropped while empty, it leaves no trace.
@@ -87,6 +92,10 @@ pub(super) struct Prepared {
 
 impl Prepared {
     fn new(dir: &Path) -> anyhow::Result<Self> {
+        if Folder::holds_other_things(dir) {
+            let message = format!("`{}` is not empty and holds no study", dir.display());
+            return Err(Refusal::new(message).hint("Name a new or an empty folder with `--out DIR`").into());
+        }
         let missing = dir.ancestors().take_while(|d| !d.as_os_str().is_empty() && !d.exists());
         let mut made: Vec<PathBuf> = missing.map(Path::to_owned).collect();
         made.reverse();

@@ -12,7 +12,7 @@ use crate::study::refusal::Refusal;
 use crate::workload;
 
 pub(super) fn run(action: KernelAction) -> anyhow::Result<u8> {
-    let store = Store::open()?;
+    let store = Store::open().map_err(refuse)?;
     match action {
         KernelAction::Fetch { kernels } => {
             for text in kernels {

@@ -3,14 +3,19 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 
+use anyhow::Context as _;
+
 /// Writes data to standard output.
 pub(super) fn data(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    if !text.is_empty() && !text.ends_with('\n') {
-        out.write_all(b"\n")?;
-    }
-    Ok(out.flush()?)
+    let write = || -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            out.write_all(b"\n")?;
+        }
+        out.flush()
+    };
+    write().context("Cannot write to standard output")
 }
 
 /// Writes a line for people to standard error; a closed one is no reason to stop.

@@ -34,6 +34,10 @@ const SETTLE_WALL_S: u32 = 3;
 /// How often a running guest is looked at.
 const POLL: Duration = Duration::from_millis(10);
 
+/// Room that a trial needs at the least while it runs. QEMU does not say that it could not write: a guest would seem to fall silent,
+/// or to hang at its disk, for which its kernel is not to blame.
+const ROOM_BYTES: u64 = 1 << 20;
+
 /// Lines of the console that go into a failed trial's message.
 const TAIL_LINES: usize = 20;
 
@@ -222,6 +226,7 @@ impl Host for VmHost {
             for event in watch.read().map_err(|e| HostError::Void(format!("The guest's events: {e}")))? {
                 heard.take(event, phase);
             }
+            files.check_room()?;
             if let Some(status) = status {
                 break Ended::Exited(status);
             }
@@ -336,6 +341,18 @@ impl Files {
         file.write_all(&own.finish())
     }
 
+    /// Whether there is room for what QEMU writes.
+    fn check_room(&self) -> Result<(), HostError> {
+        let Ok(fs) = rustix::fs::statvfs(&self.dir) else { return Ok(()) };
+        if fs.f_blocks == 0 || fs.f_bavail.saturating_mul(fs.f_frsize) >= ROOM_BYTES {
+            return Ok(());
+        }
+        Err(HostError::Fatal(format!(
+            "No space left in `{}`; at least 1 MiB must stay free while a guest runs",
+            self.dir.display()
+        )))
+    }
+
     fn remove_bulk(&self, process: &Process) {
         let _ = std::fs::remove_file(&self.initramfs);
         for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
@@ -441,7 +458,8 @@ fn verdict(
     process: &Process,
 ) -> Result<Option<(Failure, String)>, HostError> {
     if let Some(message) = &heard.unfit {
-        return Err(HostError::Fatal(format!("The guest cannot be used: {message}\n{}", tail(console))));
+        let message = format!("The guest cannot be used: {message}\n{}", tail(console));
+        return Err(HostError::Fatal(message.trim_end().to_owned()));
     }
     let status = match ended {
         Ended::Hung(why) => return Ok(Some((Failure::Hang, with_tail(why, console)))),
@@ -468,7 +486,8 @@ fn not_orderly(
     use std::os::unix::process::ExitStatusExt;
     let errors = process.errors();
     if let Some(signal) = status.signal() {
-        return Err(HostError::Void(format!("QEMU was killed by signal {signal} {}. {errors}", heard.last_step())));
+        let said = if errors.is_empty() { String::new() } else { format!(": {errors}") };
+        return Err(HostError::Void(format!("QEMU was killed by signal {signal} {}{said}", heard.last_step())));
     }
     if !status.success() {
         let what = format!("QEMU ended with {status}: {errors}");

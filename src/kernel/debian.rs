@@ -42,10 +42,8 @@ pub(super) fn resolve(
     }
     let apt = match Apt::open(&store.dir().join("apt")) {
         Ok(apt) => apt,
-        Err(error @ (KernelError::NoApt(_) | KernelError::NoDebianSource(_) | KernelError::Update(_))) => {
-            return question.fall_back(error);
-        }
-        Err(error) => return Err(error),
+        // Neither a machine without apt nor a cache that cannot be written keeps a kernel that is here from being used.
+        Err(error) => return question.fall_back(error),
     };
     if let Some(entry) = question.known(&apt)? {
         return Ok(entry);

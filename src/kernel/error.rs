@@ -49,18 +49,19 @@ pub enum KernelError {
     NotCached { release: String, sha256: String, spec: String },
     #[error("{0}")]
     Running(String),
-    #[error("{action} `{}`: {source}", path.display())]
-    Io { action: &'static str, path: PathBuf, source: io::Error },
+    /// `cause` is part of the message, and so no `source`: it would be printed twice.
+    #[error("{action} `{}`: {cause}", path.display())]
+    Io { action: &'static str, path: PathBuf, cause: io::Error },
 }
 
 impl KernelError {
     /// An I/O error with what was being done; a full disk gets its own message.
-    pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
-        if is_full(&source) {
+    pub(super) fn io(action: &'static str, path: &Path, cause: io::Error) -> Self {
+        if is_full(&cause) {
             let dir = path.parent().unwrap_or(path).to_path_buf();
             return Self::Space { dir, need: String::new() };
         }
-        Self::Io { action, path: path.to_path_buf(), source }
+        Self::Io { action, path: path.to_path_buf(), cause }
     }
 }
 
@@ -70,5 +71,5 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 
 /// For `map_err`: `fs::read(p).map_err(doing("Cannot read", p))`.
 pub(super) fn doing<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> KernelError + 'a {
-    move |source| KernelError::io(action, path, source)
+    move |cause| KernelError::io(action, path, cause)
 }

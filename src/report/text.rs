@@ -232,7 +232,8 @@ pub(super) fn trouble_lines(report: &Report<'_>) -> Vec<String> {
         if survival.void > 0 {
             let trials = if survival.void == 1 { "1 trial" } else { &format!("{} trials", survival.void) };
             let causes = survival.void_causes.join("; ");
-            lines.push(format!("{}: {trials} void through the host's fault, to be run again: {causes}", survival.arm));
+            let again = if report.judgement.done < report.judgement.planned { "to be run again" } else { "run again" };
+            lines.push(format!("{}: {trials} void through the host's fault, {again}: {causes}", survival.arm));
         }
     }
     for row in report.rows.iter().flatten().filter(|r| r.line.missing.absent > 0) {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of the store.
+/// An error of the store. A `cause` is part of its message, and so no `source`: it would be printed twice.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("`{}` holds no study: it has no plan.toml", dir.display())]
@@ -24,25 +24,25 @@ pub enum StoreError {
     #[error("Another bigiron ({holder}) is at work in `{}`; wait for it to end, or stop it", dir.display())]
     Busy { dir: PathBuf, holder: String },
     #[error(
-        "No room to {doing} `{}` ({free}): {source}. Every record so far is intact; make room, and the same command resumes",
+        "No room to {doing} `{}` ({free}): {cause}. Every record so far is intact; make room, and the same command resumes",
         path.display()
     )]
-    Full { doing: String, path: PathBuf, free: String, source: io::Error },
+    Full { doing: String, path: PathBuf, free: String, cause: io::Error },
     #[error("A record could not be put down as JSON: {0}")]
     Unwritable(String),
-    #[error("Cannot {doing} `{}`: {source}", path.display())]
-    Io { doing: String, path: PathBuf, source: io::Error },
+    #[error("Cannot {doing} `{}`: {cause}", path.display())]
+    Io { doing: String, path: PathBuf, cause: io::Error },
 }
 
 impl StoreError {
     /// Wraps an I/O error; the ones that mean "no room" become [`StoreError::Full`].
-    pub(crate) fn io(doing: &str, path: &Path, source: io::Error) -> Self {
+    pub(crate) fn io(doing: &str, path: &Path, cause: io::Error) -> Self {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge) {
+        if matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge) {
             let free = free_space(path);
-            return StoreError::Full { doing: doing.to_owned(), path: path.to_owned(), free, source };
+            return StoreError::Full { doing: doing.to_owned(), path: path.to_owned(), free, cause };
         }
-        StoreError::Io { doing: doing.to_owned(), path: path.to_owned(), source }
+        StoreError::Io { doing: doing.to_owned(), path: path.to_owned(), cause }
     }
 }
 

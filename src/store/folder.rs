@@ -52,10 +52,7 @@ impl Folder {
             return Err(StoreError::Exists { dir: dir.to_owned() });
         }
         fs::create_dir_all(dir).map_err(|e| StoreError::io("create the folder", dir, e))?;
-        let mut entries = fs::read_dir(dir).map_err(|e| StoreError::io("list", dir, e))?;
-        // Hidden files are none of ours to mind, and a temporary plan of a killed start may be among them, as its lock may be.
-        let harmless = |name: &OsStr| name.as_encoded_bytes().starts_with(b".") || name == LOCK;
-        if entries.any(|e| e.map_or(true, |e| !harmless(&e.file_name()))) {
+        if Self::holds_other_things(dir) {
             return Err(StoreError::NotEmpty { dir: dir.to_owned() });
         }
         let bytes = plan_bytes(plan).map_err(|why| StoreError::BadPlan { path: path.clone(), why })?;
@@ -72,6 +69,14 @@ impl Folder {
             let _ = File::open(parent).and_then(|d| d.sync_all());
         }
         Self::open(dir)
+    }
+
+    /// Whether `dir` holds something that no start of a study leaves there; a folder that does not exist holds nothing.
+    pub fn holds_other_things(dir: &Path) -> bool {
+        // Hidden files are none of ours to mind, and a temporary plan of a killed start may be among them, as its lock may be.
+        let harmless = |name: &OsStr| name.as_encoded_bytes().starts_with(b".") || name == LOCK;
+        let Ok(mut entries) = fs::read_dir(dir) else { return false };
+        entries.any(|e| e.map_or(true, |e| !harmless(&e.file_name())))
     }
 
     /// Opens the folder of a study.

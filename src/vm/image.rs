@@ -63,14 +63,14 @@ pub fn packed(cache: &Path, filesystem: &str, size_mib: u64) -> anyhow::Result<V
         return Ok(bytes);
     }
     std::fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
-    let mut raw = tempfile::NamedTempFile::new_in(&dir)?;
-    raw.as_file().set_len(size_mib << 20)?;
+    let keep = || format!("Cannot make a file system in `{}`; set BIGIRON_CACHE to a folder with room", dir.display());
+    let mut raw = tempfile::NamedTempFile::new_in(&dir).with_context(keep)?;
+    raw.as_file().set_len(size_mib << 20).with_context(keep)?;
     make(&tool, filesystem, raw.path())?;
     let bytes = pack(raw.as_file_mut())?;
     // Renamed into place: two processes may make the same image, and none may see half of one. The first one stays.
-    let mut file = tempfile::NamedTempFile::new_in(&dir)?;
-    file.write_all(&bytes)?;
-    file.as_file().sync_all()?;
+    let mut file = tempfile::NamedTempFile::new_in(&dir).with_context(keep)?;
+    file.write_all(&bytes).and_then(|()| file.as_file().sync_all()).with_context(keep)?;
     match file.persist_noclobber(&kept) {
         Ok(_) => Ok(bytes),
         Err(_) => std::fs::read(&kept).with_context(|| format!("Cannot keep {}", kept.display())),

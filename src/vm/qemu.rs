@@ -2,10 +2,11 @@
 //!
 //! Invariant: every chardev is a file. Sockets and host-backed devices would let the host's time into the exact clock.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -47,8 +48,8 @@ pub struct Qemu {
 pub enum QemuError {
     #[error("QEMU is not installed: no `{PROGRAM}` in PATH; `apt-get install qemu-system-x86` brings it")]
     Missing,
-    #[error("`{program}` cannot be run: {source}")]
-    Broken { program: String, source: io::Error },
+    #[error("`{program}` cannot be run: {cause}")]
+    Broken { program: String, cause: io::Error },
     #[error("`{program} --version` says `{said}`, which is no version of QEMU; 7.2 or newer would be right")]
     Unknown { program: String, said: String },
     #[error("QEMU is {0}; 7.2 or newer is needed")]
@@ -67,7 +68,7 @@ impl Qemu {
             .arg("--version")
             .stdin(Stdio::null())
             .output()
-            .map_err(|source| QemuError::Broken { program: name.clone(), source })?;
+            .map_err(|cause| QemuError::Broken { program: name.clone(), cause })?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = parse_version(&said)
             .ok_or_else(|| QemuError::Unknown { program: name, said: said.lines().next().unwrap_or("").to_owned() })?;
@@ -160,10 +161,12 @@ fn machine_arguments(config: &Config<'_>) -> Vec<OsString> {
 }
 
 fn channel_arguments(config: &Config<'_>) -> Vec<OsString> {
-    let mut args = words(["-serial"]);
-    args.push(prefixed("file:", config.console));
-    args.push("-chardev".into());
-    args.push(prefixed("file,id=events,path=", config.events));
+    let mut args = Vec::new();
+    for (id, path) in [("console", config.console), ("events", config.events)] {
+        args.push("-chardev".into());
+        args.push(prefixed(&format!("file,id={id},path="), path));
+    }
+    args.extend(words(["-serial", "chardev:console"]));
     args.extend(words(["-device", "isa-debugcon,iobase=0xe9,chardev=events"]));
     args.extend(words(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]));
     args
@@ -197,7 +200,10 @@ fn kernel_arguments(config: &Config<'_>) -> Vec<OsString> {
 /// `prefix` and a path, with the commas that QEMU would take for separators doubled.
 fn prefixed(prefix: &str, path: &Path) -> OsString {
     let mut word = OsString::from(prefix);
-    word.push(path.to_string_lossy().replace(',', ",,"));
+    for (n, piece) in path.as_os_str().as_bytes().split(|b| *b == b',').enumerate() {
+        word.push(if n > 0 { ",," } else { "" });
+        word.push(OsStr::from_bytes(piece));
+    }
     word
 }
 
@@ -298,7 +304,10 @@ mod tests {
         let line = args.join(" ");
         assert!(line.contains("-icount shift=0,sleep=off"), "{line}");
         assert!(line.contains("clock=vm") && line.contains("-m 1024M -smp 1"), "{line}");
-        assert!(line.contains("-serial file:a,,b"), "{line}");
+        assert!(
+            line.contains("-chardev file,id=console,path=a,,b ") && line.contains("-serial chardev:console"),
+            "{line}"
+        );
         assert!(args.last().unwrap().ends_with("no_timer_check mitigations=off"), "{line}");
         for device_of_the_host in ["socket", "virtio", "-netdev", "-drive"] {
             assert!(!line.contains(device_of_the_host), "{line}");
