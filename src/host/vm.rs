@@ -2,6 +2,8 @@
 //!
 //! Invariant: what a guest did is a [`TrialResult`], whatever it did; a [`HostError`] is never about the arm.
 
+mod storage;
+
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,8 +20,8 @@ use crate::kernel::{Kernel, modinfo, modules};
 use crate::lever;
 use crate::metric::Metric;
 use crate::store::record::{Failure, HostCost};
-use crate::study::plan::{Machine, Plan};
-use crate::study::storage::{self, DISK_CACHE_FACT, Medium, Profile};
+use crate::study::plan::Plan;
+use crate::study::storage::{DISK_CACHE_FACT, Medium};
 use crate::vm::disk::{self, Disk};
 use crate::vm::image;
 use crate::vm::initramfs::Archive;
@@ -99,7 +101,7 @@ fn prepare(
     }
     archive.character_device("/dev/console", 0o600, 5, 1).file("/init", 0o755, agent);
     let wanted = wanted_modules(plan, arm)?;
-    let sizes = storage_sizes(plan, arm);
+    let sizes = storage::sizes_mib(plan, arm);
     let mut to_load = Vec::new();
     for (n, module) in modules::load_order(kernel, &wanted)?.iter().enumerate() {
         // Unpacked here: a kernel need not be able to unpack them, and none pays for it.
@@ -108,10 +110,10 @@ fn prepare(
         let parameters = parameters(&module.name, plan.workloads.len(), sizes.last().copied().unwrap_or(0));
         to_load.push(Module { path, parameters, optional: module.optional });
     }
-    if storage_of(plan)?.is_in_memory() {
+    if storage::of(plan)?.is_in_memory() {
         for size_mib in sizes {
             let packed = image::packed(cache, &plan.machine.filesystem, size_mib)?;
-            archive.file(&image_path(&plan.machine, size_mib), 0o644, &packed);
+            archive.file(&storage::image_path(&plan.machine, size_mib), 0o644, &packed);
         }
     }
     Ok(PreparedArm {
@@ -132,37 +134,6 @@ fn parameters(module: &str, disks: usize, size_mib: u64) -> String {
     }
 }
 
-fn image_path(machine: &Machine, size_mib: u64) -> String {
-    format!("/images/{}-{size_mib}", machine.filesystem)
-}
-
-fn storage_of(plan: &Plan) -> anyhow::Result<&'static Profile> {
-    let name = &plan.machine.storage;
-    let profile = storage::find(name).with_context(|| format!("No storage `{name}`"))?;
-    profile.goes_with(plan.clock).map_err(anyhow::Error::msg)?;
-    Ok(profile)
-}
-
-/// The sizes of the file systems that the arm's workloads ask for, each once.
-fn storage_sizes(plan: &Plan, arm: &crate::study::plan::Arm) -> Vec<u64> {
-    let mut sizes: Vec<u64> = plan
-        .workloads
-        .iter()
-        .filter_map(|w| storage_mib(plan, &w.name, &lever::workload_options(plan, arm, &w.name)))
-        .collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
-}
-
-/// MiB of file system for a workload: what it asks for, and what the file system itself needs (journal, metadata; xfs refuses less
-/// than 300 MiB).
-fn storage_mib(plan: &Plan, name: &str, options: &workload::Options) -> Option<u64> {
-    let bytes = workload::find(name)?.needs(options).storage_bytes?;
-    let least = if plan.machine.filesystem == "xfs" { 320 } else { 64 };
-    Some((bytes.div_ceil(1 << 20) * 5 / 4 + 64).max(least).next_multiple_of(64))
-}
-
 fn wanted_modules(plan: &Plan, arm: &crate::study::plan::Arm) -> anyhow::Result<Vec<&'static str>> {
     let mut wanted = Vec::new();
     let mut storage = false;
@@ -173,7 +144,7 @@ fn wanted_modules(plan: &Plan, arm: &crate::study::plan::Arm) -> anyhow::Result<
         wanted.extend(needs.modules);
     }
     if storage {
-        match storage_of(plan)?.medium {
+        match storage::of(plan)?.medium {
             Medium::Ram => wanted.push("brd"),
             Medium::Modelled { .. } => wanted.extend(["configfs", "null_blk"]),
             Medium::HostFile => wanted.extend(["virtio_pci", "virtio_blk"]),
@@ -265,16 +236,16 @@ impl Host for VmHost {
 impl VmHost {
     fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(Job, Vec<Disk>)> {
         let plan = trial.plan;
-        let profile = storage_of(plan)?;
+        let profile = storage::of(plan)?;
         let mut disks = Vec::new();
         let mut workloads = Vec::new();
         for &n in &trial.slot.order {
             let planned = &plan.workloads[n];
             let options = lever::workload_options(plan, trial.arm, &planned.name);
             let mut storage = None;
-            if let Some(size_mib) = storage_mib(plan, &planned.name, &options) {
+            if let Some(size_mib) = storage::size_mib(plan, &planned.name, &options) {
                 let device = disk::device(profile, size_mib, plan.machine.cpus, n, &planned.name);
-                let mut image = Some(image_path(&plan.machine, size_mib));
+                let mut image = Some(storage::image_path(&plan.machine, size_mib));
                 if let protocol::Device::Virtio { serial } = &device {
                     let path = files.disk(serial);
                     image::write_raw(&self.cache, &plan.machine.filesystem, size_mib, &path)?;

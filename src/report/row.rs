@@ -124,7 +124,7 @@ impl Mark {
     pub fn text(self, line: &Line) -> String {
         match self {
             Mark::TakenBack => line.unadjusted.map_or_else(String::new, |v| format!("({v}!)")),
-            Mark::MorePairs => line.more_pairs.map_or_else(String::new, |n| format!("(+{n})")),
+            Mark::MorePairs => line.more_pairs.map_or_else(String::new, |n| format!("+{n}")),
             Mark::Tiny => "(tiny)".to_owned(),
             Mark::Chance => "?".to_owned(),
         }
@@ -136,7 +136,7 @@ impl Mark {
                 "inconclusive (worse!): alone it would say worse; that does not survive the correction for the number of primaries"
             }
             Mark::MorePairs => {
-                "inconclusive (+N): about N more pairs would settle it, if effect and noise stay what they are"
+                "inconclusive +N: about N more pairs would settle it, if effect and noise stay what they are"
             }
             Mark::Tiny => "same (tiny): inside the margin, but real: the 95 % interval excludes no change",
             Mark::Chance => {
