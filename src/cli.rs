@@ -83,7 +83,8 @@ pub struct Design {
     /// Seed of everything that is drawn at random [default: drawn, and kept in the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Storage profile: nvme, ssd, hdd or ram [default: nvme]
+    /// Storage: nvme, ssd or hdd (models, on the exact clock only), host-file (a virtio disk on a file, on the other clocks only) or
+    /// ram [default: nvme on the exact clock, else host-file]
     #[arg(long, value_name = "NAME")]
     pub storage: Option<String>,
     /// File system: ext4 or xfs [default: ext4]
@@ -98,6 +99,9 @@ pub struct Design {
     /// CPU seconds that a guest may use without progress before it counts as hung [default: 120]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub hang_limit: Option<u32>,
+    /// Seconds of idleness before each boot, on the wall clock only [default: 2]
+    #[arg(long, value_name = "SECONDS")]
+    pub idle_gap: Option<u32>,
 }
 
 /// Where results go, and what they mean for the exit status.

@@ -27,6 +27,7 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
         pairs: design.pairs,
         seed: design.seed,
         hang_limit: design.hang_limit,
+        idle_gap: design.idle_gap,
         cpus: design.cpus,
         storage: design.storage.clone(),
         filesystem: design.filesystem.clone(),

@@ -13,15 +13,16 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("lever", "fault", include_str!("../../docs/levers/fault.md")),
     ("concept", "clocks", include_str!("../../docs/concepts/clocks.md")),
     ("concept", "kernels", include_str!("../../docs/concepts/kernels.md")),
-    ("concept", "kernels", include_str!("../../docs/concepts/kernels.md")),
     ("concept", "statistics", include_str!("../../docs/concepts/statistics.md")),
     ("concept", "words", include_str!("../../docs/concepts/words.md")),
+    ("guide", "first-steps", include_str!("../../docs/guide/first-steps.md")),
+    ("guide", "gate", include_str!("../../docs/guide/gate.md")),
     ("reference", "cli", include_str!("../../docs/reference/cli.md")),
     ("reference", "study-file", include_str!("../../docs/reference/study-file.md")),
-    ("guide", "gate", include_str!("../../docs/guide/gate.md")),
     ("reference", "report", include_str!("../../docs/reference/report.md")),
     ("reference", "folder", include_str!("../../docs/reference/folder.md")),
     ("reference", "sim", include_str!("../../docs/reference/sim.md")),
+    ("reference", "architecture", include_str!("../../docs/reference/architecture.md")),
 ];
 
 /// Every page: (kind, name, text).
@@ -50,7 +51,7 @@ fn list() -> String {
     let mut out = String::new();
     for (kind, name, text) in pages() {
         let title = text.lines().find_map(|l| l.strip_prefix("# ")).unwrap_or("");
-        let _ = writeln!(out, "{kind:<10} {name:<11} {title}");
+        let _ = writeln!(out, "{kind:<10} {name:<12} {title}");
     }
     out
 }

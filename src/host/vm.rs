@@ -19,10 +19,12 @@ use crate::lever;
 use crate::metric::Metric;
 use crate::store::record::{Failure, HostCost};
 use crate::study::plan::{Machine, Plan};
+use crate::study::storage::{self, DISK_CACHE_FACT, Medium, Profile};
+use crate::vm::disk::{self, Disk};
+use crate::vm::image;
 use crate::vm::initramfs::Archive;
 use crate::vm::qemu::{Accelerator, Config, Process, Qemu};
 use crate::vm::watch::{Ended, Watch};
-use crate::vm::{disk, image};
 use crate::workload;
 
 /// Idle seconds of the guest's clock before work. Free under the exact clock.
@@ -106,7 +108,7 @@ fn prepare(
         let parameters = parameters(&module.name, plan.workloads.len(), sizes.last().copied().unwrap_or(0));
         to_load.push(Module { path, parameters, optional: module.optional });
     }
-    if plan.clock == Clock::Exact || plan.machine.storage == "ram" {
+    if storage_of(plan)?.is_in_memory() {
         for size_mib in sizes {
             let packed = image::packed(cache, &plan.machine.filesystem, size_mib)?;
             archive.file(&image_path(&plan.machine, size_mib), 0o644, &packed);
@@ -132,6 +134,13 @@ fn parameters(module: &str, disks: usize, size_mib: u64) -> String {
 
 fn image_path(machine: &Machine, size_mib: u64) -> String {
     format!("/images/{}-{size_mib}", machine.filesystem)
+}
+
+fn storage_of(plan: &Plan) -> anyhow::Result<&'static Profile> {
+    let name = &plan.machine.storage;
+    let profile = storage::find(name).with_context(|| format!("No storage `{name}`"))?;
+    profile.goes_with(plan.clock).map_err(anyhow::Error::msg)?;
+    Ok(profile)
 }
 
 /// The sizes of the file systems that the arm's workloads ask for, each once.
@@ -164,10 +173,10 @@ fn wanted_modules(plan: &Plan, arm: &crate::study::plan::Arm) -> anyhow::Result<
         wanted.extend(needs.modules);
     }
     if storage {
-        match (plan.machine.storage.as_str(), plan.clock) {
-            ("ram", _) => wanted.push("brd"),
-            (_, Clock::Exact) => wanted.extend(["configfs", "null_blk"]),
-            (_, Clock::Wall | Clock::None) => wanted.extend(["virtio_pci", "virtio_blk"]),
+        match storage_of(plan)?.medium {
+            Medium::Ram => wanted.push("brd"),
+            Medium::Modelled { .. } => wanted.extend(["configfs", "null_blk"]),
+            Medium::HostFile => wanted.extend(["virtio_pci", "virtio_blk"]),
         }
         wanted.push(match plan.machine.filesystem.as_str() {
             "ext4" => "ext4",
@@ -240,7 +249,7 @@ impl Host for VmHost {
             failure,
             guest: heard.guest,
             metrics,
-            facts: heard.facts.into_iter().collect(),
+            facts: heard.facts.into_iter().chain(disk_fact(&disks)).collect(),
             complaints: heard.complaints,
             cost: HostCost {
                 accelerator: self.accelerator.name().to_owned(),
@@ -254,15 +263,9 @@ impl Host for VmHost {
 }
 
 impl VmHost {
-    fn job(
-        &self,
-        trial: &Trial<'_>,
-        arm: &PreparedArm,
-        files: &Files,
-    ) -> anyhow::Result<(Job, Vec<(PathBuf, String)>)> {
+    fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(Job, Vec<Disk>)> {
         let plan = trial.plan;
-        let profile = disk::find(&plan.machine.storage)
-            .with_context(|| format!("No device profile `{}`", plan.machine.storage))?;
+        let profile = storage_of(plan)?;
         let mut disks = Vec::new();
         let mut workloads = Vec::new();
         for &n in &trial.slot.order {
@@ -270,12 +273,13 @@ impl VmHost {
             let options = lever::workload_options(plan, trial.arm, &planned.name);
             let mut storage = None;
             if let Some(size_mib) = storage_mib(plan, &planned.name, &options) {
-                let device = profile.device(plan.clock, size_mib, plan.machine.cpus, n, &planned.name);
+                let device = disk::device(profile, size_mib, plan.machine.cpus, n, &planned.name);
                 let mut image = Some(image_path(&plan.machine, size_mib));
                 if let protocol::Device::Virtio { serial } = &device {
                     let path = files.disk(serial);
                     image::write_raw(&self.cache, &plan.machine.filesystem, size_mib, &path)?;
-                    disks.push((path, serial.clone()));
+                    let cache = disk::cache(plan.clock, &path)?;
+                    disks.push(Disk { path, serial: serial.clone(), cache });
                     image = None;
                 }
                 storage = Some(Storage { device, filesystem: plan.machine.filesystem.clone(), image });
@@ -296,6 +300,11 @@ impl VmHost {
         };
         Ok((job, disks))
     }
+}
+
+/// How the host opens the disks, for the record: the guest cannot know.
+fn disk_fact(disks: &[Disk]) -> Option<(String, String)> {
+    disks.first().map(|disk| (DISK_CACHE_FACT.to_owned(), disk.cache.summary().to_owned()))
 }
 
 /// The files of a trial. Those that QEMU only reads are removed when it has ended.

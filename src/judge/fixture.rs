@@ -82,10 +82,11 @@ pub(crate) fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -
     Plan {
         schema: crate::study::plan::SCHEMA,
         bigiron: "0.1.0".into(),
+        question: None,
         question_sha256: format!("{:064x}", 1),
         repeat: format!("bigiron compare {} --clock exact --pairs {pairs} --seed 7", arms.join(" ")),
         clock: Clock::Exact,
-        design: Design { pairs, seed: 7, hang_cpu_seconds: 60 },
+        design: Design { pairs, seed: 7, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
         machine: Machine {
             host: "vm".into(),
             cpus: 1,

@@ -12,6 +12,7 @@ use super::text::letter;
 use crate::metric::Unit;
 use crate::store::record::Record;
 use crate::study::plan::Plan;
+use crate::study::storage::DISK_CACHE_FACT;
 
 /// Longer values are lists for machines: a text report counts their entries, an HTML page folds them away.
 const LONGEST: usize = 100;
@@ -40,7 +41,7 @@ impl Fact {
 
     /// Whether [`durability`] says it already.
     pub fn is_of_durability(&self) -> bool {
-        self.name.split_once('.').is_some_and(|(_, name)| DURABILITY.contains(&name))
+        self.name == DISK_CACHE_FACT || self.name.split_once('.').is_some_and(|(_, name)| DURABILITY.contains(&name))
     }
 
     /// Whether a value is too long to be read.
@@ -128,7 +129,9 @@ pub fn durability(plan: &Plan, facts: &[Fact]) -> Vec<String> {
         }
         format!("{workload}: {}", parts.join("; "))
     };
-    plan.workloads.iter().map(|w| one(&w.name)).collect()
+    let cache =
+        facts.iter().find(|f| f.name == DISK_CACHE_FACT).map(|f| format!("cache of the host's disk: {}", f.line()));
+    plan.workloads.iter().map(|w| one(&w.name)).chain(cache).collect()
 }
 
 #[cfg(test)]

@@ -39,6 +39,9 @@ pub fn html(report: &Report<'_>) -> String {
         plan.design.pairs,
         prose(&scope::machine(plan, report.records))
     );
+    if let Some(question) = &plan.question {
+        let _ = writeln!(out, "<p class=\"question\">{}</p>", prose(question));
+    }
     answer(&mut out, report);
     if report.has_numbers() {
         matrix(&mut out, report);

@@ -31,6 +31,8 @@ pub const SCHEMA: u32 = 1;
 struct Document<'a> {
     schema: u32,
     bigiron: &'a str,
+    /// In words; null if nobody wrote it down.
+    question: Option<&'a str>,
     state: &'static str,
     boots: Boots,
     /// Over all arms; null while unfinished.
@@ -158,6 +160,7 @@ pub fn json(report: &Report<'_>) -> String {
     let document = Document {
         schema: SCHEMA,
         bigiron: &plan.bigiron,
+        question: plan.question.as_deref(),
         state: match judgement.state {
             State::Finished => "finished",
             State::Unfinished => "unfinished",

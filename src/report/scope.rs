@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::metric::Unit;
 use crate::store::record::{Outcome, Record};
 use crate::study::plan::Plan;
+use crate::study::storage::{self, Medium};
 
 /// What an arm booted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,11 +43,12 @@ pub fn machine(plan: &Plan, records: &[Record]) -> String {
     let emulators = emulators.into_iter().collect::<Vec<_>>().join(", ");
     let by = if emulators.is_empty() { String::new() } else { format!(", {emulators}") };
     format!(
-        "host `{}`{by}: {cpus}, {} of memory, storage `{}`, file system {}",
+        "host `{}`{by}: {cpus}, {} of memory, {} on storage `{}` ({})",
         machine.host,
         whole(&memory),
+        machine.filesystem,
         machine.storage,
-        machine.filesystem
+        storage::find(&machine.storage).map_or("unknown to this version", |p| p.summary)
     )
 }
 
@@ -93,8 +95,15 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
     let memory = whole(&Quantity::metric(machine.memory_bytes as f64, Unit::Bytes, 0.0));
     all.push(format!("{memory} of memory: no other size, no pressure beyond what the workloads make"));
     all.push(format!(
-        "Storage `{}` with {}: no other device, file system, RAID or volume manager",
-        machine.storage, machine.filesystem
+        "{} on `{}`{}: no other device, file system, RAID or volume manager",
+        machine.filesystem,
+        machine.storage,
+        match storage::find(&machine.storage).map(|p| p.medium) {
+            Some(Medium::Modelled { .. }) => ", a model with one completion time and no limit of throughput",
+            Some(Medium::Ram) => ", which is memory: no device at all",
+            Some(Medium::HostFile) => ", one disk of one host, shared with everything else there",
+            None => "",
+        }
     ));
     all.push(
         "Only the workloads named here, at the options in the plan; no network card, no drivers of real hardware"
@@ -158,6 +167,10 @@ pub fn method(plan: &Plan) -> Vec<String> {
     )];
     if plan.clock == Clock::None {
         return all;
+    }
+    let gap = plan.design.idle_gap_seconds;
+    if gap > 0 {
+        all.push(format!("Before each boot the machine idled for {gap} s"));
     }
     all.push(
         "Change is the ratio of geometric means, B to A, with the exact balanced-flip interval. Better and worse are judged by the 95 % \

@@ -384,3 +384,36 @@ fn trials_are_listed_with_every_attempt() {
     no_clock.clock = Clock::None;
     assert!(!trial(&no_clock, &records[0], None).contains("throughput"));
 }
+
+#[test]
+fn a_question_in_words_stands_on_top() {
+    let (mut plan, records) = study(1.0);
+    assert!(print(&plan, &records, &Extras::default()).json.contains("\"question\": null"));
+    plan.question = Some("Does <it> help?".to_owned());
+    let printed = print(&plan, &records, &Extras::default());
+    assert!(printed.text.starts_with("question: Does <it> help?\n\nmicro: debian:6.12"), "{}", printed.text);
+    assert!(printed.html.contains("<p class=\"question\">Does &lt;it&gt; help?</p>"));
+    assert!(printed.json.contains("\"question\": \"Does <it> help?\""));
+}
+
+#[test]
+fn a_disk_of_the_host_is_called_one() {
+    let (mut plan, mut records) = study(1.0);
+    plan.clock = Clock::Wall;
+    plan.machine.storage = "host-file".to_owned();
+    plan.design.idle_gap_seconds = 2;
+    for record in &mut records {
+        record.facts.insert(crate::study::storage::DISK_CACHE_FACT.to_owned(), "none (O_DIRECT)".to_owned());
+    }
+    let text = print(&plan, &records, &Extras::default()).text;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "storage `host-file` (a virtio disk on a file of the study's folder",
+        "one disk of one host, shared with everything else there",
+        "- cache of the host's disk: none (O_DIRECT)",
+        "Before each boot the machine idled for 2 s",
+    ] {
+        assert!(text.contains(said), "`{said}` is not in {text}");
+    }
+    assert!(!text.contains("host.disk-cache") && !text.contains("model"), "{text}");
+}

@@ -17,6 +17,10 @@ const CONFIG_LINES: usize = 12;
 /// The whole report as text.
 pub fn text(report: &Report<'_>) -> String {
     let mut out = String::new();
+    if let Some(question) = &report.plan.question {
+        out.push_str(&wrap(question, "question: ", "  "));
+        out.push('\n');
+    }
     sentences(&mut out, report);
     if report.has_numbers() {
         matrix(&mut out, report);
@@ -54,7 +58,7 @@ fn sentences(out: &mut String, report: &Report<'_>) {
         let new = matches!(sentence.about, About::Workload | About::Suite) && sentence.arm != arm;
         if several && new {
             arm.clone_from(&sentence.arm);
-            if !out.is_empty() {
+            if !out.is_empty() && !out.ends_with("\n\n") {
                 out.push('\n');
             }
         }

@@ -33,7 +33,7 @@ pub enum Event {
         pairs: u32,
         /// How many trials will run side by side.
         width: usize,
-        /// Mean wall time of the trials already recorded, seconds.
+        /// The same of the trials already recorded, on average.
         mean_wall_s: Option<f64>,
         /// Lines of `records.jsonl` that cannot be read, and why; their trials are run again.
         unreadable: Vec<(usize, String)>,
@@ -44,7 +44,7 @@ pub enum Event {
     SlotEnd {
         trial: TrialId,
         outcome: Outcome,
-        /// Real time of the trial, seconds.
+        /// Real time of the trial and of the idle gap before it, seconds.
         wall_s: f64,
         done: u32,
     },

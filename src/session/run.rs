@@ -74,6 +74,7 @@ pub fn run(
         events,
         cancel,
         running: BTreeMap::new(),
+        idle_until: Instant::now() + gap(plan),
         ran: 0,
         voids_before: 0,
     };
@@ -83,7 +84,7 @@ pub fn run(
         done: session.tally.finished(),
         pairs: plan.design.pairs,
         width,
-        mean_wall_s: mean_wall_s(&session.records),
+        mean_wall_s: mean_wall_s(&session.records).map(|mean| mean + gap(plan).as_secs_f64()),
         unreadable: read.unreadable,
     });
     let ended = session.work(host, width);
@@ -101,6 +102,8 @@ struct Session<'a> {
     cancel: &'a AtomicBool,
     /// Slots now running, with their trial's artefacts.
     running: BTreeMap<u32, (TrialId, PathBuf)>,
+    /// Until when the machine idles before the next boot. The first boot of a session has its gap too: none is special.
+    idle_until: Instant,
     ran: u32,
     /// Void pairs that do not count towards the limit. On the wall clock all do: a study more than a quarter of whose pairs went
     /// void is invalid, however often it is resumed. Elsewhere a void trial leaves no trace in the result, and the limit only
@@ -132,7 +135,7 @@ impl Session<'_> {
                 if trouble.is_some() && !stop.swap(true, Ordering::Relaxed) && !self.running.is_empty() {
                     (self.events)(Event::Stopping);
                 }
-                while trouble.is_none() && self.running.len() < width {
+                while trouble.is_none() && self.running.len() < width && !self.is_idling() {
                     let Some((slot, attempt)) = self.next() else { break };
                     match self.begin(slot, attempt) {
                         Ok((id, artifacts)) => {
@@ -148,6 +151,10 @@ impl Session<'_> {
                     }
                 }
                 if self.running.is_empty() {
+                    if trouble.is_none() && self.is_idling() && self.next().is_some() {
+                        thread::sleep(POLL);
+                        continue;
+                    }
                     return self.verdict(trouble);
                 }
                 match ended.recv_timeout(POLL) {
@@ -160,6 +167,10 @@ impl Session<'_> {
                 }
             }
         })
+    }
+
+    fn is_idling(&self) -> bool {
+        Instant::now() < self.idle_until
     }
 
     /// The next slot to be run and its attempt.
@@ -179,6 +190,7 @@ impl Session<'_> {
     /// Turns what a trial came to into a record, if it is to be recorded at all.
     fn end(&mut self, ended: Ended) -> Result<(), SessionError> {
         let (id, artifacts) = self.running.remove(&ended.slot).expect("only running trials end");
+        self.idle_until = Instant::now() + gap(self.plan);
         self.ran += 1;
         match ended.result {
             Ok(mut result) => {
@@ -201,7 +213,7 @@ impl Session<'_> {
                     None => Outcome::Completed,
                     Some((failure, message)) => Outcome::Failed { failure, message },
                 };
-                let wall_s = ended.wall.as_secs_f64();
+                let wall_s = (ended.wall + gap(self.plan)).as_secs_f64();
                 self.record(&id, &artifacts, outcome.clone(), result)?;
                 (self.events)(Event::SlotEnd { trial: id, outcome, wall_s, done: self.tally.finished() });
                 Ok(())
@@ -332,6 +344,11 @@ fn run_trial(
     let result = catch_unwind(AssertUnwindSafe(|| host.run(&trial, &|phase| events(Event::Phase(id.clone(), phase)))))
         .unwrap_or_else(|_| Err(HostError::Fatal("bigiron's own code panicked; this is a bug".to_owned())));
     Ended { slot: id.slot, wall: start.elapsed(), late: false, result }
+}
+
+/// Idleness before each boot.
+fn gap(plan: &Plan) -> Duration {
+    Duration::from_secs(plan.design.idle_gap_seconds.into())
 }
 
 fn mean_wall_s(records: &[Record]) -> Option<f64> {

@@ -7,6 +7,7 @@ use crate::kernel::Identity;
 use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::store::record::{HostCost, Outcome, Record};
 use crate::study::plan::{Arm, Design, Machine, Plan, PlannedWorkload, Slot};
+use crate::study::storage;
 
 /// A plan of `pairs` pairs of `arms` arms; `seed` decides the order inside the pairs.
 pub(crate) fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
@@ -53,15 +54,16 @@ pub(crate) fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
     Plan {
         schema: crate::study::plan::SCHEMA,
         bigiron: "0.1.0".to_owned(),
+        question: None,
         question_sha256: "00".repeat(32),
         repeat: "bigiron compare debian:6.0 debian:6.1".to_owned(),
         clock,
-        design: Design { pairs, seed, hang_cpu_seconds: 30 },
+        design: Design { pairs, seed, hang_cpu_seconds: 30, idle_gap_seconds: 0 },
         machine: Machine {
             host: "sim".to_owned(),
             cpus: 1,
             memory_bytes: 1 << 30,
-            storage: "nvme".to_owned(),
+            storage: storage::default(clock).name.to_owned(),
             filesystem: "ext4".to_owned(),
         },
         arms: (0..arms).map(arm).collect(),

@@ -53,10 +53,11 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
         q.settings = settings(&set)?;
     }
     if let Some(design) = root.table("design")? {
-        design.only(&["pairs", "seed", "clock", "hang-limit"])?;
+        design.only(&["pairs", "seed", "clock", "hang-limit", "idle-gap"])?;
         q.pairs = noted(&design, "pairs", &mut q.places, |v| v.integer())?;
         q.seed = noted(&design, "seed", &mut q.places, |v| v.integer())?;
         q.hang_limit = noted(&design, "hang-limit", &mut q.places, |v| v.integer())?;
+        q.idle_gap = noted(&design, "idle-gap", &mut q.places, |v| v.integer())?;
         q.clock = noted(&design, "clock", &mut q.places, |v| v.string()?.parse().map_err(|e: String| v.refuse(e)))?;
     }
     if let Some(machine) = root.table("machine")? {
@@ -183,6 +184,7 @@ pairs = 8
 seed = 7
 clock = "exact"
 hang-limit = 90
+idle-gap = 0
 
 [machine]
 cpus = 1
@@ -204,7 +206,8 @@ boot.hugepages = 64
         assert_eq!(q.arms[1].to_string(), "debian:6.12,boot.mitigations=off,boot.nosmt");
         assert_eq!(q.settings, [("boot.hugepages".to_owned(), "64".to_owned())]);
         assert_eq!((q.pairs, q.seed, q.clock, q.hang_limit), (Some(8), Some(7), Some(Clock::Exact), Some(90)));
-        assert_eq!((q.cpus, q.memory_bytes), (Some(1), Some(2 << 30)));
+        assert_eq!((q.cpus, q.memory_bytes, q.idle_gap), (Some(1), Some(2 << 30), Some(0)));
+        assert_eq!(q.text.as_deref(), Some("Do the mitigations cost us anything?"));
         assert_eq!(q.margins[&Kind::P999], 0.125);
         assert_eq!(q.places.of("design.pairs").as_deref(), Some("study.toml:14"));
     }
@@ -215,7 +218,7 @@ boot.hugepages = 64
             ("arms = []\n\n[design]\npars = 8", "s.toml:4: Unknown key `pars`; did you mean `pairs`?"),
             (
                 "[design]\nzzzzzz = 8",
-                "s.toml:2: Unknown key `zzzzzz`; `[design]` has `pairs`, `seed`, `clock` or `hang-limit`",
+                "s.toml:2: Unknown key `zzzzzz`; `[design]` has `pairs`, `seed`, `clock`, `hang-limit` or `idle-gap`",
             ),
             ("[design]\npairs = \"8\"", "s.toml:2: `pairs` must be a whole number of 0 or more, not a string"),
             ("[design]\npairs = -8", "s.toml:2: `pairs` cannot be -8; it must be a whole number of 0 or more"),

@@ -12,4 +12,5 @@ pub mod repeat;
 pub mod schedule;
 pub mod settled;
 pub mod size;
+pub mod storage;
 pub mod words;

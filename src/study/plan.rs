@@ -22,6 +22,9 @@ pub struct Plan {
     pub bigiron: String,
     /// Hash of what was asked (everything but the seed and what the kernels resolved to): finds the folder to resume.
     pub question_sha256: String,
+    /// The question in words, if somebody wrote it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
     /// The command line or study file that asks the same again, for "how to repeat".
     pub repeat: String,
     pub clock: Clock,
@@ -46,6 +49,9 @@ pub struct Design {
     pub seed: u64,
     /// CPU seconds that a guest may burn without a sign of progress before it counts as hung.
     pub hang_cpu_seconds: u32,
+    /// Seconds of idleness before each boot, the same before all; only the wall clock has any.
+    #[serde(default)]
+    pub idle_gap_seconds: u32,
 }
 
 /// The machine that each arm boots on.
@@ -56,7 +62,7 @@ pub struct Machine {
     pub host: String,
     pub cpus: u32,
     pub memory_bytes: u64,
-    /// Modelled device: `nvme`, `ssd`, `hdd` (see `vm::disk`), or `ram` (brd).
+    /// One of [`super::storage::PROFILES`].
     pub storage: String,
     /// `ext4` or `xfs`.
     pub filesystem: String,

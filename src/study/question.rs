@@ -23,6 +23,8 @@ pub struct Question {
     pub seed: Option<u64>,
     /// CPU seconds without progress.
     pub hang_limit: Option<u32>,
+    /// Seconds.
+    pub idle_gap: Option<u32>,
     pub host: Option<String>,
     pub cpus: Option<u32>,
     pub memory_bytes: Option<u64>,

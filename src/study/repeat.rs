@@ -30,6 +30,9 @@ pub fn command(q: &Question, settled: &Settled, seed: u64) -> String {
     if q.hang_limit.is_some() {
         option("hang-limit", settled.hang_limit.to_string());
     }
+    if q.idle_gap.is_some() {
+        option("idle-gap", settled.idle_gap.to_string());
+    }
     option("seed", seed.to_string());
     words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ")
 }

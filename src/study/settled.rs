@@ -12,13 +12,13 @@ use super::arm;
 use super::plan::{self, Design, Machine, Plan, PlannedWorkload};
 use super::question::{Places, Question};
 use super::refusal::Refusal;
+use super::storage::{self, Profile};
 use super::{margins, schedule, size};
 use crate::clock::Clock;
 use crate::kernel::Identity;
 use crate::lever::{self, Scope, Setting};
 use crate::metric::{Kind, MetricDef};
 use crate::suggest;
-use crate::vm::disk;
 use crate::workload::{self, Options, Workload};
 
 /// What is run if nothing is said: the workloads that take seconds.
@@ -40,6 +40,11 @@ const KERNEL_MEMORY: u64 = 160 << 20;
 /// CPU seconds. A boot under emulation takes 3 to 8 of them, the longest step of a workload about 20.
 const HANG_LIMIT: u32 = 120;
 const HANG_LIMITS: std::ops::RangeInclusive<u32> = 5..=86_400;
+
+/// Seconds before each boot on the wall clock: what the last guest left behind (its write-back, its heat, its freed memory) gets the same time
+/// to go before either arm.
+const IDLE_GAP_WALL: u32 = 2;
+const IDLE_GAP_LIMIT: u32 = 3600;
 
 pub const FILESYSTEMS: &[&str] = &["ext4", "xfs"];
 const HOSTS: &[&str] = &["vm", "sim"];
@@ -64,8 +69,13 @@ pub struct Settled {
     /// Only if it was given.
     pub seed: Option<u64>,
     pub hang_limit: u32,
+    /// Seconds.
+    pub idle_gap: u32,
     pub machine: Machine,
     pub margins: BTreeMap<Kind, f64>,
+    /// The question in words; it asks nothing of its own.
+    #[serde(skip)]
+    pub text: Option<String>,
     /// What can be run, but will probably disappoint.
     #[serde(skip)]
     pub warning: Option<String>,
@@ -96,9 +106,7 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     if !(1..=CPUS_LIMIT).contains(&cpus) {
         return Err(places.refuse("machine.cpus", format!("A guest has from 1 to {CPUS_LIMIT} CPUs, not {cpus}")));
     }
-    let storage_names: Vec<&str> = disk::PROFILES.iter().map(|p| p.name).collect();
-    let storage = choice("storage", q.storage.as_deref().unwrap_or("nvme"), &storage_names)
-        .map_err(|r| r.at(places.of("machine.storage")))?;
+    check_storage_name(q)?;
     let filesystem = choice("filesystem", q.filesystem.as_deref().unwrap_or("ext4"), FILESYSTEMS)
         .map_err(|r| r.at(places.of("machine.filesystem")))?;
     if let Some(seed) = q.seed.filter(|s| *s >= schedule::SEED_LIMIT) {
@@ -115,6 +123,8 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     let primaries = planned.len() * (arms.len() - 1);
     let warning = check_pairs(q, primaries)?;
     let clock = clock(q, host, here)?;
+    let storage = storage(q, clock)?;
+    let idle_gap = idle_gap(q, host, clock)?;
     let usual = if clock == Clock::Wall { PAIRS_WALL } else { PAIRS_EXACT };
     let memory_bytes = q.memory_bytes.unwrap_or(MEMORY);
     let settled = Settled {
@@ -123,7 +133,7 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
             host: host.to_owned(),
             cpus,
             memory_bytes,
-            storage: storage.to_owned(),
+            storage: storage.name.to_owned(),
             filesystem: filesystem.to_owned(),
         },
         workloads: planned,
@@ -132,6 +142,8 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
         arms,
         clock,
         hang_limit,
+        idle_gap,
+        text: q.text.clone(),
         warning,
         places,
     };
@@ -144,6 +156,41 @@ fn choice<'c>(what: &str, word: &str, choices: &[&'c str]) -> Result<&'c str, Re
     choices.iter().find(|c| **c == word).copied().ok_or_else(|| {
         Refusal::new(format!("`{word}` is no {what} that bigiron knows; it can be {}", suggest::list(choices)))
     })
+}
+
+/// Refuses a name that no clock knows, before anything is asked of the machine.
+fn check_storage_name(q: &Question) -> Result<(), Refusal> {
+    let Some(name) = &q.storage else { return Ok(()) };
+    let names: Vec<&str> = storage::PROFILES.iter().map(|p| p.name).collect();
+    choice("storage", name, &names).map(|_| ()).map_err(|r| r.at(q.places.of("machine.storage")))
+}
+
+fn storage(q: &Question, clock: Clock) -> Result<&'static Profile, Refusal> {
+    let asked = q.storage.as_deref().and_then(storage::find);
+    let profile = asked.unwrap_or_else(|| storage::default(clock));
+    profile.goes_with(clock).map_err(|why| {
+        let right = suggest::list(storage::names(clock));
+        q.places.refuse("machine.storage", why).hint(match q.clock {
+            Some(_) => format!("With the clock `{clock}` storage is {right}"),
+            None => format!("This machine's clock is `{clock}` if none is asked for, and with it storage is {right}"),
+        })
+    })?;
+    Ok(profile)
+}
+
+fn idle_gap(q: &Question, host: &str, clock: Clock) -> Result<u32, Refusal> {
+    let refuse = |message| Err(q.places.refuse("design.idle-gap", message));
+    match q.idle_gap {
+        Some(gap) if gap > IDLE_GAP_LIMIT => {
+            refuse(format!("An idle gap is at most {IDLE_GAP_LIMIT} seconds, not {gap}"))
+        }
+        Some(gap) if gap > 0 && clock != Clock::Wall => {
+            refuse(format!("An idle gap lets a machine settle, which the clock `{clock}` does not feel; leave it out"))
+        }
+        Some(gap) => Ok(gap),
+        None if host == "vm" && clock == Clock::Wall => Ok(IDLE_GAP_WALL),
+        None => Ok(0),
+    }
 }
 
 fn check_arms(q: &Question) -> Result<(), Refusal> {
@@ -314,7 +361,7 @@ impl Settled {
         let needs: Vec<(u64, u64)> = self.workloads.iter().filter_map(needs).collect();
         // Workloads run one after the other, but what they wrote stays.
         let working = needs.iter().map(|(memory, _)| *memory).max().unwrap_or(0);
-        let in_memory = self.clock == Clock::Exact || self.machine.storage == "ram";
+        let in_memory = storage::find(&self.machine.storage).is_none_or(Profile::is_in_memory);
         let stored: u64 = if in_memory { needs.iter().map(|(_, storage)| *storage).sum() } else { 0 };
         KERNEL_MEMORY + working + stored
     }
@@ -394,9 +441,15 @@ impl Settled {
             schema: plan::SCHEMA,
             bigiron: env!("CARGO_PKG_VERSION").to_owned(),
             question_sha256: self.sha256(),
+            question: self.text.clone(),
             repeat,
             clock: self.clock,
-            design: Design { pairs: self.pairs, seed, hang_cpu_seconds: self.hang_limit },
+            design: Design {
+                pairs: self.pairs,
+                seed,
+                hang_cpu_seconds: self.hang_limit,
+                idle_gap_seconds: self.idle_gap,
+            },
             machine: self.machine.clone(),
             arms: arms.collect(),
             workloads: self.workloads.clone(),

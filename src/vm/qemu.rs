@@ -12,6 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use crate::clock::Clock;
 use crate::sys;
+use crate::vm::disk::Disk;
 use crate::vm::image::find_tool;
 
 /// The program, as it is called for an x86-64 guest.
@@ -116,8 +117,7 @@ pub struct Config<'a> {
     /// Files that QEMU writes: the guest's console and its events.
     pub console: &'a Path,
     pub events: &'a Path,
-    /// Raw disk images with their serial numbers.
-    pub disks: &'a [(PathBuf, String)],
+    pub disks: &'a [Disk],
 }
 
 /// Words of the kernel's command line that are bigiron's own, in every boot.
@@ -172,14 +172,14 @@ fn channel_arguments(config: &Config<'_>) -> Vec<OsString> {
     args
 }
 
-fn disk_arguments(disks: &[(PathBuf, String)]) -> Vec<OsString> {
+fn disk_arguments(disks: &[Disk]) -> Vec<OsString> {
     let mut args = Vec::new();
-    for (n, (path, serial)) in disks.iter().enumerate() {
+    for (n, disk) in disks.iter().enumerate() {
         args.push("-drive".into());
-        // A flush of the guest is a flush here: durability is never weakened.
-        args.push(prefixed(&format!("if=none,id=disk{n},format=raw,cache=writeback,file="), path));
+        let cache = disk.cache.name();
+        args.push(prefixed(&format!("if=none,id=disk{n},format=raw,cache={cache},file="), &disk.path));
         args.push("-device".into());
-        args.push(format!("virtio-blk-pci,drive=disk{n},serial={serial}").into());
+        args.push(format!("virtio-blk-pci,drive=disk{n},serial={}", disk.serial).into());
     }
     args
 }
@@ -275,6 +275,14 @@ mod tests {
         assert_eq!(parse_version("QEMU emulator version 10.0.2\n"), Some(Version(10, 0, 2)));
         assert_eq!(parse_version("QEMU emulator version 9.1"), Some(Version(9, 1, 0)));
         assert_eq!(parse_version("bash: no such thing"), None);
+    }
+
+    #[test]
+    fn a_disk_of_the_host_is_opened_as_it_says() {
+        let disk = Disk { path: "a,b".into(), serial: "micro".to_owned(), cache: super::super::disk::Cache::None };
+        let args: Vec<String> = disk_arguments(&[disk]).into_iter().map(|a| a.into_string().unwrap()).collect();
+        let drive = "if=none,id=disk0,format=raw,cache=none,file=a,,b";
+        assert_eq!(args, ["-drive", drive, "-device", "virtio-blk-pci,drive=disk0,serial=micro"]);
     }
 
     #[test]

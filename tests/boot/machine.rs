@@ -36,9 +36,10 @@ fn boot(machines: &Machines) -> Result<TrialResult, HostError> {
         schema: SCHEMA,
         bigiron: "test".to_owned(),
         question_sha256: String::new(),
+        question: None,
         repeat: String::new(),
         clock: machines.clock,
-        design: Design { pairs: 8, seed: 1, hang_cpu_seconds: 60 },
+        design: Design { pairs: 8, seed: 1, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
         machine: Machine {
             host: "vm".to_owned(),
             cpus: 1,
@@ -109,6 +110,8 @@ fn a_new_kernel() {
 
 #[test]
 fn a_virtio_disk_of_the_host() {
-    completes(&Machines { clock: Clock::None, ..USUAL });
-    completes(&Machines { clock: Clock::None, filesystem: "xfs", kernel: "debian:6.1", ..USUAL });
+    let of_the_host = Machines { clock: Clock::None, storage: "host-file", ..USUAL };
+    let result = completes(&of_the_host);
+    assert!(result.facts["host.disk-cache"].ends_with("a flush in the guest is a flush on the host"));
+    completes(&Machines { filesystem: "xfs", kernel: "debian:6.1", ..of_the_host });
 }

@@ -24,6 +24,53 @@ fn every_page_is_listed_and_printed() {
     test.run(&["doc", "clock"]).refused("did you mean `clocks`?");
 }
 
+/// Every Markdown page below docs/.
+fn pages() -> Vec<std::path::PathBuf> {
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let entries =
+        |dir: &std::path::Path| std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect::<Vec<_>>();
+    let folders = entries(&docs).into_iter().filter(|p| p.is_dir());
+    let mut pages: Vec<_> =
+        folders.flat_map(|f| entries(&f)).filter(|p| p.extension().is_some_and(|e| e == "md")).collect();
+    pages.sort();
+    pages
+}
+
+#[test]
+fn every_page_can_be_printed_under_its_name() {
+    let test = Test::new();
+    let list = test.run(&["doc"]).status(0).stdout;
+    let mut names: Vec<&str> = list.lines().map(|l| l.split_whitespace().nth(1).unwrap()).collect();
+    names.sort_unstable();
+    let mut stems: Vec<String> = pages().iter().map(|p| p.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    stems.sort_unstable();
+    assert_eq!(names, stems);
+}
+
+/// As GitHub makes it of a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let mut links = 0;
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            let (file, part) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link}", page.display());
+            let headings = std::fs::read_to_string(&target).unwrap();
+            let found = headings.lines().any(|l| l.starts_with('#') && anchor(l) == part);
+            assert!(part.is_empty() || found, "{}: no heading for {link}", page.display());
+            links += 1;
+        }
+    }
+    assert!(links >= 4, "{links} links");
+}
+
 /// Command lines in code of the documentation.
 fn documented() -> Vec<String> {
     let mut lines = Vec::new();

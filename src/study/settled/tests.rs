@@ -114,6 +114,43 @@ fn the_wall_clock_needs_kvm_and_says_what_works_without() {
 }
 
 #[test]
+fn storage_is_what_the_clock_can_have() {
+    let with = |clock, storage: &str| Question { clock, storage: Some(storage.into()), ..two() };
+    let storage = |q: &Question, here| settle(q, here).unwrap().machine.storage;
+    assert_eq!(storage(&two(), &OLD), "nvme");
+    assert_eq!(storage(&two(), &KVM), "host-file");
+    assert_eq!(storage(&Question { clock: Some(Clock::None), ..two() }, &OLD), "host-file");
+    assert_eq!(storage(&with(Some(Clock::Wall), "ram"), &KVM), "ram");
+    let refusal = refused(&with(Some(Clock::Wall), "nvme"), &KVM, "`nvme` is a model");
+    assert_eq!(refusal.hint.unwrap(), "With the clock `wall` storage is `ram` or `host-file`");
+    let refusal = refused(&with(None, "ssd"), &KVM, "only the clock `exact` keeps a model's time");
+    assert!(refusal.hint.unwrap().contains("if none is asked for"));
+    refused(&with(None, "host-file"), &OLD, "let the host's time into the clock `exact`");
+}
+
+#[test]
+fn only_the_wall_clock_idles() {
+    let with = |clock, idle_gap| Question { clock: Some(clock), idle_gap, ..two() };
+    let gap = |q: &Question| settle(q, &KVM).unwrap().idle_gap;
+    assert_eq!(gap(&with(Clock::Wall, None)), IDLE_GAP_WALL);
+    assert_eq!(gap(&with(Clock::Wall, Some(0))), 0);
+    assert_eq!(gap(&with(Clock::Exact, None)), 0);
+    assert_eq!(gap(&with(Clock::Exact, Some(0))), 0);
+    refused(&with(Clock::Exact, Some(5)), &KVM, "which the clock `exact` does not feel");
+    refused(&with(Clock::Wall, Some(9999)), &KVM, "at most 3600 seconds, not 9999");
+}
+
+#[test]
+fn the_words_of_a_question_are_kept_and_ask_nothing() {
+    let worded = Question { text: Some("Does it help?".into()), ..two() };
+    let settled = settle(&worded, &OLD).unwrap();
+    assert_eq!(settled.sha256(), settle(&two(), &OLD).unwrap().sha256());
+    let plan = settled.plan(vec![kernel("6.1"), kernel("6.12")], 1, "x".into(), None).unwrap();
+    assert_eq!(plan.question.as_deref(), Some("Does it help?"));
+    assert_eq!(toml::from_str::<Plan>(&toml::to_string(&plan).unwrap()).unwrap(), plan);
+}
+
+#[test]
 fn old_qemu_with_an_old_kernel_and_two_cpus_is_refused() {
     let settled = settle(&Question { cpus: Some(2), ..two() }, &OLD).unwrap();
     let plan = |releases: [&str; 2], qemu| settled.plan(releases.map(kernel).to_vec(), 1, String::new(), Some(qemu));

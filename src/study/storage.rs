@@ -1,0 +1,105 @@
+//! What the disk of a guest may be.
+//!
+//! Invariant: a modelled disk exists under the exact clock only, and a disk of the host under the others only: a name never promises
+//! a device that the clock cannot have.
+
+use crate::clock::Clock;
+
+/// The fact under which a record says how the host opened the disks of its guest.
+pub const DISK_CACHE_FACT: &str = "host.disk-cache";
+
+/// What stands behind the guest's file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Memory of the guest whose requests complete after a time (null_blk).
+    Modelled { completion_ns: u64 },
+    /// Memory of the guest, without a device (brd).
+    Ram,
+    /// A file of the study's folder (virtio-blk).
+    HostFile,
+}
+
+/// A storage device by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    pub name: &'static str,
+    pub medium: Medium,
+    pub summary: &'static str,
+}
+
+/// Everything that `storage` can be. Completion times are typical of the class of device for a 4 KiB read, not of one product.
+pub const PROFILES: &[Profile] = &[
+    Profile {
+        name: "nvme",
+        medium: Medium::Modelled { completion_ns: 10_000 },
+        summary: "a model of NVMe flash with a write cache: 10 µs a request, in the guest's memory",
+    },
+    Profile {
+        name: "ssd",
+        medium: Medium::Modelled { completion_ns: 80_000 },
+        summary: "a model of SATA or networked flash: 80 µs a request, in the guest's memory",
+    },
+    Profile {
+        name: "hdd",
+        medium: Medium::Modelled { completion_ns: 4_000_000 },
+        summary: "a model of a spinning disk: 4 ms a request, in the guest's memory",
+    },
+    Profile { name: "ram", medium: Medium::Ram, summary: "a RAM disk in the guest's memory: no device at all" },
+    Profile {
+        name: "host-file",
+        medium: Medium::HostFile,
+        summary: "a virtio disk on a file of the study's folder: as fast as the host's disk",
+    },
+];
+
+/// The profile of that name.
+pub fn find(name: &str) -> Option<&'static Profile> {
+    PROFILES.iter().find(|p| p.name == name)
+}
+
+/// What is taken if nothing is said.
+pub fn default(clock: Clock) -> &'static Profile {
+    let name = if clock == Clock::Exact { "nvme" } else { "host-file" };
+    find(name).expect("a default is one of the profiles")
+}
+
+/// The names that go with `clock`.
+pub fn names(clock: Clock) -> impl Iterator<Item = &'static str> {
+    PROFILES.iter().filter(move |p| p.goes_with(clock).is_ok()).map(|p| p.name)
+}
+
+impl Profile {
+    /// Whether there is such a disk under `clock`; if not, why not.
+    pub fn goes_with(&self, clock: Clock) -> Result<(), String> {
+        match (self.medium, clock) {
+            (Medium::Modelled { .. }, Clock::Wall | Clock::None) => {
+                Err(format!("Storage `{}` is a model, and only the clock `exact` keeps a model's time", self.name))
+            }
+            (Medium::HostFile, Clock::Exact) => {
+                Err(format!("Storage `{}` would let the host's time into the clock `exact`", self.name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what is written takes memory of the guest.
+    pub fn is_in_memory(&self) -> bool {
+        self.medium != Medium::HostFile
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_clock_has_its_disks_and_a_default_among_them() {
+        let of = |clock| names(clock).collect::<Vec<_>>();
+        assert_eq!(of(Clock::Exact), ["nvme", "ssd", "hdd", "ram"]);
+        assert_eq!(of(Clock::Wall), ["ram", "host-file"]);
+        assert_eq!(of(Clock::None), ["ram", "host-file"]);
+        for clock in [Clock::Exact, Clock::Wall, Clock::None] {
+            assert!(default(clock).goes_with(clock).is_ok());
+        }
+    }
+}
