@@ -1,5 +1,6 @@
 //! Hosts: where trials run. A host knows nothing of what a workload does.
 
+mod files;
 pub mod sim;
 pub mod vm;
 

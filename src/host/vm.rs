@@ -2,8 +2,6 @@
 //!
 //! Invariant: what a guest did is a [`TrialResult`], whatever it did; a [`HostError`] is never about the arm.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
@@ -11,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use super::files::{self, Files};
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
 use crate::guest::protocol::{self, Event, Job, Module, PROTOCOL, Storage, WorkloadJob};
@@ -33,10 +32,6 @@ const SETTLE_WALL_S: u32 = 3;
 
 /// How often a running guest is looked at.
 const POLL: Duration = Duration::from_millis(10);
-
-/// Room that a trial needs at the least while it runs. QEMU does not say that it could not write: a guest would seem to fall silent,
-/// or to hang at its disk, for which its kernel is not to blame.
-const ROOM_BYTES: u64 = 1 << 20;
 
 /// Lines of the console that go into a failed trial's message.
 const TAIL_LINES: usize = 20;
@@ -197,7 +192,7 @@ impl Host for VmHost {
         let arm = &self.arms[trial.slot.arm];
         let files = Files::in_dir(trial.artifacts);
         let (job, disks) = self.job(trial, arm, &files).map_err(|e| HostError::Fatal(format!("{e:#}")))?;
-        files.write_initramfs(&arm.archive, &job).map_err(|e| full(&e, &files.initramfs))?;
+        files.write_initramfs(&arm.archive, &job).map_err(|e| files::fatal(&e, &files.initramfs))?;
         let config = Config {
             clock: trial.plan.clock,
             accelerator: self.accelerator,
@@ -211,7 +206,8 @@ impl Host for VmHost {
             events: &files.events,
             disks: &disks,
         };
-        let mut process = Process::start(&self.qemu, &config, &files.errors).map_err(|e| full(&e, &files.errors))?;
+        let mut process =
+            Process::start(&self.qemu, &config, &files.errors).map_err(|e| files::fatal(&e, &files.errors))?;
         let started = Instant::now();
         phase(Phase::Booting);
         let mut watch = Watch::new(&files.events, &files.console, trial.plan.design.hang_cpu_seconds);
@@ -305,69 +301,6 @@ impl VmHost {
 /// How the host opens the disks, for the record: the guest cannot know.
 fn disk_fact(disks: &[Disk]) -> Option<(String, String)> {
     disks.first().map(|disk| (DISK_CACHE_FACT.to_owned(), disk.cache.summary().to_owned()))
-}
-
-/// The files of a trial. Those that QEMU only reads are removed when it has ended.
-struct Files {
-    dir: PathBuf,
-    initramfs: PathBuf,
-    console: PathBuf,
-    events: PathBuf,
-    errors: PathBuf,
-}
-
-impl Files {
-    fn in_dir(dir: &Path) -> Self {
-        // QEMU gets absolute paths: it is told nothing of our working directory.
-        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        Self {
-            initramfs: dir.join("initramfs"),
-            console: dir.join("console.log"),
-            events: dir.join("events.ndjson"),
-            errors: dir.join("qemu.log"),
-            dir,
-        }
-    }
-
-    fn disk(&self, serial: &str) -> PathBuf {
-        self.dir.join(format!("{serial}.disk"))
-    }
-
-    fn write_initramfs(&self, archive: &[u8], job: &Job) -> std::io::Result<()> {
-        let mut own = Archive::new();
-        own.file(protocol::JOB_PATH, 0o644, &serde_json::to_vec(job).expect("a job has string keys only"));
-        let mut file = File::create(&self.initramfs)?;
-        file.write_all(archive)?;
-        file.write_all(&own.finish())
-    }
-
-    /// Whether there is room for what QEMU writes.
-    fn check_room(&self) -> Result<(), HostError> {
-        let Ok(fs) = rustix::fs::statvfs(&self.dir) else { return Ok(()) };
-        if fs.f_blocks == 0 || fs.f_bavail.saturating_mul(fs.f_frsize) >= ROOM_BYTES {
-            return Ok(());
-        }
-        Err(HostError::Fatal(format!(
-            "No space left in `{}`; at least 1 MiB must stay free while a guest runs",
-            self.dir.display()
-        )))
-    }
-
-    fn remove_bulk(&self, process: &Process) {
-        let _ = std::fs::remove_file(&self.initramfs);
-        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            if entry.path().extension().is_some_and(|e| e == "disk") {
-                let _ = std::fs::remove_file(entry.path());
-            }
-        }
-        if process.errors().is_empty() {
-            let _ = std::fs::remove_file(&self.errors);
-        }
-    }
-}
-
-fn full(e: &std::io::Error, path: &Path) -> HostError {
-    HostError::Fatal(format!("{}: {e}", path.display()))
 }
 
 fn round(d: Duration) -> f64 {

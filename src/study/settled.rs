@@ -147,6 +147,9 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
         warning,
         places,
     };
+    for (i, arm) in settled.arms.iter().enumerate() {
+        lever::check_cmdline(&arm.settings).map_err(|e| settled.places.refuse(&format!("arms.{i}"), e.to_string()))?;
+    }
     settled.check_memory()?;
     settled.check_cpus(here)?;
     Ok(settled)
