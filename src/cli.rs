@@ -96,7 +96,7 @@ pub struct Design {
     /// Smallest change that matters, in percent, for throughput, cost, p50, p99, p99.9 or amount; may be repeated
     #[arg(long, value_name = "KIND=PERCENT")]
     pub margin: Vec<String>,
-    /// CPU seconds that a guest may use without progress before it counts as hung [default: 120]
+    /// CPU seconds that a guest may use without progress before it counts as hung [default: 120 for each of its CPUs]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub hang_limit: Option<u32>,
     /// Seconds of idleness before each boot, on the wall clock only [default: 2]

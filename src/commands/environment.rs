@@ -82,7 +82,7 @@ impl Environment {
 
 /// A kernel that was named wrongly, or that is none, is the question's fault; one that cannot be had now is not.
 pub(super) fn refuse(error: KernelError) -> anyhow::Error {
-    use KernelError::{BuildTree, Deb, Image, Io, Module, OtherRelease, Spec, UnknownName, UnknownSeries};
+    use KernelError::{BuildTree, Deb, Image, Io, Module, OtherRelease, Running, Spec, UnknownName, UnknownSeries};
     if let Io { path, cause, .. } = &error
         && let Some(cache) = Store::open().ok().filter(|store| path.starts_with(store.dir()))
     {
@@ -111,6 +111,7 @@ pub(super) fn refuse(error: KernelError) -> anyhow::Error {
             Refusal::new(error.to_string()).into()
         }
         Spec(_)
+        | Running(_)
         | UnknownName { .. }
         | UnknownSeries { .. }
         | Deb { .. }

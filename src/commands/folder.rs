@@ -106,7 +106,7 @@ impl Prepared {
 
     /// Puts the plan there.
     pub(super) fn create(self, plan: &Plan) -> anyhow::Result<Folder> {
-        Folder::create(&self.dir, plan).with_context(|| format!("No study in `{}`", self.dir.display()))
+        Folder::create(&self.dir, plan).with_context(|| format!("Cannot begin a study in `{}`", self.dir.display()))
     }
 }
 

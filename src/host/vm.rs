@@ -2,12 +2,12 @@
 //!
 //! Invariant: what a guest did is a [`TrialResult`], whatever it did; a [`HostError`] is never about the arm.
 
-mod storage;
+mod arm;
+mod files;
+mod heard;
+mod outcome;
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,19 +15,19 @@ use anyhow::Context as _;
 
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
-use crate::guest::protocol::{self, Event, Job, Module, PROTOCOL, Storage, WorkloadJob};
-use crate::kernel::{Kernel, modinfo, modules};
+use crate::guest::protocol::{self, Job, PROTOCOL, Storage, WorkloadJob};
+use crate::kernel::Kernel;
 use crate::lever;
-use crate::metric::Metric;
-use crate::store::record::{Failure, HostCost};
+use crate::store::record::HostCost;
 use crate::study::plan::Plan;
-use crate::study::storage::{DISK_CACHE_FACT, Medium};
+use crate::study::storage::DISK_CACHE_FACT;
 use crate::vm::disk::{self, Disk};
 use crate::vm::image;
-use crate::vm::initramfs::Archive;
 use crate::vm::qemu::{Accelerator, Config, Process, Qemu};
 use crate::vm::watch::{Ended, Watch};
-use crate::workload;
+use arm::{PreparedArm, image_path, storage_mib, storage_of};
+use files::Files;
+use heard::Heard;
 
 /// Idle seconds of the guest's clock before work. Free under the exact clock.
 const SETTLE_EXACT_S: u32 = 5;
@@ -36,29 +36,12 @@ const SETTLE_WALL_S: u32 = 3;
 /// How often a running guest is looked at.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Room that a trial needs at the least while it runs. QEMU does not say that it could not write: a guest would seem to fall silent,
-/// or to hang at its disk, for which its kernel is not to blame.
-const ROOM_BYTES: u64 = 1 << 20;
-
-/// Lines of the console that go into a failed trial's message.
-const TAIL_LINES: usize = 20;
-
 /// VMs on this machine.
 pub struct VmHost {
     qemu: Qemu,
     accelerator: Accelerator,
     cache: PathBuf,
     arms: Vec<PreparedArm>,
-}
-
-/// What is the same for every boot of an arm.
-struct PreparedArm {
-    kernel: PathBuf,
-    /// Agent, modules, file-system images.
-    archive: Vec<u8>,
-    /// The modules in the archive, in the order in which they load.
-    modules: Vec<Module>,
-    cmdline: Vec<String>,
 }
 
 impl VmHost {
@@ -81,81 +64,11 @@ impl VmHost {
             .iter()
             .zip(kernels)
             .map(|(arm, kernel)| {
-                prepare(plan, arm, kernel, cache, &agent).with_context(|| format!("Arm `{}`", arm.name))
+                arm::prepare(plan, arm, kernel, cache, &agent).with_context(|| format!("Arm `{}`", arm.name))
             })
             .collect::<anyhow::Result<_>>()?;
         Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms })
     }
-}
-
-fn prepare(
-    plan: &Plan,
-    arm: &crate::study::plan::Arm,
-    kernel: &Kernel,
-    cache: &Path,
-    agent: &[u8],
-) -> anyhow::Result<PreparedArm> {
-    let mut archive = Archive::new();
-    for dir in ["/dev", "/proc", "/sys", "/tmp", "/data", "/modules", "/images"] {
-        archive.directory(dir, 0o755);
-    }
-    archive.character_device("/dev/console", 0o600, 5, 1).file("/init", 0o755, agent);
-    let wanted = wanted_modules(plan, arm)?;
-    let sizes = storage::sizes_mib(plan, arm);
-    let mut to_load = Vec::new();
-    for (n, module) in modules::load_order(kernel, &wanted)?.iter().enumerate() {
-        // Unpacked here: a kernel need not be able to unpack them, and none pays for it.
-        let path = format!("/modules/{n:02}-{}.ko", module.name);
-        archive.file(&path, 0o644, &modinfo::read_module(&module.path, module.compression)?);
-        let parameters = parameters(&module.name, plan.workloads.len(), sizes.last().copied().unwrap_or(0));
-        to_load.push(Module { path, parameters, optional: module.optional });
-    }
-    if storage::of(plan)?.is_in_memory() {
-        for size_mib in sizes {
-            let packed = image::packed(cache, &plan.machine.filesystem, size_mib)?;
-            archive.file(&storage::image_path(&plan.machine, size_mib), 0o644, &packed);
-        }
-    }
-    Ok(PreparedArm {
-        kernel: kernel.image.clone(),
-        archive: archive.finish(),
-        modules: to_load,
-        cmdline: lever::cmdline(&arm.settings),
-    })
-}
-
-/// Left alone, null_blk makes a disk of its own beside those of configfs, and brd sixteen small ones: one for each workload, as
-/// large as the largest, is wanted (memory is taken only as it is written).
-fn parameters(module: &str, disks: usize, size_mib: u64) -> String {
-    match module {
-        "null_blk" => "nr_devices=0".to_owned(),
-        "brd" => format!("rd_nr={disks} rd_size={}", size_mib << 10),
-        _ => String::new(),
-    }
-}
-
-fn wanted_modules(plan: &Plan, arm: &crate::study::plan::Arm) -> anyhow::Result<Vec<&'static str>> {
-    let mut wanted = Vec::new();
-    let mut storage = false;
-    for planned in &plan.workloads {
-        let workload = workload::find(&planned.name).with_context(|| format!("No workload `{}`", planned.name))?;
-        let needs = workload.needs(&lever::workload_options(plan, arm, &planned.name));
-        storage |= needs.storage_bytes.is_some();
-        wanted.extend(needs.modules);
-    }
-    if storage {
-        match storage::of(plan)?.medium {
-            Medium::Ram => wanted.push("brd"),
-            Medium::Modelled { .. } => wanted.extend(["configfs", "null_blk"]),
-            Medium::HostFile => wanted.extend(["virtio_pci", "virtio_blk"]),
-        }
-        wanted.push(match plan.machine.filesystem.as_str() {
-            "ext4" => "ext4",
-            "xfs" => "xfs",
-            other => anyhow::bail!("No module is known for the file system `{other}`"),
-        });
-    }
-    Ok(wanted)
 }
 
 impl Host for VmHost {
@@ -212,7 +125,7 @@ impl Host for VmHost {
         files.remove_bulk(&process);
         let console = std::fs::read(&files.console).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
-        let failure = verdict(&ended, &heard, &console, &process)?;
+        let failure = outcome::verdict(&ended, &heard, &console, &process.errors())?;
         let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
         let set_up = heard.set_up();
         let overhead = (started - begun) + set_up + stopped.elapsed();
@@ -236,16 +149,16 @@ impl Host for VmHost {
 impl VmHost {
     fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(Job, Vec<Disk>)> {
         let plan = trial.plan;
-        let profile = storage::of(plan)?;
+        let profile = storage_of(plan)?;
         let mut disks = Vec::new();
         let mut workloads = Vec::new();
         for &n in &trial.slot.order {
             let planned = &plan.workloads[n];
             let options = lever::workload_options(plan, trial.arm, &planned.name);
             let mut storage = None;
-            if let Some(size_mib) = storage::size_mib(plan, &planned.name, &options) {
+            if let Some(size_mib) = storage_mib(plan, &planned.name, &options) {
                 let device = disk::device(profile, size_mib, plan.machine.cpus, n, &planned.name);
-                let mut image = Some(storage::image_path(&plan.machine, size_mib));
+                let mut image = Some(image_path(&plan.machine, size_mib));
                 if let protocol::Device::Virtio { serial } = &device {
                     let path = files.disk(serial);
                     image::write_raw(&self.cache, &plan.machine.filesystem, size_mib, &path)?;
@@ -278,213 +191,10 @@ fn disk_fact(disks: &[Disk]) -> Option<(String, String)> {
     disks.first().map(|disk| (DISK_CACHE_FACT.to_owned(), disk.cache.summary().to_owned()))
 }
 
-/// The files of a trial. Those that QEMU only reads are removed when it has ended.
-struct Files {
-    dir: PathBuf,
-    initramfs: PathBuf,
-    console: PathBuf,
-    events: PathBuf,
-    errors: PathBuf,
-}
-
-impl Files {
-    fn in_dir(dir: &Path) -> Self {
-        // QEMU gets absolute paths: it is told nothing of our working directory.
-        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        Self {
-            initramfs: dir.join("initramfs"),
-            console: dir.join("console.log"),
-            events: dir.join("events.ndjson"),
-            errors: dir.join("qemu.log"),
-            dir,
-        }
-    }
-
-    fn disk(&self, serial: &str) -> PathBuf {
-        self.dir.join(format!("{serial}.disk"))
-    }
-
-    fn write_initramfs(&self, archive: &[u8], job: &Job) -> std::io::Result<()> {
-        let mut own = Archive::new();
-        own.file(protocol::JOB_PATH, 0o644, &serde_json::to_vec(job).expect("a job has string keys only"));
-        let mut file = File::create(&self.initramfs)?;
-        file.write_all(archive)?;
-        file.write_all(&own.finish())
-    }
-
-    /// Whether there is room for what QEMU writes.
-    fn check_room(&self) -> Result<(), HostError> {
-        let Ok(fs) = rustix::fs::statvfs(&self.dir) else { return Ok(()) };
-        if fs.f_blocks == 0 || fs.f_bavail.saturating_mul(fs.f_frsize) >= ROOM_BYTES {
-            return Ok(());
-        }
-        Err(HostError::Fatal(format!(
-            "No space left in `{}`; at least 1 MiB must stay free while a guest runs",
-            self.dir.display()
-        )))
-    }
-
-    fn remove_bulk(&self, process: &Process) {
-        let _ = std::fs::remove_file(&self.initramfs);
-        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            if entry.path().extension().is_some_and(|e| e == "disk") {
-                let _ = std::fs::remove_file(entry.path());
-            }
-        }
-        if process.errors().is_empty() {
-            let _ = std::fs::remove_file(&self.errors);
-        }
-    }
-}
-
 fn full(e: &std::io::Error, path: &Path) -> HostError {
     HostError::Fatal(format!("{}: {e}", path.display()))
 }
 
 fn round(d: Duration) -> f64 {
     (d.as_secs_f64() * 1000.0).round() / 1000.0
-}
-
-/// What the guest has said so far.
-#[derive(Default)]
-struct Heard {
-    guest: Option<crate::store::record::GuestIdentity>,
-    hello: Option<Instant>,
-    ready: Option<Instant>,
-    step: Option<(String, String)>,
-    results: Vec<(String, Vec<(String, f64)>)>,
-    facts: Vec<(String, String)>,
-    complaints: Vec<crate::store::record::Complaint>,
-    failed: Option<(Failure, String)>,
-    unfit: Option<String>,
-    done: bool,
-}
-
-impl Heard {
-    fn take(&mut self, event: Event, phase: &dyn Fn(Phase)) {
-        match event {
-            Event::Hello { guest, .. } => {
-                self.guest = Some(guest);
-                self.hello = Some(Instant::now());
-                phase(Phase::Up);
-            }
-            Event::Ready => self.ready = Some(Instant::now()),
-            Event::Quiet { clocksource } => {
-                if let Some(guest) = &mut self.guest {
-                    guest.clocksource = clocksource;
-                }
-            }
-            Event::Step { workload, step, done, of } => {
-                self.step = Some((workload.clone(), step.clone()));
-                phase(Phase::Step { workload, step, done, of });
-            }
-            Event::Result { workload, values, facts } => {
-                self.facts.extend(facts.into_iter().map(|(k, v)| (format!("{workload}.{k}"), v)));
-                self.results.push((workload, values));
-            }
-            // The first failure is the cause; what follows from it comes later.
-            Event::Failed { failure, message } => {
-                self.failed.get_or_insert((failure, message));
-            }
-            Event::Unfit { message } => self.unfit = Some(message),
-            Event::Complaints { lines } => self.complaints = lines,
-            Event::Done => self.done = true,
-        }
-    }
-
-    fn last_step(&self) -> String {
-        match (&self.step, self.ready, self.hello) {
-            (Some((workload, step)), ..) => format!("in `{workload}`, step `{step}`"),
-            (None, Some(_), _) => "before the first workload".to_owned(),
-            (None, None, Some(_)) => "while the agent set the guest up".to_owned(),
-            (None, None, None) => "while it booted".to_owned(),
-        }
-    }
-
-    /// The agent's own work in the guest, by the host's clock.
-    fn set_up(&self) -> Duration {
-        self.hello.zip(self.ready).map_or(Duration::ZERO, |(hello, ready)| ready - hello)
-    }
-
-    /// The metrics in the plan's order: the same whatever the order in which the workloads ran.
-    fn metrics(&self, trial: &Trial<'_>) -> Vec<Metric> {
-        let mut metrics = Vec::new();
-        for planned in &trial.plan.workloads {
-            let Some((_, values)) = self.results.iter().find(|(name, _)| *name == planned.name) else { continue };
-            for def in &planned.metrics {
-                if let Some((_, value)) = values.iter().find(|(name, _)| *name == def.name) {
-                    metrics.push(def.measured(&planned.name, *value));
-                }
-            }
-        }
-        metrics
-    }
-}
-
-/// The trial's failure, from how the VM ended and what the guest had said until then.
-fn verdict(
-    ended: &Ended,
-    heard: &Heard,
-    console: &str,
-    process: &Process,
-) -> Result<Option<(Failure, String)>, HostError> {
-    if let Some(message) = &heard.unfit {
-        let message = format!("The guest cannot be used: {message}\n{}", tail(console));
-        return Err(HostError::Fatal(message.trim_end().to_owned()));
-    }
-    let status = match ended {
-        Ended::Hung(why) => return Ok(Some((Failure::Hang, with_tail(why, console)))),
-        Ended::Exited(status) => *status,
-    };
-    if let Some(line) = console.lines().find(|l| l.contains("Kernel panic - not syncing")) {
-        let said = line.split_once("Kernel panic").map_or(line, |(_, rest)| rest);
-        let message = format!("Kernel panic{said}, {}", heard.last_step());
-        return Ok(Some((Failure::Panic, with_tail(&message, console))));
-    }
-    if heard.done && status.code() == Some(protocol::EXIT_DONE_STATUS) {
-        return Ok(heard.failed.clone());
-    }
-    not_orderly(status, heard, console, process)
-}
-
-/// QEMU ended without the agent's word for it: whose doing was it?
-fn not_orderly(
-    status: ExitStatus,
-    heard: &Heard,
-    console: &str,
-    process: &Process,
-) -> Result<Option<(Failure, String)>, HostError> {
-    use std::os::unix::process::ExitStatusExt;
-    let errors = process.errors();
-    if let Some(signal) = status.signal() {
-        let said = if errors.is_empty() { String::new() } else { format!(": {errors}") };
-        return Err(HostError::Void(format!("QEMU was killed by signal {signal} {}{said}", heard.last_step())));
-    }
-    if !status.success() {
-        let what = format!("QEMU ended with {status}: {errors}");
-        // Nothing ever ran: the next slot would fare the same.
-        return Err(if console.is_empty() && heard.hello.is_none() {
-            HostError::Fatal(what)
-        } else {
-            HostError::Void(what)
-        });
-    }
-    let (failure, what) = if heard.hello.is_none() {
-        (Failure::NoAgent, "The VM ended before the agent said a word".to_owned())
-    } else {
-        (Failure::EarlyExit, format!("The VM ended {} without the agent's doing", heard.last_step()))
-    };
-    Ok(Some((failure, with_tail(&what, console))))
-}
-
-fn with_tail(message: &str, console: &str) -> String {
-    match tail(console) {
-        tail if tail.is_empty() => format!("{message}; the console is empty"),
-        tail => format!("{message}\n{tail}"),
-    }
-}
-
-fn tail(console: &str) -> String {
-    let lines: Vec<&str> = console.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }

@@ -17,6 +17,7 @@ use super::catalog::{self, Package};
 use super::error::{KernelError, doing};
 use super::hash;
 use super::sources::{self, Source};
+use crate::sys;
 
 /// Suites read at the same time: enough to hide the network's latency, few enough for a small machine.
 const PARALLEL: usize = 3;
@@ -422,7 +423,8 @@ enum Failure {
 /// Run to the end and return stdout.
 fn run(mut command: Command) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let mut child = match command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match sys::child::die_with_parent(&mut command).spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Failure::Missing(name)),
         Err(error) => return Err(Failure::Said(format!("{name}: {error}"))),

@@ -45,6 +45,19 @@ pub struct Identity {
     pub config_sha256: Option<String>,
 }
 
+impl Identity {
+    /// What brings this very kernel back: a series may have moved on to a newer version.
+    pub fn exact_spec(&self) -> String {
+        let version = self.package.as_deref().and_then(|p| p.split_once(' ')).map(|(_, version)| version);
+        match (Spec::parse(&self.spec), version) {
+            (Ok(Spec::Debian { flavour, .. }), Some(version)) => {
+                Spec::Debian { version: version.to_owned(), flavour }.to_string()
+            }
+            _ => self.spec.clone(),
+        }
+    }
+}
+
 /// A kernel at hand: in the cache, or where the user keeps it.
 #[derive(Clone, Debug)]
 pub struct Kernel {

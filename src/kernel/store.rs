@@ -92,7 +92,7 @@ impl Store {
         let entry = newest.ok_or_else(|| KernelError::NotCached {
             release: identity.release.clone(),
             sha256: identity.image_sha256.clone(),
-            spec: identity.spec.clone(),
+            spec: identity.exact_spec(),
         })?;
         entry.verify()?;
         Ok(Kernel { identity: identity.clone(), ..entry.kernel(&identity.spec) })

@@ -31,6 +31,10 @@ pub type Setting = (String, String);
 /// A lever cannot be set as asked. Its text says what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeverError {
+    #[error(
+        "`boot.` levers take {bytes} bytes of the command line, where there is room for {CMDLINE_LIMIT}; leave some out"
+    )]
+    TooLong { bytes: usize },
     #[error("`{0}` is not a lever setting; write FAMILY.NAME or FAMILY.NAME=VALUE, such as `boot.mitigations=off`")]
     Form(String),
     #[error("`{0}` ends after `=`; leave the `=` away for a lever without a value")]
@@ -145,6 +149,16 @@ pub fn overlay(common: &[Setting], own: &[Setting]) -> Vec<Setting> {
         common.iter().filter(|(lever, _)| !own.iter().any(|(o, _)| key(o) == key(lever))).cloned().collect();
     all.extend(own.iter().cloned());
     all
+}
+
+/// Most bytes of levers' words on the kernel's command line. A kernel for x86-64 takes 2047 with bigiron's own words, and cuts off
+/// what is longer without saying so.
+pub const CMDLINE_LIMIT: usize = 1920;
+
+/// Refuses more words than fit.
+pub fn check_cmdline(settings: &[Setting]) -> Result<(), LeverError> {
+    let bytes = cmdline(settings).join(" ").len();
+    if bytes <= CMDLINE_LIMIT { Ok(()) } else { Err(LeverError::TooLong { bytes }) }
 }
 
 /// The words that `settings` put on the kernel's command line.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub enum StoreError {
     #[error("`{}` holds no study: it has no plan.toml", dir.display())]
     NoStudy { dir: PathBuf },
-    #[error("`{}` already holds a study; open it to resume it, or name another folder", dir.display())]
+    #[error("`{}` already holds a study; ask again to resume it, or name another folder", dir.display())]
     Exists { dir: PathBuf },
     #[error("`{}` is not empty and holds no study; name a new or an empty folder", dir.display())]
     NotEmpty { dir: PathBuf },

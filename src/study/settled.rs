@@ -37,7 +37,8 @@ const MEMORY: u64 = 1 << 30;
 /// Memory of a guest's kernel with its modules, and of the initramfs with this executable, beside what workloads need.
 const KERNEL_MEMORY: u64 = 160 << 20;
 
-/// CPU seconds. A boot under emulation takes 3 to 8 of them, the longest step of a workload about 20.
+/// CPU seconds for each CPU of the guest, all of which may spin while one gets on. A boot under emulation takes 3 to 8 of them, the
+/// longest step of a workload about 20.
 const HANG_LIMIT: u32 = 120;
 const HANG_LIMITS: std::ops::RangeInclusive<u32> = 5..=86_400;
 
@@ -113,7 +114,7 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
         let most = schedule::SEED_LIMIT - 1;
         return Err(places.refuse("design.seed", format!("The seed {seed} is too large; the largest is {most}")));
     }
-    let hang_limit = q.hang_limit.unwrap_or(HANG_LIMIT);
+    let hang_limit = q.hang_limit.unwrap_or(HANG_LIMIT * cpus);
     if !HANG_LIMITS.contains(&hang_limit) {
         let (least, most) = (HANG_LIMITS.start(), HANG_LIMITS.end());
         let message = format!("A hang limit is from {least} to {most} CPU seconds, not {hang_limit}");
@@ -147,6 +148,9 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
         warning,
         places,
     };
+    for (i, arm) in settled.arms.iter().enumerate() {
+        lever::check_cmdline(&arm.settings).map_err(|e| settled.places.refuse(&format!("arms.{i}"), e.to_string()))?;
+    }
     settled.check_memory()?;
     settled.check_cpus(here)?;
     Ok(settled)

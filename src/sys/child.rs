@@ -1,4 +1,4 @@
-//! Child processes that must not outlive us.
+//! Child processes that must not outlive us: QEMU, apt.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;

@@ -184,16 +184,20 @@ fn disk_arguments(disks: &[Disk]) -> Vec<OsString> {
     args
 }
 
+/// The kernel's command line with the words of levers.
+pub fn cmdline(levers: &[String]) -> String {
+    let words: Vec<&str> = CMDLINE.iter().copied().chain(levers.iter().map(String::as_str)).collect();
+    words.join(" ")
+}
+
 fn kernel_arguments(config: &Config<'_>) -> Vec<OsString> {
-    let own = CMDLINE.iter().copied();
-    let cmdline: Vec<&str> = own.chain(config.cmdline.iter().map(String::as_str)).collect();
     vec![
         "-kernel".into(),
         config.kernel.into(),
         "-initrd".into(),
         config.initramfs.into(),
         "-append".into(),
-        cmdline.join(" ").into(),
+        cmdline(config.cmdline).into(),
     ]
 }
 
@@ -267,6 +271,7 @@ impl Drop for Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lever;
 
     #[test]
     fn versions_are_read() {
@@ -283,6 +288,12 @@ mod tests {
         let args: Vec<String> = disk_arguments(&[disk]).into_iter().map(|a| a.into_string().unwrap()).collect();
         let drive = "if=none,id=disk0,format=raw,cache=none,file=a,,b";
         assert_eq!(args, ["-drive", drive, "-device", "virtio-blk-pci,drive=disk0,serial=micro"]);
+    }
+
+    #[test]
+    fn the_longest_command_line_is_not_cut_off() {
+        let longest = cmdline(&["x".repeat(lever::CMDLINE_LIMIT)]);
+        assert!(longest.len() < 2048, "x86-64's COMMAND_LINE_SIZE, with the zero at the end: {}", longest.len());
     }
 
     #[test]

@@ -75,6 +75,7 @@ fn levers_that_cannot_be_set() {
         ("mine,boot.nosmt,boot.nosmt", "is set twice"),
         ("mine,fault.inject=crash", "it can be `panic`, `hang`, `kill-agent` or `kill-init`"),
         ("mine,micro.colour=red", "Unknown lever `micro.colour`"),
+        (&format!("mine,boot.mitigations={}", "x".repeat(2048)), "of the command line, where there is room for 1920"),
     ] {
         compare(&test, &["mine", arm, "micro", "--clock", "exact"]).refused(want);
     }
@@ -97,8 +98,17 @@ fn folders_that_cannot_be_used() {
     let out = |dir: &str| compare(&test, &["mine", "mine", "micro", "--clock", "exact", "--out", dir]);
     out("/proc/bigiron").refused("cannot be written");
     out("file/below").refused("cannot be written");
-    out("full").status(1).stderr_has("is not empty and holds no study");
+    out("full").refused("is not empty and holds no study");
     assert_eq!(test.entries("full").len(), 1);
+}
+
+#[test]
+fn caches_that_cannot_be_used() {
+    let test = machine("7.2.22").file("file", "");
+    for cache in [test.dir().join("file"), "/proc/bigiron".into()] {
+        let test = Test::new().file("bzImage", bzimage("6.1.7-mine")).cache(cache);
+        test.run(&["kernel", "add", "mine", "--image", "bzImage"]).refused("set BIGIRON_CACHE to a folder");
+    }
 }
 
 #[test]
@@ -109,7 +119,10 @@ fn kernels_that_are_none() {
     with("./broken.deb").refused("is not a usable Debian package");
     with("./image").refused("is not a usable kernel image");
     with("./tree").refused("is not a usable build tree");
-    with("./nothing/here").status(1).stderr_has("nothing/here");
+    for missing in ["./nothing/here", "./none.deb"] {
+        let ran = with(missing).refused(missing);
+        assert_eq!(ran.stderr.matches("No such file").count(), 1, "said once: {}", ran.stderr);
+    }
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn a_subset_needs_and_delivers_only_itself() {
 #[test]
 fn durability_is_that_of_the_operations_selected() {
     let facts = |only: &str| {
-        let options = workload::options(&Micro, [("only", only)].into_iter()).unwrap();
+        let options = workload::options(&Micro, [("only", only)]).unwrap();
         durability(&Selection::parse(&options).unwrap()).collect::<BTreeMap<_, _>>()
     };
     assert_eq!(facts("create-0k")["durability"], "no write is synced");

@@ -1,0 +1,125 @@
+//! What is the same for every boot of an arm: its kernel, and an initramfs with the agent, modules and empty file systems.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::guest::protocol::Module;
+use crate::kernel::{Kernel, modinfo, modules};
+use crate::lever;
+use crate::study::plan::{Arm, Machine, Plan};
+use crate::study::storage::{self, Medium, Profile};
+use crate::vm::image;
+use crate::vm::initramfs::Archive;
+use crate::workload;
+
+/// What is the same for every boot of an arm.
+pub(super) struct PreparedArm {
+    pub(super) kernel: PathBuf,
+    /// Agent, modules, file-system images.
+    pub(super) archive: Vec<u8>,
+    /// The modules in the archive, in the order in which they load.
+    pub(super) modules: Vec<Module>,
+    pub(super) cmdline: Vec<String>,
+}
+
+pub(super) fn prepare(
+    plan: &Plan,
+    arm: &Arm,
+    kernel: &Kernel,
+    cache: &Path,
+    agent: &[u8],
+) -> anyhow::Result<PreparedArm> {
+    let mut archive = Archive::new();
+    for dir in ["/dev", "/proc", "/sys", "/tmp", "/data", "/modules", "/images"] {
+        archive.directory(dir, 0o755);
+    }
+    archive.character_device("/dev/console", 0o600, 5, 1).file("/init", 0o755, agent);
+    let wanted = wanted_modules(plan, arm)?;
+    let sizes = storage_sizes(plan, arm);
+    let mut to_load = Vec::new();
+    for (n, module) in modules::load_order(kernel, &wanted)?.iter().enumerate() {
+        // Unpacked here: a kernel need not be able to unpack them, and none pays for it.
+        let path = format!("/modules/{n:02}-{}.ko", module.name);
+        archive.file(&path, 0o644, &modinfo::read_module(&module.path, module.compression)?);
+        let parameters = parameters(&module.name, plan.workloads.len(), sizes.last().copied().unwrap_or(0));
+        to_load.push(Module { path, parameters, optional: module.optional });
+    }
+    if storage_of(plan)?.is_in_memory() {
+        for size_mib in sizes {
+            let packed = image::packed(cache, &plan.machine.filesystem, size_mib)?;
+            archive.file(&image_path(&plan.machine, size_mib), 0o644, &packed);
+        }
+    }
+    Ok(PreparedArm {
+        kernel: kernel.image.clone(),
+        archive: archive.finish(),
+        modules: to_load,
+        cmdline: lever::cmdline(&arm.settings),
+    })
+}
+
+/// Left alone, null_blk makes a disk of its own beside those of configfs, and brd sixteen small ones: one for each workload, as
+/// large as the largest, is wanted (memory is taken only as it is written).
+fn parameters(module: &str, disks: usize, size_mib: u64) -> String {
+    match module {
+        "null_blk" => "nr_devices=0".to_owned(),
+        "brd" => format!("rd_nr={disks} rd_size={}", size_mib << 10),
+        _ => String::new(),
+    }
+}
+
+pub(super) fn image_path(machine: &Machine, size_mib: u64) -> String {
+    format!("/images/{}-{size_mib}", machine.filesystem)
+}
+
+pub(super) fn storage_of(plan: &Plan) -> anyhow::Result<&'static Profile> {
+    let name = &plan.machine.storage;
+    let profile = storage::find(name).with_context(|| format!("No storage `{name}`"))?;
+    profile.goes_with(plan.clock).map_err(anyhow::Error::msg)?;
+    Ok(profile)
+}
+
+/// The sizes of the file systems that the arm's workloads ask for, each once.
+fn storage_sizes(plan: &Plan, arm: &Arm) -> Vec<u64> {
+    let mut sizes: Vec<u64> = plan
+        .workloads
+        .iter()
+        .filter_map(|w| storage_mib(plan, &w.name, &lever::workload_options(plan, arm, &w.name)))
+        .collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// MiB of file system for a workload: what it asks for, and what the file system itself needs (journal, metadata; xfs refuses less
+/// than 300 MiB).
+pub(super) fn storage_mib(plan: &Plan, name: &str, options: &workload::Options) -> Option<u64> {
+    let bytes = workload::find(name)?.needs(options).storage_bytes?;
+    let least = if plan.machine.filesystem == "xfs" { 320 } else { 64 };
+    Some((bytes.div_ceil(1 << 20) * 5 / 4 + 64).max(least).next_multiple_of(64))
+}
+
+fn wanted_modules(plan: &Plan, arm: &Arm) -> anyhow::Result<Vec<&'static str>> {
+    let mut wanted = Vec::new();
+    let mut storage = false;
+    for planned in &plan.workloads {
+        let workload = workload::find(&planned.name).with_context(|| format!("No workload `{}`", planned.name))?;
+        let needs = workload.needs(&lever::workload_options(plan, arm, &planned.name));
+        storage |= needs.storage_bytes.is_some();
+        wanted.extend(needs.modules);
+    }
+    if storage {
+        match storage_of(plan)?.medium {
+            Medium::Ram => wanted.push("brd"),
+            Medium::Modelled { .. } => wanted.extend(["configfs", "null_blk"]),
+            Medium::HostFile => wanted.extend(["virtio_pci", "virtio_blk"]),
+        }
+        wanted.push(match plan.machine.filesystem.as_str() {
+            "ext4" => "ext4",
+            "xfs" => "xfs",
+            other => anyhow::bail!("No module is known for the file system `{other}`"),
+        });
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,84 @@
+//! What a guest has said.
+
+use std::time::{Duration, Instant};
+
+use crate::guest::protocol::Event;
+use crate::host::{Phase, Trial};
+use crate::metric::Metric;
+use crate::store::record::{Complaint, Failure, GuestIdentity};
+
+/// What the guest has said so far.
+#[derive(Default)]
+pub(super) struct Heard {
+    pub(super) guest: Option<GuestIdentity>,
+    pub(super) hello: Option<Instant>,
+    pub(super) ready: Option<Instant>,
+    pub(super) step: Option<(String, String)>,
+    pub(super) results: Vec<(String, Vec<(String, f64)>)>,
+    pub(super) facts: Vec<(String, String)>,
+    pub(super) complaints: Vec<Complaint>,
+    pub(super) failed: Option<(Failure, String)>,
+    pub(super) unfit: Option<String>,
+    pub(super) done: bool,
+}
+
+impl Heard {
+    pub(super) fn take(&mut self, event: Event, phase: &dyn Fn(Phase)) {
+        match event {
+            Event::Hello { guest, .. } => {
+                self.guest = Some(guest);
+                self.hello = Some(Instant::now());
+                phase(Phase::Up);
+            }
+            Event::Ready => self.ready = Some(Instant::now()),
+            Event::Quiet { clocksource } => {
+                if let Some(guest) = &mut self.guest {
+                    guest.clocksource = clocksource;
+                }
+            }
+            Event::Step { workload, step, done, of } => {
+                self.step = Some((workload.clone(), step.clone()));
+                phase(Phase::Step { workload, step, done, of });
+            }
+            Event::Result { workload, values, facts } => {
+                self.facts.extend(facts.into_iter().map(|(k, v)| (format!("{workload}.{k}"), v)));
+                self.results.push((workload, values));
+            }
+            // The first failure is the cause; what follows from it comes later.
+            Event::Failed { failure, message } => {
+                self.failed.get_or_insert((failure, message));
+            }
+            Event::Unfit { message } => self.unfit = Some(message),
+            Event::Complaints { lines } => self.complaints = lines,
+            Event::Done => self.done = true,
+        }
+    }
+
+    pub(super) fn last_step(&self) -> String {
+        match (&self.step, self.ready, self.hello) {
+            (Some((workload, step)), ..) => format!("in `{workload}`, step `{step}`"),
+            (None, Some(_), _) => "before the first workload".to_owned(),
+            (None, None, Some(_)) => "while the agent set the guest up".to_owned(),
+            (None, None, None) => "while it booted".to_owned(),
+        }
+    }
+
+    /// The agent's own work in the guest, by the host's clock.
+    pub(super) fn set_up(&self) -> Duration {
+        self.hello.zip(self.ready).map_or(Duration::ZERO, |(hello, ready)| ready - hello)
+    }
+
+    /// The metrics in the plan's order: the same whatever the order in which the workloads ran.
+    pub(super) fn metrics(&self, trial: &Trial<'_>) -> Vec<Metric> {
+        let mut metrics = Vec::new();
+        for planned in &trial.plan.workloads {
+            let Some((_, values)) = self.results.iter().find(|(name, _)| *name == planned.name) else { continue };
+            for def in &planned.metrics {
+                if let Some((_, value)) = values.iter().find(|(name, _)| *name == def.name) {
+                    metrics.push(def.measured(&planned.name, *value));
+                }
+            }
+        }
+        metrics
+    }
+}
