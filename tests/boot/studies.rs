@@ -109,5 +109,5 @@ fn a_parameter_that_the_kernel_does_not_know_is_an_error_and_not_a_result() {
     let test = test();
     let args = ["compare", "debian:6.12", "debian:6.12,boot.nosuchthing=1", "micro", "--set", FEW, "--clock", "exact"];
     let ran = test.run(&[&args[..], &["--jobs", "1", "--out", "unknown"]].concat()).status(1);
-    ran.stderr_has("does not know the parameter `nosuchthing=1`");
+    ran.stderr_has("Lever `nosuchthing=1` did not take");
 }
