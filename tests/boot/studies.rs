@@ -34,14 +34,14 @@ fn report(test: &Test, study: &str) -> Value {
 
 fn line<'a>(report: &'a Value, metric: &str) -> &'a Value {
     let lines = report["comparisons"][0]["lines"].as_array().expect("a finished study has lines");
-    lines.iter().find(|l| l["metric"] == metric).unwrap_or_else(|| panic!("no line `{metric}`"))
+    lines.iter().find(|l| l["metric"]["name"] == metric).unwrap_or_else(|| panic!("no line `{metric}`"))
 }
 
 /// Both ends of the 95 % interval of the change, in percent.
 #[track_caller]
 fn interval(report: &Value, metric: &str) -> (f64, f64) {
-    let ci = &line(report, metric)["ci95_percent"];
-    (ci[0].as_f64().expect("an interval"), ci[1].as_f64().unwrap())
+    let ci = &line(report, metric)["ci95"];
+    (ci[0]["value"].as_f64().expect("an interval"), ci[1]["value"].as_f64().unwrap())
 }
 
 #[test]
@@ -109,5 +109,5 @@ fn a_parameter_that_the_kernel_does_not_know_is_an_error_and_not_a_result() {
     let test = test();
     let args = ["compare", "debian:6.12", "debian:6.12,boot.nosuchthing=1", "micro", "--set", FEW, "--clock", "exact"];
     let ran = test.run(&[&args[..], &["--jobs", "1", "--out", "unknown"]].concat()).status(1);
-    ran.stderr_has("does not know the parameter `nosuchthing=1`");
+    ran.stderr_has("Lever `nosuchthing=1` did not take: the kernel logged `Unknown kernel command line");
 }
