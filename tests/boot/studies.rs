@@ -34,14 +34,14 @@ fn report(test: &Test, study: &str) -> Value {
 
 fn line<'a>(report: &'a Value, metric: &str) -> &'a Value {
     let lines = report["comparisons"][0]["lines"].as_array().expect("a finished study has lines");
-    lines.iter().find(|l| l["metric"] == metric).unwrap_or_else(|| panic!("no line `{metric}`"))
+    lines.iter().find(|l| l["metric"]["name"] == metric).unwrap_or_else(|| panic!("no line `{metric}`"))
 }
 
 /// Both ends of the 95 % interval of the change, in percent.
 #[track_caller]
 fn interval(report: &Value, metric: &str) -> (f64, f64) {
-    let ci = &line(report, metric)["ci95_percent"];
-    (ci[0].as_f64().expect("an interval"), ci[1].as_f64().unwrap())
+    let ci = &line(report, metric)["ci95"];
+    (ci[0]["value"].as_f64().expect("an interval"), ci[1]["value"].as_f64().unwrap())
 }
 
 #[test]

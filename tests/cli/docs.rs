@@ -82,7 +82,7 @@ fn documented() -> Vec<String> {
         };
         for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "md")) {
             let Ok(text) = std::fs::read_to_string(file) else { continue };
-            let text = text.replace("\\\n", " ");
+            let text = text.replace("\\\n", " ").replace(" && ", "\n    ");
             let mut fenced = false;
             let code = text.lines().filter(|line| {
                 fenced ^= line.starts_with("```");

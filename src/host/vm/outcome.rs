@@ -49,6 +49,10 @@ fn not_orderly(
         let said = if errors.is_empty() { String::new() } else { format!(": {errors}") };
         return Err(HostError::Void(format!("QEMU was killed by signal {signal} {}{said}", heard.last_step())));
     }
+    // On SIGTERM, SIGINT or SIGHUP QEMU says so and ends with status 0, as it does when the guest powers off.
+    if let Some(line) = errors.lines().find(|l| l.contains("terminating on signal")) {
+        return Err(HostError::Void(format!("QEMU was told to end {}: {line}", heard.last_step())));
+    }
     if !status.success() {
         let what = format!("QEMU ended with {status}: {errors}");
         // Nothing ever ran: the next slot would fare the same.
@@ -135,6 +139,9 @@ mod tests {
         assert!(matches!(verdict(&killed, &heard(&[hello()]), "", ""), Err(HostError::Void(_))));
         assert!(matches!(verdict(&exited(1), &heard(&[]), "", "bad argument"), Err(HostError::Fatal(_))));
         assert!(matches!(verdict(&exited(1), &heard(&[hello()]), "", "I/O error"), Err(HostError::Void(_))));
+        let told = "qemu-system-x86_64: terminating on signal 15 from pid 9401 (bash)";
+        assert!(matches!(verdict(&exited(0), &heard(&[]), "", told), Err(HostError::Void(_))));
+        assert!(matches!(verdict(&exited(0), &heard(&[hello()]), "x", told), Err(HostError::Void(_))));
         let unfit = heard(&[hello(), Event::Unfit { message: "no module".to_owned() }, Event::Done]);
         assert!(matches!(verdict(&exited(EXIT_DONE_STATUS), &unfit, "", ""), Err(HostError::Fatal(_))));
     }
