@@ -22,11 +22,6 @@ const HASH_SEED: &str = "62696769-726f-6e00-8000-000000000002";
 /// 2024-01-01, the date that the guest's clock starts at.
 const EPOCH: &str = "1704067200";
 
-/// The names of the file systems that can be made.
-pub fn filesystems() -> impl Iterator<Item = &'static str> {
-    FILESYSTEMS.iter().map(|f| f.0)
-}
-
 /// The tool that makes `filesystem` and the Debian package that has it; `None` for an unknown file system.
 pub fn tool(filesystem: &str) -> Option<(&'static str, &'static str)> {
     FILESYSTEMS.iter().find(|f| f.0 == filesystem).map(|f| (f.1, f.2))

@@ -63,13 +63,13 @@ pub fn without_boot(cache: &Path, qemu: &Qemu) -> Option<Kvm> {
 }
 
 /// What an earlier probe on this host found, if it still holds.
-pub fn remembered(cache: &Path, host: &str) -> Option<Kvm> {
+fn remembered(cache: &Path, host: &str) -> Option<Kvm> {
     let known: Kvm = toml::from_str(&std::fs::read_to_string(cache.join("kvm.toml")).ok()?).ok()?;
     (known.host == host).then_some(known)
 }
 
 /// What an answer holds for.
-pub fn host(qemu: &Qemu) -> String {
+fn host(qemu: &Qemu) -> String {
     let uname = rustix::system::uname();
     format!("{} {}, QEMU {}", uname.release().to_string_lossy(), uname.version().to_string_lossy(), qemu.version)
 }
