@@ -92,6 +92,44 @@ impl Drop for Buffers {
     }
 }
 
+/// How requests reach the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Nowhere: every request ends at once. Measures what the rest costs.
+    Null,
+    /// `pread` and `pwrite`.
+    Sync,
+    /// `preadv2` and `pwritev2`.
+    Vectored,
+    /// A pool of threads that call `pread` and `pwrite`, as POSIX AIO in user space does.
+    Threads,
+    /// `io_submit` and `io_getevents`.
+    Libaio,
+    Uring,
+}
+
+/// What engine is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec {
+    pub method: Method,
+    /// Requests in flight at most; the number of buffers.
+    pub depth: usize,
+    /// Requests handed over in one system call, at most.
+    pub batch: usize,
+    /// io_uring: buffers and files registered with the kernel.
+    pub registered: bool,
+    /// io_uring: a kernel thread takes the submissions (`IORING_SETUP_SQPOLL`).
+    pub sqpoll: bool,
+    /// io_uring: completions are polled for at the device (`IORING_SETUP_IOPOLL`).
+    pub iopoll: bool,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Self { method: Method::Sync, depth: 1, batch: 1, registered: false, sqpoll: false, iopoll: false }
+    }
+}
+
 /// An asynchronous I/O engine.
 pub trait Engine: Send {
     /// The buffer of a slot that is not in flight.
