@@ -118,12 +118,7 @@ impl<C: Call> Engine for Inline<C> {
         self.buffers.pending()
     }
 
-    fn submit_and_wait(
-        &mut self,
-        requests: &[Request<'_>],
-        min: usize,
-        done: &mut Vec<Completion>,
-    ) -> io::Result<()> {
+    fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
         if min > self.pending() + requests.len() {
             return Err(io::ErrorKind::InvalidInput.into());
         }

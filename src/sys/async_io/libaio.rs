@@ -185,12 +185,7 @@ impl Engine for LibAio {
         while sent < requests.len() {
             // SAFETY: the iocbs live in self and are not moved or reused before their slot completes; so do the buffers.
             let taken = check(unsafe {
-                libc::syscall(
-                    libc::SYS_io_submit,
-                    self.context,
-                    requests.len() - sent,
-                    self.pointers[sent..].as_ptr(),
-                )
+                libc::syscall(libc::SYS_io_submit, self.context, requests.len() - sent, self.pointers[sent..].as_ptr())
             });
             match taken {
                 Ok(n) => sent += n as usize,

@@ -98,12 +98,7 @@ pub trait Engine: Send {
     fn pending(&self) -> usize;
 
     /// [`Engine::submit`] and [`Engine::wait`], in one system call where the kernel has one.
-    fn submit_and_wait(
-        &mut self,
-        requests: &[Request<'_>],
-        min: usize,
-        done: &mut Vec<Completion>,
-    ) -> io::Result<()> {
+    fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
         self.submit(requests)?;
         self.wait(min, done)
     }

@@ -137,10 +137,7 @@ fn what_no_engine_can_do_is_refused_with_what_it_can() {
         text(spec(Method::Sync), 1000),
         "Requests of 1000 bytes cannot be; a multiple of 512 up to 16777216 can"
     );
-    assert_eq!(
-        text(Spec { depth: 0, ..spec(Method::Uring) }, 4096),
-        "0 requests in flight cannot be; 1 to 4096 can"
-    );
+    assert_eq!(text(Spec { depth: 0, ..spec(Method::Uring) }, 4096), "0 requests in flight cannot be; 1 to 4096 can");
     assert_eq!(text(Spec { registered: true, ..spec(Method::Libaio) }, 512), "Registered buffers need io_uring");
     assert_eq!(text(Spec { iopoll: true, ..spec(Method::Sync) }, 512), "Polled completion needs io_uring");
 }

@@ -307,12 +307,7 @@ impl Engine for Uring {
         self.buffers.pending()
     }
 
-    fn submit_and_wait(
-        &mut self,
-        requests: &[Request<'_>],
-        min: usize,
-        done: &mut Vec<Completion>,
-    ) -> io::Result<()> {
+    fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
         self.push(requests)?;
         if min > self.buffers.pending() {
             self.hand_over()?;
