@@ -67,6 +67,11 @@ impl Latch {
         }
         Held(self)
     }
+
+    /// Takes the latch if it is free.
+    pub fn try_lock(&self) -> Option<Held<'_>> {
+        self.word.compare_exchange(0, 1, SeqCst, SeqCst).is_ok().then(|| Held(self))
+    }
 }
 
 /// A held [`Latch`].

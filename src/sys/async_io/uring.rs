@@ -4,7 +4,7 @@
 //! not in flight.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{IoUring, opcode, types};
@@ -392,6 +392,7 @@ impl Drop for Uring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
 
     fn spec() -> Spec {
         Spec { method: super::super::Method::Uring, depth: 4, batch: 4, ..Spec::default() }

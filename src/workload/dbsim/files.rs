@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::Advice;
 
-use crate::sys::async_io::{Blocking, Completion, Engine, LibAio, Request, Uring};
+use crate::sys::async_io::{self, Blocking, Completion, Engine, Request};
 
 use super::block::{self, Address, BLOCK};
-use super::job::{DataSync, EXTENT, Engine as EngineSpec, Job, LogSync, Method};
+use super::job::{DataSync, EXTENT, Engine as EngineSpec, Job, LogSync};
 use super::journal::{JOURNAL_HEADER, JournalHeader};
 
 /// Path of a data file.
@@ -37,7 +37,8 @@ pub fn number(job: &Job, address: Address) -> Option<u32> {
     inside.then(|| address.file * job.blocks_per_file() + address.block)
 }
 
-fn open(path: &Path, direct: bool, dsync: bool) -> Result<File> {
+/// Opens a file for reading and writing.
+pub fn open(path: &Path, direct: bool, dsync: bool) -> Result<File> {
     let mut flags = 0;
     if direct {
         flags |= libc::O_DIRECT;
@@ -139,18 +140,12 @@ pub fn finished(done: &[Completion], len: usize) -> Result<()> {
 
 /// The engine that is asked for, with buffers of so many bytes.
 pub fn engine(spec: &EngineSpec, bytes: usize) -> Result<Box<dyn Engine>> {
-    let depth = spec.depth;
-    Ok(match spec.method {
-        Method::Sync => Box::new(Blocking::new(depth, bytes).context("Cannot allocate buffers")?),
-        Method::Libaio => Box::new(
-            LibAio::new(depth, bytes).context("This kernel gives no AIO context (`dbsim.io=sync` does without)")?,
-        ),
-        Method::Uring => Box::new(
-            Uring::new(depth, bytes)
-                .context("This kernel gives no io_uring (`dbsim.io=libaio` or `sync` do without)")?,
-        ),
-        other => anyhow::bail!("There is no engine {other:?}"),
-    })
+    engine_on(spec, bytes, &[])
+}
+
+/// The same for requests to those files only, which io_uring registers if it is to.
+pub fn engine_on(spec: &EngineSpec, bytes: usize, files: &[BorrowedFd<'_>]) -> Result<Box<dyn Engine>> {
+    async_io::open(spec, bytes, files).with_context(|| format!("Cannot open the engine {:?}", spec.method))
 }
 
 /// Lays out all files, every byte written, so that the run allocates nothing. Leaves nothing of them in the page cache.

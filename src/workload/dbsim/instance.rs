@@ -15,8 +15,9 @@ use crate::sys::latch::Event;
 use crate::sys::segment::{Segment, shared_struct};
 
 use super::cache::Cache;
-use super::job::{ClassSpec, Job, Kind, Share};
+use super::job::{ClassSpec, Job, Kind, Requests, Share};
 use super::log::Log;
+use super::requests::Board;
 use super::transaction::Skew;
 
 /// What a process of the run is: its class, and its number within the class, from 0.
@@ -83,7 +84,12 @@ shared_struct! {
 impl Counters {
     /// Adds one. For counters that one process alone changes: no locked instruction.
     pub fn bump(counter: &AtomicU64) {
-        counter.store(counter.load(Relaxed) + 1, Release);
+        Self::add(counter, 1);
+    }
+
+    /// Adds `n`, likewise.
+    pub fn add(counter: &AtomicU64, n: u64) {
+        counter.store(counter.load(Relaxed) + n, Release);
     }
 }
 
@@ -110,6 +116,8 @@ pub struct Instance<'s> {
     /// By block: the latest version whose commit was acknowledged, and the latest that the database writer has written.
     pub committed: &'s [AtomicU32],
     pub written: &'s [AtomicU32],
+    /// What request classes share.
+    pub requests: Board<'s>,
     stage: &'s Stage,
     texts: &'s [AtomicU8],
     milestone: File,
@@ -142,7 +150,7 @@ impl<'s> Instance<'s> {
     pub fn bytes(job: &Job) -> usize {
         let processes = roles(job).len();
         let per_process = TEXT + size_of::<Counters>() + 2 * (SharedHistogram::BYTES + 128);
-        Cache::bytes(job) + Log::bytes(job, processes) + job.blocks() as usize * 8 + processes * per_process + (1 << 16)
+        Cache::bytes(job) + Log::bytes(job, processes) + job.blocks() as usize * 8 + processes * per_process + Board::bytes(job) + (1 << 16)
     }
 
     /// Carves everything out of `segment`. A byte is written to `milestone` whenever one is reached.
@@ -170,6 +178,7 @@ impl<'s> Instance<'s> {
             read_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
             committed: segment.many(job.blocks() as usize),
             written: segment.many(job.blocks() as usize),
+            requests: Board::new(segment, job, roles.iter().map(|r| &job.classes[r.class].kind)),
             stage: segment.one(),
             texts: segment.many(roles.len() * TEXT),
             pace: pace(job),
@@ -194,7 +203,12 @@ impl<'s> Instance<'s> {
     /// Processes whose work is a fixed share of the window's.
     fn with_share(&self) -> usize {
         let fixed = |c: &&ClassSpec| {
-            c.kind.transacts() || matches!(c.kind, Kind::Scanner { work: Share::PerTransactions(_), .. })
+            c.kind.transacts()
+                || matches!(
+                    c.kind,
+                    Kind::Scanner { work: Share::PerTransactions(_), .. }
+                        | Kind::Requests(Requests { count: Some(_), .. })
+                )
         };
         self.job.classes.iter().filter(fixed).map(|c| c.count).sum()
     }

@@ -6,16 +6,18 @@
 
 mod block;
 mod cache;
+mod choice;
 mod crew;
 mod db_writer;
-mod files;
+pub mod files;
 mod foreground;
 mod instance;
-mod job;
+pub mod job;
 mod journal;
 mod ledger;
 mod log;
 mod log_writer;
+pub mod requests;
 mod scanner;
 mod transaction;
 mod verify;
@@ -79,6 +81,7 @@ impl Workload for Dbsim {
                 job.data.bytes
                     + job.journal.files as u64 * job.journal.bytes
                     + Ledger::bytes(job.transactors(), job.blocks())
+                    + requests::saved_bytes(&job)
                     // Directory, extents, and what the file system keeps for itself per file.
                     + (1 << 20),
             ),
@@ -167,6 +170,7 @@ impl Workload for Dbsim {
         instance.enter(Phase::End);
         crew.wait_gone(|_| true)?;
         Ledger::of(&instance).save(&cx.dir)?;
+        instance.requests.save(&cx.dir)?;
 
         let commits = merged(&instance.commit_latency);
         let reads = merged(&instance.read_latency);
@@ -196,7 +200,12 @@ impl Workload for Dbsim {
 
     fn verify(&self, cx: &Context<'_>) -> Result<()> {
         (cx.progress)(Progress { step: "verify", done: 0, of: 1 });
-        verify::verify(&parse(cx)?, &cx.dir)
+        let job = parse(cx)?;
+        // Requests that write do so in files without a database.
+        if !requests::overwrite(&job) {
+            verify::verify(&job, &cx.dir)?;
+        }
+        requests::verify(&job, &cx.dir)
     }
 }
 
