@@ -2,11 +2,38 @@
 //!
 //! Invariant: nothing here spins. Who cannot go on sleeps in the kernel on a futex until the one who can let it go on says so.
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::sys::futex::{self, Scope};
 use crate::sys::segment::shared_struct;
+
+/// What somebody sleeps for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contended {
+    /// A [`Latch`].
+    Latch,
+    /// A frame, latched for reading or for writing.
+    Frame,
+}
+
+/// Is told that somebody has to sleep, and does so by calling the function it is given.
+pub type Observer = fn(Contended, &mut dyn FnMut());
+
+static OBSERVER: OnceLock<Observer> = OnceLock::new();
+
+/// Has `observer` called around every sleep for a latch from now on. The first one stays.
+pub fn observe(observer: Observer) {
+    let _ = OBSERVER.set(observer);
+}
+
+fn contended(what: Contended, mut sleep: impl FnMut()) {
+    match OBSERVER.get() {
+        Some(observer) => observer(what, &mut sleep),
+        None => sleep(),
+    }
+}
 
 shared_struct! {
     /// Something that others wait for. The waiter takes a ticket, looks whether it has to wait, and waits with the ticket: a
@@ -61,9 +88,11 @@ impl Latch {
     /// Takes the latch; it is free again when the guard is dropped. Not reentrant.
     pub fn lock(&self) -> Held<'_> {
         if self.word.compare_exchange(0, 1, SeqCst, SeqCst).is_err() {
-            while self.word.swap(2, SeqCst) != 0 {
-                sleep(&self.word, 2);
-            }
+            contended(Contended::Latch, || {
+                while self.word.swap(2, SeqCst) != 0 {
+                    sleep(&self.word, 2);
+                }
+            });
         }
         Held(self)
     }
@@ -100,12 +129,9 @@ impl RwLatch {
     }
 
     fn lock(&self, next: impl Fn(u32) -> Option<u32>) {
-        loop {
-            let ticket = self.freed.ticket();
-            if self.state.fetch_update(SeqCst, SeqCst, &next).is_ok() {
-                return;
-            }
-            self.freed.wait(ticket);
+        let locked = || self.state.fetch_update(SeqCst, SeqCst, &next).is_ok();
+        if !locked() {
+            contended(Contended::Frame, || self.freed.wait_until(locked));
         }
     }
 
