@@ -69,12 +69,7 @@ fn main() -> Result<()> {
             ramp: Some(Length::Time(Duration::from_secs_f64(ramp))),
             phases: Vec::new(),
         },
-        cache: CacheSpec {
-            bytes: 1 << 20,
-            memory: Memory::Mmap,
-            replacement: Replacement::Clock,
-            dirty_percent: 25,
-        },
+        cache: CacheSpec { bytes: 1 << 20, memory: Memory::Mmap, replacement: Replacement::Clock, dirty_percent: 25 },
         data: DataSpec {
             files: 1,
             bytes: bytes.parse()?,

@@ -150,7 +150,12 @@ impl<'s> Instance<'s> {
     pub fn bytes(job: &Job) -> usize {
         let processes = roles(job).len();
         let per_process = TEXT + size_of::<Counters>() + 2 * (SharedHistogram::BYTES + 128);
-        Cache::bytes(job) + Log::bytes(job, processes) + job.blocks() as usize * 8 + processes * per_process + Board::bytes(job) + (1 << 16)
+        Cache::bytes(job)
+            + Log::bytes(job, processes)
+            + job.blocks() as usize * 8
+            + processes * per_process
+            + Board::bytes(job)
+            + (1 << 16)
     }
 
     /// Carves everything out of `segment`. A byte is written to `milestone` whenever one is reached.

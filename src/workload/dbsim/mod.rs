@@ -21,6 +21,7 @@ pub mod requests;
 mod scanner;
 mod transaction;
 mod verify;
+pub mod waits;
 
 #[cfg(test)]
 mod tests;

@@ -46,7 +46,10 @@ pub fn check(job: &Job) -> Result<(), String> {
         let name = &class.name;
         let (min, max) = BUFFER_BYTES;
         if !(min..=max).contains(&r.bytes) || !r.bytes.is_multiple_of(min) {
-            return Err(format!("Requests of `{name}` cannot be of {} bytes; a multiple of {min} up to {max}", r.bytes));
+            return Err(format!(
+                "Requests of `{name}` cannot be of {} bytes; a multiple of {min} up to {max}",
+                r.bytes
+            ));
         }
         if board::per_file(job, r.bytes) == 0 {
             return Err(format!("Requests of `{name}` are larger than a data file; at most its size"));
@@ -62,7 +65,9 @@ pub fn check(job: &Job) -> Result<(), String> {
         }
         let writes = r.read_percent < 100;
         if writes && job.transactors() > 0 {
-            return Err(format!("`{name}` would overwrite the database's blocks; beside transactions it can only read"));
+            return Err(format!(
+                "`{name}` would overwrite the database's blocks; beside transactions it can only read"
+            ));
         }
         if r.verify && r.engine.method == Method::Null && r.read_percent > 0 {
             return Err(format!("`{name}` has nothing to verify: the null engine reads nothing"));
