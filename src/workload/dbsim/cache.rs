@@ -16,6 +16,7 @@ use super::block::BLOCK;
 use super::checkpoints;
 use super::job::{Job, Replacement};
 use super::lru::Lru;
+use super::waits;
 
 /// State of a buffer: pins in the low bits (one for each process and a few of the writers', so they never overflow), and these.
 const PINS: u32 = (1 << 24) - 1;
@@ -219,7 +220,7 @@ impl<'s> Cache<'s> {
             }
             self.control.free_waits.fetch_add(1, SeqCst);
             self.writer().signal();
-            self.control.free.wait(ticket);
+            waits::during(waits::Event::FreeBuffer, || self.control.free.wait(ticket));
         }
     }
 

@@ -14,6 +14,7 @@ use super::cache::Pin;
 use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Milestone, Phase};
 use super::job::Engine as EngineSpec;
+use super::waits::{self, Event};
 
 struct DatabaseWriter<'a> {
     instance: &'a Instance<'a>,
@@ -50,7 +51,9 @@ pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, batch: 
     let due = || instance.checkpoints.due(number, instance.log.checkpoint_due());
     let mut served = 0;
     while !instance.reached(Phase::Leave) {
-        cache.wait_work(number, served, || due().is_some() || instance.reached(Phase::Leave));
+        waits::during(Event::Idle, || {
+            cache.wait_work(number, served, || due().is_some() || instance.reached(Phase::Leave));
+        });
         served = cache.free_waits();
         match due() {
             Some(lsn) => w.checkpoint(lsn)?,
@@ -74,7 +77,7 @@ impl DatabaseWriter<'_> {
             self.write(batch)?;
         }
         if let Some(lsn) = checkpoints.pass(self.number, lsn) {
-            self.files.sync(self.instance.job)?;
+            waits::during(Event::DataFileSync, || self.files.sync(self.instance.job))?;
             checkpoints.publish(lsn, || {
                 log.publish_checkpoint(lsn);
                 Ok(())
@@ -133,13 +136,15 @@ impl DatabaseWriter<'_> {
             self.slots[slot] = Some((number, stamp.version, pin));
             requests.push(self.files.request(slot, files::address(job, number), true));
         }
-        log.wait_flushed(self.process, lsn);
-        self.engine.submit(&requests).context("Cannot write blocks")
+        waits::during(Event::WriteAhead, || log.wait_flushed(self.process, lsn));
+        // A wait as well: some engines write right here.
+        waits::during(Event::DataFileWrite, || self.engine.submit(&requests)).context("Cannot write blocks")
     }
 
     fn reap(&mut self, min: usize) -> Result<()> {
         self.done.clear();
-        self.engine.wait(min, &mut self.done).context("Cannot wait for written blocks")?;
+        let waited = waits::during(Event::DataFileWrite, || self.engine.wait(min, &mut self.done));
+        waited.context("Cannot wait for written blocks")?;
         files::finished(&self.done, BLOCK).context("Cannot write a block")?;
         for completion in &self.done {
             let (number, version, pin) =

@@ -26,6 +26,7 @@ mod page_tables;
 mod scanner;
 mod transaction;
 mod verify;
+pub mod waits;
 
 #[cfg(test)]
 mod tests;
