@@ -25,11 +25,11 @@ use crate::store::Folder;
 use crate::store::record::Record;
 use crate::study::plan::Plan;
 use crate::study::question::Question;
-use crate::study::refusal::Refusal;
+use crate::refusal::Refusal;
 use crate::study::repeat;
 use crate::study::schedule::SEED_LIMIT;
 use crate::study::settled::{self, Settled, Surroundings};
-use crate::study::size;
+use crate::size;
 use crate::vm::qemu::Accelerator;
 
 /// Share of the machine's memory that guests may take together, unless `--jobs` says otherwise.

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 
 use crate::store::{Folder, Tally};
 use crate::study::plan::Plan;
-use crate::study::refusal::Refusal;
+use crate::refusal::Refusal;
 use crate::study::repeat::quote;
 use crate::study::settled::Settled;
 

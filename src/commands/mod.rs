@@ -16,7 +16,7 @@ mod show;
 use std::process::ExitCode;
 
 use crate::cli::{Cli, Command};
-use crate::study::refusal::Refusal;
+use crate::refusal::Refusal;
 
 /// Exit status of a run that failed.
 const FAILED: u8 = 1;

@@ -7,7 +7,7 @@ use super::conduct::{self, Request};
 use crate::cli::Run;
 use crate::host::sim::Script;
 use crate::study::file;
-use crate::study::refusal::Refusal;
+use crate::refusal::Refusal;
 
 pub(super) fn run(args: Run) -> anyhow::Result<u8> {
     let study = file::read(&args.study)?;

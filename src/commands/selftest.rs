@@ -15,8 +15,8 @@ use crate::judge::aa::{self, Gate};
 use crate::kernel::store::Store;
 use crate::study::plan::Machine;
 use crate::study::question::Question;
-use crate::study::refusal::Refusal;
-use crate::study::size;
+use crate::refusal::Refusal;
+use crate::size;
 
 /// The kernel that is compared with itself if none is named.
 const KERNEL: &str = "debian:6.12";

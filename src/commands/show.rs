@@ -7,7 +7,7 @@ use crate::cli::Show;
 use crate::report;
 use crate::store::Folder;
 use crate::store::record::Record;
-use crate::study::refusal::Refusal;
+use crate::refusal::Refusal;
 
 /// Lines of a guest's console that are shown.
 const CONSOLE_LINES: usize = 40;

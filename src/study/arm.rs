@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::refusal::Refusal;
+use crate::refusal::Refusal;
 use crate::lever::{self, Setting, Typed};
 
 /// One side of a comparison as asked for.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::refusal::Refusal;
+use crate::refusal::Refusal;
 use crate::metric::Kind;
 use crate::suggest;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::arm::ArmText;
-use super::refusal::Refusal;
+use crate::refusal::Refusal;
 use crate::clock::Clock;
 use crate::lever::Setting;
 use crate::metric::Kind;

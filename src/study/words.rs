@@ -1,7 +1,7 @@
 //! Telling arms from workloads among the words of a command line, by their form.
 
 use super::arm::ArmText;
-use super::refusal::Refusal;
+use crate::refusal::Refusal;
 use crate::kernel::spec::looks_like_kernel;
 use crate::{suggest, workload};
 
