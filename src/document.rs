@@ -109,9 +109,7 @@ impl Reader<'_> {
                 items.iter().enumerate().map(|(i, item)| self.value(home, format!("{key}[{i}]"), item)).collect(),
             ),
             // Tables of a list carry the list's name.
-            DeValue::Table(table) => {
-                Data::Table(self.table(join(home, key.split('[').next().unwrap_or(&key)), table))
-            }
+            DeValue::Table(table) => Data::Table(self.table(join(home, key.split('[').next().unwrap_or(&key)), table)),
         };
         Value { key, place: self.place(value.span().start), data }
     }
@@ -422,10 +420,7 @@ mod tests {
             a.get("n").unwrap().integer::<u8>().unwrap_err().to_string(),
             "x.toml:3: `n` must be a whole number of 0 or more, not a string"
         );
-        assert_eq!(
-            a.get("m").unwrap().cannot_be("`z`").to_string(),
-            "`a.m` cannot be `y`; it can be `z`"
-        );
+        assert_eq!(a.get("m").unwrap().cannot_be("`z`").to_string(), "`a.m` cannot be `y`; it can be `z`");
         assert_eq!(a.only(&["n", "k"]).unwrap_err().to_string(), "Unknown key `a.m`; did you mean `n`?");
         assert!(root.lay(&["a"], "1", "a").unwrap_err().to_string().contains("is a table"));
         assert!(root.lay(&["a", "n", "x"], "1", "a.n.x").unwrap_err().to_string().contains("`a.n` is no table"));

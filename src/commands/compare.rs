@@ -5,9 +5,9 @@ use super::environment::refuse;
 use crate::cli::{Compare, Design};
 use crate::kernel::store::Store;
 use crate::lever;
-use crate::study::question::Question;
 use crate::refusal::Refusal;
 use crate::size;
+use crate::study::question::Question;
 use crate::study::{margins, words};
 
 pub(super) fn run(args: Compare) -> anyhow::Result<u8> {

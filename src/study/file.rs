@@ -7,10 +7,10 @@ use std::path::Path;
 use super::arm::ArmText;
 use super::margins;
 use super::question::{Places, Question};
-use crate::refusal::Refusal;
-use crate::size;
 use crate::document::{self, Table, Value};
 use crate::lever;
+use crate::refusal::Refusal;
+use crate::size;
 use crate::suggest;
 
 /// A study file read: the question, and the text it was read from (for a host's own table, such as `[sim]`).
@@ -68,7 +68,7 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
     }
     if let Some(table) = root.table("margins")? {
         for (key, value) in table.items() {
-            let kind = margins::kind(key.text).map_err(|r| r.at(key.place()))?;
+            let kind = margins::kind(&key.text).map_err(|r| r.at(key.place()))?;
             let margin = margins::from_percent(value.number()?).map_err(|r| r.at(value.place()))?;
             q.margins.insert(kind, margin);
         }

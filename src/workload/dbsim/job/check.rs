@@ -63,10 +63,17 @@ fn check_crew(job: &Job) -> Result<(), Complaint> {
         }
     }
     let transactor = job.classes.iter().find(|c| c.kind.transacts());
-    let needs = |word: &'static str, other: &'static str, why: &str| match (of_kind(job, word).next(), of_kind(job, other).next()) {
+    let needs = |word: &'static str, other: &'static str, why: &str| match (
+        of_kind(job, word).next(),
+        of_kind(job, other).next(),
+    ) {
         (Some(class), None) => complain(
             key(class, "kind"),
-            format!("Process `{}` has no {}: {why}; add a process of kind `{other}`", class.name, other.replace('-', " ")),
+            format!(
+                "Process `{}` has no {}: {why}; add a process of kind `{other}`",
+                class.name,
+                other.replace('-', " ")
+            ),
         ),
         _ => Ok(()),
     };
@@ -76,7 +83,8 @@ fn check_crew(job: &Job) -> Result<(), Complaint> {
     needs("log-writer", "database-writer", "a journal is used again when the blocks it covers are in the data files")?;
     needs("checkpointer", "database-writer", "nobody would write what it asks for")?;
     needs("archiver", "log-writer", "there is nothing to copy")?;
-    if let (None, Some(writer)) = (transactor, of_kind(job, "log-writer").chain(of_kind(job, "database-writer")).next()) {
+    if let (None, Some(writer)) = (transactor, of_kind(job, "log-writer").chain(of_kind(job, "database-writer")).next())
+    {
         return complain(
             key(writer, "kind"),
             format!("Process `{}` has nothing to write: no process does transactions", writer.name),
@@ -113,10 +121,15 @@ fn check_transaction(t: &TransactionSpec) -> Result<(), Complaint> {
         match step {
             Step::Read { count, .. } => got += count,
             Step::Dirty(amount) => {
-                ensure(got > 0, at(), || format!("`{step}` in transaction `{}` has no block to change; `read` first", t.name))?;
+                ensure(got > 0, at(), || {
+                    format!("`{step}` in transaction `{}` has no block to change; `read` first", t.name)
+                })?;
                 if let Amount::Count(n) = amount {
                     ensure(*n <= got, at(), || {
-                        format!("`{step}` in transaction `{}` changes more blocks than the {got} that were read", t.name)
+                        format!(
+                            "`{step}` in transaction `{}` changes more blocks than the {got} that were read",
+                            t.name
+                        )
                     })?;
                 }
                 (got, open) = (0, true);
@@ -161,7 +174,12 @@ fn check_length(job: &Job) -> Result<(), Complaint> {
 fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
     let blocks = |name: &str, bytes: usize| {
         ensure(bytes.is_multiple_of(BLOCK), key(class, name), || {
-            format!("`{}` is {} for process `{}`, which works on whole blocks; make it a multiple of 8K", name, print_bytes(bytes as u64), class.name)
+            format!(
+                "`{}` is {} for process `{}`, which works on whole blocks; make it a multiple of 8K",
+                name,
+                print_bytes(bytes as u64),
+                class.name
+            )
         })
     };
     let divides = |name: &str, request: usize| {
@@ -175,7 +193,10 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
         Kind::LogWriter { engine, group_bytes, .. } => {
             check_engine(class, engine, job.journal.direct, "journal.direct")?;
             ensure(engine.depth == 1, key(class, "depth"), || {
-                format!("The log is written in order, one write after the other; `depth` is 1 for process `{}`", class.name)
+                format!(
+                    "The log is written in order, one write after the other; `depth` is 1 for process `{}`",
+                    class.name
+                )
             })?;
             ensure(group_bytes.is_multiple_of(job.journal.block), key(class, "group"), || {
                 format!("`group` is no multiple of `journal.block`, {}", print_bytes(job.journal.block as u64))
@@ -183,9 +204,11 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
             ensure(job.journal.sync != LogSync::Linked || engine.method == Method::Uring, "journal.sync", || {
                 format!("`linked` requests exist in io_uring only; give process `{}` `io = \"uring\"`", class.name)
             })?;
-            ensure(!engine.iopoll || matches!(job.journal.sync, LogSync::Dsync | LogSync::RwfDsync), key(class, "iopoll"), || {
-                "A polled ring does not sync; with `iopoll` make `journal.sync` `dsync` or `rwf-dsync`".to_owned()
-            })
+            ensure(
+                !engine.iopoll || matches!(job.journal.sync, LogSync::Dsync | LogSync::RwfDsync),
+                key(class, "iopoll"),
+                || "A polled ring does not sync; with `iopoll` make `journal.sync` `dsync` or `rwf-dsync`".to_owned(),
+            )
         }
         Kind::DatabaseWriter { engine, .. } => check_engine(class, engine, job.data.direct, "data.direct"),
         Kind::Scanner { engine, request, direct, work } => {
@@ -200,9 +223,12 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
             "An archiver's `request` is a multiple of 4K".to_owned()
         }),
         Kind::Sorter { bytes, memory, request } => {
-            ensure(request.is_multiple_of(4096), key(class, "request"), || "A sorter's `request` is a multiple of 4K".to_owned())?;
+            ensure(request.is_multiple_of(4096), key(class, "request"), || {
+                "A sorter's `request` is a multiple of 4K".to_owned()
+            })?;
             ensure(memory <= bytes, key(class, "memory"), || {
-                "With as much `memory` as there is to sort nothing would be spilled; make it less than `size`".to_owned()
+                "With as much `memory` as there is to sort nothing would be spilled; make it less than `size`"
+                    .to_owned()
             })?;
             // Merging takes a buffer for each run and one for the output.
             let runs = bytes.div_ceil(*memory);
@@ -244,7 +270,9 @@ fn check_engine(class: &ClassSpec, engine: &Engine, direct: bool, direct_key: &s
     // A database writer hands over a batch, in flight or not.
     let batches = matches!(class.kind, Kind::DatabaseWriter { .. });
     ensure(batches || !class::blocks(engine.method) || engine.depth == 1, key(class, "depth"), || {
-        format!("Process `{name}` blocks in each request; with more than one in flight it needs `io` `threads`, `libaio` or `uring`")
+        format!(
+            "Process `{name}` blocks in each request; with more than one in flight it needs `io` `threads`, `libaio` or `uring`"
+        )
     })?;
     ensure(engine.batch <= engine.depth, key(class, "submit"), || {
         format!("Process `{name}` has {} requests in flight at most; `submit` cannot be {}", engine.depth, engine.batch)
@@ -266,9 +294,11 @@ fn check_requests(job: &Job, class: &ClassSpec, r: &Requests) -> Result<(), Comp
         format!("A request of {} does not fit a data file of {}", print_bytes(r.bytes as u64), print_bytes(file))
     })?;
     let writes = r.read_percent < 100;
-    ensure(writes || !(r.dsync || r.fdatasync_every > 0), key(class, if r.dsync { "dsync" } else { "fdatasync" }), || {
-        format!("Process `{}` writes nothing that could be synced; make `read` less than 100%", class.name)
-    })?;
+    ensure(
+        writes || !(r.dsync || r.fdatasync_every > 0),
+        key(class, if r.dsync { "dsync" } else { "fdatasync" }),
+        || format!("Process `{}` writes nothing that could be synced; make `read` less than 100%", class.name),
+    )?;
     ensure(!(r.engine.iopoll && r.fdatasync_every > 0), key(class, "fdatasync"), || {
         "A polled ring does not sync; use `dsync` with `iopoll`".to_owned()
     })?;
@@ -293,7 +323,11 @@ fn check_sizes(job: &Job) -> Result<(), Complaint> {
     let (mib, processes) = (EXTENT as u64, job.transactors());
     let devices = job.data.places.iter().any(|p| p.starts_with("/dev"));
     ensure(!devices || job.data.files <= job.data.places.len(), "data.places", || {
-        format!("A device holds one data file; name {} of them, or make `data.files` {}", job.data.files, job.data.places.len())
+        format!(
+            "A device holds one data file; name {} of them, or make `data.files` {}",
+            job.data.files,
+            job.data.places.len()
+        )
     })?;
     ensure(!job.journal.place.as_ref().is_some_and(|p| p.starts_with("/dev")), "journal.place", || {
         "Journals are files; `journal.place` is a directory".to_owned()
@@ -305,13 +339,25 @@ fn check_sizes(job: &Job) -> Result<(), Complaint> {
     let buffer = job.log_buffer_bytes() as u64;
     let journal_min = (4 * buffer).next_multiple_of(mib);
     ensure(job.cache.bytes <= job.data.bytes, "cache.size", || {
-        format!("A cache of {} is larger than the data; make `cache.size` at most {}", print_bytes(job.cache.bytes), print_bytes(job.data.bytes))
+        format!(
+            "A cache of {} is larger than the data; make `cache.size` at most {}",
+            print_bytes(job.cache.bytes),
+            print_bytes(job.data.bytes)
+        )
     })?;
     ensure(job.cache.bytes >= cache_min, "cache.size", || {
-        format!("A cache of {} is too small for {processes} processes; make `cache.size` at least {}", print_bytes(job.cache.bytes), print_bytes(cache_min))
+        format!(
+            "A cache of {} is too small for {processes} processes; make `cache.size` at least {}",
+            print_bytes(job.cache.bytes),
+            print_bytes(cache_min)
+        )
     })?;
     ensure(job.journal.bytes >= journal_min, "journal.size", || {
-        format!("A journal of {} is too small for {processes} processes; make `journal.size` at least {}", print_bytes(job.journal.bytes), print_bytes(journal_min))
+        format!(
+            "A journal of {} is too small for {processes} processes; make `journal.size` at least {}",
+            print_bytes(job.journal.bytes),
+            print_bytes(journal_min)
+        )
     })?;
     for t in &job.transactions {
         let redo = redo_max(t, job.journal.block as u64);

@@ -29,7 +29,8 @@ const TABLES: &[(&str, &[&str])] = &[
     ("journal", &["files", "size", "direct", "sync", "block", "place"]),
 ];
 /// Tables of named tables, and the keys of those.
-const NAMED: &[(&str, &[&str])] = &[("phase", &["time", "transactions", "pace"]), ("transaction", &["weight", "steps"])];
+const NAMED: &[(&str, &[&str])] =
+    &[("phase", &["time", "transactions", "pace"]), ("transaction", &["weight", "steps"])];
 
 /// Bytes of a cache, of all data files, of a journal, at most.
 const BYTES_MAX: u64 = 1 << 40;
@@ -60,10 +61,13 @@ pub fn check_key(dotted: &str) -> Result<(), String> {
     if let ([table, key], Some(keys)) = (&parts[..], keys(TABLES, parts[0])) {
         return one_of(key, keys, (*table).to_owned());
     }
-    if let [table, name, key] = parts[..]
-        && let Some(keys) = if table == "process" { Some(&class::keys()[..]) } else { keys(NAMED, table) }
-    {
-        return if is_name(name) { one_of(key, keys, format!("{table}.{name}")) } else { Err(format!("NAME is {A_NAME}")) };
+    if let [table, name, key] = parts[..] {
+        let of_any_kind = class::keys();
+        let known = if table == "process" { Some(&of_any_kind[..]) } else { keys(NAMED, table) };
+        if let Some(known) = known {
+            let home = format!("{table}.{name}");
+            return if is_name(name) { one_of(key, known, home) } else { Err(format!("NAME is {A_NAME}")) };
+        }
     }
     let tables = &ROOT[3..];
     Err(match suggest::nearest(parts[0], tables.iter().copied()) {
@@ -180,7 +184,8 @@ impl Draft {
             return if is_name(&name) { Ok(name) } else { Err(value.cannot_be(A_NAME)) };
         }
         let stem = std::path::Path::new(&self.file).file_stem().and_then(|s| s.to_str()).unwrap_or("");
-        let name: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+        let name: String =
+            stem.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
         let name = name.trim_matches('-');
         Ok(if is_name(name) { name.to_owned() } else { "job".to_owned() })
     }
@@ -227,9 +232,9 @@ impl Draft {
                 return Err(Refusal::new(format!("Phase `{name}` has no length; give `time` or `transactions`"))
                     .at(self.root.place_of(&["phase", &name])));
             };
-            let other = phases.first().is_some_and(|first| {
-                std::mem::discriminant(&first.length) != std::mem::discriminant(&length)
-            });
+            let other = phases
+                .first()
+                .is_some_and(|first| std::mem::discriminant(&first.length) != std::mem::discriminant(&length));
             if length == Length::Auto || other {
                 return Err(value.refuse("All phases are a `time`, or all are a number of `transactions`"));
             }
@@ -246,9 +251,7 @@ impl Draft {
             bytes: take::bytes(&table, "size", default, EXTENT as u64..=BYTES_MAX, EXTENT as u64)?,
             memory: match table.get("memory") {
                 None => Memory::Mmap,
-                Some(value) => {
-                    words::memory(&value.string()?).ok_or_else(|| value.cannot_be(words::A_MEMORY))?
-                }
+                Some(value) => words::memory(&value.string()?).ok_or_else(|| value.cannot_be(words::A_MEMORY))?,
             },
             replacement: take::word(&table, "replacement", Replacement::Clock)?,
             dirty_percent: take::percent(&table, "dirty", 25, 1..=90)?,
@@ -306,9 +309,8 @@ impl Draft {
                 return Err(Refusal::new(format!("Transaction `{name}` has no `steps`"))
                     .at(self.root.place_of(&["transaction", &name])));
             };
-            let steps = steps.texts()?.into_iter().map(|(text, value)| {
-                text.parse().map_err(|e: String| value.refuse(e))
-            });
+            let steps =
+                steps.texts()?.into_iter().map(|(text, value)| text.parse().map_err(|e: String| value.refuse(e)));
             let spec = TransactionSpec {
                 weight: take::count(&table, "weight", 1, 0..=1_000_000)? as u32,
                 steps: steps.collect::<Result<_, _>>()?,
@@ -362,8 +364,7 @@ impl Draft {
 const A_NAME: &str = "up to 32 lower-case letters, digits and `-`";
 
 fn is_name(text: &str) -> bool {
-    (1..=32).contains(&text.len())
-        && text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
+    (1..=32).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
 }
 
 /// `time` or `transactions` of a table, with the value that says so.
@@ -389,7 +390,8 @@ fn length(table: &Table) -> Result<Option<(Length, &Value)>, Refusal> {
 
 /// How long phases of one sort are together.
 fn together(phases: &[PhaseSpec]) -> Length {
-    let time: std::time::Duration = phases.iter().filter_map(|p| if let Length::Time(t) = p.length { Some(t) } else { None }).sum();
+    let time: std::time::Duration =
+        phases.iter().filter_map(|p| if let Length::Time(t) = p.length { Some(t) } else { None }).sum();
     if !time.is_zero() {
         return Length::Time(time);
     }

@@ -86,8 +86,9 @@ pub fn check_dotted(name: &str) -> Result<(), String> {
     {
         return Err(format!("did you mean `dbsim.{near}`?"));
     }
-    draft::check_key(name)
-        .map_err(|right| if name.contains('.') { right } else { format!("dbsim has {}", suggest::list(OPTIONS.iter().map(|o| o.name))) })
+    draft::check_key(name).map_err(|right| {
+        if name.contains('.') { right } else { format!("dbsim has {}", suggest::list(OPTIONS.iter().map(|o| o.name))) }
+    })
 }
 
 /// Lays what a shorthand stands for over the job.
@@ -248,7 +249,10 @@ mod tests {
     #[test]
     fn a_text_is_a_job_and_keeps_its_lines() {
         let text = "dbsim = 1\n[process.a]\nkind = \"foregroud\"\n";
-        assert_eq!(job(&[("job", text)]).unwrap_err(), "job:3: `kind` cannot be `foregroud`; did you mean `foreground`?");
+        assert_eq!(
+            job(&[("job", text)]).unwrap_err(),
+            "job:3: `kind` cannot be `foregroud`; did you mean `foreground`?"
+        );
     }
 
     #[test]

@@ -52,9 +52,8 @@ impl FromStr for Step {
                 read(count, choice).ok_or_else(wrong)
             }
             ("dirty", [amount]) => dirty(amount).ok_or_else(wrong),
-            ("redo", [bytes]) => redo(bytes).ok_or_else(|| {
-                format!("{}, with at most {} at once", wrong(), size::print_bytes(u64::from(REDO_MAX)))
-            }),
+            ("redo", [bytes]) => redo(bytes)
+                .ok_or_else(|| format!("{}, with at most {} at once", wrong(), size::print_bytes(u64::from(REDO_MAX)))),
             ("commit", []) => Ok(Step::Commit),
             ("rollback", []) => Ok(Step::Rollback),
             ("cpu", [time]) => units::duration(time).map(Step::Cpu).ok_or_else(wrong),

@@ -8,8 +8,14 @@ use super::Pace;
 use crate::size;
 
 /// Units of time, largest first, with what they have in nanoseconds.
-const UNITS: &[(&str, u64)] =
-    &[("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+const UNITS: &[(&str, u64)] = &[
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
 
 /// More than any of them can sensibly be, and little enough to count in nanoseconds.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -111,15 +117,23 @@ mod tests {
     #[test]
     fn paces_are_read() {
         assert_eq!(pace("open 8000/s poisson"), Some(Pace::Open { per_second: 8000.0, poisson: true }));
-        for text in ["", "open", "open 8000", "open 0/s", "open -1/s", "open NaN/s", "open 1/s gauss", "closed think", "fast"] {
+        for text in
+            ["", "open", "open 8000", "open 0/s", "open -1/s", "open NaN/s", "open 1/s gauss", "closed think", "fast"]
+        {
             assert_eq!(pace(text), None, "{text}");
         }
     }
 
     #[test]
     fn shares_and_rates_are_read() {
-        assert_eq!((percent("25%"), percent("100"), percent("101%"), percent("-1%")), (Some(25), Some(100), None, None));
-        assert_eq!((bytes_per_second("200M/s"), bytes_per_second("200M"), bytes_per_second("0/s")), (Some(200 << 20), None, None));
+        assert_eq!(
+            (percent("25%"), percent("100"), percent("101%"), percent("-1%")),
+            (Some(25), Some(100), None, None)
+        );
+        assert_eq!(
+            (bytes_per_second("200M/s"), bytes_per_second("200M"), bytes_per_second("0/s")),
+            (Some(200 << 20), None, None)
+        );
     }
 
     proptest! {

@@ -66,7 +66,8 @@ pub const A_MEMORY: &str =
 
 /// Reads `mmap`, `thp`, `sysv`, `huge-2M`, `sysv-huge-1G`, `hugetlbfs-2M`.
 pub fn memory(word: &str) -> Option<Memory> {
-    let pages = |text: &str| size::parse_bytes(text).ok().filter(|n| n.is_power_of_two() && (1 << 16..=1 << 34).contains(n));
+    let pages =
+        |text: &str| size::parse_bytes(text).ok().filter(|n| n.is_power_of_two() && (1 << 16..=1 << 34).contains(n));
     match word {
         "mmap" => Some(Memory::Mmap),
         "thp" => Some(Memory::Thp),
