@@ -19,6 +19,7 @@ mod log_writer;
 mod scanner;
 mod transaction;
 mod verify;
+pub mod waits;
 
 #[cfg(test)]
 mod tests;
