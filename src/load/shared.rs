@@ -3,7 +3,7 @@
 //! Invariant: log-linear buckets (as in HDR histograms, G. Tene): 1,024 per power of two, so a bucket is at most 0.1 % wide.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use crate::load::Histogram;
 use crate::sys::segment::Segment;
@@ -18,13 +18,13 @@ pub const BUCKETS: usize = ((TOP_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
 /// The histogram's place in a shared segment.
 #[derive(Clone, Copy)]
 pub struct SharedHistogram<'s> {
-    buckets: &'s [AtomicU32],
+    buckets: &'s [AtomicU64],
     sum: &'s AtomicU64,
 }
 
 impl<'s> SharedHistogram<'s> {
     /// Bytes of segment that it takes. Only pages that are hit are ever populated.
-    pub const BYTES: usize = BUCKETS * 4 + 128;
+    pub const BYTES: usize = BUCKETS * 8 + 128;
 
     /// An empty histogram in a new part of `segment`.
     pub fn new(segment: &'s Segment) -> Self {
@@ -42,7 +42,7 @@ impl<'s> SharedHistogram<'s> {
         for (i, n) in self.buckets.iter().enumerate() {
             match n.load(Relaxed) {
                 0 => {}
-                n => h.add(middle(i), u64::from(n)),
+                n => h.add(middle(i), n),
             }
         }
         h.set_sum(u128::from(self.sum.load(Relaxed)));
