@@ -11,25 +11,28 @@ use crate::sys::async_io::{Completion, Engine};
 use super::block::{self, BLOCK};
 use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Milestone, Phase};
-use super::job::WRITE_DEPTH;
+use super::job::Engine as EngineSpec;
 
 struct DatabaseWriter<'a> {
     instance: &'a Instance<'a>,
     process: usize,
     files: DataFiles,
     engine: Box<dyn Engine>,
+    /// Blocks written at once, at most.
+    batch: usize,
     done: Vec<Completion>,
 }
 
 /// Runs the database writer, as process number `process`, until the window has closed. What is dirty then stays so: the data
 /// files are left as a crash would leave them, and verification has to make them whole from the journals.
-pub fn run(instance: &Instance<'_>, process: usize) -> Result<()> {
+pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, batch: usize) -> Result<()> {
     let mut w = DatabaseWriter {
         instance,
         process,
         files: DataFiles::open(instance.job, instance.dir)?,
-        engine: files::engine(instance.job, WRITE_DEPTH, BLOCK)?,
-        done: Vec::with_capacity(WRITE_DEPTH),
+        engine: files::engine(engine, BLOCK)?,
+        batch,
+        done: Vec::with_capacity(batch),
     };
     instance.arrive(Milestone::Ready)?;
     let (cache, log) = (&instance.cache, &instance.log);
@@ -61,7 +64,7 @@ impl DatabaseWriter<'_> {
             .map(|buffer| (cache.block_of(buffer), buffer))
             .collect();
         due.sort_unstable();
-        for batch in due.chunks(WRITE_DEPTH) {
+        for batch in due.chunks(self.batch) {
             if self.instance.reached(Phase::Leave) {
                 return Ok(());
             }
@@ -80,7 +83,7 @@ impl DatabaseWriter<'_> {
             let mut due: Vec<_> = (0..cache.len())
                 .map(|i| (hand + i) % cache.len())
                 .filter(|b| cache.wants_writing(*b, u64::MAX, cold))
-                .take(WRITE_DEPTH)
+                .take(self.batch)
                 .map(|buffer| (cache.block_of(buffer), buffer))
                 .collect();
             if !due.is_empty() {

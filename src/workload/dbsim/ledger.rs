@@ -46,7 +46,7 @@ fn path(dir: &Path) -> PathBuf {
 impl Ledger {
     /// The ledger of a run whose processes have gone.
     pub fn of(instance: &Instance<'_>) -> Self {
-        let commits = instance.counters[..instance.job.processes]
+        let commits = instance.counters[..instance.job.transactors()]
             .iter()
             .map(|c| CommitEntry { transaction: c.last_transaction.load(SeqCst), lsn: c.last_lsn.load(SeqCst) });
         let blocks = instance

@@ -11,7 +11,7 @@ use crate::sys::latch::Event;
 use crate::sys::segment::{LatchedBytes, Segment, shared_struct};
 
 use super::job::Job;
-use super::journal::{CHUNK_HEADER, JOURNAL_HEADER};
+use super::journal::{self, CHUNK_HEADER, JOURNAL_HEADER};
 
 shared_struct! {
     struct Control {
@@ -28,6 +28,8 @@ shared_struct! {
         journal_start: AtomicU64,
         /// 1: the journal is full; no more reservations until the switch is done.
         switching: AtomicU64,
+        /// Records so far.
+        records: AtomicU64,
 
         // Read without the latch:
         /// LSN of the next record.
@@ -109,8 +111,8 @@ impl<'s> Log<'s> {
             control: segment.one(),
             buffer: segment.latched(job.log_buffer_bytes()),
             waiters: segment.many(waiters),
-            redo_block: job.redo_block() as u64,
-            journal_bytes: job.journal_bytes - JOURNAL_HEADER as u64,
+            redo_block: job.journal.block as u64,
+            journal_bytes: job.journal.bytes - JOURNAL_HEADER as u64,
         };
         log.control.fill.store(CHUNK_HEADER as u64, SeqCst);
         log.control.next.store(CHUNK_HEADER as u64, SeqCst);
@@ -302,7 +304,11 @@ impl Reservation<'_> {
         self.left = self.left.checked_sub(cost).expect("more redo than was reserved");
         let mut buffer = self.log.buffer.lock();
         let fill = c.fill.load(SeqCst);
-        buffer[fill as usize..fill as usize + record.len()].copy_from_slice(record);
+        let place = &mut buffer[fill as usize..fill as usize + record.len()];
+        place.copy_from_slice(record);
+        let sequence = c.records.load(SeqCst) + 1;
+        journal::number_record(place, sequence);
+        c.records.store(sequence, SeqCst);
         let lsn = c.chunk.load(SeqCst) + fill + record.len() as u64;
         c.fill.store(fill + record.len() as u64, SeqCst);
         c.next.store(lsn, SeqCst);

@@ -10,7 +10,7 @@ use crate::sys::async_io::Engine;
 
 use super::files::{self, Journals};
 use super::instance::{Instance, Milestone, Phase};
-use super::job::{JOURNALS, Job};
+use super::job::{Engine as EngineSpec, Job};
 use super::journal::{self, JOURNAL_HEADER, JournalHeader};
 
 struct LogWriter<'a> {
@@ -22,12 +22,12 @@ struct LogWriter<'a> {
 }
 
 /// Runs the log writer until the end.
-pub fn run(instance: &Instance<'_>) -> Result<()> {
+pub fn run(instance: &Instance<'_>, engine: &EngineSpec) -> Result<()> {
     let (job, dir): (&Job, &Path) = (instance.job, instance.dir);
     let mut w = LogWriter {
         instance,
         journals: Journals::open(job, dir)?,
-        engine: files::engine(job, 1, job.log_buffer_bytes())?,
+        engine: files::engine(engine, job.log_buffer_bytes())?,
         sequence: 1,
     };
     instance.arrive(Milestone::Ready)?;
@@ -46,7 +46,7 @@ pub fn run(instance: &Instance<'_>) -> Result<()> {
 
 impl LogWriter<'_> {
     fn journal(&self) -> usize {
-        ((self.sequence - 1) % JOURNALS as u64) as usize
+        ((self.sequence - 1) % self.instance.job.journal.files as u64) as usize
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::block::{self, Address, BLOCK, BlockError, HEADER, Stamp};
 use super::files::{self, Extents};
-use super::job::{DATA_FILES, EXTENT, JOURNALS, Job};
+use super::job::{EXTENT, Job};
 use super::journal::{Chunks, JournalHeader, Record};
 use super::ledger::Ledger;
 
@@ -72,8 +72,8 @@ pub fn verify(job: &Job, dir: &Path) -> Result<()> {
             return Err(VerifyFailed::LostCommitRecord { process, transaction: acknowledged.transaction }.into());
         }
     }
-    for f in 0..DATA_FILES {
-        let mut file = Extents::open(job, files::data_path(dir, f))?;
+    for f in 0..job.data.files {
+        let mut file = Extents::open(files::data_path(dir, f), job.data.direct)?;
         for extent in 0..u64::from(job.blocks_per_file()) * BLOCK as u64 / EXTENT as u64 {
             for (i, page) in file.read(extent)?.chunks_exact_mut(BLOCK).enumerate() {
                 let address = Address { file: f as u32, block: extent as u32 * (EXTENT / BLOCK) as u32 + i as u32 };
@@ -119,10 +119,10 @@ fn check_block(job: &Job, ledger: &Ledger, log: &Log, address: Address, page: &m
 
 fn read_log(job: &Job, dir: &Path) -> Result<Log> {
     let mut journals = Vec::new();
-    for j in 0..JOURNALS {
-        let mut file = Extents::open(job, files::journal_path(dir, j))?;
-        let mut bytes = Vec::with_capacity(job.journal_bytes as usize);
-        for extent in 0..job.journal_bytes / EXTENT as u64 {
+    for j in 0..job.journal.files {
+        let mut file = Extents::open(files::journal_path(dir, j), job.journal.direct)?;
+        let mut bytes = Vec::with_capacity(job.journal.bytes as usize);
+        for extent in 0..job.journal.bytes / EXTENT as u64 {
             bytes.extend_from_slice(file.read(extent)?);
         }
         if let Some(header) = JournalHeader::decode(&bytes) {
@@ -138,8 +138,8 @@ fn read_log(job: &Job, dir: &Path) -> Result<Log> {
             return Err(VerifyFailed::LostRedo { found: log.end, flushed: header.start }.into());
         }
         for chunk in Chunks::new(bytes, *header) {
-            for record in chunk.records().ok_or(VerifyFailed::MalformedRedo)? {
-                log.add(job, record)?;
+            for entry in chunk.records() {
+                log.add(job, entry.map_err(|_| VerifyFailed::MalformedRedo)?.record)?;
             }
             log.end = chunk.end;
         }
