@@ -138,9 +138,7 @@ fn fork(body: impl FnOnce() -> i32) -> io::Result<Child> {
     // _exit, so nothing of the parent's is dropped or flushed twice.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => {
-            exit_now(body())
-        }
+        0 => exit_now(body()),
         pid => Ok(Child { pid: Pid::from_raw(pid).ok_or(io::ErrorKind::Other)?, reaped: false }),
     }
 }

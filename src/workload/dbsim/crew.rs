@@ -47,7 +47,10 @@ impl<'a> Crew<'a> {
         while process < instance.roles.len() {
             let class = instance.class(process);
             let workers = if class.threads { class.count } else { 1 };
-            let child = fork_child(|| if workers > 1 { together(instance, process, workers) } else { alone(instance, process) })
+            let child =
+                fork_child(
+                    || if workers > 1 { together(instance, process, workers) } else { alone(instance, process) },
+                )
                 .with_context(|| format!("Cannot start process {process} of {}", instance.roles.len()))?;
             let end =
                 rustix::process::pidfd_open(child.pid(), PidfdFlags::empty()).context("Cannot watch a process")?;

@@ -32,6 +32,8 @@ pub mod waits;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_front;
 
 use anyhow::Result;
 

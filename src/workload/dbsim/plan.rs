@@ -114,8 +114,7 @@ mod tests {
         let mut job = Job::parse(&options(&Dbsim as &dyn Workload, []).unwrap()).unwrap();
         job.run.length = length;
         job.run.ramp = ramp;
-        job.run.phases =
-            phases.iter().map(|l| PhaseSpec { name: "p".to_owned(), length: *l, pace: None }).collect();
+        job.run.phases = phases.iter().map(|l| PhaseSpec { name: "p".to_owned(), length: *l, pace: None }).collect();
         job
     }
 

@@ -91,7 +91,8 @@ impl Scanner<'_> {
                 return Ok(());
             }
             done.clear();
-            waits::during(Event::DataFileScan, || self.engine.wait(1, &mut done)).context("Cannot wait for an extent")?;
+            waits::during(Event::DataFileScan, || self.engine.wait(1, &mut done))
+                .context("Cannot wait for an extent")?;
             files::finished(&done, EXTENT).context("Cannot read an extent")?;
             for c in &done {
                 let extent = self.slots[c.slot].take().context("An extent came that was not asked for")?;

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Instant;
 
 use crate::sys::cpu_clock::{RunDelay, thread_cpu_time};
-use crate::sys::latch;
+use crate::sys::latch::{self, Contended};
 use crate::sys::segment::shared_struct;
 use crate::sys::shared_memory::SharedMemory;
 
@@ -228,6 +228,7 @@ impl WaitTable {
     /// Counts the calling thread's waits as `worker`'s from now on.
     pub fn attach(&self, worker: usize) {
         assert!(worker < self.workers, "worker {worker} of {}", self.workers);
+        observe_latches();
         HERE.with(|here| {
             here.inner.set(0);
             here.depth.set(0);
@@ -312,10 +313,15 @@ pub fn during<T>(event: Event, f: impl FnOnce() -> T) -> T {
     f()
 }
 
-impl latch::Account for Event {
-    fn asleep(&self, sleep: impl FnOnce()) {
-        during(*self, sleep);
-    }
+/// Has sleeps for latches and for latched buffers counted as waits.
+fn observe_latches() {
+    latch::observe(|what, sleep| {
+        let event = match what {
+            Contended::Latch => Event::Latch,
+            Contended::Frame => Event::BufferBusy,
+        };
+        during(event, sleep);
+    });
 }
 
 impl Waiting {

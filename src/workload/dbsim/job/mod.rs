@@ -313,7 +313,8 @@ impl Job {
 
     /// Whether transactions change blocks.
     pub fn changes(&self) -> bool {
-        let changes = |s: &Step| !matches!(s, Step::Dirty(Amount::Count(0) | Amount::Percent(0))) && matches!(s, Step::Dirty(_));
+        let changes =
+            |s: &Step| !matches!(s, Step::Dirty(Amount::Count(0) | Amount::Percent(0))) && matches!(s, Step::Dirty(_));
         self.any_step(changes)
     }
 
