@@ -6,22 +6,29 @@
 
 mod block;
 mod cache;
+mod checkpointer;
+mod checkpoints;
 mod choice;
+mod control_file;
 mod crew;
 mod db_writer;
 mod executor;
 mod facts;
 mod files;
 mod foreground;
+mod huge_pages;
 mod instance;
 pub mod job;
 mod journal;
 mod ledger;
 mod log;
 mod log_writer;
+mod lru;
+mod memory;
 mod metrics;
 pub mod outcome;
 mod pace;
+mod page_tables;
 mod plan;
 mod scanner;
 pub mod series;
@@ -41,6 +48,7 @@ use crate::metric::MetricDef;
 
 use super::{Context, Needs, OptionDef, Options, Outcome, Workload};
 
+use cache::Cache;
 use instance::Instance;
 use job::Job;
 use ledger::Ledger;
@@ -70,6 +78,14 @@ impl Workload for Dbsim {
         job::OPTIONS
     }
 
+    fn check_dotted(&self, name: &str) -> Result<(), String> {
+        job::check_dotted(name)
+    }
+
+    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+        if name == "job" { job::embed(value).map_err(|e| e.to_string()) } else { Ok(value.to_owned()) }
+    }
+
     fn check(&self, options: &Options) -> Result<(), String> {
         Job::parse(options).map(|_| ())
     }
@@ -86,7 +102,7 @@ impl Workload for Dbsim {
                     + (1 << 20),
             ),
             // The segment, and half a mebibyte for each process's own stack, heap and page tables.
-            memory_bytes: (Instance::bytes(&job) + (processes << 19)) as u64
+            memory_bytes: (Instance::bytes(&job) + Cache::bytes(&job) + (processes << 19)) as u64
                 + job.journal.files as u64 * job.journal.bytes,
             modules: Vec::new(),
         }

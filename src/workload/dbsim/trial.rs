@@ -16,11 +16,15 @@ use crate::load::{Histogram, SharedHistogram};
 use crate::sys::segment::Segment;
 use crate::workload::Progress;
 
+use super::cache::Cache;
 use super::crew::Crew;
+use super::huge_pages::Permission;
 use super::instance::{Instance, Phase};
 use super::job::{Job, Kind};
 use super::ledger::Ledger;
+use super::memory::CacheMemory;
 use super::outcome::{ClassOutcome, Counts, JobOutcome, KindOutcome, PhaseOutcome};
+use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
 use super::waits::{Audit, Tallies};
@@ -68,13 +72,16 @@ pub fn verify(job: &Job, cx: &JobContext<'_>) -> Result<()> {
 pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let plan = Plan::new(job, cx.clock);
     check(job, &plan)?;
+    let private = page_tables::of_process("self")?;
     let segment = Segment::new(Instance::bytes(job)).context("Cannot map the shared segment")?;
+    let memory = CacheMemory::new(job.cache.memory, Cache::bytes(job), Permission::of_this_machine())?;
     let (milestones, milestone) = std::io::pipe().context("Cannot make a pipe")?;
     let milestone = File::from(OwnedFd::from(milestone));
-    let instance = Instance::new(&segment, job, cx.dir, cx.seed, plan, milestone)?;
+    let instance = Instance::new(&segment, memory.segment(), job, cx.dir, cx.seed, plan, milestone)?;
     let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
     progress("fill the cache", 0);
     preload(&instance)?;
+    let mut facts: BTreeMap<_, _> = memory.facts()?.into_iter().collect();
     progress("ramp", 1);
     let mut crew = Crew::start(&instance, File::from(OwnedFd::from(milestones)))?;
     crew.wait_milestone()?;
@@ -83,13 +90,16 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     }
     progress("window", 2);
     let window = Window::watch(&instance, &mut crew, cx)?;
+    let page_tables = PageTables::new(&instance, &memory, private, &window.page_tables)?;
     progress("shut down", 3);
     instance.enter(Phase::Leave);
     crew.wait_gone(|kind| !matches!(kind, Kind::LogWriter { .. }))?;
     instance.enter(Phase::End);
     crew.wait_gone(|_| true)?;
     Ledger::of(&instance).save(cx.dir)?;
-    Ok(window.outcome(&instance))
+    facts.extend(page_tables.facts);
+    facts.insert("checkpoints".to_owned(), instance.checkpoints.count().to_string());
+    Ok(JobOutcome { page_table_bytes: page_tables.total, facts, ..window.outcome(&instance) })
 }
 
 /// Refuses what would wait for ever.
@@ -163,7 +173,8 @@ fn sample(instance: &Instance<'_>) -> Sample {
 struct Window {
     before: Totals,
     after: Totals,
-    page_table_bytes: u64,
+    /// By process: bytes.
+    page_tables: Vec<(usize, u64)>,
     series: Series,
     /// Duration and transactions, by stretch.
     stretches: Vec<(Duration, u64)>,
@@ -198,14 +209,14 @@ impl Window {
             (at, ended) = (end.unwrap_or(now.0), now.1);
         }
         let after = Totals::of(instance, crew)?;
-        let page_table_bytes = crew.page_table_bytes()?;
+        let page_tables = crew.page_table_bytes()?;
         if instance.by_time() {
             instance.enter(Phase::Close);
             if instance.with_share() > 0 {
                 crew.wait_milestone()?;
             }
         }
-        Ok(Self { before, after, page_table_bytes, series, stretches })
+        Ok(Self { before, after, page_tables, series, stretches })
     }
 
     /// Waits until the stretch ends, by its time or by the processes' word, or until `next_tick`; whether it has ended.
@@ -220,7 +231,7 @@ impl Window {
     }
 
     fn outcome(self, instance: &Instance<'_>) -> JobOutcome {
-        let Self { before, after, page_table_bytes, series, stretches } = self;
+        let Self { before, after, series, stretches, .. } = self;
         let job = instance.job;
         let worker_waits = |w: usize| after.waits[w].since(&before.waits[w]);
         let classes = job.classes.iter().enumerate().map(|(class, spec)| {
@@ -245,7 +256,7 @@ impl Window {
             elapsed: Duration::from_nanos(after.at - before.at),
             transactions: after.ended - before.ended,
             cpu: after.cpu - before.cpu,
-            page_table_bytes,
+            page_table_bytes: 0,
             processes: instance.roles.len(),
             counts: after.counts.since(&before.counts),
             commits: merged(&instance.commit_latency),
