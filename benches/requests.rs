@@ -6,11 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use bigiron::clock::Clock;
 use bigiron::workload::dbsim::job::{
     CacheSpec, Choice, ClassSpec, DataSpec, DataSync, Engine, Job, JournalSpec, Kind, Length, LogSync, Memory, Method,
     Pace, Replacement, Requests, Run,
 };
-use bigiron::workload::dbsim::requests::run_alone;
+use bigiron::workload::dbsim::{JobContext, run};
 
 fn main() -> Result<()> {
     let args: Vec<_> = std::env::args().skip(1).collect();
@@ -94,17 +95,16 @@ fn main() -> Result<()> {
             kind: Kind::Requests(r),
         }],
     };
-    for m in run_alone(&job, Path::new(dir), 1)? {
-        let n = m.reads + m.writes;
-        let latency = &m.latency[usize::from(m.reads == 0)];
-        println!(
-            "{{\"requests\":{n},\"iops\":{:.0},\"cpu_ns\":{:.1},\"p50_ns\":{},\"p99_ns\":{},\"recorded\":{}}}",
-            n as f64 / m.elapsed.as_secs_f64(),
-            m.cpu.as_nanos() as f64 / n as f64,
-            latency.quantile(0.5).unwrap_or(0),
-            latency.quantile(0.99).unwrap_or(0),
-            latency.count(),
-        );
-    }
+    let cx = JobContext { dir: Path::new(dir), seed: 1, clock: Clock::Wall, progress: &|_| {}, live: None };
+    let outcome = run(&job, &cx)?;
+    let (n, latency) = outcome.requests();
+    println!(
+        "{{\"requests\":{n},\"iops\":{:.0},\"cpu_ns\":{:.1},\"p50_ns\":{},\"p99_ns\":{},\"recorded\":{}}}",
+        n as f64 / outcome.elapsed.as_secs_f64(),
+        outcome.cpu.as_nanos() as f64 / n as f64,
+        latency.quantile(0.5).unwrap_or(0),
+        latency.quantile(0.99).unwrap_or(0),
+        latency.count(),
+    );
     Ok(())
 }

@@ -3,8 +3,8 @@
 //! Invariant: between a request's two readings of the clock there is nothing but the engine: drawing and filling come before,
 //! checking and counting behind. Nothing is allocated in the loop.
 
-mod alone;
 mod board;
+mod outcome;
 mod page;
 mod verify;
 
@@ -27,11 +27,11 @@ use super::block::{self, Address, BLOCK};
 use super::choice::Chooser;
 use super::files;
 use super::instance::{Counters, Instance, Milestone, Phase};
-use super::job::{Choice, Job, Kind, Length, Pace, Requests};
+use super::job::{Choice, Job, Kind, Pace, Requests};
 use super::transaction::share;
 
-pub use alone::{Measured, run_alone};
 pub use board::{Action, Board, saved_bytes};
+pub use outcome::{RequestsOutcome, counts, engines, outcome};
 pub use page::PageError;
 pub use verify::verify;
 
@@ -97,6 +97,16 @@ pub fn overwrite(job: &Job) -> bool {
     job.classes.iter().any(|c| matches!(&c.kind, Kind::Requests(r) if r.read_percent < 100))
 }
 
+/// Whether the window ends when all requests have been done.
+pub fn counted(job: &Job) -> bool {
+    job.classes.iter().any(|c| matches!(&c.kind, Kind::Requests(r) if r.count.is_some()))
+}
+
+/// Whether plain requests are what the job does.
+pub fn alone(job: &Job) -> bool {
+    job.transactors() == 0 && job.classes.iter().any(|c| matches!(c.kind, Kind::Requests(_)))
+}
+
 /// Runs process `process` of a request class: its share of the ramp, then of the window, or until the window closes.
 pub fn run(instance: &Instance<'_>, process: usize, spec: &Requests) -> Result<()> {
     let job = instance.job;
@@ -105,27 +115,23 @@ pub fn run(instance: &Instance<'_>, process: usize, spec: &Requests) -> Result<(
         .collect::<Result<Vec<_>>>()?;
     let mut g = Generator::new(instance, process, spec, &files)?;
     let class = instance.class(process);
-    let number = instance.roles[process].number;
+    let share = |total| share(total, instance.roles[process].number, class.count);
     match spec.count {
         Some(count) => {
-            let ramp = match job.run.ramp {
-                None => count.div_ceil(4),
-                Some(Length::Transactions(n)) => n,
-                Some(_) => 0,
-            };
-            g.requests(share(ramp, number, class.count))?;
+            let ramp = if instance.by_time() { 0 } else { count.div_ceil(4) };
+            g.requests(share(ramp))?;
             instance.arrive(Milestone::Ready)?;
             instance.wait_for(Phase::Measure);
             g.measuring = true;
-            g.requests(share(count, number, class.count))?;
+            g.requests(share(count))?;
             instance.arrive(Milestone::Done)?;
-            instance.wait_for(Phase::Leave);
         }
         None => {
             instance.arrive(Milestone::Ready)?;
             g.until_closed()?;
         }
     }
+    instance.wait_for(Phase::Leave);
     Ok(())
 }
 
@@ -160,6 +166,8 @@ struct Generator<'a> {
     think: std::time::Duration,
     /// Whether the window is open.
     measuring: bool,
+    /// Requests handed over at once, at most.
+    batch_max: usize,
     free: Vec<usize>,
     issued: Vec<Issued>,
     /// Verification: the blocks that this process has, by slot.
@@ -216,6 +224,7 @@ impl<'a> Generator<'a> {
             reads: (u64::from(spec.read_percent) << 32).div_ceil(100),
             think,
             measuring: false,
+            batch_max: spec.engine.batch.clamp(1, depth),
             free: (0..depth).rev().collect(),
             issued: vec![here; depth],
             held: (0..depth).map(|_| None).collect(),
@@ -232,7 +241,7 @@ impl<'a> Generator<'a> {
     fn requests(&mut self, count: u64) -> Result<()> {
         self.now = self.board.ticks.now();
         let mut left = count;
-        while left > 0 {
+        while left > 0 && !self.instance.reached(Phase::Close) {
             left -= self.cycle(left)?;
         }
         self.drain()
@@ -241,7 +250,7 @@ impl<'a> Generator<'a> {
     /// Issues requests until the window closes; those in it count.
     fn until_closed(&mut self) -> Result<()> {
         let instance = self.instance;
-        while !instance.reached(Phase::Leave) {
+        while !instance.reached(Phase::Close) {
             self.measuring = instance.reached(Phase::Measure);
             self.cycle(u64::MAX)?;
         }
@@ -252,8 +261,10 @@ impl<'a> Generator<'a> {
     /// One batch, at most `left`: drawn, handed over, and as many waited for as make room for the next. Returns how many were
     /// handed over.
     fn cycle(&mut self, left: u64) -> Result<u64> {
-        let full = self.spec.engine.batch.clamp(1, self.issued.len());
-        let size = left.min(full as u64).min(self.free.len() as u64) as usize;
+        let depth = self.issued.len();
+        // A batch as large as the depth would empty the queue each time: then what has ended is replaced, be it little.
+        let full = if self.batch_max < depth { self.batch_max } else { 1 };
+        let size = left.min(self.batch_max as u64).min(self.free.len() as u64) as usize;
         for _ in 0..size {
             self.draw()?;
         }
@@ -263,7 +274,7 @@ impl<'a> Generator<'a> {
             self.issued[r.slot].start = start;
         }
         let room = self.free.len();
-        let min = if room >= full { 0 } else { (full - room).min(self.issued.len() - room) };
+        let min = if room >= full { 0 } else { (full - room).min(depth - room) };
         self.exchange(min)?;
         if self.spec.fdatasync_every > 0 && self.unsynced >= self.spec.fdatasync_every {
             self.drain()?;
@@ -383,9 +394,9 @@ impl<'a> Generator<'a> {
         }
         self.done.clear();
         self.unsynced += writes as u32;
-        Counters::add(&self.counters.reads, reads);
-        Counters::add(&self.counters.writes, writes);
-        Counters::add(&self.counters.batches, 1);
+        Counters::grow(&self.counters.reads, reads);
+        Counters::grow(&self.counters.writes, writes);
+        Counters::grow(&self.counters.batches, 1);
         Ok(())
     }
 
@@ -428,9 +439,4 @@ fn check_block(bytes: &[u8], address: Address, version: u32) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Processes of a class, by their number in the run.
-pub fn processes_of<'i>(instance: &'i Instance<'i>, class: usize) -> impl Iterator<Item = usize> + use<'i> {
-    instance.roles.iter().enumerate().filter(move |(_, r)| r.class == class).map(|(process, _)| process)
 }

@@ -1,6 +1,9 @@
+use super::super::job::Length;
 use super::*;
+use crate::clock::Clock;
 use crate::sys::async_io::Spec;
 use crate::workload::dbsim::job::{ClassSpec, DataSync};
+use crate::workload::dbsim::trial::{self, JobContext};
 use crate::workload::{Workload, dbsim::Dbsim, options};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -47,13 +50,22 @@ fn job(files: usize, bytes: u64, classes: &[(usize, Requests)]) -> Job {
     job
 }
 
+fn context(dir: &Path, seed: u64) -> JobContext<'_> {
+    JobContext { dir, seed, clock: Clock::Wall, progress: &|_| {}, live: None }
+}
+
+/// Runs the job on files that have been laid out.
+fn run_on(job: &Job, dir: &Path, seed: u64) -> Result<Vec<RequestsOutcome>> {
+    Ok(trial::run(job, &context(dir, seed))?.classes.into_iter().filter_map(|c| c.requests).collect())
+}
+
 /// Lays out, runs, and verifies afterwards.
-fn whole(job: &Job, seed: u64) -> Result<Vec<Measured>> {
+fn whole(job: &Job, seed: u64) -> Result<Vec<RequestsOutcome>> {
     let dir = tempfile::tempdir().unwrap();
-    files::lay_out(job, dir.path(), |_| {}).unwrap();
-    let measured = run_alone(job, dir.path(), seed)?;
-    verify(job, dir.path())?;
-    Ok(measured)
+    trial::prepare(job, &context(dir.path(), seed)).unwrap();
+    let done = run_on(job, dir.path(), seed)?;
+    trial::verify(job, &context(dir.path(), seed))?;
+    Ok(done)
 }
 
 #[test]
@@ -112,7 +124,7 @@ fn harmed(harm: impl Fn(&File, &Path)) -> String {
     let write = Requests { random: false, read_percent: 0, count: Some(128), ..requests() };
     let job = job(1, MIB, &[(1, write)]);
     files::lay_out(&job, dir.path(), |_| {}).unwrap();
-    run_alone(&job, dir.path(), 1).unwrap();
+    run_on(&job, dir.path(), 1).unwrap();
     verify(&job, dir.path()).unwrap();
     let path = files::data_path(dir.path(), 0);
     harm(&File::options().read(true).write(true).open(&path).unwrap(), dir.path());
@@ -155,7 +167,7 @@ fn a_bad_block_ends_the_run_that_reads_it() {
     files::lay_out(&job, dir.path(), |_| {}).unwrap();
     let file = File::options().write(true).open(files::data_path(dir.path(), 0)).unwrap();
     file.write_all_at(&[1], 77 * BLOCK as u64 + 100).unwrap();
-    let Err(error) = run_alone(&job, dir.path(), 1) else { panic!("a bad block went unnoticed") };
+    let Err(error) = run_on(&job, dir.path(), 1) else { panic!("a bad block went unnoticed") };
     assert!(format!("{error:#}").contains("Checksum of block 77 of data file 0"), "{error:#}");
 }
 
@@ -165,7 +177,7 @@ fn an_open_ended_class_goes_on_until_the_window_closes() {
     let mut job = job(1, MIB, &[(1, Requests { count: None, ..requests() }), (1, requests())]);
     job.run.length = Length::Auto;
     files::lay_out(&job, dir.path(), |_| {}).unwrap();
-    let measured = run_alone(&job, dir.path(), 1).unwrap();
+    let measured = run_on(&job, dir.path(), 1).unwrap();
     assert_eq!(measured[1].reads + measured[1].writes, 400);
     let [reads, writes, _] = measured[0].latency.each_ref().map(|h| h.count());
     // It may have gone on for a moment after the counters were read.
