@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 use crate::size;
 use crate::sys::process::Exit;
 use crate::workload::Workload;
-use crate::workload::dbsim::{Dbsim, job};
+use crate::workload::dbsim::{Dbsim, job, places};
 
 pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
     let mut options = super::options(&args.job)?;
@@ -42,7 +42,12 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
     let order = Order { options: &options, seed, work: &place.work(), validate: args.validate };
     let outcome = attend(&order, &cancel);
     // What became of the run comes first, what became of its directory second.
-    let left = if args.keep && outcome.is_ok() { keep(place, &text, seed) } else { place.remove() };
+    let left = if args.keep && outcome.is_ok() {
+        keep(place, &text, seed)
+    } else {
+        let elsewhere = places::remove(&job, &place.work());
+        place.remove().and(elsewhere)
+    };
     let (values, facts, valid, wrong) = outcome?;
     left?;
     let result = RunResult {

@@ -1,4 +1,4 @@
-//! The files under the job's directory: ten data files and two journals, and how they are opened.
+//! The files under the job's directory: data files and journals, and how they are opened.
 //!
 //! Invariant: every process opens them for itself, with the flags that the job's durability asks for.
 
@@ -15,6 +15,7 @@ use crate::sys::async_io::{self, Blocking, Completion, Engine, Request};
 use super::block::{self, Address, BLOCK};
 use super::job::{DataSync, EXTENT, Engine as EngineSpec, Job, LogSync};
 use super::journal::{JOURNAL_HEADER, JournalHeader};
+use super::places;
 
 /// Path of a data file.
 pub fn data_path(dir: &Path, file: usize) -> PathBuf {
@@ -150,6 +151,7 @@ pub fn engine_on(spec: &EngineSpec, bytes: usize, files: &[BorrowedFd<'_>]) -> R
 
 /// Lays out all files, every byte written, so that the run allocates nothing. Leaves nothing of them in the page cache.
 pub fn lay_out(job: &Job, dir: &Path, progress: impl Fn(usize)) -> Result<()> {
+    places::link(job, dir)?;
     let mut engine = Blocking::new(1, EXTENT).context("Cannot allocate a buffer")?;
     for f in 0..job.data.files {
         progress(f);

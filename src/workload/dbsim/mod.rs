@@ -29,6 +29,7 @@ mod metrics;
 pub mod outcome;
 mod pace;
 mod page_tables;
+pub mod places;
 mod plan;
 pub mod requests;
 mod scanner;
