@@ -15,7 +15,7 @@ use crate::sys::async_io::{self, Blocking, Completion, Engine, Request};
 use super::block::{self, Address, BLOCK};
 use super::job::{DataSync, EXTENT, Engine as EngineSpec, Job, LogSync};
 use super::journal::{JOURNAL_HEADER, JournalHeader};
-use super::places;
+use super::{places, requests};
 
 /// Path of a data file.
 pub fn data_path(dir: &Path, file: usize) -> PathBuf {
@@ -155,6 +155,9 @@ pub fn lay_out(job: &Job, dir: &Path, progress: impl Fn(usize)) -> Result<()> {
     let mut engine = Blocking::new(1, EXTENT).context("Cannot allocate a buffer")?;
     for f in 0..job.data.files {
         progress(f);
+        if requests::blind(job) && places::is_device(&data_path(dir, f)) {
+            continue;
+        }
         let extents = u64::from(job.blocks_per_file()) * BLOCK as u64 / EXTENT as u64;
         create(&data_path(dir, f), job.data.direct, &mut engine, extents, |extent, buffer| {
             for (i, page) in buffer.chunks_exact_mut(BLOCK).enumerate() {

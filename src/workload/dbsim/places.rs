@@ -56,7 +56,8 @@ pub fn remove(job: &Job, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn is_device(path: &Path) -> bool {
+/// Whether it is a block device, or a link to one.
+pub fn is_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.file_type().is_block_device())
 }
 

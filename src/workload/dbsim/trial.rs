@@ -65,8 +65,7 @@ pub fn prepare(job: &Job, cx: &JobContext<'_>) -> Result<()> {
 /// Checks the files that a run has left behind; an error is lost or wrong data.
 pub fn verify(job: &Job, cx: &JobContext<'_>) -> Result<()> {
     (cx.progress)(Progress { step: "verify", done: 0, of: 1 });
-    // Requests that write do so in files without a database.
-    if !requests::overwrite(job) {
+    if !requests::alone(job) {
         super::verify::verify(job, cx.dir)?;
     }
     requests::verify(job, cx.dir)

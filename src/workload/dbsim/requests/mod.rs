@@ -92,9 +92,10 @@ pub fn check(job: &Job) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the job's requests overwrite what the lay-out put into the data files.
-pub fn overwrite(job: &Job) -> bool {
-    job.classes.iter().any(|c| matches!(&c.kind, Kind::Requests(r) if r.read_percent < 100))
+/// Whether nobody looks at what is in the data files, so that a device need not be laid out (a file has to be, for its blocks to be
+/// allocated).
+pub fn blind(job: &Job) -> bool {
+    job.classes.iter().all(|c| matches!(&c.kind, Kind::Requests(r) if !r.verify))
 }
 
 /// Whether the window ends when all requests have been done.
@@ -102,7 +103,7 @@ pub fn counted(job: &Job) -> bool {
     job.classes.iter().any(|c| matches!(&c.kind, Kind::Requests(r) if r.count.is_some()))
 }
 
-/// Whether plain requests are what the job does.
+/// Whether plain requests are what the job does: there is no database then.
 pub fn alone(job: &Job) -> bool {
     job.transactors() == 0 && job.classes.iter().any(|c| matches!(c.kind, Kind::Requests(_)))
 }
