@@ -18,7 +18,7 @@ use crate::sys::process::{Child, Exit, fork_child};
 
 use super::instance::Instance;
 use super::job::{Kind, Share};
-use super::{db_writer, foreground, log_writer, scanner};
+use super::{archiver, db_writer, foreground, log_writer, scanner};
 
 struct Member {
     process: usize,
@@ -145,6 +145,7 @@ fn work(instance: &Instance<'_>, process: usize) -> Result<()> {
         Kind::Scanner { engine, request, work: Share::PerTransactions(every), .. } => {
             scanner::run(instance, process, engine, *request, *every)
         }
+        Kind::Archiver { request, bytes_per_second } => archiver::run(instance, *request, *bytes_per_second),
         other => bail!("dbsim has no process of kind `{}`", other.word()),
     }
 }

@@ -108,7 +108,7 @@ impl DatabaseWriter<'_> {
             taken.push((number, stamp.version, pin));
             requests.push(self.files.request(slot, files::address(job, number), true));
         }
-        log.wait_flushed(self.process, lsn);
+        log.wait_flushed(lsn);
         cache.batch_begins();
         self.engine.submit(&requests).context("Cannot write blocks")?;
         self.done.clear();

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fs::Advice;
 
 use crate::sys::async_io::{Blocking, Completion, Engine, LibAio, Request, Uring};
@@ -113,16 +113,22 @@ impl Journals {
     /// Writes the first `len` bytes of the engine's buffer 0 at `offset` of a journal, durably.
     pub fn write(&self, job: &Job, engine: &mut dyn Engine, journal: usize, offset: u64, len: usize) -> Result<()> {
         let fd = self.0[journal].as_fd();
-        engine
-            .submit(&[Request { slot: 0, fd, offset, len, write: true, dsync: false }])
-            .context("Cannot write redo")?;
+        let dsync = job.journal.sync == LogSync::RwfDsync;
+        engine.submit(&[Request { slot: 0, fd, offset, len, write: true, dsync }]).context("Cannot write redo")?;
         let mut done = Vec::with_capacity(1);
         engine.wait(1, &mut done).context("Cannot wait for the redo write")?;
         finished(&done, len).context("Cannot write redo")?;
-        if job.journal.sync == LogSync::Fdatasync {
-            rustix::fs::fdatasync(fd).context("Cannot sync the journal")?;
+        match job.journal.sync {
+            LogSync::Dsync | LogSync::RwfDsync => Ok(()),
+            LogSync::Fdatasync => rustix::fs::fdatasync(fd).context("Cannot sync the journal"),
+            LogSync::Fsync => rustix::fs::fsync(fd).context("Cannot sync the journal"),
+            LogSync::Linked => bail!("No engine links a sync to a redo write"),
         }
-        Ok(())
+    }
+
+    /// The open file of a journal.
+    pub fn file(&self, journal: usize) -> &File {
+        &self.0[journal]
     }
 }
 
@@ -149,7 +155,7 @@ pub fn engine(spec: &EngineSpec, bytes: usize) -> Result<Box<dyn Engine>> {
             Uring::new(depth, bytes)
                 .context("This kernel gives no io_uring (`dbsim.io=libaio` or `sync` do without)")?,
         ),
-        other => anyhow::bail!("There is no engine {other:?}"),
+        other => bail!("There is no engine {other:?}"),
     })
 }
 

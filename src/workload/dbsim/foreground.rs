@@ -8,13 +8,14 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::load::Recorder;
+use crate::load::{Recorder, now_ns};
 
 use super::block::{self, CHANGE_MAX, Stamp};
 use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Milestone, Phase};
 use super::journal::{self, RECORD_HEADER};
 use super::log::Reservation;
+use super::stages::CommitRecorder;
 use super::transaction::{Step, Stream, Transaction, share};
 
 struct Foreground<'a> {
@@ -23,7 +24,7 @@ struct Foreground<'a> {
     files: DataFiles,
     stream: Stream<'a>,
     counters: &'a Counters,
-    commits: Recorder<'a>,
+    commits: CommitRecorder<'a>,
     reads: Recorder<'a>,
     /// Transactions so far.
     number: u64,
@@ -42,8 +43,8 @@ pub fn run(instance: &Instance<'_>, process: usize) -> Result<()> {
         files: DataFiles::open(job, instance.dir)?,
         stream: Stream::new(job, &instance.skew, instance.seed, process as u64),
         counters: &instance.counters[process],
-        commits: instance.commit_latency[process].recorder(),
-        reads: instance.read_latency[process].recorder(),
+        commits: instance.commits.recorder(process),
+        reads: instance.read_latency.recorder(process),
         number: 0,
         measuring: false,
         record: [0; RECORD_HEADER + CHANGE_MAX + 8],
@@ -82,7 +83,7 @@ impl Foreground<'_> {
     fn read_write(&mut self, transaction: &Transaction, changes: usize) -> Result<()> {
         let log = &self.instance.log;
         let bytes = changes * journal::change_bytes(CHANGE_MAX) + RECORD_HEADER;
-        let mut redo = log.reserve(changes + 1, bytes);
+        let mut redo = log.reserve(self.process, changes + 1, bytes)?;
         let mut changed = vec![(0, 0); transaction.steps.len()];
         for (step, changed) in transaction.steps.iter().zip(&mut changed) {
             if step.change {
@@ -91,19 +92,18 @@ impl Foreground<'_> {
                 self.read(*step)?;
             }
         }
-        let requested = Instant::now();
+        let requested = now_ns();
         let len = journal::encode_commit(&mut self.record, self.process as u32, self.number);
-        let lsn = redo.append(&self.record[..len]);
-        drop(redo);
-        log.wait_flushed(self.process, lsn);
+        let commit = redo.commit(&self.record[..len], requested);
+        let stages = log.wait(&commit);
         if self.measuring {
-            self.commits.record(requested.elapsed().as_nanos() as u64);
+            self.commits.record(&stages);
         }
         Counters::bump(&self.counters.commits);
         for (block, version) in changed.iter().filter(|(_, version)| *version > 0) {
             self.instance.committed[*block as usize].fetch_max(*version, SeqCst);
         }
-        self.counters.last_lsn.store(lsn, SeqCst);
+        self.counters.last_lsn.store(commit.lsn, SeqCst);
         self.counters.last_transaction.store(self.number, SeqCst);
         Ok(())
     }

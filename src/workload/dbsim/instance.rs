@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use anyhow::{Context as _, Result};
 
-use crate::load::SharedHistogram;
+use crate::load::{SharedHistogram, ShardedHistogram};
 use crate::sys::latch::Event;
 use crate::sys::segment::{Segment, shared_struct};
 
 use super::cache::Cache;
 use super::job::{ClassSpec, Job, Kind, Share};
 use super::log::Log;
+use super::stages::CommitHistograms;
 use super::transaction::Skew;
 
 /// What a process of the run is: its class, and its number within the class, from 0.
@@ -105,8 +106,10 @@ pub struct Instance<'s> {
     pace: u64,
     /// By process.
     pub counters: &'s [Counters],
-    pub commit_latency: Vec<SharedHistogram<'s>>,
-    pub read_latency: Vec<SharedHistogram<'s>>,
+    pub commits: CommitHistograms<'s>,
+    pub read_latency: ShardedHistogram<'s>,
+    /// Redo writes in the window, each from its submission until it is durable.
+    pub redo_write: SharedHistogram<'s>,
     /// By block: the latest version whose commit was acknowledged, and the latest that the database writer has written.
     pub committed: &'s [AtomicU32],
     pub written: &'s [AtomicU32],
@@ -141,8 +144,18 @@ impl<'s> Instance<'s> {
     /// Bytes of segment that a job needs.
     pub fn bytes(job: &Job) -> usize {
         let processes = roles(job).len();
-        let per_process = TEXT + size_of::<Counters>() + 2 * (SharedHistogram::BYTES + 128);
-        Cache::bytes(job) + Log::bytes(job, processes) + job.blocks() as usize * 8 + processes * per_process + (1 << 16)
+        let transactors = job.transactors();
+        let histograms = CommitHistograms::bytes(transactors)
+            + ShardedHistogram::bytes(transactors)
+            + SharedHistogram::BYTES
+            + 128;
+        let per_process = TEXT + size_of::<Counters>();
+        Cache::bytes(job)
+            + Log::bytes(job, processes)
+            + histograms
+            + job.blocks() as usize * 8
+            + processes * per_process
+            + (1 << 16)
     }
 
     /// Carves everything out of `segment`. A byte is written to `milestone` whenever one is reached.
@@ -166,8 +179,9 @@ impl<'s> Instance<'s> {
             cache: Cache::new(segment, job),
             log: Log::new(segment, job, roles.len()),
             counters: segment.many(roles.len()),
-            commit_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
-            read_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
+            commits: CommitHistograms::new(segment, job.transactors()),
+            read_latency: ShardedHistogram::new(segment, job.transactors()),
+            redo_write: SharedHistogram::new(segment),
             committed: segment.many(job.blocks() as usize),
             written: segment.many(job.blocks() as usize),
             stage: segment.one(),
@@ -224,8 +238,7 @@ impl<'s> Instance<'s> {
         self.stage.phase.store(phase as u32, SeqCst);
         self.stage.changed.signal();
         self.cache.writer().signal();
-        self.log.writer().signal();
-        self.log.checkpointed().signal();
+        self.log.wake_all();
     }
 
     /// Tells that one more process has reached a milestone; the last one tells the parent.

@@ -4,22 +4,30 @@
 //! Invariant: nothing depends on time, process numbers or addresses: the same seed does the same transactions, and under the
 //! exact clock takes the same time to the nanosecond.
 
+mod archiver;
 mod block;
 mod cache;
 mod crew;
 mod db_writer;
 mod files;
 mod foreground;
+mod honest_sync;
 mod instance;
 mod job;
 mod journal;
 mod ledger;
 mod log;
+mod log_facts;
 mod log_writer;
+mod poll;
 mod scanner;
+mod stages;
 mod transaction;
+mod turns;
 mod verify;
 
+#[cfg(test)]
+mod log_tests;
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +38,6 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::load::{Histogram, SharedHistogram};
 use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::sys::segment::Segment;
 
@@ -78,6 +85,7 @@ impl Workload for Dbsim {
             storage_bytes: Some(
                 job.data.bytes
                     + job.journal.files as u64 * job.journal.bytes
+                    + archiver::storage_bytes(&job)
                     + Ledger::bytes(job.transactors(), job.blocks())
                     // Directory, extents, and what the file system keeps for itself per file.
                     + (1 << 20),
@@ -99,7 +107,7 @@ impl Workload for Dbsim {
             summary: summary.to_owned(),
         };
         let latency = |name, kind, summary| def(name, Unit::Ns, Better::Lower, kind, summary);
-        vec![
+        let own = vec![
             def(
                 "throughput",
                 Unit::TransactionsPerSecond,
@@ -122,7 +130,8 @@ impl Workload for Dbsim {
                 Kind::Amount,
                 "Page tables of all processes together when the window closes",
             ),
-        ]
+        ];
+        own.into_iter().chain(stages::metrics()).collect()
     }
 
     fn prepare(&self, cx: &Context<'_>) -> Result<()> {
@@ -146,6 +155,7 @@ impl Workload for Dbsim {
             File::from(std::os::fd::OwnedFd::from(milestone)),
         );
         let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
+        let honesty = honest_sync::test(&job, &cx.dir)?;
         progress("fill the cache", 0);
         preload(&instance)?;
         progress("ramp", 1);
@@ -168,8 +178,8 @@ impl Workload for Dbsim {
         crew.wait_gone(|_| true)?;
         Ledger::of(&instance).save(&cx.dir)?;
 
-        let commits = merged(&instance.commit_latency);
-        let reads = merged(&instance.read_latency);
+        let commits = instance.commits.whole();
+        let reads = instance.read_latency.read();
         ensure!(
             commits.count() > 0,
             "No transaction changed a block; `dbsim.transactions` or `dbsim.write` is too small"
@@ -188,10 +198,11 @@ impl Workload for Dbsim {
             ("cpu-per-transaction", cpu.as_nanos() as f64 / transactions),
             ("page-table-bytes", page_tables as f64),
         ];
-        Ok(Outcome {
-            values: values.map(|(name, value)| (name.to_owned(), value)).into(),
-            facts: facts(&instance, &counts),
-        })
+        let mut facts = facts(&instance, &counts);
+        facts.insert("sync-honesty".to_owned(), honesty.to_string());
+        facts.extend(log_facts::of(&instance, &counts.log));
+        let values = values.map(|(name, value)| (name.to_owned(), value)).into_iter();
+        Ok(Outcome { values: values.chain(instance.commits.means()).collect(), facts })
     }
 
     fn verify(&self, cx: &Context<'_>) -> Result<()> {
@@ -202,14 +213,6 @@ impl Workload for Dbsim {
 
 fn parse(cx: &Context<'_>) -> Result<Job> {
     Job::parse(cx.options).map_err(anyhow::Error::msg)
-}
-
-fn merged(parts: &[SharedHistogram<'_>]) -> Histogram {
-    let mut all = Histogram::new();
-    for p in parts {
-        all.merge(&p.read());
-    }
-    all
 }
 
 /// Reads the hottest blocks into the cache, coldest of them first, so that the window does not begin with an empty cache.
@@ -271,12 +274,7 @@ impl Counts {
             writes: self.writes - before.writes,
             batches: self.batches - before.batches,
             free_waits: self.free_waits - before.free_waits,
-            log: log::LogCounts {
-                flushes: self.log.flushes - before.log.flushes,
-                flushed_bytes: self.log.flushed_bytes - before.log.flushed_bytes,
-                switches: self.log.switches - before.log.switches,
-                space_waits: self.log.space_waits - before.log.space_waits,
-            },
+            log: self.log.since(before.log),
         }
     }
 }
@@ -303,11 +301,7 @@ fn facts(instance: &Instance<'_>, counts: &Counts) -> BTreeMap<String, String> {
         ("write-batches", counts.batches.to_string()),
         ("extents-scanned", counts.scanned.to_string()),
         ("commits", counts.commits.to_string()),
-        ("redo-writes", counts.log.flushes.to_string()),
-        ("redo-bytes", counts.log.flushed_bytes.to_string()),
         ("commits-per-redo-write", ratio(counts.commits, counts.log.flushes)),
-        ("log-switches", counts.log.switches.to_string()),
-        ("log-space-waits", counts.log.space_waits.to_string()),
         ("free-buffer-waits", counts.free_waits.to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
