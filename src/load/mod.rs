@@ -6,4 +6,4 @@ pub mod shared;
 
 pub use histogram::Histogram;
 pub use now::now_ns;
-pub use shared::{BUCKETS, Recorder, SharedHistogram, ShardedHistogram};
+pub use shared::{BUCKETS, Recorder, ShardedHistogram, SharedHistogram};

@@ -42,7 +42,22 @@ pub struct Segment {
 impl Segment {
     /// `len` bytes of zeroes. Untouched pages cost nothing.
     pub fn new(len: usize) -> io::Result<Self> {
-        Ok(Self { memory: SharedMemory::new(len)?, used: Cell::new(0) })
+        Ok(Self::of(SharedMemory::new(len)?))
+    }
+
+    /// All of `memory`.
+    pub fn of(memory: SharedMemory) -> Self {
+        Self { memory, used: Cell::new(0) }
+    }
+
+    /// The memory that it is made of.
+    pub fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    /// Bytes given away so far.
+    pub fn used(&self) -> usize {
+        self.used.get()
     }
 
     fn carve<T: Shared>(&self, count: usize, align: usize) -> &[T] {
@@ -128,7 +143,7 @@ impl Frames<'_> {
         self.latches.len()
     }
 
-    /// The frame's bytes for reading; waits while a writer has them.
+    /// The frame's bytes for reading; waits while a writer has them, or has come first.
     pub fn shared(&self, frame: usize) -> SharedFrame<'_> {
         self.latches[frame].lock_shared();
         SharedFrame { latch: &self.latches[frame], bytes: self.bytes_of(frame) }
@@ -138,6 +153,11 @@ impl Frames<'_> {
     pub fn exclusive(&self, frame: usize) -> ExclusiveFrame<'_> {
         self.latches[frame].lock_exclusive();
         ExclusiveFrame { latch: &self.latches[frame], bytes: self.bytes_of(frame) }
+    }
+
+    /// Bytes of segment that `count` frames of `size` bytes take.
+    pub fn bytes(count: usize, size: usize) -> usize {
+        count * (size_of::<RwLatch>() + size) + LINE + PAGE
     }
 
     fn bytes_of(&self, frame: usize) -> &[AtomicU8] {

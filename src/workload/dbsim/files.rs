@@ -114,15 +114,20 @@ impl Journals {
     pub fn write(&self, job: &Job, engine: &mut dyn Engine, journal: usize, offset: u64, len: usize) -> Result<()> {
         let fd = self.0[journal].as_fd();
         let dsync = job.journal.sync == LogSync::RwfDsync;
-        engine.submit(&[Request { slot: 0, fd, offset, len, write: true, dsync }]).context("Cannot write redo")?;
+        let request = Request { slot: 0, fd, offset, len, write: true, dsync };
+        if job.journal.sync == LogSync::Linked {
+            let written = engine.write_durably(&request).context("Cannot write redo")?;
+            ensure!(written == len, "Only {written} of {len} bytes of redo were written");
+            return Ok(());
+        }
+        engine.submit(&[request]).context("Cannot write redo")?;
         let mut done = Vec::with_capacity(1);
         engine.wait(1, &mut done).context("Cannot wait for the redo write")?;
         finished(&done, len).context("Cannot write redo")?;
         match job.journal.sync {
-            LogSync::Dsync | LogSync::RwfDsync => Ok(()),
+            LogSync::Dsync | LogSync::RwfDsync | LogSync::Linked => Ok(()),
             LogSync::Fdatasync => rustix::fs::fdatasync(fd).context("Cannot sync the journal"),
             LogSync::Fsync => rustix::fs::fsync(fd).context("Cannot sync the journal"),
-            LogSync::Linked => bail!("No engine links a sync to a redo write"),
         }
     }
 

@@ -17,6 +17,7 @@ use super::journal::{self, RECORD_HEADER};
 use super::log::Reservation;
 use super::stages::CommitRecorder;
 use super::transaction::{Step, Stream, Transaction, share};
+use super::waits::{self, Event};
 
 struct Foreground<'a> {
     instance: &'a Instance<'a>,
@@ -95,7 +96,7 @@ impl Foreground<'_> {
         let requested = now_ns();
         let len = journal::encode_commit(&mut self.record, self.process as u32, self.number);
         let commit = redo.commit(&self.record[..len], requested);
-        let stages = log.wait(&commit);
+        let stages = waits::during(Event::LogFileSync, || log.wait(&commit));
         if self.measuring {
             self.commits.record(&stages);
         }

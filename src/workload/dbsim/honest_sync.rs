@@ -19,7 +19,7 @@ use thiserror::Error;
 use crate::sys::async_io::{Blocking, Engine};
 
 use super::files::Journals;
-use super::job::{Job, LogSync};
+use super::job::Job;
 use super::log_facts;
 
 /// Synced writes made.
@@ -77,20 +77,15 @@ pub fn test(job: &Job, dir: &Path) -> Result<Honesty> {
     // The same way through the kernel but for the engine: what is tested is the sync.
     let mut engine = Blocking::new(1, block.next_multiple_of(4096)).context("Cannot allocate a buffer")?;
     engine.buffer(0).fill(0);
-    let linked = job.journal.sync == LogSync::Linked;
-    let mut plain = job.clone();
-    if linked {
-        plain.journal.sync = LogSync::Fdatasync;
-    }
     let Ok(before) = disk.count() else { return Ok(Honesty::NotKnown(disk.silent())) };
     let start = Instant::now();
     for _ in 0..SYNCS {
-        journals.write(&plain, &mut engine, last, job.journal.bytes - block as u64, block)?;
+        journals.write(job, &mut engine, last, job.journal.bytes - block as u64, block)?;
     }
     let (took, after) = (start.elapsed(), disk.count());
     std::thread::sleep(took.min(CONTROL_MAX));
     let (Ok(after), Ok(control)) = (after, disk.count()) else { return Ok(Honesty::NotKnown(disk.silent())) };
-    let how = log_facts::durability(&plain);
+    let how = log_facts::durability(job);
     Ok(disk.judge(how, before, after.since(before), control.since(after)))
 }
 
@@ -192,7 +187,8 @@ impl Disk {
             return Honesty::NotKnown(format!("{name} counts nothing"));
         }
         let noisy = |n: u64| n * 4 > SYNCS;
-        let by_others = |n, what| Honesty::NotKnown(format!("{name} is busy with others' {what} ({n} in as long a time)"));
+        let by_others =
+            |n, what| Honesty::NotKnown(format!("{name} is busy with others' {what} ({n} in as long a time)"));
         let flushes = ours.flushes.unwrap_or(0);
         if self.cache && flushes >= SYNCS {
             return match others.flushes.unwrap_or(0) {
@@ -324,7 +320,8 @@ mod tests {
 
     #[test]
     fn a_file_system_without_a_device_number_names_its_disk() {
-        let mounts = "36 35 0:31 / /data rw,noatime shared:1 - btrfs /dev/sdb2 rw\n37 35 0:32 / /tmp rw - tmpfs tmpfs rw\n";
+        let mounts =
+            "36 35 0:31 / /data rw,noatime shared:1 - btrfs /dev/sdb2 rw\n37 35 0:32 / /tmp rw - tmpfs tmpfs rw\n";
         assert_eq!(mount_source(mounts, "0:31"), Some("/dev/sdb2"));
         assert_eq!(mount_source(mounts, "0:32"), None);
         assert_eq!(mount_source(mounts, "0:33"), None);

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use anyhow::{Context as _, Result};
 
-use crate::load::{SharedHistogram, ShardedHistogram};
+use crate::load::{ShardedHistogram, SharedHistogram};
 use crate::sys::latch::Event;
 use crate::sys::segment::{Segment, shared_struct};
 
 use super::cache::Cache;
+use super::checkpoints::Checkpoints;
 use super::job::{ClassSpec, Job, Kind, Share};
 use super::log::Log;
 use super::stages::CommitHistograms;
@@ -101,6 +102,7 @@ pub struct Instance<'s> {
     pub skew: Skew,
     pub cache: Cache<'s>,
     pub log: Log<'s>,
+    pub checkpoints: Checkpoints<'s>,
     pub roles: Vec<Role>,
     /// Transactions after which somebody may have become due who does a request for so many of them.
     pace: u64,
@@ -141,16 +143,14 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 impl<'s> Instance<'s> {
-    /// Bytes of segment that a job needs.
+    /// Bytes of segment that a job needs besides those of its cache.
     pub fn bytes(job: &Job) -> usize {
         let processes = roles(job).len();
         let transactors = job.transactors();
-        let histograms = CommitHistograms::bytes(transactors)
-            + ShardedHistogram::bytes(transactors)
-            + SharedHistogram::BYTES
-            + 128;
+        let histograms =
+            CommitHistograms::bytes(transactors) + ShardedHistogram::bytes(transactors) + SharedHistogram::BYTES + 128;
         let per_process = TEXT + size_of::<Counters>();
-        Cache::bytes(job)
+        Checkpoints::bytes(job)
             + Log::bytes(job, processes)
             + histograms
             + job.blocks() as usize * 8
@@ -158,9 +158,10 @@ impl<'s> Instance<'s> {
             + (1 << 16)
     }
 
-    /// Carves everything out of `segment`. A byte is written to `milestone` whenever one is reached.
+    /// Carves everything out of `segment`, but the cache, which has memory of its own. A byte is written to `milestone` whenever one is reached.
     pub fn new(
         segment: &'s Segment,
+        cache: &'s Segment,
         job: &'s Job,
         dir: &'s Path,
         seed: u64,
@@ -176,8 +177,9 @@ impl<'s> Instance<'s> {
             ramp,
             transactions,
             skew: Skew::new(job.blocks()),
-            cache: Cache::new(segment, job),
+            cache: Cache::new(cache, job),
             log: Log::new(segment, job, roles.len()),
+            checkpoints: Checkpoints::new(segment, job),
             counters: segment.many(roles.len()),
             commits: CommitHistograms::new(segment, job.transactors()),
             read_latency: ShardedHistogram::new(segment, job.transactors()),
@@ -195,6 +197,12 @@ impl<'s> Instance<'s> {
     /// The class of a process.
     pub fn class(&self, process: usize) -> &ClassSpec {
         &self.job.classes[self.roles[process].class]
+    }
+
+    /// The number of a database writer among all of them, whatever their classes.
+    pub fn writer_number(&self, process: usize) -> usize {
+        let writer = |p: &usize| matches!(self.class(*p).kind, Kind::DatabaseWriter { .. });
+        (0..process).filter(writer).count()
     }
 
     /// What a process is called in messages: its class's name, with its number where there are several.
@@ -238,6 +246,7 @@ impl<'s> Instance<'s> {
         self.stage.phase.store(phase as u32, SeqCst);
         self.stage.changed.signal();
         self.cache.writer().signal();
+        self.checkpoints.checkpointer().signal();
         self.log.wake_all();
     }
 

@@ -1,7 +1,8 @@
 //! The journals' format: a header page, then chunks, each what one redo write carried.
 //!
 //! Invariant: a chunk holds whole records, and says with a checksum whether it is whole itself. LSNs are byte positions in the
-//! endless log; chunks of a journal follow each other without a gap.
+//! endless log; chunks of a journal follow each other without a gap. Records are numbered from 1 without a gap over all
+//! journals, and each has a checksum of its own: it is made before the record enters the log buffer, so damage there shows too.
 
 use super::block::{Address, Extent, Stamp};
 
@@ -10,7 +11,7 @@ pub const JOURNAL_HEADER: usize = 4096;
 /// Bytes of a chunk's header.
 pub const CHUNK_HEADER: usize = 32;
 /// Bytes of a record without payload.
-pub const RECORD_HEADER: usize = 40;
+pub const RECORD_HEADER: usize = 56;
 const JOURNAL_MAGIC: u32 = 0x4a53_4244;
 const CHUNK_MAGIC: u32 = 0x4353_4244;
 const CHANGE: u32 = 1;
@@ -69,6 +70,8 @@ pub fn seal_chunk(chunk: &mut [u8], used: usize, lsn: u64, sequence: u64) {
 /// A whole chunk of a journal.
 pub struct Chunk<'a> {
     records: &'a [u8],
+    /// LSN of the chunk's first byte.
+    pub lsn: u64,
     /// LSN behind the chunk's last byte.
     pub end: u64,
 }
@@ -86,19 +89,10 @@ impl<'a> Chunks<'a> {
     }
 
     fn take(&mut self) -> Option<Chunk<'a>> {
-        let len = u32_at(self.rest, 16)? as usize;
-        let chunk = self.rest.get(..len).filter(|c| c.len() >= CHUNK_HEADER)?;
-        let whole = u32_at(chunk, 0)? == CHUNK_MAGIC
-            && u64_at(chunk, 8)? == self.lsn
-            && u64_at(chunk, 24)? == self.sequence
-            && u32_at(chunk, 4)? == crc32c::crc32c(&chunk[8..]);
-        if !whole {
-            return None;
-        }
-        let records = chunk.get(CHUNK_HEADER..u32_at(chunk, 20)? as usize)?;
-        self.rest = &self.rest[len..];
-        self.lsn += len as u64;
-        Some(Chunk { records, end: self.lsn })
+        let chunk = Chunk::at(self.rest, self.lsn, self.sequence)?;
+        self.rest = &self.rest[(chunk.end - chunk.lsn) as usize..];
+        self.lsn = chunk.end;
+        Some(chunk)
     }
 }
 
@@ -118,6 +112,24 @@ pub enum Record<'a> {
     Commit { process: u32, transaction: u64 },
 }
 
+/// A record and its place in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    pub sequence: u64,
+    /// LSN behind the record.
+    pub lsn: u64,
+    pub record: Record<'a>,
+}
+
+/// What is wrong with a record in a whole chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordError {
+    /// Its checksum is wrong: it was damaged before the chunk was sealed.
+    Checksum,
+    /// It is whole, but not understood.
+    Malformed,
+}
+
 /// Bytes of the record of a change of `len` bytes.
 pub fn change_bytes(len: usize) -> usize {
     RECORD_HEADER + len.next_multiple_of(8)
@@ -126,56 +138,126 @@ pub fn change_bytes(len: usize) -> usize {
 fn header(out: &mut [u8], len: usize, kind: u32, process: u32, transaction: u64) {
     out[..RECORD_HEADER].fill(0);
     put(out, 0, &(len as u32).to_le_bytes());
-    put(out, 4, &kind.to_le_bytes());
-    put(out, 8, &process.to_le_bytes());
-    put(out, 16, &transaction.to_le_bytes());
+    put(out, 16, &kind.to_le_bytes());
+    put(out, 20, &process.to_le_bytes());
+    put(out, 24, &transaction.to_le_bytes());
+}
+
+/// CRC-32C of all of a record but its checksum and sequence, which follows last: so that the long part can be done before the
+/// sequence is known.
+fn digest(record: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&record[..4]), &record[16..])
+}
+
+/// To be called last by whoever encodes a record: puts in the checksum as far as it is known without the sequence.
+fn finish(record: &mut [u8]) -> usize {
+    let sum = digest(record);
+    put(record, 4, &sum.to_le_bytes());
+    record.len()
+}
+
+/// Gives an encoded record its sequence, and with it its final checksum. Cheap enough to be done under the log buffer's latch.
+pub fn number_record(record: &mut [u8], sequence: u64) {
+    let digest = u32::from_le_bytes(record[4..8].try_into().expect("four bytes"));
+    let sum = crc32c::crc32c_append(digest, &sequence.to_le_bytes());
+    put(record, 4, &sum.to_le_bytes());
+    put(record, 8, &sequence.to_le_bytes());
 }
 
 /// Writes a change record to the start of `out` and returns its length. The stamp's LSN is not part of it.
 pub fn encode_change(out: &mut [u8], address: Address, stamp: Stamp, extent: Extent, payload: &[u8]) -> usize {
     let len = change_bytes(payload.len());
     header(out, len, CHANGE, stamp.process, stamp.transaction);
-    put(out, 12, &stamp.version.to_le_bytes());
-    put(out, 24, &address.file.to_le_bytes());
-    put(out, 28, &address.block.to_le_bytes());
-    put(out, 32, &(extent.offset as u32).to_le_bytes());
-    put(out, 36, &(extent.len as u32).to_le_bytes());
+    put(out, 32, &stamp.version.to_le_bytes());
+    put(out, 36, &address.file.to_le_bytes());
+    put(out, 40, &address.block.to_le_bytes());
+    put(out, 44, &(extent.offset as u32).to_le_bytes());
+    put(out, 48, &(extent.len as u32).to_le_bytes());
     put(out, RECORD_HEADER, payload);
     out[RECORD_HEADER + payload.len()..len].fill(0);
-    len
+    finish(&mut out[..len])
 }
 
 /// Writes a commit record to the start of `out` and returns its length.
 pub fn encode_commit(out: &mut [u8], process: u32, transaction: u64) -> usize {
     header(out, RECORD_HEADER, COMMIT, process, transaction);
-    RECORD_HEADER
+    finish(&mut out[..RECORD_HEADER])
 }
 
 impl<'a> Chunk<'a> {
-    /// The records in order; `None` if one is malformed, which a whole chunk's cannot be.
-    pub fn records(&self) -> Option<Vec<Record<'a>>> {
-        let mut rest = self.records;
-        let mut records = Vec::new();
-        while !rest.is_empty() {
-            let len = u32_at(rest, 0)? as usize;
-            let record = rest.get(..len).filter(|r| r.len() >= RECORD_HEADER)?;
-            let (process, transaction) = (u32_at(record, 8)?, u64_at(record, 16)?);
-            records.push(match u32_at(record, 4)? {
-                CHANGE => Record::Change {
-                    address: Address { file: u32_at(record, 24)?, block: u32_at(record, 28)? },
-                    version: u32_at(record, 12)?,
-                    process,
-                    transaction,
-                    offset: u32_at(record, 32)? as usize,
-                    payload: record.get(RECORD_HEADER..RECORD_HEADER + u32_at(record, 36)? as usize)?,
-                },
-                COMMIT => Record::Commit { process, transaction },
-                _ => return None,
-            });
-            rest = &rest[len..];
+    /// The chunk that `bytes` begin with, if it is whole and the one at `lsn` in the journal of that sequence.
+    pub fn at(bytes: &'a [u8], lsn: u64, sequence: u64) -> Option<Self> {
+        let len = u32_at(bytes, 16)? as usize;
+        let chunk = bytes.get(..len).filter(|c| c.len() >= CHUNK_HEADER)?;
+        let whole = u32_at(chunk, 0)? == CHUNK_MAGIC
+            && u64_at(chunk, 8)? == lsn
+            && u64_at(chunk, 24)? == sequence
+            && u32_at(chunk, 4)? == crc32c::crc32c(&chunk[8..]);
+        if !whole {
+            return None;
         }
-        Some(records)
+        let records = chunk.get(CHUNK_HEADER..u32_at(chunk, 20)? as usize)?;
+        Some(Chunk { records, lsn, end: lsn + len as u64 })
     }
+
+    /// The records in order. After an error there are no more.
+    pub fn records(&self) -> Records<'a> {
+        Records { rest: self.records, lsn: self.lsn + CHUNK_HEADER as u64 }
+    }
+}
+
+/// The records of a chunk.
+pub struct Records<'a> {
+    rest: &'a [u8],
+    /// LSN of the next one.
+    lsn: u64,
+}
+
+impl<'a> Records<'a> {
+    fn take(&mut self) -> Result<Entry<'a>, RecordError> {
+        let cut = |rest: &'a [u8]| {
+            let len = u32_at(rest, 0)? as usize;
+            rest.split_at_checked(len).filter(|(record, _)| record.len() >= RECORD_HEADER)
+        };
+        let (record, rest) = cut(self.rest).ok_or(RecordError::Malformed)?;
+        let sequence = u64_at(record, 8).ok_or(RecordError::Malformed)?;
+        if u32_at(record, 4) != Some(crc32c::crc32c_append(digest(record), &sequence.to_le_bytes())) {
+            return Err(RecordError::Checksum);
+        }
+        self.rest = rest;
+        self.lsn += record.len() as u64;
+        Ok(Entry { sequence, lsn: self.lsn, record: decode(record).ok_or(RecordError::Malformed)? })
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Entry<'a>, RecordError>;
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let taken = self.take();
+        if taken.is_err() {
+            self.rest = &[];
+        }
+        Some(taken)
+    }
+}
+
+fn decode(record: &[u8]) -> Option<Record<'_>> {
+    let (process, transaction) = (u32_at(record, 20)?, u64_at(record, 24)?);
+    Some(match u32_at(record, 16)? {
+        CHANGE => Record::Change {
+            address: Address { file: u32_at(record, 36)?, block: u32_at(record, 40)? },
+            version: u32_at(record, 32)?,
+            process,
+            transaction,
+            offset: u32_at(record, 44)? as usize,
+            payload: record.get(RECORD_HEADER..RECORD_HEADER + u32_at(record, 48)? as usize)?,
+        },
+        COMMIT => Record::Commit { process, transaction },
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -193,8 +275,15 @@ mod tests {
             let stamp = Stamp { version: 9, lsn: 0, process: 2, transaction };
             let extent = Extent { offset: 100, len: 301 };
             let mut used = CHUNK_HEADER;
-            used += encode_change(&mut chunk[used..], Address { file: 1, block: 7 }, stamp, extent, &[3; 301]);
-            used += encode_commit(&mut chunk[used..], 2, transaction);
+            let mut number = |chunk: &mut [u8], len, sequence| {
+                number_record(&mut chunk[used..used + len], sequence);
+                used += len;
+            };
+            let change = &mut chunk[CHUNK_HEADER..];
+            let len = encode_change(change, Address { file: 1, block: 7 }, stamp, extent, &[3; 301]);
+            number(&mut chunk, len, 2 * transaction - 1);
+            let len = encode_commit(&mut chunk[CHUNK_HEADER + len..], 2, transaction);
+            number(&mut chunk, len, 2 * transaction);
             seal_chunk(&mut chunk, used, lsn, HEADER.sequence);
             lsn += 1024;
             journal.extend(chunk);
@@ -210,20 +299,37 @@ mod tests {
         assert_eq!(header, HEADER);
         let chunks: Vec<_> = Chunks::new(&journal, header).collect();
         assert_eq!((chunks.len(), chunks[2].end), (3, 8192 + 3 * 1024));
+        let change = Record::Change {
+            address: Address { file: 1, block: 7 },
+            version: 9,
+            process: 2,
+            transaction: 2,
+            offset: 100,
+            payload: &[3; 301],
+        };
+        let lsn = 8192 + 1024 + CHUNK_HEADER as u64 + change_bytes(301) as u64;
+        let commit = Record::Commit { process: 2, transaction: 2 };
         assert_eq!(
-            chunks[1].records().unwrap(),
+            chunks[1].records().collect::<Vec<_>>(),
             [
-                Record::Change {
-                    address: Address { file: 1, block: 7 },
-                    version: 9,
-                    process: 2,
-                    transaction: 2,
-                    offset: 100,
-                    payload: &[3; 301]
-                },
-                Record::Commit { process: 2, transaction: 2 }
+                Ok(Entry { sequence: 3, lsn, record: change }),
+                Ok(Entry { sequence: 4, lsn: lsn + RECORD_HEADER as u64, record: commit })
             ]
         );
+    }
+
+    #[test]
+    fn a_record_damaged_before_its_chunk_was_sealed_is_found_out() {
+        let journal = journal();
+        let first = JOURNAL_HEADER..JOURNAL_HEADER + 1024;
+        let used = CHUNK_HEADER + change_bytes(301) + RECORD_HEADER;
+        for at in CHUNK_HEADER..used {
+            let mut chunk = journal[first.clone()].to_vec();
+            chunk[at] ^= 0x10;
+            seal_chunk(&mut chunk, used, HEADER.start, HEADER.sequence);
+            let records: Vec<_> = Chunk::at(&chunk, HEADER.start, HEADER.sequence).unwrap().records().collect();
+            assert!(records.last().unwrap().is_err(), "byte {at}");
+        }
     }
 
     #[test]

@@ -19,10 +19,11 @@ use crate::sys::segment::{LatchedBytes, LockedBytes, Segment, shared_struct};
 
 use super::block::BLOCK;
 use super::job::{Job, Kind, Wake};
-use super::journal::{CHUNK_HEADER, JOURNAL_HEADER};
+use super::journal::{self, CHUNK_HEADER, JOURNAL_HEADER};
 use super::poll::Poll;
 use super::stages::Stages;
 use super::turns::{Cause, TurnCounts, Turns};
+use super::waits::{self, Event as Wait};
 
 shared_struct! {
     struct Control {
@@ -37,6 +38,8 @@ shared_struct! {
         reserved: AtomicU64,
         /// 1: the journal is full; no more reservations until the switch is done.
         switching: AtomicU64,
+        /// Records so far.
+        records: AtomicU64,
         /// When the first commit of the open chunk was requested, in nanoseconds; 0: there is none.
         first_post: AtomicU64,
         /// Waits for room so far, and those that have ended: the queue is what is between.
@@ -117,22 +120,11 @@ pub struct LogCounts {
     pub turns: TurnCounts,
 }
 
-/// Why a process waited for room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoomWait {
-    /// The log buffer was full of redo that was not on disk.
-    Buffer,
-    /// The journal was full. What the log switch itself waited for longest, if for anything.
-    Switch(Option<Cause>),
-}
-
 /// Room in log buffer and journal for what one transaction will write.
 pub struct Reservation<'a> {
     log: &'a Log<'a>,
     process: usize,
     left: u64,
-    /// What had to be waited for, and for how many nanoseconds.
-    pub waited: Option<(RoomWait, u64)>,
 }
 
 /// A commit whose redo is in the log buffer.
@@ -212,25 +204,31 @@ impl<'s> Log<'s> {
         let want = bytes as u64 + records as u64 * self.overhead();
         let most = self.buffer.len() as u64 - self.overhead() - CHUNK_HEADER as u64;
         ensure!(want <= most, "A transaction's redo may need {want} bytes; the log buffer has room for {most}");
-        let reservation = |waited| Reservation { log: self, process, left: want, waited };
+        let reservation = Reservation { log: self, process, left: want };
         let slot = &self.slots[process];
-        let why = {
+        {
             let _held = self.buffer.lock();
             let room = if c.queued.load(SeqCst) == c.granted.load(SeqCst) { self.room(want) } else { Room::BufferFull };
             if room == Room::Free {
                 c.reserved.fetch_add(want, SeqCst);
-                return Ok(reservation(None));
+                return Ok(reservation);
             }
             slot.want.store(want, SeqCst);
             let at = c.queued.fetch_add(1, SeqCst) as usize;
             self.queue[at % self.queue.len()].store(process as u64, SeqCst);
-            c.switching.load(SeqCst)
-        };
-        let start = now_ns();
+        }
+        let mut waiting = waits::enter(Wait::LogBufferSpace);
+        let turn = self.turns.turn();
         self.wake_writer();
         slot.room.wait_until(|| slot.want.load(SeqCst) == 0);
-        let why = if why == 1 { RoomWait::Switch(self.turns.cause()) } else { RoomWait::Buffer };
-        Ok(reservation(Some((why, now_ns() - start))))
+        if self.turns.turn() > turn {
+            waiting.becomes(match self.turns.cause() {
+                Some(Cause::Checkpoint) => Wait::LogSwitchCheckpoint,
+                Some(Cause::Archive) => Wait::LogSwitchArchiving,
+                None => Wait::LogSwitch,
+            });
+        }
+        Ok(reservation)
     }
 
     /// Whether `want` bytes can be reserved now; asks for what would make it possible. To be called with the latch held.
@@ -496,6 +494,17 @@ impl<'s> Log<'s> {
     }
 }
 
+/// Bytes at the start of a record that its number changes.
+const NUMBERED: usize = 16;
+
+/// Copies `bytes` to where the ring has the LSN `at`.
+fn copy_in(ring: &mut [u8], at: u64, bytes: &[u8]) {
+    let at = (at % ring.len() as u64) as usize;
+    let tail = bytes.len().min(ring.len() - at);
+    ring[at..at + tail].copy_from_slice(&bytes[..tail]);
+    ring[..bytes.len() - tail].copy_from_slice(&bytes[tail..]);
+}
+
 impl LogCounts {
     /// What was counted since `before`.
     pub fn since(self, before: Self) -> Self {
@@ -523,11 +532,13 @@ impl Reservation<'_> {
         if open > CHUNK_HEADER as u64 && open + record.len() as u64 > self.log.group_bytes {
             self.log.close(buffer);
         }
+        let sequence = c.records.load(SeqCst) + 1;
+        let (mut head, rest) = (*record.first_chunk::<NUMBERED>().expect("a record has a header"), &record[NUMBERED..]);
+        journal::number_record(&mut head, sequence);
+        c.records.store(sequence, SeqCst);
         let begin = c.chunk.load(SeqCst) + c.fill.load(SeqCst);
-        let at = (begin % buffer.len() as u64) as usize;
-        let tail = record.len().min(buffer.len() - at);
-        buffer[at..at + tail].copy_from_slice(&record[..tail]);
-        buffer[..record.len() - tail].copy_from_slice(&record[tail..]);
+        copy_in(buffer, begin, &head);
+        copy_in(buffer, begin + NUMBERED as u64, rest);
         let lsn = begin + record.len() as u64;
         c.fill.fetch_add(record.len() as u64, SeqCst);
         c.next.store(lsn, SeqCst);

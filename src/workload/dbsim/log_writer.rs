@@ -12,6 +12,7 @@ use super::files::{self, Journals};
 use super::instance::{Instance, Milestone, Phase};
 use super::job::Engine as EngineSpec;
 use super::journal::{self, JOURNAL_HEADER, JournalHeader};
+use super::waits::{self, Event};
 
 struct LogWriter<'a> {
     instance: &'a Instance<'a>,
@@ -32,11 +33,13 @@ pub fn run(instance: &Instance<'_>, engine: &EngineSpec) -> Result<()> {
     };
     instance.arrive(Milestone::Ready)?;
     loop {
-        log.sleep_until(|| log.flush_due() || log.switch_due() || instance.reached(Phase::End));
+        waits::during(Event::Idle, || {
+            log.sleep_until(|| log.flush_due() || log.switch_due() || instance.reached(Phase::End));
+        });
         if log.flush_due() {
             let gather = log.gather();
             if !gather.is_zero() {
-                std::thread::sleep(gather);
+                waits::during(Event::Pace, || std::thread::sleep(gather));
             }
             w.flush()?;
         } else if log.switch_due() {
@@ -65,6 +68,7 @@ impl LogWriter<'_> {
                 self.writes.record(now_ns() - start);
             }
             log.publish_flushed(&closed);
+            self.instance.checkpoints.redo_at(log.flushed());
         }
         Ok(())
     }
@@ -78,11 +82,13 @@ impl LogWriter<'_> {
         let mut waited = [0; 2];
         if turns.checkpoint() < reuse.checkpoint {
             let start = now_ns();
+            let _waiting = waits::enter(Event::LogSwitchCheckpoint);
             turns.checkpointed().wait_until(|| turns.checkpoint() >= reuse.checkpoint || left());
             waited[0] = (now_ns() - start).max(1);
         }
         if turns.archived() < reuse.archive {
             let start = now_ns();
+            let _waiting = waits::enter(Event::LogSwitchArchiving);
             turns.copied().wait_until(|| turns.archived() >= reuse.archive || left());
             waited[1] = (now_ns() - start).max(1);
         }
@@ -101,6 +107,7 @@ impl LogWriter<'_> {
     }
 
     fn write(&mut self, journal: usize, offset: u64, len: usize) -> Result<()> {
+        let _waiting = waits::enter(Event::LogFileParallelWrite);
         self.journals.write(self.instance.job, self.engine.as_mut(), journal, offset, len)
     }
 }

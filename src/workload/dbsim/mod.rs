@@ -7,24 +7,32 @@
 mod archiver;
 mod block;
 mod cache;
+mod checkpointer;
+mod checkpoints;
+mod control_file;
 mod crew;
 mod db_writer;
 mod files;
 mod foreground;
 mod honest_sync;
+mod huge_pages;
 mod instance;
-mod job;
+pub mod job;
 mod journal;
 mod ledger;
 mod log;
 mod log_facts;
 mod log_writer;
+mod lru;
+mod memory;
+mod page_tables;
 mod poll;
 mod scanner;
 mod stages;
 mod transaction;
 mod turns;
 mod verify;
+pub mod waits;
 
 #[cfg(test)]
 mod log_tests;
@@ -43,10 +51,14 @@ use crate::sys::segment::Segment;
 
 use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload};
 
+use cache::Cache;
 use crew::Crew;
+use huge_pages::Permission;
 use instance::{Instance, Phase};
 use job::{Job, Kind as Class};
 use ledger::Ledger;
+use memory::CacheMemory;
+use page_tables::PageTables;
 
 pub use block::BlockError;
 pub use verify::VerifyFailed;
@@ -74,6 +86,14 @@ impl Workload for Dbsim {
         job::OPTIONS
     }
 
+    fn check_dotted(&self, name: &str) -> Result<(), String> {
+        job::check_dotted(name)
+    }
+
+    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+        if name == "job" { job::embed(value).map_err(|e| e.to_string()) } else { Ok(value.to_owned()) }
+    }
+
     fn check(&self, options: &Options) -> Result<(), String> {
         Job::parse(options).map(|_| ())
     }
@@ -91,7 +111,7 @@ impl Workload for Dbsim {
                     + (1 << 20),
             ),
             // The segment, and half a mebibyte for each process's own stack, heap and page tables.
-            memory_bytes: (Instance::bytes(&job) + (processes << 19)) as u64
+            memory_bytes: (Instance::bytes(&job) + Cache::bytes(&job) + (processes << 19)) as u64
                 + job.journal.files as u64 * job.journal.bytes,
             modules: Vec::new(),
         }
@@ -143,10 +163,13 @@ impl Workload for Dbsim {
 
     fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
         let job = parse(cx)?;
+        let private = page_tables::of_process("self")?;
         let segment = Segment::new(Instance::bytes(&job)).context("Cannot map the shared segment")?;
+        let memory = CacheMemory::new(job.cache.memory, Cache::bytes(&job), Permission::of_this_machine())?;
         let (milestones, milestone) = std::io::pipe().context("Cannot make a pipe")?;
         let instance = Instance::new(
             &segment,
+            memory.segment(),
             &job,
             &cx.dir,
             cx.seed,
@@ -158,6 +181,7 @@ impl Workload for Dbsim {
         let honesty = honest_sync::test(&job, &cx.dir)?;
         progress("fill the cache", 0);
         preload(&instance)?;
+        let memory_facts = memory.facts()?;
         progress("ramp", 1);
         let mut crew = Crew::start(&instance, File::from(std::os::fd::OwnedFd::from(milestones)))?;
         crew.wait_milestone()?;
@@ -169,7 +193,7 @@ impl Workload for Dbsim {
         crew.wait_milestone()?;
         let elapsed = start.elapsed();
         let cpu = crew.cpu_time()? - cpu_before;
-        let page_tables = crew.page_table_bytes()?;
+        let page_tables = PageTables::new(&instance, &memory, private, &crew.page_table_bytes()?)?;
         let counts = Counts::of(&instance).since(before);
         progress("shut down", 3);
         instance.enter(Phase::Leave);
@@ -196,10 +220,12 @@ impl Workload for Dbsim {
             ("commit-p99", ns(commits.quantile(0.99))),
             ("read-mean", reads.mean().unwrap_or(0.0)),
             ("cpu-per-transaction", cpu.as_nanos() as f64 / transactions),
-            ("page-table-bytes", page_tables as f64),
+            ("page-table-bytes", page_tables.total as f64),
         ];
         let mut facts = facts(&instance, &counts);
         facts.insert("sync-honesty".to_owned(), honesty.to_string());
+        facts.extend(page_tables.facts);
+        facts.extend(memory_facts);
         facts.extend(log_facts::of(&instance, &counts.log));
         let values = values.map(|(name, value)| (name.to_owned(), value)).into_iter();
         Ok(Outcome { values: values.chain(instance.commits.means()).collect(), facts })
@@ -303,6 +329,7 @@ fn facts(instance: &Instance<'_>, counts: &Counts) -> BTreeMap<String, String> {
         ("commits", counts.commits.to_string()),
         ("commits-per-redo-write", ratio(counts.commits, counts.log.flushes)),
         ("free-buffer-waits", counts.free_waits.to_string()),
+        ("checkpoints", instance.checkpoints.count().to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()

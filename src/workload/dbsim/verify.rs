@@ -138,8 +138,8 @@ fn read_log(job: &Job, dir: &Path) -> Result<Log> {
             return Err(VerifyFailed::LostRedo { found: log.end, flushed: header.start }.into());
         }
         for chunk in Chunks::new(bytes, *header) {
-            for record in chunk.records().ok_or(VerifyFailed::MalformedRedo)? {
-                log.add(job, record)?;
+            for entry in chunk.records() {
+                log.add(job, entry.map_err(|_| VerifyFailed::MalformedRedo)?.record)?;
             }
             log.end = chunk.end;
         }
