@@ -35,7 +35,7 @@ mod verify;
 pub mod waits;
 
 #[cfg(test)]
-mod log_tests;
+mod log_run_tests;
 #[cfg(test)]
 mod tests;
 
