@@ -18,7 +18,7 @@ impl Run {
         let text = format!(
             r#"dbsim = 1
 [cache]
-size = "4M"
+size = "8M"
 [data]
 files = 2
 size = "16M"
@@ -29,7 +29,7 @@ size = "2M"
 steps = ["read 4 zipf:0.9", "dirty 60%", "commit"]
 [process]
 foreground = {{ kind = "foreground", count = {foregrounds} }}
-log-writer = {{ kind = "log-writer", io = "sync"{log_writer} }}
+log-writer = {{ kind = "log-writer"{log_writer} }}
 database-writer = {{ kind = "database-writer", io = "sync", batch = 16 }}
 {others}
 "#
@@ -76,7 +76,9 @@ fn fact(outcome: &Outcome, name: &str) -> f64 {
 #[test]
 fn the_stages_add_up_to_the_commit() {
     for (foregrounds, wake) in [(1, "post"), (6, "post"), (6, "poll")] {
-        let outcome = Run::new(foregrounds, "", &format!(", wake = \"{wake}\""), "").go().unwrap();
+        // So few that nothing but commits asks for a redo write: no checkpoint, no dirty buffer that has to go.
+        let run = Run::new(foregrounds, "", &format!(", wake = \"{wake}\""), "").set("transactions", "60");
+        let outcome = run.go().unwrap();
         let sum: f64 = stages::STAGES.iter().map(|(name, _)| outcome.values[&format!("stage-{name}-mean")]).sum();
         let whole = fact(&outcome, "commit-mean");
         assert!((sum / whole - 1.0).abs() < 0.01, "{sum} of {whole}");
@@ -92,13 +94,15 @@ fn the_stages_add_up_to_the_commit() {
 
 #[test]
 fn commits_of_many_foregrounds_share_redo_writes() {
+    // Long enough that everybody comes in, on however busy a machine: who is late is not in the group, and the bar is low.
     let grouped = |foregrounds| {
-        let run = Run::new(foregrounds, "", ", group-wait = \"50 ms\"", "").set("transactions", "64");
+        let run = Run::new(foregrounds, "", ", group-wait = \"100 ms\"", "").set("transactions", "60");
         fact(&run.go().unwrap(), "commits-per-redo-write")
     };
-    let (one, sixteen) = (grouped(1), grouped(16));
-    assert_eq!(one, 1.0);
-    assert!(sixteen > 2.0, "{sixteen}");
+    assert_eq!(grouped(1), 1.0);
+    // With four foregrounds it could not be more than four.
+    let twenty = grouped(20);
+    assert!(twenty > 4.0, "{twenty}");
 }
 
 #[test]
@@ -116,7 +120,7 @@ fn every_way_to_sync_is_run_and_verified() {
 
 #[test]
 fn a_sync_linked_to_the_write_is_run_and_verified() {
-    let run = Run::new(3, "sync = \"linked\"", "", "").set("io", "uring");
+    let run = Run::new(3, "sync = \"linked\"", ", io = \"uring\"", "");
     match run.go() {
         Err(e) if format!("{e:#}").contains("io_uring") => eprintln!("Not tested here: {e:#}"),
         outcome => assert!(outcome.unwrap().facts["redo-durability"].contains("linked")),
@@ -157,7 +161,7 @@ fn archives_are_whole_bounded_and_go_on_where_each_other_ends() {
 #[test]
 fn a_slow_archiver_holds_up_the_log() {
     // Four seconds for the first journal, which the foregrounds fill twice in much less.
-    let archiver = "archiver = { kind = \"archiver\", request = \"1M\", limit = \"256K\" }";
+    let archiver = "archiver = { kind = \"archiver\", request = \"1M\", limit = \"256K/s\" }";
     let run = Run::new(4, "files = 2", "", archiver).set("transactions", "2500");
     let outcome = run.go().unwrap();
     assert!(fact(&outcome, "journals-archived") >= 1.0, "{:?}", outcome.facts);
