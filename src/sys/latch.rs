@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use crate::sys::futex::{self, Scope};
 use crate::sys::segment::shared_struct;
@@ -75,6 +76,14 @@ impl Event {
             }
             self.wait(ticket);
         }
+    }
+
+    /// Like [`Event::wait`], but sleeps no longer than `timeout`.
+    pub fn wait_timeout(&self, ticket: u32, timeout: Duration) {
+        self.waiters.fetch_add(1, SeqCst);
+        futex::wait(&self.generation, ticket, Scope::Shared, Some(timeout))
+            .expect("a mapped and aligned word can be waited on");
+        self.waiters.fetch_sub(1, SeqCst);
     }
 
     /// Wakes everybody who waits. Costs no system call if nobody does.

@@ -20,7 +20,7 @@ use crate::sys::process::{Child, Exit, exit_now, fork_child};
 
 use super::instance::Instance;
 use super::job::Kind;
-use super::{checkpointer, db_writer, foreground, log_writer, pace, page_tables, scanner};
+use super::{archiver, checkpointer, db_writer, foreground, log_writer, pace, page_tables, scanner};
 
 /// Bytes of a thread's stack: what a transaction needs, with room to spare.
 const STACK: usize = 256 << 10;
@@ -191,6 +191,7 @@ fn work(instance: &Instance<'_>, process: usize) -> Result<()> {
         Kind::DatabaseWriter { engine, batch, sorted } => db_writer::run(instance, process, engine, *batch, *sorted),
         Kind::Checkpointer { percent } => checkpointer::run(instance, *percent),
         Kind::Scanner { engine, request, work, .. } => scanner::run(instance, process, engine, *request, *work),
+        Kind::Archiver { request, bytes_per_second } => archiver::run(instance, *request, *bytes_per_second),
         other => bail!("dbsim has no process of kind `{}`", other.word()),
     }
 }

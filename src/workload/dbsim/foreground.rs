@@ -4,8 +4,10 @@
 
 use anyhow::Result;
 
+use crate::load::Recorder;
+
 use super::executor::Executor;
-use super::instance::{Counters, Instance, Milestone, Phase, STRIPES};
+use super::instance::{Counters, Instance, Milestone, Phase};
 use super::job::Pace;
 use super::pace::{self, Starts};
 use super::plan::Span;
@@ -23,6 +25,8 @@ pub struct Transactor<'a> {
     stream: Stream<'a>,
     transaction: Transaction,
     audits: Audits,
+    kinds: Vec<Recorder<'a>>,
+    stretches: Vec<Recorder<'a>>,
     /// Transactions so far.
     number: u64,
 }
@@ -37,6 +41,8 @@ impl<'a> Transactor<'a> {
             stream: Stream::new(instance.job, &instance.choosers, instance.seed, worker as u64),
             transaction: Transaction::default(),
             audits: Audits::new(),
+            kinds: instance.kind_latency.iter().map(|h| h.recorder(worker)).collect(),
+            stretches: instance.stretch_latency.iter().map(|h| h.recorder(worker)).collect(),
             number: 0,
         })
     }
@@ -56,11 +62,10 @@ impl<'a> Transactor<'a> {
         let audit = self.audits.end();
         let end = pace::now();
         if instance.phase() == Phase::Measure as u32 {
-            let stripe = self.worker % STRIPES;
             let latency = end.saturating_sub(intended.unwrap_or(start));
-            instance.kind_latency[self.transaction.kind][stripe].add(latency);
-            if let Some(stretch) = instance.stretch_latency.get(instance.stretch()) {
-                stretch[stripe].add(latency);
+            self.kinds[self.transaction.kind].record(latency);
+            if let Some(stretch) = self.stretches.get(instance.stretch()) {
+                stretch.record(latency);
             }
             Counters::grow(&instance.counters[self.worker].busy_ns, end - start);
             if let Some(audit) = audit {

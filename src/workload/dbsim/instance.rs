@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use crate::load::SharedHistogram;
+use crate::load::{ShardedHistogram, SharedHistogram};
 use crate::sys::latch::Event;
 use crate::sys::segment::{Segment, shared_struct};
 
@@ -22,6 +22,7 @@ use super::job::{ClassSpec, Job, Kind, Share};
 use super::log::Log;
 use super::pace;
 use super::plan::Plan;
+use super::stages::CommitHistograms;
 use super::waits::WaitTable;
 
 /// What a process of the run is: its class, and its number within the class, from 0.
@@ -110,8 +111,6 @@ impl Counters {
 }
 
 const TEXT: usize = 512;
-/// Latency histograms of which workers share one: enough that they do not wait for each other's cache lines all the time.
-pub const STRIPES: usize = 16;
 
 /// One run.
 pub struct Instance<'s> {
@@ -128,12 +127,14 @@ pub struct Instance<'s> {
     pace: u64,
     /// By process.
     pub counters: &'s [Counters],
-    pub commit_latency: Vec<SharedHistogram<'s>>,
-    pub read_latency: Vec<SharedHistogram<'s>>,
-    /// By kind of transaction, then by worker modulo [`STRIPES`].
-    pub kind_latency: Vec<Vec<SharedHistogram<'s>>>,
-    /// By stretch of the window, then by worker modulo [`STRIPES`]; empty if there is but one.
-    pub stretch_latency: Vec<Vec<SharedHistogram<'s>>>,
+    pub commits: CommitHistograms<'s>,
+    pub read_latency: ShardedHistogram<'s>,
+    /// Redo writes in the window, each from its submission until it is durable.
+    pub redo_write: SharedHistogram<'s>,
+    /// By kind of transaction.
+    pub kind_latency: Vec<ShardedHistogram<'s>>,
+    /// By stretch of the window; empty if there is but one.
+    pub stretch_latency: Vec<ShardedHistogram<'s>>,
     /// By worker.
     pub waits: WaitTable,
     /// By block: the latest version whose commit was acknowledged, and the latest that the database writer has written.
@@ -170,11 +171,19 @@ impl<'s> Instance<'s> {
     /// Bytes of segment that a job needs besides those of its cache.
     pub fn bytes(job: &Job) -> usize {
         let workers = roles(job).len();
-        let per_worker = TEXT + size_of::<Counters>() + 2 * (SharedHistogram::BYTES + 128);
-        let stripes = STRIPES.min(job.transactors().max(1));
-        let latencies = (job.transactions.len() + job.run.phases.len()) * stripes * (SharedHistogram::BYTES + 128);
-        let tables = job.blocks() as usize * 8 + workers * per_worker + latencies;
-        Checkpoints::bytes(job) + Log::bytes(job, workers) + tables + (1 << 16)
+        let transactors = job.transactors();
+        let sharded = 1 + job.transactions.len() + job.run.phases.len();
+        let histograms = CommitHistograms::bytes(transactors)
+            + sharded * (ShardedHistogram::bytes(transactors) + 128)
+            + SharedHistogram::BYTES
+            + 128;
+        let per_worker = TEXT + size_of::<Counters>();
+        Checkpoints::bytes(job)
+            + Log::bytes(job, workers)
+            + histograms
+            + job.blocks() as usize * 8
+            + workers * per_worker
+            + (1 << 16)
     }
 
     /// Carves everything out of `segment`, but the cache, which has memory of its own. A byte is written to `milestone` whenever one is reached.
@@ -188,9 +197,8 @@ impl<'s> Instance<'s> {
         milestone: File,
     ) -> Result<Self> {
         let roles = roles(job);
-        let stripes = STRIPES.min(job.transactors().max(1));
-        let histograms = |n: usize| (0..n).map(|_| SharedHistogram::new(segment)).collect::<Vec<_>>();
-        let striped = |n: usize| (0..n).map(|_| histograms(stripes)).collect::<Vec<_>>();
+        let histograms =
+            |n: usize| (0..n).map(|_| ShardedHistogram::new(segment, job.transactors())).collect::<Vec<_>>();
         Ok(Self {
             job,
             dir,
@@ -200,10 +208,11 @@ impl<'s> Instance<'s> {
             log: Log::new(segment, job, roles.len()),
             checkpoints: Checkpoints::new(segment, job),
             counters: segment.many(roles.len()),
-            commit_latency: histograms(job.transactors()),
-            read_latency: histograms(job.transactors()),
-            kind_latency: striped(job.transactions.len()),
-            stretch_latency: striped(if plan.stretches.len() > 1 { plan.stretches.len() } else { 0 }),
+            commits: CommitHistograms::new(segment, job.transactors()),
+            read_latency: ShardedHistogram::new(segment, job.transactors()),
+            redo_write: SharedHistogram::new(segment),
+            kind_latency: histograms(job.transactions.len()),
+            stretch_latency: histograms(if plan.stretches.len() > 1 { plan.stretches.len() } else { 0 }),
             waits: WaitTable::new(roles.len()).context("Cannot allocate the table of waits")?,
             committed: segment.many(job.blocks() as usize),
             written: segment.many(job.blocks() as usize),
@@ -319,8 +328,7 @@ impl<'s> Instance<'s> {
         self.stage.paced.signal();
         self.cache.writer().signal();
         self.checkpoints.checkpointer().signal();
-        self.log.writer().signal();
-        self.log.checkpointed().signal();
+        self.log.wake_all();
     }
 
     /// Tells that one more process has reached a milestone; the last one tells the parent.

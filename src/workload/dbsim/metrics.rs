@@ -10,6 +10,7 @@ use crate::metric::{Better, Kind, MetricDef, Unit};
 
 use super::job::Job;
 use super::outcome::JobOutcome;
+use super::stages;
 use super::waits::Event;
 
 /// Events of whose waits a transaction's mean is a metric, if the job has to wait for them.
@@ -53,6 +54,7 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
             "Time from the request to commit until the redo is durable and the foreground runs, median",
         ));
         defs.push(latency("commit-p99", Kind::P99, "The same, 99th percentile"));
+        defs.extend(stages::metrics());
     }
     if job.reads() {
         defs.push(latency("read-mean", Kind::Cost, "Time of a foreground's pread of one 8 KiB block, mean"));
@@ -114,6 +116,9 @@ pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> 
         );
         put("commit-p50", ns(outcome.commits.quantile(0.5)));
         put("commit-p99", ns(outcome.commits.quantile(0.99)));
+        for (name, mean) in &outcome.stages {
+            put(name, *mean);
+        }
     }
     if job.reads() {
         ensure!(

@@ -4,6 +4,7 @@
 //! Invariant: nothing depends on time, process numbers or addresses: the same seed does the same transactions, and under the
 //! exact clock takes the same time to the nanosecond.
 
+mod archiver;
 mod block;
 mod cache;
 mod checkpointer;
@@ -16,12 +17,14 @@ mod executor;
 mod facts;
 mod files;
 mod foreground;
+mod honest_sync;
 mod huge_pages;
 mod instance;
 pub mod job;
 mod journal;
 mod ledger;
 mod log;
+mod log_facts;
 mod log_writer;
 mod lru;
 mod memory;
@@ -30,13 +33,18 @@ pub mod outcome;
 mod pace;
 mod page_tables;
 mod plan;
+mod poll;
 mod scanner;
 pub mod series;
+mod stages;
 mod transaction;
 mod trial;
+mod turns;
 mod verify;
 pub mod waits;
 
+#[cfg(test)]
+mod log_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -97,6 +105,7 @@ impl Workload for Dbsim {
             storage_bytes: Some(
                 job.data.bytes
                     + job.journal.files as u64 * job.journal.bytes
+                    + archiver::storage_bytes(&job)
                     + Ledger::bytes(job.transactors(), job.blocks())
                     // Directory, extents, and what the file system keeps for itself per file.
                     + (1 << 20),

@@ -29,6 +29,8 @@ pub struct JobOutcome {
     pub counts: Counts,
     /// From the request to commit until the foreground goes on.
     pub commits: Histogram,
+    /// The commit path's stages: metric and mean, in nanoseconds.
+    pub stages: Vec<(String, f64)>,
     /// Reads of blocks by those who do transactions.
     pub reads: Histogram,
     /// In the job's order.
@@ -161,12 +163,7 @@ impl Counts {
             writes: self.writes - before.writes,
             batches: self.batches - before.batches,
             free_waits: self.free_waits - before.free_waits,
-            log: LogCounts {
-                flushes: self.log.flushes - before.log.flushes,
-                flushed_bytes: self.log.flushed_bytes - before.log.flushed_bytes,
-                switches: self.log.switches - before.log.switches,
-                space_waits: self.log.space_waits - before.log.space_waits,
-            },
+            log: self.log.since(before.log),
         }
     }
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::clock::Clock;
-use crate::load::{Histogram, SharedHistogram};
 use crate::sys::segment::Segment;
 use crate::workload::Progress;
 
@@ -28,7 +27,7 @@ use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
 use super::waits::{Audit, Tallies};
-use super::{block, files, pace};
+use super::{block, files, honest_sync, log_facts, pace};
 
 /// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
 pub const PRELOAD: (usize, usize) = (7, 8);
@@ -80,6 +79,7 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let instance = Instance::new(&segment, memory.segment(), job, cx.dir, cx.seed, plan, milestone)?;
     let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
     progress("fill the cache", 0);
+    let honesty = if job.writes() { Some(honest_sync::test(job, cx.dir)?) } else { None };
     preload(&instance)?;
     let mut facts: BTreeMap<_, _> = memory.facts()?.into_iter().collect();
     progress("ramp", 1);
@@ -98,6 +98,10 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     crew.wait_gone(|_| true)?;
     Ledger::of(&instance).save(cx.dir)?;
     facts.extend(page_tables.facts);
+    facts.extend(honesty.map(|h| ("sync-honesty".to_owned(), h.to_string())));
+    if job.log_writer().is_some() {
+        facts.extend(log_facts::of(&instance, &window.after.counts.log.since(window.before.counts.log)));
+    }
     facts.insert("checkpoints".to_owned(), instance.checkpoints.count().to_string());
     Ok(JobOutcome { page_table_bytes: page_tables.total, facts, ..window.outcome(&instance) })
 }
@@ -259,16 +263,17 @@ impl Window {
             page_table_bytes: 0,
             processes: instance.roles.len(),
             counts: after.counts.since(&before.counts),
-            commits: merged(&instance.commit_latency),
-            reads: merged(&instance.read_latency),
+            commits: instance.commits.whole(),
+            stages: instance.commits.means().collect(),
+            reads: instance.read_latency.read(),
             classes: classes.collect(),
-            kinds: kinds.map(|(t, parts)| KindOutcome { name: t.name.clone(), latency: merged(parts) }).collect(),
+            kinds: kinds.map(|(t, parts)| KindOutcome { name: t.name.clone(), latency: parts.read() }).collect(),
             phases: phases
                 .map(|((stretch, parts), (elapsed, transactions))| PhaseOutcome {
                     name: stretch.name.clone(),
                     elapsed: *elapsed,
                     transactions: *transactions,
-                    latency: merged(parts),
+                    latency: parts.read(),
                 })
                 .collect(),
             series,
@@ -282,12 +287,4 @@ fn tell(cx: &JobContext<'_>, stretch: &Stretch, series: &Series, done: Sample, e
         let elapsed = Duration::from_nanos(elapsed);
         live(&Live { elapsed, interval: series.every(), done, phase: &stretch.name });
     }
-}
-
-fn merged(parts: &[SharedHistogram<'_>]) -> Histogram {
-    let mut all = Histogram::new();
-    for p in parts {
-        all.merge(&p.read());
-    }
-    all
 }

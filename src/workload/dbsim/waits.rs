@@ -297,6 +297,13 @@ pub struct Waiting {
     before: Option<(u64, u64)>,
 }
 
+impl Waiting {
+    /// Says what is waited for, where that shows in the course of the wait.
+    pub fn becomes(&mut self, event: Event) {
+        self.event = event;
+    }
+}
+
 /// Begins to wait.
 pub fn enter(event: Event) -> Waiting {
     HERE.with(|here| {
@@ -322,13 +329,6 @@ fn observe_latches() {
         };
         during(event, sleep);
     });
-}
-
-impl Waiting {
-    /// What the wait is for has turned out to be something else.
-    pub fn rename(&mut self, event: Event) {
-        self.event = event;
-    }
 }
 
 impl Drop for Waiting {
@@ -448,7 +448,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(3));
             during(Event::Latch, || std::thread::sleep(Duration::from_millis(5)));
             during(Event::Latch, || ());
-            outer.rename(Event::LogBufferSpace);
+            outer.becomes(Event::LogBufferSpace);
         }
         let elapsed = start.elapsed().as_nanos() as u64;
         let tallies = table.read(1);
