@@ -356,4 +356,37 @@ mod tests {
         // Woken all together they would have looked 10 + 10 + 9 + … + 1 = 65 times.
         assert!(looked.load(SeqCst) < 40, "{}", looked.load(SeqCst));
     }
+
+    #[test]
+    fn who_has_to_sleep_is_observed() {
+        static SEEN: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+        let segment = Segment::new(4096).unwrap();
+        let (latch, frame, gate) = (segment.one::<Latch>(), segment.one::<RwLatch>(), segment.one::<Event>());
+        // In a process of its own: an observer is there for good.
+        let observed = fork_child(|| {
+            observe(|what, sleep| {
+                SEEN[what as usize].fetch_add(1, SeqCst);
+                sleep();
+            });
+            let seen = || [SEEN[0].load(SeqCst), SEEN[1].load(SeqCst)];
+            drop(latch.lock());
+            frame.lock_exclusive();
+            frame.unlock_exclusive();
+            frame.lock_shared();
+            let free = seen();
+            gate.signal();
+            until(|| frame.gate.word.load(SeqCst) != 0);
+            frame.unlock_shared();
+            drop(latch.lock());
+            i32::from(free != [0, 0] || seen() != [1, 0])
+        })
+        .unwrap();
+        gate.wait_until(|| frame.state.load(SeqCst) == 1);
+        let held = latch.lock();
+        frame.lock_exclusive();
+        until(|| latch.word.load(SeqCst) == 2);
+        drop(held);
+        frame.unlock_exclusive();
+        assert_eq!(observed.wait().unwrap(), Exit::Status(0));
+    }
 }
