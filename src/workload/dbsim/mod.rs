@@ -30,6 +30,8 @@ pub mod waits;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_cache;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -145,75 +147,73 @@ impl Workload for Dbsim {
     }
 
     fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
-        let job = parse(cx)?;
-        let private = page_tables::of_process("self")?;
-        let segment = Segment::new(Instance::bytes(&job)).context("Cannot map the shared segment")?;
-        let memory = CacheMemory::new(job.cache.memory, Cache::bytes(&job), Permission::of_this_machine())?;
-        let (milestones, milestone) = std::io::pipe().context("Cannot make a pipe")?;
-        let instance = Instance::new(
-            &segment,
-            memory.segment(),
-            &job,
-            &cx.dir,
-            cx.seed,
-            job.ramp(cx.clock).unwrap_or(0),
-            job.transactions(cx.clock).unwrap_or(0),
-            File::from(std::os::fd::OwnedFd::from(milestone)),
-        );
-        let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
-        progress("fill the cache", 0);
-        preload(&instance)?;
-        let memory_facts = memory.facts()?;
-        progress("ramp", 1);
-        let mut crew = Crew::start(&instance, File::from(std::os::fd::OwnedFd::from(milestones)))?;
-        crew.wait_milestone()?;
-        progress("window", 2);
-        let before = Counts::of(&instance);
-        let cpu_before = crew.cpu_time()?;
-        let start = Instant::now();
-        instance.enter(Phase::Measure);
-        crew.wait_milestone()?;
-        let elapsed = start.elapsed();
-        let cpu = crew.cpu_time()? - cpu_before;
-        let page_tables = PageTables::new(&instance, &memory, private, &crew.page_table_bytes()?)?;
-        let counts = Counts::of(&instance).since(before);
-        progress("shut down", 3);
-        instance.enter(Phase::Leave);
-        crew.wait_gone(|kind| !matches!(kind, Class::LogWriter { .. }))?;
-        instance.enter(Phase::End);
-        crew.wait_gone(|_| true)?;
-        Ledger::of(&instance).save(&cx.dir)?;
-
-        let commits = merged(&instance.commit_latency);
-        let reads = merged(&instance.read_latency);
-        ensure!(
-            commits.count() > 0,
-            "No transaction changed a block; `dbsim.transactions` or `dbsim.write` is too small"
-        );
-        ensure!(
-            reads.count() > 0,
-            "No block had to be read; `dbsim.transactions` is too small or `dbsim.cache` too large"
-        );
-        let transactions = instance.transactions as f64;
-        let ns = |value: Option<u64>| value.unwrap_or(0) as f64;
-        let values = [
-            ("throughput", transactions / elapsed.as_secs_f64()),
-            ("commit-p50", ns(commits.quantile(0.5))),
-            ("commit-p99", ns(commits.quantile(0.99))),
-            ("read-mean", reads.mean().unwrap_or(0.0)),
-            ("cpu-per-transaction", cpu.as_nanos() as f64 / transactions),
-            ("page-table-bytes", page_tables.total as f64),
-        ];
-        Ok(Outcome {
-            values: values.map(|(name, value)| (name.to_owned(), value)).into(),
-            facts: facts(&instance, &counts).into_iter().chain(page_tables.facts).chain(memory_facts).collect(),
-        })
+        run(&parse(cx)?, cx)
     }
 
     fn verify(&self, cx: &Context<'_>) -> Result<()> {
         (cx.progress)(Progress { step: "verify", done: 0, of: 1 });
         verify::verify(&parse(cx)?, &cx.dir)
     }
+}
+
+/// Runs a job.
+fn run(job: &Job, cx: &Context<'_>) -> Result<Outcome> {
+    let private = page_tables::of_process("self")?;
+    let segment = Segment::new(Instance::bytes(job)).context("Cannot map the shared segment")?;
+    let memory = CacheMemory::new(job.cache.memory, Cache::bytes(job), Permission::of_this_machine())?;
+    let (milestones, milestone) = std::io::pipe().context("Cannot make a pipe")?;
+    let instance = Instance::new(
+        &segment,
+        memory.segment(),
+        job,
+        &cx.dir,
+        cx.seed,
+        job.ramp(cx.clock).unwrap_or(0),
+        job.transactions(cx.clock).unwrap_or(0),
+        File::from(std::os::fd::OwnedFd::from(milestone)),
+    );
+    let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
+    progress("fill the cache", 0);
+    preload(&instance)?;
+    let memory_facts = memory.facts()?;
+    progress("ramp", 1);
+    let mut crew = Crew::start(&instance, File::from(std::os::fd::OwnedFd::from(milestones)))?;
+    crew.wait_milestone()?;
+    progress("window", 2);
+    let before = Counts::of(&instance);
+    let cpu_before = crew.cpu_time()?;
+    let start = Instant::now();
+    instance.enter(Phase::Measure);
+    crew.wait_milestone()?;
+    let elapsed = start.elapsed();
+    let cpu = crew.cpu_time()? - cpu_before;
+    let page_tables = PageTables::new(&instance, &memory, private, &crew.page_table_bytes()?)?;
+    let counts = Counts::of(&instance).since(before);
+    progress("shut down", 3);
+    instance.enter(Phase::Leave);
+    crew.wait_gone(|kind| !matches!(kind, Class::LogWriter { .. }))?;
+    instance.enter(Phase::End);
+    crew.wait_gone(|_| true)?;
+    Ledger::of(&instance).save(&cx.dir)?;
+
+    let commits = merged(&instance.commit_latency);
+    let reads = merged(&instance.read_latency);
+    ensure!(commits.count() > 0, "No transaction changed a block; `dbsim.transactions` or `dbsim.write` is too small");
+    ensure!(reads.count() > 0, "No block had to be read; `dbsim.transactions` is too small or `dbsim.cache` too large");
+    let transactions = instance.transactions as f64;
+    let ns = |value: Option<u64>| value.unwrap_or(0) as f64;
+    let values = [
+        ("throughput", transactions / elapsed.as_secs_f64()),
+        ("commit-p50", ns(commits.quantile(0.5))),
+        ("commit-p99", ns(commits.quantile(0.99))),
+        ("read-mean", reads.mean().unwrap_or(0.0)),
+        ("cpu-per-transaction", cpu.as_nanos() as f64 / transactions),
+        ("page-table-bytes", page_tables.total as f64),
+    ];
+    Ok(Outcome {
+        values: values.map(|(name, value)| (name.to_owned(), value)).into(),
+        facts: facts(&instance, &counts).into_iter().chain(page_tables.facts).chain(memory_facts).collect(),
+    })
 }
 
 fn parse(cx: &Context<'_>) -> Result<Job> {
