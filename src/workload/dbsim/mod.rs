@@ -15,7 +15,7 @@ mod files;
 mod foreground;
 mod huge_pages;
 mod instance;
-mod job;
+pub mod job;
 mod journal;
 mod ledger;
 mod log;
@@ -79,6 +79,14 @@ impl Workload for Dbsim {
 
     fn options(&self) -> &'static [OptionDef] {
         job::OPTIONS
+    }
+
+    fn check_dotted(&self, name: &str) -> Result<(), String> {
+        job::check_dotted(name)
+    }
+
+    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+        if name == "job" { job::embed(value).map_err(|e| e.to_string()) } else { Ok(value.to_owned()) }
     }
 
     fn check(&self, options: &Options) -> Result<(), String> {

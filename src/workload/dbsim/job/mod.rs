@@ -2,8 +2,18 @@
 //!
 //! Invariant: a [`Job`] that exists can be run: everything that can be refused without a machine has been refused.
 
+mod check;
+mod class;
+mod draft;
 mod options;
+mod print;
+pub mod shipped;
+mod source;
 mod step;
+mod step_text;
+mod take;
+mod units;
+mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +25,10 @@ use crate::clock::Clock;
 
 use super::block::BLOCK;
 
+pub use draft::Draft;
 pub use options::OPTIONS;
+pub use print::print;
+pub use source::{check_dotted, draft, embed};
 pub use step::{Amount, Choice, Step};
 
 /// Unit in which files are laid out and verified, in bytes.
