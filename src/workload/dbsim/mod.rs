@@ -48,6 +48,8 @@ mod log_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_cache;
+#[cfg(test)]
 mod tests_front;
 
 use anyhow::Result;
