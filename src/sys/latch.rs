@@ -59,6 +59,14 @@ impl Event {
         self.waiters.fetch_sub(1, SeqCst);
     }
 
+    /// The same, no longer than until the monotonic clock says `deadline`, in nanoseconds.
+    pub fn wait_deadline(&self, ticket: u32, deadline: u64) {
+        self.waiters.fetch_add(1, SeqCst);
+        let woken = futex::wait_deadline(&self.generation, ticket, Scope::Shared, deadline);
+        self.waiters.fetch_sub(1, SeqCst);
+        woken.expect("a mapped and aligned word can be waited on");
+    }
+
     /// Sleeps until `done` says so; `done` must become true only ahead of a signal.
     pub fn wait_until(&self, done: impl Fn() -> bool) {
         loop {

@@ -229,6 +229,12 @@ impl<'s> Log<'s> {
         }
     }
 
+    /// Whether a reservation of that size leaves most of the log buffer to others.
+    pub fn fits(&self, records: usize, bytes: usize) -> bool {
+        let want = bytes as u64 + records as u64 * self.overhead();
+        want <= self.buffer.len() as u64 / 4
+    }
+
     /// LSN of the next record, at least.
     pub fn next(&self) -> u64 {
         self.control.next.load(SeqCst)

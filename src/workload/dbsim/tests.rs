@@ -1,6 +1,7 @@
 //! Whole runs, small, on this machine's own file system.
 
 use super::*;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -213,7 +214,7 @@ fn a_broken_block_stops_the_run_and_leaves_no_process() {
     // The hottest block that the preload leaves out is sure to be read by a foreground.
     let number = bench.with(|cx| {
         let job = parse(cx).unwrap();
-        transaction::Skew::new(job.blocks()).block(job.buffers() * PRELOAD.0 / PRELOAD.1)
+        choice::Choosers::new(&job, 0).popular(job.buffers() * trial::PRELOAD.0 / trial::PRELOAD.1)
     });
     let address = bench.with(|cx| files::address(&parse(cx).unwrap(), number));
     let path = files::data_path(bench.path(), address.file as usize);
