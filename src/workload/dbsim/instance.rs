@@ -93,8 +93,8 @@ shared_struct! {
         /// Transactions undone, and pieces of work that began after their intended start.
         pub rollbacks: AtomicU64,
         pub late: AtomicU64,
-        /// Nanoseconds that the window's transactions took, waits included.
-        pub busy_ns: AtomicU64,
+        /// Nanoseconds that the window's transactions spent outside all waits.
+        pub outside_ns: AtomicU64,
     }
 }
 

@@ -5,6 +5,7 @@
 //! exact clock takes the same time to the nanosecond.
 
 mod archiver;
+pub mod audit;
 mod block;
 mod cache;
 mod checkpointer;

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::sys::segment::Segment;
 use crate::workload::Progress;
 
+use super::audit::Audit;
 use super::cache::Cache;
 use super::crew::Crew;
 use super::huge_pages::Permission;
@@ -26,7 +27,7 @@ use super::outcome::{ClassOutcome, Counts, JobOutcome, KindOutcome, PhaseOutcome
 use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
-use super::waits::{Audit, Tallies};
+use super::waits::Tallies;
 use super::{block, files, honest_sync, log_facts, pace};
 
 /// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
