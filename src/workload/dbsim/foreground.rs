@@ -17,7 +17,8 @@ use super::journal::{self, RECORD_HEADER};
 use super::log::Reservation;
 use super::transaction::{Step, Stream, Transaction, share};
 
-struct Foreground<'a> {
+/// What does transactions: a foreground, or the server of a client.
+pub struct Foreground<'a> {
     instance: &'a Instance<'a>,
     process: usize,
     files: DataFiles,
@@ -35,27 +36,15 @@ struct Foreground<'a> {
 
 /// Runs foreground `process`: its share of the ramp, then of the window.
 pub fn run(instance: &Instance<'_>, process: usize) -> Result<()> {
-    let job = instance.job;
-    let mut f = Foreground {
-        instance,
-        process,
-        files: DataFiles::open(job, instance.dir)?,
-        stream: Stream::new(job, &instance.skew, instance.seed, process as u64),
-        counters: &instance.counters[process],
-        commits: instance.commit_latency[process].recorder(),
-        reads: instance.read_latency[process].recorder(),
-        number: 0,
-        measuring: false,
-        record: [0; RECORD_HEADER + CHANGE_MAX + 8],
-        payload: [0; CHANGE_MAX],
-    };
-    for _ in 0..share(instance.ramp, process, job.transactors()) {
+    let transactors = instance.job.transactors();
+    let mut f = Foreground::new(instance, process)?;
+    for _ in 0..share(instance.ramp, process, transactors) {
         f.transaction()?;
     }
     instance.arrive(Milestone::Ready)?;
     instance.wait_for(Phase::Measure);
-    f.measuring = true;
-    for _ in 0..share(instance.transactions, process, job.transactors()) {
+    f.measure(true);
+    for _ in 0..share(instance.transactions, process, transactors) {
         f.transaction()?;
     }
     instance.arrive(Milestone::Done)?;
@@ -63,8 +52,31 @@ pub fn run(instance: &Instance<'_>, process: usize) -> Result<()> {
     Ok(())
 }
 
-impl Foreground<'_> {
-    fn transaction(&mut self) -> Result<()> {
+impl<'a> Foreground<'a> {
+    /// The one that is process `process`.
+    pub fn new(instance: &'a Instance<'a>, process: usize) -> Result<Self> {
+        Ok(Self {
+            instance,
+            process,
+            files: DataFiles::open(instance.job, instance.dir)?,
+            stream: Stream::new(instance.job, &instance.skew, instance.seed, process as u64),
+            counters: &instance.counters[process],
+            commits: instance.commit_latency[process].recorder(),
+            reads: instance.read_latency[process].recorder(),
+            number: 0,
+            measuring: false,
+            record: [0; RECORD_HEADER + CHANGE_MAX + 8],
+            payload: [0; CHANGE_MAX],
+        })
+    }
+
+    /// Whether latencies count from now on.
+    pub fn measure(&mut self, on: bool) {
+        self.measuring = on;
+    }
+
+    /// The next transaction.
+    pub fn transaction(&mut self) -> Result<()> {
         let transaction = self.stream.draw();
         self.number += 1;
         match transaction.changes() {
@@ -78,7 +90,9 @@ impl Foreground<'_> {
         self.instance.transaction_ended();
         Ok(())
     }
+}
 
+impl Foreground<'_> {
     fn read_write(&mut self, transaction: &Transaction, changes: usize) -> Result<()> {
         let log = &self.instance.log;
         let bytes = changes * journal::change_bytes(CHANGE_MAX) + RECORD_HEADER;

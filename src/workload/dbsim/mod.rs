@@ -6,25 +6,33 @@
 
 mod block;
 mod cache;
+mod client;
 mod crew;
 mod db_writer;
 mod files;
 mod foreground;
+mod idle;
 mod instance;
 mod job;
 mod journal;
 mod ledger;
+mod limits;
+mod link;
 mod log;
 mod log_writer;
 mod scanner;
+mod sort;
+mod temp;
 mod transaction;
 mod verify;
+mod warden;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_many;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
@@ -135,7 +143,7 @@ impl Workload for Dbsim {
     fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
         let job = parse(cx)?;
         let segment = Segment::new(Instance::bytes(&job)).context("Cannot map the shared segment")?;
-        let (milestones, milestone) = std::io::pipe().context("Cannot make a pipe")?;
+        let (hear, tell) = std::io::pipe().context("Cannot make a pipe")?;
         let instance = Instance::new(
             &segment,
             &job,
@@ -143,13 +151,13 @@ impl Workload for Dbsim {
             cx.seed,
             job.ramp(cx.clock).unwrap_or(0),
             job.transactions(cx.clock).unwrap_or(0),
-            File::from(std::os::fd::OwnedFd::from(milestone)),
+            tell,
         );
         let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
         progress("fill the cache", 0);
         preload(&instance)?;
         progress("ramp", 1);
-        let mut crew = Crew::start(&instance, File::from(std::os::fd::OwnedFd::from(milestones)))?;
+        let mut crew = Crew::start(&instance, hear)?;
         crew.wait_milestone()?;
         progress("window", 2);
         let before = Counts::of(&instance);

@@ -1,6 +1,7 @@
 //! Whole runs, small, on this machine's own file system.
 
 use super::*;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
