@@ -20,7 +20,7 @@ use super::instance::{Instance, Part, RECORD, Tidings};
 use super::job::{Kind, Share};
 use super::link::Link;
 use super::warden::{self, Unit};
-use super::{client, db_writer, foreground, idle, limits, log_writer, scanner};
+use super::{checkpointer, client, db_writer, foreground, idle, limits, log_writer, page_tables, scanner};
 
 /// The processes that have not been seen to end.
 pub struct Crew<'a> {
@@ -99,14 +99,13 @@ impl<'a> Crew<'a> {
         })
     }
 
-    /// Bytes of page tables of all members together.
-    pub fn page_table_bytes(&self) -> Result<u64> {
-        self.members().try_fold(0, |sum, process| {
+    /// Bytes of page tables of each member: its number and how many.
+    pub fn page_table_bytes(&self) -> Result<Vec<(usize, u64)>> {
+        let of = |process| {
             let pid = self.instance.pid(process).context("A process has not said its number")?;
-            let path = format!("/proc/{}/status", pid.as_raw_nonzero());
-            let status = std::fs::read_to_string(&path).with_context(|| format!("Cannot read {path}"))?;
-            Ok(sum + page_tables(&status).with_context(|| format!("No VmPTE in {path}"))?)
-        })
+            Ok((process, page_tables::of_process(pid.as_raw_nonzero())?))
+        };
+        self.members().map(of).collect()
     }
 
     fn members(&self) -> impl Iterator<Item = usize> {
@@ -175,7 +174,10 @@ pub fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> 
     match (&class.kind, link) {
         (Kind::Foreground, _) => foreground::run(instance, process),
         (Kind::LogWriter { engine, .. }, _) => log_writer::run(instance, engine),
-        (Kind::DatabaseWriter { engine, batch, .. }, _) => db_writer::run(instance, process, engine, *batch),
+        (Kind::DatabaseWriter { engine, batch, sorted }, _) => {
+            db_writer::run(instance, process, engine, *batch, *sorted)
+        }
+        (Kind::Checkpointer { percent }, _) => checkpointer::run(instance, *percent),
         (Kind::Scanner { engine, request, work: Share::PerTransactions(every), .. }, _) => {
             scanner::run(instance, process, engine, *request, *every)
         }
@@ -194,25 +196,5 @@ fn obituary(instance: &Instance<'_>, process: usize, exit: Exit) -> anyhow::Erro
         (_, Some(word)) => anyhow::anyhow!("{role} failed: {word}"),
         (Exit::Status(n), None) => anyhow::anyhow!("{role} ended with status {n} before its time"),
         (Exit::Signal(n), None) => anyhow::anyhow!("{role} was ended by signal {n}"),
-    }
-}
-
-/// The line `VmPTE: N kB` of /proc/PID/status, in bytes.
-fn page_tables(status: &str) -> Result<u64> {
-    let line = status.lines().find_map(|l| l.strip_prefix("VmPTE:")).context("No such line")?;
-    match line.split_whitespace().collect::<Vec<_>>()[..] {
-        [n, "kB"] => Ok(n.parse::<u64>()? * 1024),
-        _ => bail!("Not a size: `{line}`"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn page_tables_are_read_in_bytes() {
-        assert_eq!(page_tables("Name:\tx\nVmPTE:\t     132 kB\nVmSwap:\t 0 kB\n").unwrap(), 132 * 1024);
-        assert!(page_tables("Name:\tx\n").is_err());
     }
 }

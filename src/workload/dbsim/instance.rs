@@ -18,6 +18,7 @@ use crate::sys::process::Exit;
 use crate::sys::segment::{Segment, shared_struct};
 
 use super::cache::Cache;
+use super::checkpoints::Checkpoints;
 use super::job::{ClassSpec, Job, Kind, Share, Transport};
 use super::link::{Mailbox, Mailboxes};
 use super::log::Log;
@@ -147,6 +148,7 @@ pub struct Instance<'s> {
     pub skew: Skew,
     pub cache: Cache<'s>,
     pub log: Log<'s>,
+    pub checkpoints: Checkpoints<'s>,
     pub roles: Vec<Role>,
     /// Transactions after which somebody may have become due who does a request for so many of them.
     pace: u64,
@@ -216,14 +218,14 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 impl<'s> Instance<'s> {
-    /// Bytes of segment that a job needs.
+    /// Bytes of segment that a job needs besides those of its cache.
     pub fn bytes(job: &Job) -> usize {
         let processes = roles(job).len();
         let per_process = TEXT + size_of::<Counters>() + size_of::<AtomicU32>();
         let histograms = (2 * job.transactors() + clients(job)) * (SharedHistogram::BYTES + 128);
         let mailboxes = roles(job).into_iter().filter_map(|role| in_memory(job, role));
         let mailboxes: usize = mailboxes.map(|(a, b)| Mailbox::segment_bytes(a) + Mailbox::segment_bytes(b)).sum();
-        Cache::bytes(job)
+        Checkpoints::bytes(job)
             + Log::bytes(job, processes)
             + job.blocks() as usize * 8
             + processes * per_process
@@ -232,9 +234,10 @@ impl<'s> Instance<'s> {
             + (1 << 16)
     }
 
-    /// Carves everything out of `segment`. What the parent is to know is written to `tidings`.
+    /// Carves everything out of `segment`, but the cache, which has memory of its own. What the parent is to know is written to `tidings`.
     pub fn new(
         segment: &'s Segment,
+        cache: &'s Segment,
         job: &'s Job,
         dir: &'s Path,
         seed: u64,
@@ -254,8 +257,9 @@ impl<'s> Instance<'s> {
             ramp,
             transactions,
             skew: Skew::new(job.blocks()),
-            cache: Cache::new(segment, job),
+            cache: Cache::new(cache, job),
             log: Log::new(segment, job, roles.len()),
+            checkpoints: Checkpoints::new(segment, job),
             counters: segment.many(roles.len()),
             commit_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
             read_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
@@ -275,6 +279,12 @@ impl<'s> Instance<'s> {
     /// The class of a process.
     pub fn class(&self, process: usize) -> &ClassSpec {
         &self.job.classes[self.roles[process].class]
+    }
+
+    /// The number of a database writer among all of them, whatever their classes.
+    pub fn writer_number(&self, process: usize) -> usize {
+        let writer = |p: &usize| matches!(self.class(*p).kind, Kind::DatabaseWriter { .. });
+        (0..process).filter(writer).count()
     }
 
     /// What a process is called in messages: its class's name, with its number where there are several.
@@ -341,6 +351,7 @@ impl<'s> Instance<'s> {
         self.stage.phase.store(phase as u32, SeqCst);
         self.stage.changed.signal();
         self.cache.writer().signal();
+        self.checkpoints.checkpointer().signal();
         self.log.writer().signal();
         self.log.checkpointed().signal();
     }

@@ -56,6 +56,7 @@ impl LogWriter<'_> {
             journal::seal_chunk(&mut buffer[..closed.len], closed.used, closed.lsn, self.sequence);
             self.write(log.journal_offset(closed.lsn), closed.len)?;
             log.publish_flushed(&closed);
+            self.instance.checkpoints.redo_at(log.flushed());
         }
         Ok(())
     }

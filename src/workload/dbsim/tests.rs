@@ -266,12 +266,3 @@ fn verification_before_a_run_is_refused() {
     let error = bench.prepare().verify().unwrap_err();
     assert!(format!("{error:#}").starts_with("No ledger"), "{error:#}");
 }
-
-#[test]
-fn the_shipped_job_says_the_defaults() {
-    let job: toml::Table = toml::from_str(include_str!("../../../jobs/orasim.toml")).unwrap();
-    let said: BTreeMap<_, _> =
-        job["dbsim"].as_table().unwrap().iter().map(|(k, v)| (k.as_str(), v.as_str().unwrap())).collect();
-    let defaults: BTreeMap<_, _> = job::OPTIONS.iter().map(|o| (o.name, o.default)).collect();
-    assert_eq!(said, defaults);
-}

@@ -50,17 +50,18 @@ impl Bench {
     /// Runs the job; `during` is called when the window has opened.
     fn run(&self, during: impl FnOnce(&Instance<'_>)) -> Result<Ran> {
         let segment = Segment::new(Instance::bytes(&self.job)).unwrap();
+        let cache = Segment::new(cache::Cache::bytes(&self.job)).unwrap();
         let (hear, tell) = std::io::pipe().unwrap();
         let clock = crate::clock::Clock::Wall;
         let (ramp, transactions) = (self.job.ramp(clock).unwrap(), self.job.transactions(clock).unwrap());
-        let instance = Instance::new(&segment, &self.job, self.path(), 7, ramp, transactions, tell);
+        let instance = Instance::new(&segment, &cache, &self.job, self.path(), 7, ramp, transactions, tell);
         preload(&instance)?;
         let mut crew = Crew::start(&instance, hear)?;
         crew.wait_milestone()?;
         instance.enter(Phase::Measure);
         during(&instance);
         crew.wait_milestone()?;
-        let page_tables = crew.page_table_bytes()?;
+        let page_tables = crew.page_table_bytes()?.iter().map(|(_, bytes)| bytes).sum();
         assert!(crew.cpu_time()? > Duration::ZERO);
         instance.enter(Phase::Leave);
         crew.wait_gone(|kind| !matches!(kind, Class::LogWriter { .. }))?;
