@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::units::print_duration;
 use super::words::print_memory;
 use super::{
-    Amount, Choice, ClassSpec, DataSync, Engine, Job, Kind, Length, LogSync, Memory, Method, Pace, Requests, Share, Step,
-    TransactionSpec, Transport, Wake,
+    Amount, Choice, ClassSpec, DataSync, Engine, Job, Kind, Length, LogSync, Memory, Method, Pace, Requests, Share,
+    Step, TransactionSpec, Transport, Wake,
 };
 use crate::clock::Clock;
 use crate::size::print_bytes;
@@ -102,7 +102,11 @@ fn class(job: &Job, c: &ClassSpec) -> String {
                 Share::PerTransactions(n) => format!("one request for every {n} transactions"),
             };
             let path = if *direct { "past the page cache" } else { "through the page cache" };
-            format!("reads the data files from end to end, {} at a time by {}, {path}, {work}", print_bytes(*request as u64), engine(e))
+            format!(
+                "reads the data files from end to end, {} at a time by {}, {path}, {work}",
+                print_bytes(*request as u64),
+                engine(e)
+            )
         }
         Kind::Archiver { request, bytes_per_second } => {
             format!("copies each full journal, {} at a time{}", print_bytes(*request as u64), limit(*bytes_per_second))
@@ -115,7 +119,12 @@ fn class(job: &Job, c: &ClassSpec) -> String {
             print_bytes(*request as u64)
         ),
         Kind::Loader { engine: e, request, bytes } => {
-            format!("appends {} to a file of its own, {} at a time by {}", print_bytes(*bytes), print_bytes(*request as u64), engine(e))
+            format!(
+                "appends {} to a file of its own, {} at a time by {}",
+                print_bytes(*bytes),
+                print_bytes(*request as u64),
+                engine(e)
+            )
         }
         Kind::Backup { request, bytes_per_second } => {
             format!("copies the data files, {} at a time{}", print_bytes(*request as u64), limit(*bytes_per_second))
@@ -170,7 +179,12 @@ fn requests(job: &Job, r: &Requests) -> String {
         (true, choice) => format!("by {choice}"),
     };
     let path = if r.direct { "past the page cache" } else { "through the page cache" };
-    let mut text = format!("{what} of {} {place} in {} data files by {}, {path}", print_bytes(r.bytes as u64), job.data.files, engine(&r.engine));
+    let mut text = format!(
+        "{what} of {} {place} in {} data files by {}, {path}",
+        print_bytes(r.bytes as u64),
+        job.data.files,
+        engine(&r.engine)
+    );
     if r.dsync {
         text.push_str(", each write durable");
     }
@@ -245,11 +259,19 @@ fn waits(job: &Job) -> Vec<String> {
         lines.push(format!("{writers}: no block is written before its redo is durable, so it waits for {log_writer}"));
     }
     if !log_writer.is_empty() {
-        lines.push(format!("{log_writer}: a journal is used again when {writers} has reached the checkpoint that makes it superfluous"));
+        lines.push(format!(
+            "{log_writer}: a journal is used again when {writers} has reached the checkpoint that makes it superfluous"
+        ));
         if has(job, "archiver") {
-            lines.push(format!("{log_writer}: and when {} has copied it", names(job, |k| matches!(k, Kind::Archiver { .. }))));
+            lines.push(format!(
+                "{log_writer}: and when {} has copied it",
+                names(job, |k| matches!(k, Kind::Archiver { .. }))
+            ));
         }
-        lines.push(format!("{transactors}: redo waits for room in the log buffer of {}, and for the log switch", print_bytes(job.log_buffer_bytes() as u64)));
+        lines.push(format!(
+            "{transactors}: redo waits for room in the log buffer of {}, and for the log switch",
+            print_bytes(job.log_buffer_bytes() as u64)
+        ));
     }
     let paced = names(job, |k| matches!(k, Kind::Scanner { work: Share::PerTransactions(_), .. }));
     if !paced.is_empty() {
@@ -289,7 +311,9 @@ fn durable(job: &Job) -> Vec<String> {
 
 fn length(job: &Job) -> Vec<String> {
     if !job.run.phases.is_empty() {
-        let phase = |p: &super::PhaseSpec| format!("phase {}: {}{}", p.name, span(p.length), p.pace.map_or_else(String::new, pace));
+        let phase = |p: &super::PhaseSpec| {
+            format!("phase {}: {}{}", p.name, span(p.length), p.pace.map_or_else(String::new, pace))
+        };
         return job.run.phases.iter().map(phase).chain([ramp(job)]).collect();
     }
     let window = match job.run.length {
@@ -331,7 +355,8 @@ fn takes(job: &Job, needs: &Needs) -> Vec<String> {
         print_bytes(job.journal.bytes)
     )];
     let processes: usize = job.classes.iter().map(|c| if c.threads { 1 } else { c.count }).sum();
-    let processes = processes + job.classes.iter().filter(|c| matches!(c.kind, Kind::Client { .. })).map(|c| c.count).sum::<usize>();
+    let processes = processes
+        + job.classes.iter().filter(|c| matches!(c.kind, Kind::Client { .. })).map(|c| c.count).sum::<usize>();
     lines.push(format!(
         "memory: {}: a cache of {} ({}), and {processes} processes",
         mib(needs.memory_bytes),
@@ -348,7 +373,10 @@ fn takes(job: &Job, needs: &Needs) -> Vec<String> {
             job.cache.bytes.div_ceil(page) * ENTRY,
             print_bytes(page)
         ));
-        lines.push(format!("the cache holds {:.0} % of the data", 100.0 * job.cache.bytes as f64 / job.data.bytes as f64));
+        lines.push(format!(
+            "the cache holds {:.0} % of the data",
+            100.0 * job.cache.bytes as f64 / job.data.bytes as f64
+        ));
     }
     if !job.data.places.is_empty() {
         let places: Vec<String> = job.data.places.iter().map(|p| p.display().to_string()).collect();
@@ -376,7 +404,11 @@ fn not_tested(job: &Job) -> Vec<String> {
         lacks(has(job, "client"), "clients: those who do transactions are not asked for them by another process");
         lacks(steps(job).any(|s| matches!(s, Step::Rollback)), "rollback");
     }
-    let bypassed = if transacts { job.data.direct } else { job.classes.iter().all(|c| !matches!(&c.kind, Kind::Requests(r) if !r.direct)) };
+    let bypassed = if transacts {
+        job.data.direct
+    } else {
+        job.classes.iter().all(|c| !matches!(&c.kind, Kind::Requests(r) if !r.direct))
+    };
     lacks(!bypassed, "the page cache: data files bypass it");
     lacks(false, "locks of rows, SQL, networks beyond this machine");
     lines

@@ -63,13 +63,18 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Section>, Refusal> {
         let settings = match (in_job, jobs.last_mut()) {
             (Some(true), Some(job)) => &mut job.settings,
             (Some(false), _) => &mut global,
-            _ => return refuse(format!("`{line}` stands before the first section; write `[global]` or `[NAME]` above it")),
+            _ => {
+                return refuse(format!(
+                    "`{line}` stands before the first section; write `[global]` or `[NAME]` above it"
+                ));
+            }
         };
         settings.retain(|s| s.name != setting.name);
         settings.push(setting);
     }
     if jobs.is_empty() {
-        return Err(Refusal::new("There is no job in the file; a job is a section other than `[global]`").at(Some(file.to_owned())));
+        return Err(Refusal::new("There is no job in the file; a job is a section other than `[global]`")
+            .at(Some(file.to_owned())));
     }
     Ok(jobs)
 }
@@ -80,7 +85,8 @@ mod tests {
 
     #[test]
     fn what_is_global_reaches_the_jobs_that_follow() {
-        let jobs = parse("f.fio", "; c\n[global]\nbs=4k\ndirect=1\n\n[a]\nbs=8k\n[global]\nsize=1g\n[b]\nthread\n").unwrap();
+        let jobs =
+            parse("f.fio", "; c\n[global]\nbs=4k\ndirect=1\n\n[a]\nbs=8k\n[global]\nsize=1g\n[b]\nthread\n").unwrap();
         let names = |job: &Section| -> Vec<String> {
             job.settings.iter().map(|s| format!("{}={}", s.name, s.value.as_deref().unwrap_or("-"))).collect()
         };

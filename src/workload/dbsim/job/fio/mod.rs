@@ -28,7 +28,8 @@ pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
     let first = &imported[0];
     for (other, section) in imported.iter().zip(&sections).skip(1) {
         let unlike = |what: &str| {
-            Refusal::new(format!("Job `{}`: {what} as in `{}`", section.name, sections[0].name)).at(Some(section.place.clone()))
+            Refusal::new(format!("Job `{}`: {what} as in `{}`", section.name, sections[0].name))
+                .at(Some(section.place.clone()))
         };
         if (other.time, other.ramp) != (first.time, first.ramp) {
             return Err(unlike("All processes of a dbsim job run for the same time; make `runtime` and `ramp_time`"));
@@ -69,15 +70,16 @@ pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
     }
     out.push_str(&print(&job));
     // What a job as a whole must keep is judged by the job's own rules.
-    Draft::parse(file, &out).and_then(|draft| draft.job()).map_err(|refusal| {
-        Refusal::new(format!("What comes of `{file}` is no dbsim job: {}", refusal.message))
-    })?;
+    Draft::parse(file, &out)
+        .and_then(|draft| draft.job())
+        .map_err(|refusal| Refusal::new(format!("What comes of `{file}` is no dbsim job: {}", refusal.message)))?;
     Ok(out)
 }
 
 /// `text` as a name, unlike those that are `taken`.
 fn name(text: &str, taken: Vec<&str>) -> String {
-    let word: String = text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let word: String =
+        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
     let mut base: String = word.trim_matches('-').chars().take(28).collect();
     if base.is_empty() {
         base.push_str("requests");

@@ -135,7 +135,11 @@ impl Draft {
                     "randwrite" => (true, false, 0),
                     "rw" | "readwrite" => (false, true, 50),
                     "randrw" => (true, true, 50),
-                    other => return Err(s.refuse(format!("dbsim does no `{other}`; it does read, write, randread, randwrite, rw and randrw"))),
+                    other => {
+                        return Err(s.refuse(format!(
+                            "dbsim does no `{other}`; it does read, write, randread, randwrite, rw and randrw"
+                        )));
+                    }
                 }
             }
             "rwmixread" => self.mix_percent = percent(s)?,
@@ -160,7 +164,11 @@ impl Draft {
                 self.dsync = match word(s)? {
                     "0" | "none" => false,
                     "dsync" => true,
-                    _ => return Err(s.refuse("Plain requests of dbsim can be durable as by O_DSYNC only; write `sync=dsync`")),
+                    _ => {
+                        return Err(
+                            s.refuse("Plain requests of dbsim can be durable as by O_DSYNC only; write `sync=dsync`")
+                        );
+                    }
                 }
             }
             "fsync" => {
@@ -177,7 +185,9 @@ impl Draft {
                 self.poisson = match word(s)? {
                     "linear" => false,
                     "poisson" => true,
-                    other => return Err(s.refuse(format!("dbsim knows `linear` and `poisson` arrivals, not `{other}`"))),
+                    other => {
+                        return Err(s.refuse(format!("dbsim knows `linear` and `poisson` arrivals, not `{other}`")));
+                    }
                 }
             }
             "thinktime" => self.think = microseconds(s)?,
@@ -189,7 +199,9 @@ impl Draft {
                 _ => return Err(s.refuse("dbsim verifies by CRC-32C; write `verify=crc32c`")),
             },
             "invalidate" if flag(s)? => {}
-            "invalidate" => return Err(s.refuse("dbsim begins with nothing of its files in the page cache; leave it out")),
+            "invalidate" => {
+                return Err(s.refuse("dbsim begins with nothing of its files in the page cache; leave it out"));
+            }
             "randrepeat" | "randseed" => {
                 let value = s.value.as_deref().unwrap_or("1");
                 self.notes.push(format!("{}={value}: dbsim draws from the seed of the run, `--seed N`", s.name));
@@ -200,7 +212,11 @@ impl Draft {
             "stonewall" | "wait_for" => {
                 return Err(s.refuse("All processes of a dbsim job run at the same time; make two jobs of it"));
             }
-            "nrfiles" => return Err(s.refuse("A process of a dbsim job works on one file; write `nrfiles=1`, or more `numjobs`")),
+            "nrfiles" => {
+                return Err(
+                    s.refuse("A process of a dbsim job works on one file; write `nrfiles=1`, or more `numjobs`")
+                );
+            }
             "bsrange" | "bssplit" => return Err(s.refuse("Requests of a dbsim class have one size; write `bs`")),
             name => {
                 let known = KNOWN.iter().chain(REPORTING).copied();
@@ -248,7 +264,8 @@ impl Draft {
             return Err(refuse("iodepth", why));
         }
         if self.fixed_buffers != self.fixed_files {
-            let why = "dbsim registers buffers and files together; say both `fixedbufs` and `registerfiles`, or neither";
+            let why =
+                "dbsim registers buffers and files together; say both `fixedbufs` and `registerfiles`, or neither";
             return Err(refuse(if self.fixed_files { "registerfiles" } else { "fixedbufs" }, why.to_owned()));
         }
         if self.runtime.is_some() != self.time_based {
@@ -303,11 +320,45 @@ impl Imported {
 
 /// Names that are understood, for near misses.
 const KNOWN: &[&str] = &[
-    "ioengine", "rw", "readwrite", "rwmixread", "rwmixwrite", "bs", "blocksize", "direct", "buffered", "iodepth",
-    "iodepth_batch", "iodepth_batch_submit", "fixedbufs", "registerfiles", "sqthread_poll", "hipri", "numjobs", "thread",
-    "size", "filesize", "nrfiles", "filename", "directory", "fdatasync", "sync", "fsync", "time_based", "runtime",
-    "ramp_time", "loops", "rate_iops", "rate_process", "thinktime", "norandommap", "random_distribution", "verify",
-    "invalidate", "randrepeat", "randseed",
+    "ioengine",
+    "rw",
+    "readwrite",
+    "rwmixread",
+    "rwmixwrite",
+    "bs",
+    "blocksize",
+    "direct",
+    "buffered",
+    "iodepth",
+    "iodepth_batch",
+    "iodepth_batch_submit",
+    "fixedbufs",
+    "registerfiles",
+    "sqthread_poll",
+    "hipri",
+    "numjobs",
+    "thread",
+    "size",
+    "filesize",
+    "nrfiles",
+    "filename",
+    "directory",
+    "fdatasync",
+    "sync",
+    "fsync",
+    "time_based",
+    "runtime",
+    "ramp_time",
+    "loops",
+    "rate_iops",
+    "rate_process",
+    "thinktime",
+    "norandommap",
+    "random_distribution",
+    "verify",
+    "invalidate",
+    "randrepeat",
+    "randseed",
 ];
 
 fn word(s: &Setting) -> Result<&str, Refusal> {
