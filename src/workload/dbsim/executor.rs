@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::load::Recorder;
+use crate::load::{Recorder, now_ns};
 use crate::sys::cpu_clock::thread_cpu_time;
 use crate::sys::spin;
 
@@ -19,6 +19,7 @@ use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Phase};
 use super::journal::{self, RECORD_HEADER};
 use super::log::Reservation;
+use super::stages::{CommitRecorder, Stages};
 use super::transaction::{Action, Transaction};
 use super::waits::{self, Event};
 
@@ -31,7 +32,7 @@ pub struct Executor<'a> {
     worker: usize,
     files: DataFiles,
     counters: &'a Counters,
-    commits: Recorder<'a>,
+    commits: CommitRecorder<'a>,
     reads: Recorder<'a>,
     /// Commits and rollbacks so far, and transactions that needed neither: what identifies this worker's work in the redo.
     number: u64,
@@ -53,8 +54,8 @@ impl<'a> Executor<'a> {
             worker,
             files: DataFiles::open(instance.job, instance.dir)?,
             counters: &instance.counters[worker],
-            commits: instance.commit_latency[worker].recorder(),
-            reads: instance.read_latency[worker].recorder(),
+            commits: instance.commits.recorder(worker),
+            reads: instance.read_latency.recorder(worker),
             number: 0,
             changed: Vec::new(),
             filled: false,
@@ -87,18 +88,18 @@ impl<'a> Executor<'a> {
         let changes = unit.iter().filter(|a| matches!(a, Action::Get { change: true, .. })).count();
         let bytes = changes * journal::change_bytes(CHANGE_MAX) + RECORD_HEADER;
         let at_once = short && changes > 0 && log.fits(changes + 1, bytes);
-        let mut redo = at_once.then(|| log.reserve(changes + 1, bytes));
+        let mut redo = if at_once { Some(log.reserve(self.worker, changes + 1, bytes)?) } else { None };
         for action in unit {
             match *action {
                 Action::Get { block, change: false } => self.read(block)?,
                 Action::Get { block, change: true } => {
                     let version = match &mut redo {
                         Some(redo) => self.change(block, redo)?,
-                        None => self.change(block, &mut log.reserve(1, journal::change_bytes(CHANGE_MAX)))?,
+                        None => self.change_alone(block)?,
                     };
                     self.changed.push((block, version));
                 }
-                Action::Redo(bytes) => self.fill(bytes as usize),
+                Action::Redo(bytes) => self.fill(bytes as usize)?,
                 Action::Commit => self.commit(redo.take())?,
                 Action::Rollback => {
                     drop(redo.take());
@@ -117,10 +118,9 @@ impl<'a> Executor<'a> {
         if self.changed.is_empty() && !self.filled {
             return Ok(());
         }
-        let requested = Instant::now();
-        self.end(redo);
+        let stages = self.end(redo)?;
         if self.measuring() {
-            self.commits.record(requested.elapsed().as_nanos() as u64);
+            self.commits.record(&stages);
         }
         Counters::bump(&self.counters.commits);
         Ok(())
@@ -129,40 +129,47 @@ impl<'a> Executor<'a> {
     /// Undoes the changes, the last one first. Undoing is a change like any other: it has redo and makes a new version, whose body
     /// follows from its number as every version's does. When that redo is durable, the outcome is acknowledged as a commit's is.
     fn roll_back(&mut self) -> Result<()> {
-        let log = &self.instance.log;
         for i in (0..self.changed.len()).rev() {
             let (block, _) = self.changed[i];
-            let version = self.change(block, &mut log.reserve(1, journal::change_bytes(CHANGE_MAX)))?;
+            let version = self.change_alone(block)?;
             self.changed.push((block, version));
         }
         if !self.changed.is_empty() || self.filled {
-            self.end(None);
+            self.end(None)?;
         }
         Counters::bump(&self.counters.rollbacks);
         Ok(())
     }
 
-    fn end(&mut self, redo: Option<Reservation<'_>>) {
+    fn end(&mut self, redo: Option<Reservation<'_>>) -> Result<Stages> {
         let log = &self.instance.log;
-        let mut redo = redo.unwrap_or_else(|| log.reserve(1, RECORD_HEADER));
+        let requested = now_ns();
+        let redo = match redo {
+            Some(redo) => redo,
+            None => log.reserve(self.worker, 1, RECORD_HEADER)?,
+        };
         let len = journal::encode_commit(&mut self.record, self.worker as u32, self.number);
-        let lsn = redo.append(&self.record[..len]);
-        drop(redo);
-        if log.flushed() < lsn {
-            waits::during(Event::LogFileSync, || log.wait_flushed(self.worker, lsn));
-        }
+        let commit = redo.commit(&self.record[..len], requested);
+        let stages = waits::during(Event::LogFileSync, || log.wait(&commit));
         for (block, version) in self.changed.drain(..) {
             self.instance.committed[block as usize].fetch_max(version, SeqCst);
         }
         self.filled = false;
-        self.counters.last_lsn.store(lsn, SeqCst);
+        self.counters.last_lsn.store(commit.lsn, SeqCst);
         self.counters.last_transaction.store(self.number, SeqCst);
+        Ok(stages)
     }
 
     fn read(&self, block: u32) -> Result<()> {
         let pin = self.get(block)?;
         block::identify(&pin.read(), files::address(self.instance.job, block))?;
         Ok(())
+    }
+
+    /// The same with a reservation of its own.
+    fn change_alone(&mut self, number: u32) -> Result<u32> {
+        let mut redo = self.instance.log.reserve(self.worker, 1, journal::change_bytes(CHANGE_MAX))?;
+        self.change(number, &mut redo)
     }
 
     /// Changes a block and returns its new version.
@@ -203,14 +210,15 @@ impl<'a> Executor<'a> {
     }
 
     /// Writes `bytes` of redo that change nothing, in records of at most [`FILLER_MAX`].
-    fn fill(&mut self, bytes: usize) {
+    fn fill(&mut self, bytes: usize) -> Result<()> {
         let mut left = bytes;
         while left > 0 {
             let len = journal::encode_filler(&mut self.record, self.worker as u32, self.number, left.min(FILLER_MAX));
-            self.instance.log.reserve(1, len).append(&self.record[..len]);
+            self.instance.log.reserve(self.worker, 1, len)?.append(&self.record[..len]);
             left = left.saturating_sub(len);
         }
         self.filled |= bytes > 0;
+        Ok(())
     }
 
     fn think(&self, time: Duration) {

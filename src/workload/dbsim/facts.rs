@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::load::Histogram;
 
+use super::audit::Audit;
 use super::job::{DataSync, Job, Kind, Method};
 use super::outcome::{ClassOutcome, JobOutcome};
-use super::waits::Audit;
 
 /// The facts of a run.
 pub fn of(job: &Job, outcome: &JobOutcome) -> BTreeMap<String, String> {
@@ -69,11 +69,7 @@ fn sizes(job: &Job, outcome: &JobOutcome) -> impl Iterator<Item = (&'static str,
         ("write-batches", counts.batches.to_string()),
         ("extents-scanned", counts.scanned.to_string()),
         ("commits", counts.commits.to_string()),
-        ("redo-writes", counts.log.flushes.to_string()),
-        ("redo-bytes", counts.log.flushed_bytes.to_string()),
         ("commits-per-redo-write", ratio(counts.commits, counts.log.flushes)),
-        ("log-switches", counts.log.switches.to_string()),
-        ("log-space-waits", counts.log.space_waits.to_string()),
         ("free-buffer-waits", counts.free_waits.to_string()),
     ];
     let sometimes = [("rollbacks", counts.rollbacks), ("late-starts", counts.late)];

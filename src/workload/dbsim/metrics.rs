@@ -11,6 +11,7 @@ use crate::metric::{Better, Kind, MetricDef, Unit};
 use super::job::Job;
 use super::outcome::JobOutcome;
 use super::requests;
+use super::stages;
 use super::waits::Event;
 
 /// Events of whose waits a transaction's mean is a metric, if the job has to wait for them.
@@ -54,6 +55,7 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
             "Time from the request to commit until the redo is durable and the foreground runs, median",
         ));
         defs.push(latency("commit-p99", Kind::P99, "The same, 99th percentile"));
+        defs.extend(stages::metrics());
     }
     if job.reads() {
         defs.push(latency("read-mean", Kind::Cost, "Time of a foreground's pread of one 8 KiB block, mean"));
@@ -118,7 +120,7 @@ pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> 
         for event in EVENTS.into_iter().filter(|e| waits_for(job, *e)) {
             put(&wait_name(event), per_transaction(outcome.waits().of(event).ns));
         }
-        put("wait-cpu", per_transaction(outcome.outside_waits()));
+        put("wait-cpu", outcome.counts.outside_ns as f64 / latency.count() as f64);
     }
     if requests::alone(job) {
         let (count, latency) = outcome.requests();
@@ -135,6 +137,9 @@ pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> 
         );
         put("commit-p50", ns(outcome.commits.quantile(0.5)));
         put("commit-p99", ns(outcome.commits.quantile(0.99)));
+        for (name, mean) in &outcome.stages {
+            put(name, *mean);
+        }
     }
     if job.reads() {
         ensure!(

@@ -4,11 +4,14 @@
 //! Invariant: nothing depends on time, process numbers or addresses: the same seed does the same transactions, and under the
 //! exact clock takes the same time to the nanosecond.
 
+mod archiver;
+pub mod audit;
 mod block;
 mod cache;
 mod checkpointer;
 mod checkpoints;
 mod choice;
+mod client;
 mod control_file;
 mod crew;
 mod db_writer;
@@ -16,12 +19,17 @@ mod executor;
 mod facts;
 mod files;
 mod foreground;
+mod honest_sync;
 mod huge_pages;
+mod idle;
 mod instance;
 pub mod job;
 mod journal;
 mod ledger;
+mod limits;
+mod link;
 mod log;
+mod log_facts;
 mod log_writer;
 mod lru;
 mod memory;
@@ -31,18 +39,30 @@ mod pace;
 mod page_tables;
 pub mod places;
 mod plan;
+mod poll;
 pub mod requests;
 mod scanner;
 pub mod series;
+mod sort;
+mod stages;
+mod temp;
 mod transaction;
 mod trial;
+mod turns;
 mod verify;
 pub mod waits;
+mod warden;
 
+#[cfg(test)]
+mod log_run_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_cache;
+#[cfg(test)]
 mod tests_front;
+#[cfg(test)]
+mod tests_many;
 
 use anyhow::Result;
 
@@ -99,6 +119,7 @@ impl Workload for Dbsim {
             storage_bytes: Some(
                 job.data.bytes
                     + job.journal.files as u64 * job.journal.bytes
+                    + archiver::storage_bytes(&job)
                     + Ledger::bytes(job.transactors(), job.blocks())
                     + requests::saved_bytes(&job)
                     // Directory, extents, and what the file system keeps for itself per file.

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use crate::load::Histogram;
 
+use super::audit::Audit;
 use super::instance::{Counters, Instance};
 use super::log::LogCounts;
 use super::requests::RequestsOutcome;
 use super::series::Series;
-use super::waits::{Audit, Event, Tallies};
+use super::waits::Tallies;
 
 /// What a run has found.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct JobOutcome {
     pub counts: Counts,
     /// From the request to commit until the foreground goes on.
     pub commits: Histogram,
+    /// The commit path's stages: metric and mean, in nanoseconds.
+    pub stages: Vec<(String, f64)>,
     /// Reads of blocks by those who do transactions.
     pub reads: Histogram,
     /// In the job's order.
@@ -110,12 +113,6 @@ impl JobOutcome {
     pub fn audit(&self) -> Audit {
         self.classes.iter().fold(Audit::default(), |sum, c| sum.plus(&c.audit))
     }
-
-    /// Nanoseconds that transactions spent outside all waits: on a CPU, or ready to run.
-    pub fn outside_waits(&self) -> u64 {
-        let between = [Event::Pace, Event::Client, Event::Idle].map(|e| self.waits().of(e).ns);
-        self.counts.busy_ns.saturating_sub(self.waits().ns() - between.iter().sum::<u64>())
-    }
 }
 
 /// Totals over all processes.
@@ -127,8 +124,8 @@ pub struct Counts {
     pub rollbacks: u64,
     /// Pieces of work that began after their intended start.
     pub late: u64,
-    /// Nanoseconds of the transactions of the window.
-    pub busy_ns: u64,
+    /// Nanoseconds that the transactions of the window spent outside all waits: on a CPU, or ready for one.
+    pub outside_ns: u64,
     /// Blocks that those read who do transactions.
     pub reads: u64,
     /// Requests of all others.
@@ -150,8 +147,8 @@ impl Counts {
             hits: sum(transactors, |c| &c.hits),
             commits: sum(transactors, |c| &c.commits),
             rollbacks: sum(transactors, |c| &c.rollbacks),
-            late: sum(transactors, |c| &c.late),
-            busy_ns: sum(transactors, |c| &c.busy_ns),
+            late: sum(&instance.counters, |c| &c.late),
+            outside_ns: sum(transactors, |c| &c.outside_ns),
             reads: sum(transactors, |c| &c.reads),
             scanned: sum(others, |c| &c.reads),
             writes: sum(others, |c| &c.writes),
@@ -169,18 +166,13 @@ impl Counts {
             commits: self.commits - before.commits,
             rollbacks: self.rollbacks - before.rollbacks,
             late: self.late - before.late,
-            busy_ns: self.busy_ns - before.busy_ns,
+            outside_ns: self.outside_ns - before.outside_ns,
             reads: self.reads - before.reads,
             scanned: self.scanned - before.scanned,
             writes: self.writes - before.writes,
             batches: self.batches - before.batches,
             free_waits: self.free_waits - before.free_waits,
-            log: LogCounts {
-                flushes: self.log.flushes - before.log.flushes,
-                flushed_bytes: self.log.flushed_bytes - before.log.flushed_bytes,
-                switches: self.log.switches - before.log.switches,
-                space_waits: self.log.space_waits - before.log.space_waits,
-            },
+            log: self.log.since(before.log),
         }
     }
 }

@@ -4,18 +4,16 @@
 //! and after is in none of them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::clock::Clock;
-use crate::load::{Histogram, SharedHistogram};
 use crate::sys::segment::Segment;
 use crate::workload::Progress;
 
+use super::audit::Audit;
 use super::cache::Cache;
 use super::crew::Crew;
 use super::huge_pages::Permission;
@@ -27,8 +25,8 @@ use super::outcome::{ClassOutcome, Counts, JobOutcome, KindOutcome, PhaseOutcome
 use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
-use super::waits::{Audit, Tallies};
-use super::{block, files, pace, requests};
+use super::waits::Tallies;
+use super::{block, files, honest_sync, log_facts, pace, requests};
 
 /// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
 pub const PRELOAD: (usize, usize) = (7, 8);
@@ -78,16 +76,16 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let private = page_tables::of_process("self")?;
     let segment = Segment::new(Instance::bytes(job)).context("Cannot map the shared segment")?;
     let memory = CacheMemory::new(job.cache.memory, Cache::bytes(job), Permission::of_this_machine())?;
-    let (milestones, milestone) = std::io::pipe().context("Cannot make a pipe")?;
-    let milestone = File::from(OwnedFd::from(milestone));
-    let instance = Instance::new(&segment, memory.segment(), job, cx.dir, cx.seed, plan, milestone)?;
+    let (hear, tell) = std::io::pipe().context("Cannot make a pipe")?;
+    let instance = Instance::new(&segment, memory.segment(), job, cx.dir, cx.seed, plan, tell)?;
     let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
     progress("fill the cache", 0);
+    let honesty = if job.writes() { Some(honest_sync::test(job, cx.dir)?) } else { None };
     preload(&instance)?;
     let mut facts: BTreeMap<_, _> = memory.facts()?.into_iter().collect();
     facts.extend(requests::engines(job)?);
     progress("ramp", 1);
-    let mut crew = Crew::start(&instance, File::from(OwnedFd::from(milestones)))?;
+    let mut crew = Crew::start(&instance, hear)?;
     crew.wait_milestone()?;
     if let Span::Time(time) = instance.plan.ramp {
         crew.wait(Some(pace::now() + nanoseconds(time)))?;
@@ -103,6 +101,10 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     Ledger::of(&instance).save(cx.dir)?;
     instance.requests.save(cx.dir)?;
     facts.extend(page_tables.facts);
+    facts.extend(honesty.map(|h| ("sync-honesty".to_owned(), h.to_string())));
+    if job.log_writer().is_some() {
+        facts.extend(log_facts::of(&instance, &window.after.counts.log.since(window.before.counts.log)));
+    }
     facts.insert("checkpoints".to_owned(), instance.checkpoints.count().to_string());
     Ok(JobOutcome { page_table_bytes: page_tables.total, facts, ..window.outcome(&instance) })
 }
@@ -121,7 +123,7 @@ fn check(job: &Job, plan: &Plan) -> Result<()> {
 }
 
 /// Reads the hottest blocks into the cache, coldest of them first, so that the window does not begin with an empty cache.
-fn preload(instance: &Instance<'_>) -> Result<()> {
+pub(super) fn preload(instance: &Instance<'_>) -> Result<()> {
     if instance.job.transactors() == 0 {
         return Ok(());
     }
@@ -269,16 +271,17 @@ impl Window {
             page_table_bytes: 0,
             processes: instance.roles.len(),
             counts: after.counts.since(&before.counts),
-            commits: merged(&instance.commit_latency),
-            reads: merged(&instance.read_latency),
+            commits: instance.commits.whole(),
+            stages: instance.commits.means().collect(),
+            reads: instance.read_latency.read(),
             classes: classes.collect(),
-            kinds: kinds.map(|(t, parts)| KindOutcome { name: t.name.clone(), latency: merged(parts) }).collect(),
+            kinds: kinds.map(|(t, parts)| KindOutcome { name: t.name.clone(), latency: parts.read() }).collect(),
             phases: phases
                 .map(|((stretch, parts), (elapsed, transactions))| PhaseOutcome {
                     name: stretch.name.clone(),
                     elapsed: *elapsed,
                     transactions: *transactions,
-                    latency: merged(parts),
+                    latency: parts.read(),
                 })
                 .collect(),
             series,
@@ -292,12 +295,4 @@ fn tell(cx: &JobContext<'_>, stretch: &Stretch, series: &Series, done: Sample, e
         let elapsed = Duration::from_nanos(elapsed);
         live(&Live { elapsed, interval: series.every(), done, phase: &stretch.name });
     }
-}
-
-fn merged(parts: &[SharedHistogram<'_>]) -> Histogram {
-    let mut all = Histogram::new();
-    for p in parts {
-        all.merge(&p.read());
-    }
-    all
 }

@@ -5,6 +5,8 @@
 mod check;
 mod class;
 mod draft;
+pub mod explain;
+pub mod fio;
 mod options;
 mod print;
 pub mod shipped;
