@@ -198,5 +198,39 @@ mod tests {
             prop_assert!(m.abs_diff(ns) as f64 <= ns as f64 * 0.0005);
             prop_assert_eq!(index(m), index(ns));
         }
+
+        #[test]
+        fn percentiles_are_near_the_sorted_list(
+            // From a nanosecond to five minutes, every order of magnitude as likely.
+            exponents in prop::collection::vec(0.0f64..38.0, 1..600), seed in any::<u64>()
+        ) {
+            let mut values: Vec<u64> = exponents.iter().map(|e| (e.exp2() + (seed % 97) as f64) as u64).collect();
+            let segment = Segment::new(SharedHistogram::BYTES + 64).unwrap();
+            let histogram = SharedHistogram::new(&segment);
+            let recorder = histogram.recorder();
+            for ns in &values {
+                recorder.record(*ns);
+            }
+            values.sort_unstable();
+            let read = histogram.read();
+            for q in [0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
+                let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len());
+                let exact = values[rank - 1] as f64;
+                prop_assert!((read.quantile(q).unwrap() as f64 / exact - 1.0).abs() <= 0.002, "{q} of {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn minutes_are_told_apart() {
+        let segment = Segment::new(SharedHistogram::BYTES + 64).unwrap();
+        let histogram = SharedHistogram::new(&segment);
+        let minutes = |n: u64| n * 60_000_000_000;
+        [1, 5, 18].map(|n| histogram.recorder().record(minutes(n)));
+        let read = histogram.read();
+        for (q, n) in [(0.3, 1), (0.6, 5), (1.0, 18)] {
+            let found = read.quantile(q).unwrap();
+            assert!((found as f64 / minutes(n) as f64 - 1.0).abs() < 0.002, "{found}");
+        }
     }
 }

@@ -122,9 +122,8 @@ impl Journals {
             ensure!(written == len, "Only {written} of {len} bytes of redo were written");
             return Ok(());
         }
-        engine.submit(&[request]).context("Cannot write redo")?;
         let mut done = Vec::with_capacity(1);
-        engine.wait(1, &mut done).context("Cannot wait for the redo write")?;
+        engine.submit_and_wait(&[request], 1, &mut done).context("Cannot write redo")?;
         finished(&done, len).context("Cannot write redo")?;
         match job.journal.sync {
             LogSync::Dsync | LogSync::RwfDsync | LogSync::Linked => Ok(()),
