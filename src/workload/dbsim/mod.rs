@@ -13,6 +13,7 @@ mod crew;
 mod db_writer;
 mod files;
 mod foreground;
+mod guard;
 mod huge_pages;
 mod instance;
 pub mod job;
