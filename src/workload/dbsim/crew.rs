@@ -205,7 +205,9 @@ pub fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> 
             db_writer::run(instance, process, engine, *batch, *sorted)
         }
         (Kind::Checkpointer { percent }, _) => checkpointer::run(instance, *percent),
-        (Kind::Scanner { engine, request, work, .. }, _) => scanner::run(instance, process, engine, *request, *work),
+        (Kind::Scanner { engine, request, direct, work }, _) => {
+            scanner::run(instance, process, engine, *request, *direct, *work)
+        }
         (Kind::Archiver { request, bytes_per_second }, _) => archiver::run(instance, *request, *bytes_per_second),
         (Kind::Idle { touch, every }, _) => idle::run(instance, process, *touch, *every),
         (Kind::Client { request, reply, .. }, Some(link)) => match instance.roles[process].part {

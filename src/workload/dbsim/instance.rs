@@ -139,6 +139,8 @@ shared_struct! {
         /// Transactions undone, and pieces of work that began after their intended start.
         pub rollbacks: AtomicU64,
         pub late: AtomicU64,
+        /// Bytes read in bulk.
+        pub bytes: AtomicU64,
         /// Nanoseconds that the window's transactions spent outside all waits.
         pub outside_ns: AtomicU64,
     }
