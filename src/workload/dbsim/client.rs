@@ -4,15 +4,14 @@
 //! measures is the round trip, as its user would.
 
 use std::io;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::foreground::Foreground;
+use super::foreground::{self, Transactor};
 use super::instance::{Instance, Milestone, Phase};
-use super::job::Pace;
 use super::link::Link;
-use super::transaction::share;
+use super::pace;
+use super::waits::{self, Event};
 
 /// Bytes of a message at least: its number.
 pub const MESSAGE_MIN: usize = 8;
@@ -42,40 +41,20 @@ struct Client<'a> {
     number: u64,
 }
 
-/// Runs client `process`: its share of the ramp, then of the window.
+/// Runs client `process`: takes its server through the run, and leaves the transactions to it.
 pub fn run<'a>(instance: &'a Instance<'a>, process: usize, link: Link<'a>, request: usize, reply: usize) -> Result<()> {
     ensure_sizes(request, reply)?;
-    let (pair, pairs) = (instance.transactor(process), instance.job.transactors());
-    let round_trip = instance.round_trip[instance.client(process)].recorder();
+    let role = instance.roles[process];
+    let round_trip = instance.round_trip[&role.class].recorder(role.number);
     let mut c = Client { instance, link, request: vec![0; request], reply: vec![0; reply], number: 0 };
-    for _ in 0..share(instance.ramp, pair, pairs) {
+    foreground::drive(instance, instance.transactor(process), |intended| {
+        let start = intended.unwrap_or_else(pace::now);
         c.call()?;
-    }
-    instance.arrive(Milestone::Ready)?;
-    instance.wait_for(Phase::Measure);
-    let opened = Instant::now();
-    let class = instance.class(process);
-    for n in 0..share(instance.transactions, pair, pairs) {
-        let start = match class.pace {
-            Pace::Closed { think } => {
-                if n > 0 && !think.is_zero() {
-                    instance.sleep_until(Instant::now() + think, Phase::Leave);
-                }
-                Instant::now()
-            }
-            Pace::Open { per_second, .. } => {
-                // The class's requests are dealt to its clients in turn.
-                let turn = n as f64 * class.count as f64 + instance.roles[process].number as f64;
-                let start = opened + Duration::from_secs_f64(turn / per_second);
-                instance.sleep_until(start, Phase::Leave);
-                start
-            }
-        };
-        c.call()?;
-        round_trip.record(start.elapsed().as_nanos() as u64);
-    }
-    instance.arrive(Milestone::Done)?;
-    instance.wait_for(Phase::Leave);
+        if instance.phase() == Phase::Measure as u32 {
+            round_trip.record(pace::now().saturating_sub(start));
+        }
+        Ok(())
+    })?;
     fill(&mut c.request, BYE);
     c.sent()
 }
@@ -86,7 +65,7 @@ impl Client<'_> {
         self.number += 1;
         fill(&mut self.request, self.number);
         self.sent()?;
-        let received = self.link.receive(&mut self.reply);
+        let received = waits::during(Event::Server, || self.link.receive(&mut self.reply));
         other_end(self.instance, received).context("Cannot receive from the server")?;
         let answered = number(&self.reply)?;
         ensure!(answered == self.number, "Request {} was given the answer to {answered}", self.number);
@@ -109,16 +88,16 @@ pub fn serve<'a>(
 ) -> Result<()> {
     ensure_sizes(request, reply)?;
     let (mut request, mut reply) = (vec![0; request], vec![0; reply]);
-    let mut foreground = Foreground::new(instance, process)?;
+    let mut transactor = Transactor::new(instance, process)?;
     instance.arrive(Milestone::Ready)?;
     loop {
-        other_end(instance, link.receive(&mut request)).context("Cannot receive from the client")?;
+        let received = waits::during(Event::Client, || link.receive(&mut request));
+        other_end(instance, received).context("Cannot receive from the client")?;
         let asked = number(&request)?;
         if asked == BYE {
             return Ok(());
         }
-        foreground.measure(instance.reached(Phase::Measure));
-        foreground.transaction()?;
+        transactor.transaction(None)?;
         fill(&mut reply, asked);
         other_end(instance, link.send(&reply)).context("Cannot send to the client")?;
     }

@@ -5,7 +5,8 @@
 
 use std::io::{PipeReader, Read};
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::event::{PollFd, PollFlags};
@@ -14,19 +15,24 @@ use rustix::time::Timespec;
 
 use crate::sys::cpu_clock::cpu_time;
 use crate::sys::family::Family;
-use crate::sys::process::Exit;
+use crate::sys::process::{Exit, exit_now};
 
 use super::instance::{Instance, Part, RECORD, Tidings};
-use super::job::{Kind, Share};
+use super::job::Kind;
 use super::link::Link;
 use super::warden::{self, Unit};
-use super::{checkpointer, client, db_writer, foreground, idle, limits, log_writer, page_tables, scanner};
+use super::{
+    archiver, checkpointer, client, db_writer, foreground, idle, limits, log_writer, pace, page_tables, scanner,
+};
+
+/// Bytes of a thread's stack: what a transaction needs, with room to spare.
+const STACK: usize = 256 << 10;
 
 /// The processes that have not been seen to end.
 pub struct Crew<'a> {
     instance: &'a Instance<'a>,
     wardens: Vec<Family>,
-    /// By process: whether it has not been heard to have ended.
+    /// By worker: whether it is a process, or the first thread of one, that has not been heard to have ended.
     present: Vec<bool>,
     tidings: PipeReader,
     /// Records that have been read, last first.
@@ -36,10 +42,11 @@ pub struct Crew<'a> {
 impl<'a> Crew<'a> {
     /// Forks every process of the instance. `tidings` is the reading end of the instance's pipe.
     pub fn start(instance: &'a Instance<'a>, tidings: PipeReader) -> Result<Self> {
-        let units = Unit::all(&instance.roles);
+        let units = Unit::all(instance.job, &instance.roles);
         let wardens = units.len().div_ceil(warden::PROCESSES);
         limits::check(instance.roles.len() + wardens)?;
-        let present = vec![true; instance.roles.len()];
+        let mut present = vec![false; instance.roles.len()];
+        units.iter().flat_map(|u| u.processes()).for_each(|p| present[p] = true);
         let mut crew = Self { instance, wardens: Vec::with_capacity(wardens), present, tidings, heard: Vec::new() };
         for units in units.chunks(units.len().div_ceil(wardens.max(1)).max(1)) {
             let family = Family::found(|children| warden::run(instance, units, children));
@@ -50,21 +57,16 @@ impl<'a> Crew<'a> {
 
     /// Waits for the next milestone.
     pub fn wait_milestone(&mut self) -> Result<()> {
-        match self.next(None)? {
-            Some(Tidings::End(process, exit)) => Err(self.untimely(process, exit)),
-            Some(Tidings::Milestone) | None => Ok(()),
-        }
+        self.wait(None).map(|_| ())
     }
 
-    /// Lets so much time pass.
-    pub fn wait_time(&mut self, time: Duration) -> Result<()> {
-        let deadline = Instant::now() + time;
-        loop {
-            match self.next(Some(deadline))? {
-                Some(Tidings::End(process, exit)) => return Err(self.untimely(process, exit)),
-                Some(Tidings::Milestone) => {}
-                None => return Ok(()),
-            }
+    /// Waits for the next milestone, no longer than until the monotonic clock says `deadline`, in nanoseconds; whether it came. That
+    /// a member ends meanwhile is an error.
+    pub fn wait(&mut self, deadline: Option<u64>) -> Result<bool> {
+        match self.next(deadline)? {
+            Some(Tidings::Milestone) => Ok(true),
+            Some(Tidings::End(process, exit)) => Err(self.untimely(process, exit)),
+            None => Ok(false),
         }
     }
 
@@ -113,15 +115,15 @@ impl<'a> Crew<'a> {
     }
 
     /// The next that is to be heard; `None` if the deadline has passed. An end of a warden before its processes' is an error.
-    fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Tidings>> {
+    fn next(&mut self, deadline: Option<u64>) -> Result<Option<Tidings>> {
         loop {
             if let Some(tidings) = self.heard.pop() {
                 return Ok(Some(tidings));
             }
             let mut fds = vec![PollFd::from_borrowed_fd(self.tidings.as_fd(), PollFlags::IN)];
             fds.extend(self.wardens.iter().map(|w| PollFd::from_borrowed_fd(w.as_fd(), PollFlags::IN)));
-            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-            let left = left.map(Timespec::try_from).transpose().ok().context("Cannot wait so long")?;
+            let left = deadline.map(|d| Duration::from_nanos(d.saturating_sub(pace::now())));
+            let left = left.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
             match rustix::event::poll(&mut fds, left.as_ref()) {
                 Ok(0) => return Ok(None),
                 Ok(_) => {}
@@ -168,8 +170,48 @@ impl Drop for Crew<'_> {
     }
 }
 
-/// What `process` does, with the connection that it has if it is a client or a server.
-pub fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> Result<()> {
+/// What `process` does, alone or as threads, from its first moment to its exit status; with the connection that it has if it is a
+/// client or a server.
+pub fn live(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> i32 {
+    instance.enrol(process);
+    let class = instance.class(process);
+    let workers = if class.threads { class.count } else { 1 };
+    if workers > 1 { together(instance, process, workers) } else { alone(instance, process, link) }
+}
+
+/// A worker that is a process.
+fn alone(instance: &Instance<'_>, worker: usize, link: Option<Link<'_>>) -> i32 {
+    match work(instance, worker, link) {
+        Ok(()) => 0,
+        Err(e) => {
+            instance.leave_word(worker, &format!("{e:#}"));
+            1
+        }
+    }
+}
+
+/// Workers that are threads of one process. The first one that fails ends them all.
+fn together(instance: &Instance<'_>, first: usize, count: usize) -> i32 {
+    std::thread::scope(|scope| {
+        for worker in first..first + count {
+            let body = move || {
+                // A panic must not leave the others waiting for this one.
+                let status = catch_unwind(AssertUnwindSafe(|| alone(instance, worker, None))).unwrap_or(101);
+                if status != 0 {
+                    exit_now(status);
+                }
+            };
+            if let Err(e) = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, body) {
+                instance.leave_word(worker, &format!("Cannot start a thread: {e}"));
+                exit_now(1);
+            }
+        }
+    });
+    0
+}
+
+fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> Result<()> {
+    instance.waits.attach(process);
     let class = instance.class(process);
     match (&class.kind, link) {
         (Kind::Foreground, _) => foreground::run(instance, process),
@@ -178,9 +220,8 @@ pub fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> 
             db_writer::run(instance, process, engine, *batch, *sorted)
         }
         (Kind::Checkpointer { percent }, _) => checkpointer::run(instance, *percent),
-        (Kind::Scanner { engine, request, work: Share::PerTransactions(every), .. }, _) => {
-            scanner::run(instance, process, engine, *request, *every)
-        }
+        (Kind::Scanner { engine, request, work, .. }, _) => scanner::run(instance, process, engine, *request, *work),
+        (Kind::Archiver { request, bytes_per_second }, _) => archiver::run(instance, *request, *bytes_per_second),
         (Kind::Idle { touch, every }, _) => idle::run(instance, process, *touch, *every),
         (Kind::Client { request, reply, .. }, Some(link)) => match instance.roles[process].part {
             Part::Client => client::run(instance, process, link, *request, *reply),
@@ -190,9 +231,13 @@ pub fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> 
     }
 }
 
+/// The error that the end of `process`, or of the threads from that one on, is.
 fn obituary(instance: &Instance<'_>, process: usize, exit: Exit) -> anyhow::Error {
-    let role = instance.name(process);
-    match (exit, instance.word_of(process)) {
+    let class = instance.class(process);
+    let mut workers = process..process + if class.threads { class.count } else { 1 };
+    let failed = workers.find(|w| instance.word_of(*w).is_some()).unwrap_or(process);
+    let role = instance.name(failed);
+    match (exit, instance.word_of(failed)) {
         (_, Some(word)) => anyhow::anyhow!("{role} failed: {word}"),
         (Exit::Status(n), None) => anyhow::anyhow!("{role} ended with status {n} before its time"),
         (Exit::Signal(n), None) => anyhow::anyhow!("{role} was ended by signal {n}"),
