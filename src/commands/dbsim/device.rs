@@ -34,8 +34,10 @@ pub(super) fn look_at(place: &Path, file_bytes: u64) -> Result<Kind, Refusal> {
     // The kernel gives a device that is mounted, swapped to or part of another one to nobody exclusively.
     let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(place);
     let mut device = opened.map_err(|e| match e.kind() {
-        ErrorKind::ResourceBusy => Refusal::new(format!("`{shown}` is in use: mounted, swapped to, or part of another device"))
-            .hint("A device that a job overwrites must be nobody else's"),
+        ErrorKind::ResourceBusy => {
+            Refusal::new(format!("`{shown}` is in use: mounted, swapped to, or part of another device"))
+                .hint("A device that a job overwrites must be nobody else's")
+        }
         _ => Refusal::new(format!("`{shown}` cannot be opened: {e}")),
     })?;
     let has = device.seek(SeekFrom::End(0)).map_err(|e| Refusal::new(format!("`{shown}` has no size: {e}")))?;

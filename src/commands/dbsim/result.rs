@@ -112,9 +112,8 @@ fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>
     let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     // Words are read from the left.
-    let is_word = |column: usize| {
-        column == 0 || rows.iter().any(|row| row[column].starts_with(|c: char| c.is_alphabetic()))
-    };
+    let is_word =
+        |column: usize| column == 0 || rows.iter().any(|row| row[column].starts_with(|c: char| c.is_alphabetic()));
     let words: Vec<bool> = (0..head.len()).map(is_word).collect();
     out.push('\n');
     for row in all() {
@@ -122,7 +121,8 @@ fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>
         for (column, cell) in row.iter().enumerate() {
             let gap = if column == 0 { "" } else { "  " };
             let width = widths[column];
-            let _ = if words[column] { write!(line, "{gap}{cell:<width$}") } else { write!(line, "{gap}{cell:>width$}") };
+            let _ =
+                if words[column] { write!(line, "{gap}{cell:<width$}") } else { write!(line, "{gap}{cell:>width$}") };
         }
         let _ = writeln!(out, "{}", line.trim_end());
     }
