@@ -5,11 +5,13 @@
 //! exact clock takes the same time to the nanosecond.
 
 mod archiver;
+pub mod audit;
 mod block;
 mod cache;
 mod checkpointer;
 mod checkpoints;
 mod choice;
+mod client;
 mod control_file;
 mod crew;
 mod db_writer;
@@ -17,12 +19,16 @@ mod executor;
 mod facts;
 mod files;
 mod foreground;
+mod guard;
 mod honest_sync;
 mod huge_pages;
+mod idle;
 mod instance;
 pub mod job;
 mod journal;
 mod ledger;
+mod limits;
+mod link;
 mod log;
 mod log_facts;
 mod log_writer;
@@ -36,12 +42,15 @@ mod plan;
 mod poll;
 mod scanner;
 pub mod series;
+mod sort;
 mod stages;
+mod temp;
 mod transaction;
 mod trial;
 mod turns;
 mod verify;
 pub mod waits;
+mod warden;
 
 #[cfg(test)]
 mod log_run_tests;
@@ -51,6 +60,8 @@ mod tests;
 mod tests_cache;
 #[cfg(test)]
 mod tests_front;
+#[cfg(test)]
+mod tests_many;
 
 use anyhow::Result;
 
