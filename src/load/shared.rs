@@ -226,7 +226,9 @@ mod tests {
         let segment = Segment::new(SharedHistogram::BYTES + 64).unwrap();
         let histogram = SharedHistogram::new(&segment);
         let minutes = |n: u64| n * 60_000_000_000;
-        [1, 5, 18].map(|n| histogram.recorder().record(minutes(n)));
+        for n in [1, 5, 18] {
+            histogram.recorder().record(minutes(n));
+        }
         let read = histogram.read();
         for (q, n) in [(0.3, 1), (0.6, 5), (1.0, 18)] {
             let found = read.quantile(q).unwrap();

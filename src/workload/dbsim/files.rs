@@ -4,7 +4,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,7 +15,7 @@ use crate::sys::async_io::{self, Blocking, Completion, Engine, Request};
 use super::block::{self, Address, BLOCK};
 use super::job::{DataSync, EXTENT, Engine as EngineSpec, Job, LogSync};
 use super::journal::{JOURNAL_HEADER, JournalHeader};
-use super::{places, requests};
+use super::requests;
 
 /// Path of a data file.
 pub fn data_path(dir: &Path, file: usize) -> PathBuf {
@@ -63,6 +63,11 @@ impl DataFiles {
         (0..job.data.files).map(file).collect::<Result<_>>().map(Self)
     }
 
+    /// The same for one who reads in bulk: past the page cache or through it, whatever the others do.
+    pub fn open_for_scan(job: &Job, dir: &Path, direct: bool) -> Result<Self> {
+        (0..job.data.files).map(|f| open(&data_path(dir, f), direct, false)).collect::<Result<_>>().map(Self)
+    }
+
     /// Reads one block into a page-aligned `page`. What was read is for the caller to check.
     pub fn read(&self, address: Address, page: &mut [u8]) -> Result<()> {
         let file = &self.0[address.file as usize];
@@ -77,10 +82,9 @@ impl DataFiles {
         Request { slot, fd: self.fd(address.file as usize), offset: offset(address), len: BLOCK, write, dsync: false }
     }
 
-    /// A request to read an extent into the engine's buffer `slot`.
-    pub fn read_extent(&self, slot: usize, file: usize, extent: u64) -> Request<'_> {
-        let offset = extent * EXTENT as u64;
-        Request { slot, fd: self.fd(file), offset, len: EXTENT, write: false, dsync: false }
+    /// A request to read `len` bytes of a file from `offset` on into the engine's buffer `slot`.
+    pub fn read_range(&self, slot: usize, file: usize, offset: u64, len: usize) -> Request<'_> {
+        Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false }
     }
 
     /// Makes everything written so far durable, unless every write was so already.
@@ -159,13 +163,17 @@ pub fn engine_on(spec: &EngineSpec, bytes: usize, files: &[BorrowedFd<'_>]) -> R
     async_io::open(spec, bytes, files).with_context(|| format!("Cannot open the engine {:?}", spec.method))
 }
 
+/// Whether it is a block device, or a link to one.
+fn is_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|m| m.file_type().is_block_device())
+}
+
 /// Lays out all files, every byte written, so that the run allocates nothing. Leaves nothing of them in the page cache.
 pub fn lay_out(job: &Job, dir: &Path, progress: impl Fn(usize)) -> Result<()> {
-    places::link(job, dir)?;
     let mut engine = Blocking::new(1, EXTENT).context("Cannot allocate a buffer")?;
     for f in 0..job.data.files {
         progress(f);
-        if requests::blind(job) && places::is_device(&data_path(dir, f)) {
+        if requests::blind(job) && is_device(&data_path(dir, f)) {
             continue;
         }
         let extents = u64::from(job.blocks_per_file()) * BLOCK as u64 / EXTENT as u64;

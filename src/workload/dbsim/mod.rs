@@ -38,7 +38,7 @@ mod metrics;
 pub mod outcome;
 mod pace;
 mod page_tables;
-pub mod places;
+mod placing;
 mod plan;
 mod poll;
 pub mod requests;

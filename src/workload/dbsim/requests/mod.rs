@@ -28,6 +28,7 @@ use super::choice::Chooser;
 use super::files;
 use super::instance::{Counters, Instance, Milestone, Phase};
 use super::job::{Choice, Job, Kind, Pace, Requests};
+use super::pace::{self, Starts};
 use super::transaction::share;
 
 pub use board::{Action, Board, saved_bytes};
@@ -60,8 +61,8 @@ pub fn check(job: &Job) -> Result<(), String> {
         if matches!(r.engine.method, Method::Sync | Method::Vectored) && r.engine.depth != 1 {
             return Err(format!("`{name}` has one blocking call in flight at a time; its depth can be 1 only"));
         }
-        if matches!(class.pace, Pace::Open { .. }) {
-            return Err(format!("`{name}` cannot be paced by a rate; it can think between batches"));
+        if matches!(class.pace, Pace::Open { .. }) && r.engine.depth != 1 {
+            return Err(format!("`{name}` has a rate, so its depth can be 1 only; more processes keep more in flight"));
         }
         let writes = r.read_percent < 100;
         if writes && job.transactors() > 0 {
@@ -163,8 +164,10 @@ struct Generator<'a> {
     next: u32,
     /// A draw below this reads: the read percentage in units of 2^-32.
     reads: u64,
-    /// Waits between batches.
-    think: std::time::Duration,
+    /// When requests are to begin: so long after the last, or at a rate.
+    starts: Starts,
+    /// Nanoseconds by which the last request began after its intended start.
+    late: u64,
     /// Whether the window is open.
     measuring: bool,
     /// Requests handed over at once, at most.
@@ -199,10 +202,9 @@ impl<'a> Generator<'a> {
         let board = &instance.requests;
         let latency = board.latency(process).context("A process of no request class")?;
         let here = Issued { address: Address { file: 0, block: 0 }, write: false, start: 0 };
-        let think = match instance.class(process).pace {
-            Pace::Closed { think } => think,
-            Pace::Open { .. } => std::time::Duration::ZERO,
-        };
+        let class = instance.class(process);
+        let place = (instance.roles[process].number, class.count);
+        let starts = Starts::new(class.pace, instance.seed, process as u64, place, 0, pace::now());
         Ok(Self {
             instance,
             board,
@@ -223,7 +225,8 @@ impl<'a> Generator<'a> {
             // Sequential: each process begins at a file of its own, as far as there are enough.
             next: instance.roles[process].number as u32 % job.data.files as u32 * per_file,
             reads: (u64::from(spec.read_percent) << 32).div_ceil(100),
-            think,
+            starts,
+            late: 0,
             measuring: false,
             batch_max: spec.engine.batch.clamp(1, depth),
             free: (0..depth).rev().collect(),
@@ -262,6 +265,9 @@ impl<'a> Generator<'a> {
     /// One batch, at most `left`: drawn, handed over, and as many waited for as make room for the next. Returns how many were
     /// handed over.
     fn cycle(&mut self, left: u64) -> Result<u64> {
+        if !self.pause() {
+            return Ok(0);
+        }
         let depth = self.issued.len();
         // A batch as large as the depth would empty the queue each time: then what has ended is replaced, be it little.
         let full = if self.batch_max < depth { self.batch_max } else { 1 };
@@ -281,12 +287,31 @@ impl<'a> Generator<'a> {
             self.drain()?;
             self.sync()?;
         }
-        if !self.think.is_zero() {
+        if matches!(self.starts, Starts::Closed { think } if !think.is_zero()) {
             self.drain()?;
-            std::thread::sleep(self.think);
-            self.now = self.board.ticks.now();
         }
         Ok(size as u64)
+    }
+
+    /// Sleeps until the next batch is due; whether it is, or the run goes on without it.
+    #[inline]
+    fn pause(&mut self) -> bool {
+        let due = match &mut self.starts {
+            Starts::Closed { think } if think.is_zero() => return true,
+            Starts::Closed { think } => pace::now() + think.as_nanos() as u64,
+            Starts::Open(arrivals) => arrivals.take(),
+        };
+        while pace::now() < due {
+            // The opening of the window is no reason to begin early.
+            if !self.instance.sleep_until(due) && self.instance.reached(Phase::Close) {
+                return false;
+            }
+        }
+        if matches!(self.starts, Starts::Open(_)) {
+            self.late = pace::now() - due;
+        }
+        self.now = self.board.ticks.now();
+        true
     }
 
     /// Draws a request into a free slot and puts it into the batch.
@@ -380,7 +405,7 @@ impl<'a> Generator<'a> {
                 }
             }
             if self.measuring {
-                self.recorders[usize::from(write)].record(self.board.ticks.ns(start, self.now));
+                self.recorders[usize::from(write)].record(self.board.ticks.ns(start, self.now) + self.late);
             }
             if write {
                 writes += 1;

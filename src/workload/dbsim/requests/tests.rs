@@ -186,6 +186,25 @@ fn an_open_ended_class_goes_on_until_the_window_closes() {
 }
 
 #[test]
+fn an_open_loop_counts_from_the_intended_start() {
+    let dir = tempfile::tempdir().unwrap();
+    // Faster than anything: each request begins later after its intended start than the one before.
+    let mut job = job(1, MIB, &[(1, Requests { count: Some(300), read_percent: 100, ..requests() })]);
+    job.classes[0].pace = Pace::Open { per_second: 1e8, poisson: false };
+    trial::prepare(&job, &context(dir.path(), 1)).unwrap();
+    let outcome = trial::run(&job, &context(dir.path(), 1)).unwrap();
+    let (count, latency) = outcome.requests();
+    assert_eq!(count, 300);
+    // The last has waited for nearly all of the others.
+    let longest = u128::from(latency.max().unwrap());
+    assert!(longest * 2 > outcome.elapsed.as_nanos() && latency.mean().unwrap() * 10.0 > longest as f64);
+    // And at a rate that is kept, the window takes as long as the rate says.
+    job.classes[0].pace = Pace::Open { per_second: 3_000.0, poisson: true };
+    let outcome = trial::run(&job, &context(dir.path(), 1)).unwrap();
+    assert!(outcome.elapsed > Duration::from_millis(50), "{:?}", outcome.elapsed);
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let refused = |classes: &[(usize, Requests)]| check(&job(1, MIB, classes)).unwrap_err();
     let plain = Requests { verify: false, ..requests() };
