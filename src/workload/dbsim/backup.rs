@@ -10,13 +10,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::Advice;
 
+use crate::load::now_ns;
 use crate::sys::async_io::{Blocking, Engine, Request};
 use crate::sys::segment::{Frames, Segment};
 
 use super::block::{self, Address, BLOCK};
 use super::files::{self, DataFiles};
 use super::instance::Instance;
-use super::pace;
 use super::scanner::REREADS;
 use super::sideline::{self, Traffic};
 use super::temp::Meter;
@@ -66,7 +66,7 @@ impl Backup<'_> {
 
     /// Copies everything, durably. Returns the copy's checksum; `None` if it was told to stop.
     fn copy(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<u32>> {
-        let (start, mut done, mut sum) = (pace::now(), 0, 0);
+        let (start, mut done, mut sum) = (now_ns(), 0, 0);
         for file in 0..self.instance.job.data.files {
             let mut at = 0;
             while at < self.file_bytes() {

@@ -140,7 +140,8 @@ impl<F: FnMut(Option<u64>) -> Result<()>> Driver<'_, F> {
     /// The worker's share of `total` transactions.
     fn transactions(&mut self, part: u64, pace: Option<Pace>, total: u64) -> Result<()> {
         let mut starts = self.starts(part, pace);
-        for _ in 0..share(total, self.worker, self.instance.job.transactors()) {
+        let (of, transactors) = (self.instance.transactor(self.worker), self.instance.job.transactors());
+        for _ in 0..share(total, of, transactors) {
             // A share is a share: whatever ends the sleep, the work is done.
             let intended = self.wait(&mut starts).unwrap_or_else(|interrupted| interrupted);
             (self.work)(intended)?;

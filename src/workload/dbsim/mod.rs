@@ -20,6 +20,7 @@ mod executor;
 mod facts;
 mod files;
 mod foreground;
+mod guard;
 mod honest_sync;
 mod huge_pages;
 mod idle;
@@ -56,9 +57,11 @@ pub mod waits;
 mod warden;
 
 #[cfg(test)]
-mod log_tests;
+mod log_run_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_cache;
 #[cfg(test)]
 mod tests_front;
 #[cfg(test)]

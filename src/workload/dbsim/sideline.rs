@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use anyhow::Result;
 
+use crate::load::now_ns;
+
 use super::block::BLOCK;
 use super::instance::{Counters, Instance, Milestone, Phase};
 use super::job::{Job, Kind};
-use super::pace;
 use super::sort::SortSpec;
 use super::temp::Meter;
 use super::waits::{self, Event};
@@ -44,7 +45,7 @@ pub fn drive(
 pub fn limit(instance: &Instance<'_>, start: u64, bytes: u64, per_second: Option<u64>, stop: &dyn Fn() -> bool) {
     let Some(per_second) = per_second else { return };
     let due = start + (bytes as f64 * 1e9 / per_second as f64) as u64;
-    while pace::now() < due && !stop() {
+    while now_ns() < due && !stop() {
         waits::during(Event::Pace, || instance.sleep_until(due));
     }
 }

@@ -120,7 +120,7 @@ fn check(job: &Job, plan: &Plan) -> Result<()> {
 }
 
 /// Reads the hottest blocks into the cache, coldest of them first, so that the window does not begin with an empty cache.
-fn preload(instance: &Instance<'_>) -> Result<()> {
+pub(super) fn preload(instance: &Instance<'_>) -> Result<()> {
     if instance.job.transactors() == 0 {
         return Ok(());
     }
