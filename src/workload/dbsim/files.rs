@@ -85,6 +85,11 @@ impl DataFiles {
         Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false }
     }
 
+    /// A request to read `len` bytes at a byte `offset` of a file into the engine's buffer `slot`.
+    pub fn read_at(&self, slot: usize, file: usize, offset: u64, len: usize) -> Request<'_> {
+        Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false }
+    }
+
     /// Makes everything written so far durable, unless every write was so already.
     pub fn sync(&self, job: &Job) -> Result<()> {
         if job.data.sync == DataSync::Fdatasync {

@@ -143,6 +143,12 @@ shared_struct! {
         pub bytes: AtomicU64,
         /// Nanoseconds that the window's transactions spent outside all waits.
         pub outside_ns: AtomicU64,
+        /// Jobs that were done beside the transactions, and their traffic.
+        pub jobs: AtomicU64,
+        pub read_bytes: AtomicU64,
+        pub written_bytes: AtomicU64,
+        /// Blocks of its file that a loader has made durable.
+        pub loaded_blocks: AtomicU64,
     }
 }
 

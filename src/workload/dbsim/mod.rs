@@ -6,6 +6,7 @@
 
 mod archiver;
 pub mod audit;
+mod backup;
 mod block;
 mod cache;
 mod checkpointer;
@@ -29,6 +30,7 @@ mod journal;
 mod ledger;
 mod limits;
 mod link;
+mod loader;
 mod log;
 mod log_facts;
 mod log_writer;
@@ -43,7 +45,9 @@ mod plan;
 mod poll;
 mod scanner;
 pub mod series;
+mod sideline;
 mod sort;
+mod sorter;
 mod stages;
 mod temp;
 mod transaction;
@@ -120,13 +124,15 @@ impl Workload for Dbsim {
                 job.data.bytes
                     + job.journal.files as u64 * job.journal.bytes
                     + archiver::storage_bytes(&job)
+                    + sideline::storage_bytes(&job)
                     + Ledger::bytes(job.transactors(), job.blocks())
                     // Directory, extents, and what the file system keeps for itself per file.
                     + (1 << 20),
             ),
             // The segment, and half a mebibyte for each process's own stack, heap and page tables.
             memory_bytes: (Instance::bytes(&job) + Cache::bytes(&job) + (processes << 19)) as u64
-                + job.journal.files as u64 * job.journal.bytes,
+                + job.journal.files as u64 * job.journal.bytes
+                + sideline::memory_bytes(&job),
             modules: Vec::new(),
         }
     }

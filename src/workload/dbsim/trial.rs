@@ -26,7 +26,7 @@ use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
 use super::waits::Tallies;
-use super::{block, files, honest_sync, log_facts, pace, placing};
+use super::{block, files, honest_sync, loader, log_facts, pace, placing, sideline};
 
 /// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
 pub const PRELOAD: (usize, usize) = (7, 8);
@@ -64,7 +64,8 @@ pub fn prepare(job: &Job, cx: &JobContext<'_>) -> Result<()> {
 /// Checks the files that a run has left behind; an error is lost or wrong data.
 pub fn verify(job: &Job, cx: &JobContext<'_>) -> Result<()> {
     (cx.progress)(Progress { step: "verify", done: 0, of: 1 });
-    super::verify::verify(job, cx.dir)
+    super::verify::verify(job, cx.dir)?;
+    loader::verify(job, cx.dir)
 }
 
 /// Runs the job on files that [`prepare`] has laid out.
@@ -96,6 +97,8 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     instance.enter(Phase::End);
     crew.wait_gone(|_| true)?;
     Ledger::of(&instance).save(cx.dir)?;
+    loader::save(&instance)?;
+    facts.extend(sideline::facts(&instance));
     facts.extend(page_tables.facts);
     facts.extend(honesty.map(|h| ("sync-honesty".to_owned(), h.to_string())));
     if job.log_writer().is_some() {
