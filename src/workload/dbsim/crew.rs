@@ -23,7 +23,7 @@ use super::link::Link;
 use super::warden::{self, Unit};
 use super::{
     archiver, backup, checkpointer, client, db_writer, foreground, idle, limits, loader, log_writer, pace, page_tables,
-    scanner, sorter,
+    requests, scanner, sorter,
 };
 
 /// Bytes of a thread's stack: what a transaction needs, with room to spare.
@@ -225,6 +225,7 @@ fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> Resu
             scanner::run(instance, process, engine, *request, *direct, *work)
         }
         (Kind::Archiver { request, bytes_per_second }, _) => archiver::run(instance, *request, *bytes_per_second),
+        (Kind::Requests(spec), _) => requests::run(instance, process, spec),
         (Kind::Idle { touch, every }, _) => idle::run(instance, process, *touch, *every),
         (Kind::Client { request, reply, .. }, Some(link)) => match instance.roles[process].part {
             Part::Client => client::run(instance, process, link, *request, *reply),

@@ -43,6 +43,7 @@ mod page_tables;
 mod placing;
 mod plan;
 mod poll;
+pub mod requests;
 mod scanner;
 pub mod series;
 mod sideline;
@@ -126,6 +127,7 @@ impl Workload for Dbsim {
                     + archiver::storage_bytes(&job)
                     + sideline::storage_bytes(&job)
                     + Ledger::bytes(job.transactors(), job.blocks())
+                    + requests::saved_bytes(&job)
                     // Directory, extents, and what the file system keeps for itself per file.
                     + (1 << 20),
             ),

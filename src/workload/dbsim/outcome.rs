@@ -12,6 +12,7 @@ use crate::load::Histogram;
 use super::audit::Audit;
 use super::instance::{Counters, Instance};
 use super::log::LogCounts;
+use super::requests::RequestsOutcome;
 use super::series::Series;
 use super::waits::Tallies;
 
@@ -55,6 +56,8 @@ pub struct ClassOutcome {
     pub waits: Tallies,
     /// Of the transactions that were looked at closely.
     pub audit: Audit,
+    /// Of a class of plain requests.
+    pub requests: Option<RequestsOutcome>,
 }
 
 /// One kind of transaction.
@@ -87,6 +90,17 @@ impl JobOutcome {
             all.merge(&k.latency);
         }
         all
+    }
+
+    /// Plain requests of all classes: how many, and their latency (syncs are not among them).
+    pub fn requests(&self) -> (u64, Histogram) {
+        let (mut count, mut latency) = (0, Histogram::new());
+        for r in self.classes.iter().filter_map(|c| c.requests.as_ref()) {
+            count += r.reads + r.writes;
+            latency.merge(&r.latency[0]);
+            latency.merge(&r.latency[1]);
+        }
+        (count, latency)
     }
 
     /// Waits of all who do transactions.

@@ -26,7 +26,7 @@ use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
 use super::waits::Tallies;
-use super::{block, files, honest_sync, loader, log_facts, pace, placing, sideline};
+use super::{block, files, honest_sync, loader, log_facts, pace, placing, requests, sideline};
 
 /// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
 pub const PRELOAD: (usize, usize) = (7, 8);
@@ -64,7 +64,10 @@ pub fn prepare(job: &Job, cx: &JobContext<'_>) -> Result<()> {
 /// Checks the files that a run has left behind; an error is lost or wrong data.
 pub fn verify(job: &Job, cx: &JobContext<'_>) -> Result<()> {
     (cx.progress)(Progress { step: "verify", done: 0, of: 1 });
-    super::verify::verify(job, cx.dir)?;
+    if !requests::alone(job) {
+        super::verify::verify(job, cx.dir)?;
+    }
+    requests::verify(job, cx.dir)?;
     loader::verify(job, cx.dir)
 }
 
@@ -82,6 +85,7 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let honesty = if job.writes() { Some(honest_sync::test(job, cx.dir)?) } else { None };
     preload(&instance)?;
     let mut facts: BTreeMap<_, _> = memory.facts()?.into_iter().collect();
+    facts.extend(requests::engines(job)?);
     progress("ramp", 1);
     let mut crew = Crew::start(&instance, hear)?;
     crew.wait_milestone()?;
@@ -99,6 +103,7 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     Ledger::of(&instance).save(cx.dir)?;
     loader::save(&instance)?;
     facts.extend(sideline::facts(&instance));
+    instance.requests.save(cx.dir)?;
     facts.extend(page_tables.facts);
     facts.extend(honesty.map(|h| ("sync-honesty".to_owned(), h.to_string())));
     if job.log_writer().is_some() {
@@ -110,8 +115,9 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
 
 /// Refuses what would wait for ever.
 fn check(job: &Job, plan: &Plan) -> Result<()> {
+    requests::check(job).map_err(anyhow::Error::msg)?;
     ensure!(
-        job.transactors() > 0 || !plan.counts_transactions(),
+        job.transactors() > 0 || !plan.counts_transactions() || requests::counted(job),
         "Nobody in the job does transactions, so that its length has to be a time, such as `time = \"30s\"`"
     );
     ensure!(job.log_writer().is_some() || !job.writes(), "The job's transactions write redo, but it has no log-writer");
@@ -148,6 +154,8 @@ struct Totals {
     at: u64,
     ended: u64,
     counts: Counts,
+    /// Reads and writes, by class.
+    requests: Vec<(u64, u64)>,
     cpu: Duration,
     /// By worker.
     waits: Vec<Tallies>,
@@ -157,6 +165,7 @@ impl Totals {
     fn of(instance: &Instance<'_>, crew: &Crew<'_>) -> Result<Self> {
         Ok(Self {
             counts: Counts::of(instance),
+            requests: requests::counts(instance),
             cpu: crew.cpu_time()?,
             waits: (0..instance.roles.len()).map(|w| instance.waits.read(w)).collect(),
             ended: instance.ended(),
@@ -248,6 +257,7 @@ impl Window {
                 workers: 0,
                 waits: Tallies::default(),
                 audit: Audit::default(),
+                requests: requests::outcome(instance, class, before.requests[class], after.requests[class]),
             };
             for w in workers {
                 outcome.workers += 1;
