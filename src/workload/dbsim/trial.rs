@@ -203,6 +203,9 @@ impl Window {
         let mut next_tick = before.at + nanoseconds(series.every());
         let mut stretches = Vec::new();
         let (mut at, mut ended) = (before.at, before.ended);
+        // Whether all who have a share of the work have done it before the time was up.
+        let mut done = false;
+        let mut closed = (at, ended);
         for (i, stretch) in instance.plan.stretches.iter().enumerate() {
             if i > 0 {
                 instance.next_stretch();
@@ -211,7 +214,7 @@ impl Window {
                 Span::Time(time) => Some(at + nanoseconds(time)),
                 Span::Transactions(_) => None,
             };
-            while !Self::step(crew, end, next_tick)? {
+            while !Self::step(crew, end, next_tick, &mut done)? {
                 if pace::now() >= next_tick {
                     let done = series.tick(sample(instance));
                     next_tick += nanoseconds(series.every());
@@ -220,25 +223,28 @@ impl Window {
             }
             let now = (pace::now(), instance.ended());
             stretches.push((Duration::from_nanos(now.0 - at), now.1 - ended));
+            closed = now;
             // By the plan, not by the clock: what is late once is not late for good.
             (at, ended) = (end.unwrap_or(now.0), now.1);
         }
-        let after = Totals::of(instance, crew)?;
+        // Reading the clocks of thousands of processes takes its time, which is not the window's.
+        let after = Totals { at: closed.0, ended: closed.1, ..Totals::of(instance, crew)? };
         let page_tables = crew.page_table_bytes()?;
         if instance.by_time() {
             instance.enter(Phase::Close);
-            if instance.with_share() > 0 {
+            if instance.with_share() > 0 && !done {
                 crew.wait_milestone()?;
             }
         }
         Ok(Self { before, after, page_tables, series, stretches })
     }
 
-    /// Waits until the stretch ends, by its time or by the processes' word, or until `next_tick`; whether it has ended.
-    fn step(crew: &mut Crew<'_>, end: Option<u64>, next_tick: u64) -> Result<bool> {
+    /// Waits until the stretch ends, by its time or by the processes' word, or until `next_tick`; whether it has ended. `done` is
+    /// set if the word comes while it is the time that counts.
+    fn step(crew: &mut Crew<'_>, end: Option<u64>, next_tick: u64, done: &mut bool) -> Result<bool> {
         match end {
             Some(end) => {
-                crew.wait(Some(end.min(next_tick)))?;
+                *done |= crew.wait(Some(end.min(next_tick)))?;
                 Ok(pace::now() >= end)
             }
             None => crew.wait(Some(next_tick)),
