@@ -29,7 +29,7 @@ impl Exit {
         }
     }
 
-    fn of(status: WaitStatus) -> Self {
+    pub(super) fn of(status: WaitStatus) -> Self {
         match status.exit_status() {
             Some(n) => Exit::Status(n),
             None => Exit::Signal(status.terminating_signal().unwrap_or(0)),
@@ -69,6 +69,11 @@ impl Child {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(rustix::process::kill_process(self.pid, signal)?)
+    }
+
+    /// Lets the child go its own way: the caller reaps it by other means, by its number or with all children.
+    pub(super) fn leave(mut self) {
+        self.reaped = true;
     }
 
     fn reap(&mut self, options: WaitOptions) -> io::Result<Option<Exit>> {
@@ -120,6 +125,13 @@ pub fn fork_child(body: impl FnOnce() -> i32) -> io::Result<Child> {
     })
 }
 
+/// Ends the process at once, all its threads included, without running any destructor or exit handler: for children made by
+/// [`fork_child`], which share what those would touch with their parent.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: ends the process without running anything.
+    unsafe { libc::_exit(status) }
+}
+
 /// Forks a child that does nothing but exit with status 0: what the cost of `fork` is measured with.
 pub fn fork_exit() -> io::Result<Child> {
     fork(|| 0)
@@ -131,11 +143,7 @@ fn fork(body: impl FnOnce() -> i32) -> io::Result<Child> {
     // _exit, so nothing of the parent's is dropped or flushed twice.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => {
-            let status = body();
-            // SAFETY: ends the process without running anything.
-            unsafe { libc::_exit(status) }
-        }
+        0 => exit_now(body()),
         pid => Ok(Child { pid: Pid::from_raw(pid).ok_or(io::ErrorKind::Other)?, reaped: false }),
     }
 }

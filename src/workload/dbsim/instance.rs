@@ -2,23 +2,31 @@
 //!
 //! Invariant: it is built by the parent before the first fork, so every process sees the same parts at the same addresses.
 
-use std::fs::File;
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::io::{PipeWriter, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use rustix::process::Pid;
 
-use crate::load::SharedHistogram;
+use crate::load::{ShardedHistogram, SharedHistogram};
 use crate::sys::latch::Event;
+use crate::sys::process::Exit;
 use crate::sys::segment::{Segment, shared_struct};
 
 use super::cache::Cache;
 use super::checkpoints::Checkpoints;
-use super::job::{ClassSpec, Job, Kind, Share};
+use super::choice::Choosers;
+use super::job::{ClassSpec, Job, Kind, Share, Transport};
+use super::link::{Mailbox, Mailboxes};
 use super::log::Log;
-use super::transaction::Skew;
+use super::pace;
+use super::plan::Plan;
+use super::stages::CommitHistograms;
+use super::waits::WaitTable;
 
 /// What a process of the run is: its class, and its number within the class, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +34,49 @@ pub struct Role {
     /// Index into the job's classes.
     pub class: usize,
     pub number: usize,
+    pub part: Part,
+}
+
+/// Which process of those that one of a class consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The only one.
+    Whole,
+    /// The one that does a client's transactions.
+    Server,
+    Client,
+}
+
+/// Bytes of a record in the pipe to the parent.
+pub const RECORD: usize = 8;
+
+/// What the parent is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tidings {
+    /// The last process has reached a milestone.
+    Milestone,
+    /// A process has ended.
+    End(usize, Exit),
+}
+
+impl Tidings {
+    fn encode(self) -> [u8; RECORD] {
+        let (process, how) = match self {
+            Tidings::Milestone => (u32::MAX, 0),
+            Tidings::End(process, Exit::Status(n)) => (process as u32, n & 0xff),
+            Tidings::End(process, Exit::Signal(n)) => (process as u32, -n),
+        };
+        (u64::from(process) << 32 | u64::from(how.cast_unsigned())).to_le_bytes()
+    }
+
+    pub fn decode(record: [u8; RECORD]) -> Self {
+        let word = u64::from_le_bytes(record);
+        match ((word >> 32) as u32, (word as u32).cast_signed()) {
+            (u32::MAX, _) => Tidings::Milestone,
+            (process, n @ ..0) => Tidings::End(process as usize, Exit::Signal(-n)),
+            (process, n) => Tidings::End(process as usize, Exit::Status(n)),
+        }
+    }
 }
 
 /// How far the run is. Phases only ever grow.
@@ -34,6 +85,8 @@ pub struct Role {
 pub enum Phase {
     /// The window is open. Before it (0) everybody warms up.
     Measure = 1,
+    /// The window is closed by time: nobody begins anything more.
+    Close,
     /// The window is closed; all but the log writer go home.
     Leave,
     /// The log writer goes home.
@@ -43,8 +96,10 @@ pub enum Phase {
 /// Points that a number of processes have to reach before the parent goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Milestone {
-    /// Every process is set up, and every foreground has done its ramp.
+    /// Every worker is set up and has done its part of the ramp, unless the ramp is a time.
     Ready,
+    /// All who do transactions have done their share of a stretch that others follow.
+    Stretch,
     /// Every foreground and the scanner have done their share of the window.
     Done,
 }
@@ -54,6 +109,9 @@ shared_struct! {
         phase: AtomicU32,
         ready: AtomicU32,
         done: AtomicU32,
+        /// Stretch of the window that is under way, and workers that have done their share of it.
+        stretch: AtomicU32,
+        stretch_done: AtomicU32,
         unused: AtomicU32,
         changed: Event,
         /// Transactions ended so far, ramp included: what paces the scanner.
@@ -78,13 +136,23 @@ shared_struct! {
         /// The last acknowledged commit, and the LSN behind it.
         pub last_transaction: AtomicU64,
         pub last_lsn: AtomicU64,
+        /// Transactions undone, and pieces of work that began after their intended start.
+        pub rollbacks: AtomicU64,
+        pub late: AtomicU64,
+        /// Nanoseconds that the window's transactions spent outside all waits.
+        pub outside_ns: AtomicU64,
     }
 }
 
 impl Counters {
     /// Adds one. For counters that one process alone changes: no locked instruction.
     pub fn bump(counter: &AtomicU64) {
-        counter.store(counter.load(Relaxed) + 1, Release);
+        Self::grow(counter, 1);
+    }
+
+    /// Adds `by`, likewise.
+    pub fn grow(counter: &AtomicU64, by: u64) {
+        counter.store(counter.load(Relaxed) + by, Release);
     }
 }
 
@@ -95,10 +163,8 @@ pub struct Instance<'s> {
     pub job: &'s Job,
     pub dir: &'s Path,
     pub seed: u64,
-    /// Transactions before and in the window.
-    pub ramp: u64,
-    pub transactions: u64,
-    pub skew: Skew,
+    pub plan: Plan,
+    pub choosers: Choosers,
     pub cache: Cache<'s>,
     pub log: Log<'s>,
     pub checkpoints: Checkpoints<'s>,
@@ -107,23 +173,62 @@ pub struct Instance<'s> {
     pace: u64,
     /// By process.
     pub counters: &'s [Counters],
-    pub commit_latency: Vec<SharedHistogram<'s>>,
-    pub read_latency: Vec<SharedHistogram<'s>>,
+    pub commits: CommitHistograms<'s>,
+    pub read_latency: ShardedHistogram<'s>,
+    /// Redo writes in the window, each from its submission until it is durable.
+    pub redo_write: SharedHistogram<'s>,
+    /// By kind of transaction.
+    pub kind_latency: Vec<ShardedHistogram<'s>>,
+    /// By stretch of the window; empty if there is but one.
+    pub stretch_latency: Vec<ShardedHistogram<'s>>,
+    /// By worker.
+    pub waits: WaitTable,
+    /// By client, counted over all classes: from a request, or its intended start, to its answer.
+    pub round_trip: ShardedHistogram<'s>,
     /// By block: the latest version whose commit was acknowledged, and the latest that the database writer has written.
     pub committed: &'s [AtomicU32],
     pub written: &'s [AtomicU32],
     stage: &'s Stage,
     texts: &'s [AtomicU8],
-    milestone: File,
+    /// By process: its process number, once it runs.
+    pids: &'s [AtomicU32],
+    /// By server: its connection, if that is in memory.
+    pub mailboxes: BTreeMap<usize, Mailboxes<'s>>,
+    tidings: PipeWriter,
 }
 
-/// The processes of a job. Those that do transactions come first, so that their number is also their index.
+/// The processes of a job. Those that do transactions come first, so that their number is also their index; a client, whose
+/// server does them, is one of the others.
 pub fn roles(job: &Job) -> Vec<Role> {
     let of = |transacts| {
-        let classes = job.classes.iter().enumerate().filter(move |(_, c)| c.kind.transacts() == transacts);
-        classes.flat_map(|(class, c)| (0..c.count).map(move |number| Role { class, number }))
+        let part = move |kind: &Kind| match (kind, transacts) {
+            (Kind::Client { .. }, true) => Some(Part::Server),
+            (Kind::Client { .. }, false) => Some(Part::Client),
+            (kind, _) => (kind.transacts() == transacts).then_some(Part::Whole),
+        };
+        let classes = job.classes.iter().enumerate().filter_map(move |(i, c)| Some((i, c.count, part(&c.kind)?)));
+        classes.flat_map(|(class, count, part)| (0..count).map(move |number| Role { class, number, part }))
     };
     of(true).chain(of(false)).collect()
+}
+
+fn is_client(class: &ClassSpec) -> bool {
+    matches!(class.kind, Kind::Client { .. })
+}
+
+/// Clients of all classes.
+fn clients(job: &Job) -> usize {
+    job.classes.iter().filter(|c| is_client(c)).map(|c| c.count).sum()
+}
+
+/// Mailbox sizes of a server, if its connection is in memory.
+fn in_memory(job: &Job, role: Role) -> Option<(usize, usize)> {
+    match job.classes[role.class].kind {
+        Kind::Client { transport: Transport::Memory, request, reply } if role.part == Part::Server => {
+            Some((request, reply))
+        }
+        _ => None,
+    }
 }
 
 /// The greatest common divisor of what paced classes wait for.
@@ -142,48 +247,70 @@ fn gcd(a: u64, b: u64) -> u64 {
 impl<'s> Instance<'s> {
     /// Bytes of segment that a job needs besides those of its cache.
     pub fn bytes(job: &Job) -> usize {
-        let processes = roles(job).len();
-        let per_process = TEXT + size_of::<Counters>() + 2 * (SharedHistogram::BYTES + 128);
+        let workers = roles(job).len();
+        let transactors = job.transactors();
+        let mailboxes = roles(job).into_iter().filter_map(|role| in_memory(job, role));
+        let mailboxes: usize = mailboxes.map(|(a, b)| Mailbox::segment_bytes(a) + Mailbox::segment_bytes(b)).sum();
+        let sharded = 1 + job.transactions.len() + job.run.phases.len();
+        let histograms = CommitHistograms::bytes(transactors)
+            + sharded * (ShardedHistogram::bytes(transactors) + 128)
+            + ShardedHistogram::bytes(clients(job))
+            + SharedHistogram::BYTES
+            + 128;
+        let per_worker = TEXT + size_of::<Counters>() + size_of::<AtomicU32>();
         Checkpoints::bytes(job)
-            + Log::bytes(job, processes)
+            + Log::bytes(job, workers)
+            + histograms
             + job.blocks() as usize * 8
-            + processes * per_process
+            + workers * per_worker
+            + mailboxes
             + (1 << 16)
     }
 
-    /// Carves everything out of `segment`, but the cache, which has memory of its own. A byte is written to `milestone` whenever one is reached.
+    /// Carves everything out of `segment`, but the cache, which has memory of its own. What the parent is to know is written to `tidings`.
     pub fn new(
         segment: &'s Segment,
         cache: &'s Segment,
         job: &'s Job,
         dir: &'s Path,
         seed: u64,
-        ramp: u64,
-        transactions: u64,
-        milestone: File,
-    ) -> Self {
+        plan: Plan,
+        tidings: PipeWriter,
+    ) -> Result<Self> {
         let roles = roles(job);
-        Self {
+        let histograms =
+            |n: usize| (0..n).map(|_| ShardedHistogram::new(segment, job.transactors())).collect::<Vec<_>>();
+        let mailboxes = roles.iter().enumerate().filter_map(|(process, role)| {
+            let (request, reply) = in_memory(job, *role)?;
+            Some((process, Mailboxes { request: Mailbox::new(segment, request), reply: Mailbox::new(segment, reply) }))
+        });
+        Ok(Self {
             job,
             dir,
             seed,
-            ramp,
-            transactions,
-            skew: Skew::new(job.blocks()),
+            choosers: Choosers::new(job, seed),
             cache: Cache::new(cache, job),
             log: Log::new(segment, job, roles.len()),
             checkpoints: Checkpoints::new(segment, job),
             counters: segment.many(roles.len()),
-            commit_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
-            read_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
+            commits: CommitHistograms::new(segment, job.transactors()),
+            read_latency: ShardedHistogram::new(segment, job.transactors()),
+            redo_write: SharedHistogram::new(segment),
+            kind_latency: histograms(job.transactions.len()),
+            stretch_latency: histograms(if plan.stretches.len() > 1 { plan.stretches.len() } else { 0 }),
+            waits: WaitTable::new(roles.len()).context("Cannot allocate the table of waits")?,
             committed: segment.many(job.blocks() as usize),
             written: segment.many(job.blocks() as usize),
             stage: segment.one(),
+            round_trip: ShardedHistogram::new(segment, clients(job)),
             texts: segment.many(roles.len() * TEXT),
+            pids: segment.many(roles.len()),
+            mailboxes: mailboxes.collect(),
             pace: pace(job),
+            plan,
             roles,
-            milestone,
-        }
+            tidings,
+        })
     }
 
     /// The class of a process.
@@ -202,25 +329,92 @@ impl<'s> Instance<'s> {
         let class = self.class(process);
         let mut name = class.name.replace('-', " ");
         name[..1].make_ascii_uppercase();
-        if class.count > 1 { format!("{name} {}", self.roles[process].number) } else { name }
+        let role = self.roles[process];
+        if class.count > 1 {
+            name = format!("{name} {}", role.number);
+        }
+        if role.part == Part::Server { format!("{name}'s server") } else { name }
+    }
+
+    /// The number of a client, counted over all classes of them.
+    pub fn client(&self, process: usize) -> usize {
+        let role = self.roles[process];
+        let before = &self.job.classes[..role.class];
+        before.iter().filter(|c| is_client(c)).map(|c| c.count).sum::<usize>() + role.number
+    }
+
+    /// The number of the server of a client, counted over all that do transactions.
+    pub fn transactor(&self, process: usize) -> usize {
+        let role = self.roles[process];
+        let before = &self.job.classes[..role.class];
+        before.iter().filter(|c| c.kind.transacts()).map(|c| c.count).sum::<usize>() + role.number
     }
 
     /// Processes whose work is a fixed share of the window's.
-    fn with_share(&self) -> usize {
+    pub fn with_share(&self) -> usize {
         let fixed = |c: &&ClassSpec| {
             c.kind.transacts() || matches!(c.kind, Kind::Scanner { work: Share::PerTransactions(_), .. })
         };
         self.job.classes.iter().filter(fixed).map(|c| c.count).sum()
     }
 
-    /// Requests of a process that does one for `every` so many transactions, before the window.
+    /// Requests of a process that does one for `every` so many transactions, before the window; none if the ramp is a time.
     pub fn ramp_scans(&self, every: u64) -> u64 {
-        self.ramp / every
+        self.plan.ramp_transactions().unwrap_or(0) / every
     }
 
-    /// The same, in the window.
-    pub fn scans(&self, every: u64) -> u64 {
-        (self.transactions / every).max(1)
+    /// Where such a process ends: after so many requests, those before the window included; `None`: when the window closes.
+    pub fn scans_end(&self, every: u64) -> Option<u64> {
+        let transactions = self.plan.transactions()?;
+        Some(self.ramp_scans(every) + (transactions / every).max(1))
+    }
+
+    /// How far the run is, as a number to be compared with a [`Phase`].
+    pub fn phase(&self) -> u32 {
+        self.stage.phase.load(SeqCst)
+    }
+
+    /// The stretch of the window that is under way.
+    pub fn stretch(&self) -> usize {
+        self.stage.stretch.load(SeqCst) as usize
+    }
+
+    /// Goes on to the next stretch of the window.
+    pub fn next_stretch(&self) {
+        self.stage.stretch_done.store(0, SeqCst);
+        self.stage.stretch.fetch_add(1, SeqCst);
+        self.stage.changed.signal();
+    }
+
+    /// Sleeps until that stretch of the window is under way.
+    pub fn wait_stretch(&self, stretch: usize) {
+        self.stage.changed.wait_until(|| self.stretch() >= stretch);
+    }
+
+    /// Sleeps until the monotonic clock says `deadline`, in nanoseconds, or the run goes on: to another phase or stretch. Whether it
+    /// was the clock.
+    pub fn sleep_until(&self, deadline: u64) -> bool {
+        let here = (self.phase(), self.stretch());
+        loop {
+            let ticket = self.stage.changed.ticket();
+            if (self.phase(), self.stretch()) != here {
+                return false;
+            }
+            if pace::now() >= deadline {
+                return true;
+            }
+            self.stage.changed.wait_deadline(ticket, deadline);
+        }
+    }
+
+    /// Sleeps for so long, or until the run goes on.
+    pub fn sleep(&self, time: Duration) -> bool {
+        self.sleep_until(pace::now() + time.as_nanos() as u64)
+    }
+
+    /// Whether the ramp, or any stretch, ends by time.
+    pub fn by_time(&self) -> bool {
+        self.plan.transactions().is_none()
     }
 
     /// Whether the run has come to `phase`.
@@ -233,32 +427,62 @@ impl<'s> Instance<'s> {
         self.stage.changed.wait_until(|| self.reached(phase));
     }
 
+    /// Sleeps until `deadline`, but no longer than until the run has come to `phase`. Says whether it has.
+    pub fn sleep_or_reach(&self, deadline: Instant, phase: Phase) -> bool {
+        self.stage.changed.wait_until_or(deadline, || self.reached(phase))
+    }
+
     /// Goes on to `phase`, waking everybody who sleeps for lack of work.
     pub fn enter(&self, phase: Phase) {
         self.stage.phase.store(phase as u32, SeqCst);
         self.stage.changed.signal();
+        self.stage.paced.signal();
         self.cache.writer().signal();
         self.checkpoints.checkpointer().signal();
-        self.log.writer().signal();
-        self.log.checkpointed().signal();
+        self.log.wake_all();
     }
 
     /// Tells that one more process has reached a milestone; the last one tells the parent.
     pub fn arrive(&self, milestone: Milestone) -> Result<()> {
         let (counter, total) = match milestone {
             Milestone::Ready => (&self.stage.ready, self.roles.len()),
+            Milestone::Stretch => (&self.stage.stretch_done, self.job.transactors()),
             Milestone::Done => (&self.stage.done, self.with_share()),
         };
         if counter.fetch_add(1, SeqCst) as usize + 1 == total {
-            (&self.milestone).write_all(b".").context("Cannot tell the parent")?;
+            self.tell(Tidings::Milestone)?;
         }
         Ok(())
+    }
+
+    /// Transactions that have ended so far, ramp included.
+    pub fn ended(&self) -> u64 {
+        self.stage.transactions.load(SeqCst)
+    }
+
+    /// Tells the parent that a process has ended.
+    pub fn tell_end(&self, process: usize, exit: Exit) -> Result<()> {
+        self.tell(Tidings::End(process, exit))
+    }
+
+    fn tell(&self, tidings: Tidings) -> Result<()> {
+        (&self.tidings).write_all(&tidings.encode()).context("Cannot tell the parent")
+    }
+
+    /// Says which process `process` is. To be called by itself.
+    pub fn enrol(&self, process: usize) {
+        self.pids[process].store(rustix::process::getpid().as_raw_nonzero().get().cast_unsigned(), SeqCst);
+    }
+
+    /// Which process `process` is, if it has said so.
+    pub fn pid(&self, process: usize) -> Option<Pid> {
+        Pid::from_raw(self.pids[process].load(SeqCst).cast_signed())
     }
 
     /// Counts a transaction that has ended.
     pub fn transaction_ended(&self) {
         let n = self.stage.transactions.fetch_add(1, SeqCst) + 1;
-        if n.is_multiple_of(self.pace) || n == self.ramp + self.transactions {
+        if n.is_multiple_of(self.pace) || self.plan.total() == Some(n) {
             self.stage.paced.signal();
         }
     }
@@ -269,11 +493,13 @@ impl<'s> Instance<'s> {
         let due = || {
             let ended = self.stage.transactions.load(SeqCst);
             // The last transaction makes everything due, be it a multiple or not.
-            let all = ended == self.ramp + self.transactions;
-            if all { self.ramp_scans(every) + self.scans(every) } else { ended / every }
+            match self.scans_end(every) {
+                Some(end) if self.plan.total() == Some(ended) => end,
+                _ => ended / every,
+            }
         };
         if let Some(requests) = idle_at {
-            self.stage.paced.wait_until(|| due() > requests);
+            self.stage.paced.wait_until(|| due() > requests || self.reached(Phase::Close));
         }
         due()
     }

@@ -50,7 +50,7 @@ impl Bench {
             progress: &|_| {},
         };
         files::lay_out(&self.job, &cx.dir, |_| {})?;
-        let outcome = run(&self.job, &cx)?;
+        let outcome = result(&self.job, &run(&self.job, &job_context(&cx))?)?;
         verify::verify(&self.job, &cx.dir)?;
         Ok(outcome)
     }

@@ -158,6 +158,7 @@ impl Log {
                 let change = Redo { version, process, transaction, offset, payload: payload.to_vec() };
                 self.redo.entry(number).or_default().push(change);
             }
+            Record::Filler { .. } => {}
             Record::Commit { process, transaction } => {
                 let last = self.commits.entry(process).or_default();
                 *last = transaction.max(*last);
