@@ -34,7 +34,7 @@ pub(super) enum Event {
     Result(Box<Tables>),
     /// Everything was verified.
     Verified,
-    /// Lost or wrong data.
+    /// Lost or wrong data, or syncs that reach no device.
     Wrong(String),
     Failed(String),
 }
@@ -116,13 +116,21 @@ fn work(order: &Order<'_>, to: File) {
         progress: &step,
         live: if order.live { Some(&live) } else { None },
     };
-    let ran = dbsim::prepare(order.job, &cx).and_then(|()| Tables::new(order.job, &dbsim::run(order.job, &cx)?));
-    match ran {
-        Ok(tables) => say(&Event::Result(Box::new(tables))),
+    let ran = dbsim::prepare(order.job, &cx).and_then(|()| {
+        let outcome = dbsim::run(order.job, &cx)?;
+        Ok((Tables::new(order.job, &outcome)?, outcome.sync))
+    });
+    let sync = match ran {
+        Ok((tables, sync)) => {
+            say(&Event::Result(Box::new(tables)));
+            sync
+        }
         Err(e) => return say(&Event::Failed(format!("{e:#}"))),
-    }
+    };
     if order.validate {
-        match dbsim::verify(order.job, &cx) {
+        // Data that is right now, and may not be after a power failure, is not durable: a run of the kind is no pass.
+        let durable = sync.map_or(Ok(()), |honesty| honesty.validate().map_err(anyhow::Error::from));
+        match dbsim::verify(order.job, &cx).and(durable) {
             Ok(()) => say(&Event::Verified),
             Err(e) => say(&Event::Wrong(format!("{e:#}"))),
         }

@@ -21,7 +21,7 @@ mod facts;
 mod files;
 mod foreground;
 mod guard;
-mod honest_sync;
+pub mod honest_sync;
 mod huge_pages;
 mod idle;
 mod instance;

@@ -105,12 +105,12 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     facts.extend(sideline::facts(&instance));
     instance.requests.save(cx.dir)?;
     facts.extend(page_tables.facts);
-    facts.extend(honesty.map(|h| ("sync-honesty".to_owned(), h.to_string())));
+    facts.extend(honesty.iter().map(|h| ("sync-honesty".to_owned(), h.to_string())));
     if job.log_writer().is_some() {
         facts.extend(log_facts::of(&instance, &window.after.counts.log.since(window.before.counts.log)));
     }
     facts.insert("checkpoints".to_owned(), instance.checkpoints.count().to_string());
-    Ok(JobOutcome { page_table_bytes: page_tables.total, facts, ..window.outcome(&instance) })
+    Ok(JobOutcome { page_table_bytes: page_tables.total, sync: honesty, facts, ..window.outcome(&instance) })
 }
 
 /// Refuses what would wait for ever.
@@ -295,6 +295,7 @@ impl Window {
                 })
                 .collect(),
             series,
+            sync: None,
             facts: BTreeMap::new(),
         }
     }
