@@ -9,8 +9,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
 use super::live::Sample;
@@ -58,6 +59,8 @@ pub(super) struct Runner {
 impl Runner {
     /// Starts a child. `heard` gets what it says, the last of it when it has ended.
     pub(super) fn start(order: &Order<'_>, heard: impl FnOnce(File)) -> anyhow::Result<Self> {
+        // Orphans of the run are then this process's to reap.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).context("Cannot become a reaper")?;
         let (from, to) = pipe_with(PipeFlags::CLOEXEC).context("Cannot make a pipe")?;
         let child = process::fork_child(|| {
             // A group of its own: a Ctrl-C at the terminal reaches the parent alone.
@@ -87,8 +90,11 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        if self.child.is_some() {
+        if let Some(child) = self.child.take() {
             let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
+            drop(child);
+            // The run's processes die with their wardens, and those with the child: all come to us, and then there is none left.
+            while matches!(rustix::process::wait(WaitOptions::empty()), Ok(_) | Err(Errno::INTR)) {}
         }
     }
 }

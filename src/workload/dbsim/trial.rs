@@ -87,8 +87,10 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let mut facts: BTreeMap<_, _> = memory.facts()?.into_iter().collect();
     facts.extend(requests::engines(job)?);
     progress("ramp", 1);
+    let begin = pace::now();
     let mut crew = Crew::start(&instance, hear)?;
     crew.wait_milestone()?;
+    let started = pace::now() - begin;
     if let Span::Time(time) = instance.plan.ramp {
         crew.wait(Some(pace::now() + nanoseconds(time)))?;
     }
@@ -96,10 +98,14 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let window = Window::watch(&instance, &mut crew, cx)?;
     let page_tables = PageTables::new(&instance, &memory, private, &window.page_tables)?;
     progress("shut down", 3);
+    let end = pace::now();
     instance.enter(Phase::Leave);
     crew.wait_gone(|kind| !matches!(kind, Kind::LogWriter { .. }))?;
     instance.enter(Phase::End);
     crew.wait_gone(|_| true)?;
+    // With a ramp of transactions its time is part of the start.
+    facts.insert("start-ns".to_owned(), started.to_string());
+    facts.insert("stop-ns".to_owned(), (pace::now() - end).to_string());
     Ledger::of(&instance).save(cx.dir)?;
     loader::save(&instance)?;
     facts.extend(sideline::facts(&instance));
