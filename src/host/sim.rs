@@ -223,6 +223,7 @@ impl Host for SimHost {
             cost: HostCost {
                 accelerator: "sim".to_owned(),
                 qemu: String::new(),
+                lockstep: None,
                 wall_s: duration.as_secs_f64(),
                 cpu_s: 0.0,
                 overhead_s: 0.0,
