@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::kernel;
 
-/// There is no vCPU thread yet.
+/// There is no vCPU thread yet: its first act, before any instruction, is to wait for the machine to start.
 const NONE: u32 = 0;
 /// The vCPU thread runs.
 const RUNNING: u32 = 1;
@@ -88,9 +88,10 @@ mod tests {
     /// at any time.
     #[test]
     fn they_never_run_at_once() {
-        const ROUNDS: u32 = 20_000;
+        const ROUNDS: u32 = 1_000;
         let (turn, big_lock, halt_cond) = (Turn::new(), Mutex::new(0_u32), Condvar::new());
         let (runs, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        turn.park(); // A vCPU thread's first act is to wait for the machine to start.
         std::thread::scope(|threads| {
             threads.spawn(|| {
                 let mut work = big_lock.lock().unwrap();
@@ -103,7 +104,8 @@ mod tests {
                     *work = 0;
                     drop(work);
                     runs.store(true, Ordering::SeqCst);
-                    std::hint::spin_loop();
+                    // Long enough for a main loop that is not kept from it to come in.
+                    (0..8).for_each(|_| std::thread::yield_now());
                     runs.store(false, Ordering::SeqCst);
                     work = big_lock.lock().unwrap();
                 }
