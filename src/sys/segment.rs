@@ -4,6 +4,7 @@
 //! reference to plain bytes never meets a writer in another process.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU8;
@@ -43,6 +44,11 @@ impl Segment {
     /// `len` bytes of zeroes. Untouched pages cost nothing.
     pub fn new(len: usize) -> io::Result<Self> {
         Ok(Self { memory: SharedMemory::new(len)?, used: Cell::new(0) })
+    }
+
+    /// The first `len` bytes of `file`, which is made that long: what is stored there outlives the processes.
+    pub fn of_file(file: &File, len: usize) -> io::Result<Self> {
+        Ok(Self { memory: SharedMemory::of_file(file, len)?, used: Cell::new(0) })
     }
 
     fn carve<T: Shared>(&self, count: usize, align: usize) -> &[T] {

@@ -1,8 +1,9 @@
-//! Anonymous memory that a process shares with the children it forks.
+//! Memory that a process shares with the children it forks: anonymous, or a file's.
 //!
 //! Invariant: only types with interior mutability that other processes may change at any time (atomics) are ever borrowed from
 //! it; plain bytes are copied in and out, or read and written by the kernel.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -56,6 +57,28 @@ impl SharedMemory {
                 0,
             )
         };
+        Self::mapped(base, len)
+    }
+
+    /// The first `len` bytes of a file, which is made that long and zero-filled where it was shorter. What is stored there outlives
+    /// every process that has mapped it.
+    pub fn of_file(file: &File, len: usize) -> io::Result<Self> {
+        file.set_len(len as u64)?;
+        // SAFETY: a fresh mapping, no existing memory is touched; the file is long enough, and only atomics are borrowed from it.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        Self::mapped(base, len)
+    }
+
+    fn mapped(base: *mut libc::c_void, len: usize) -> io::Result<Self> {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -175,6 +198,22 @@ mod tests {
         assert_eq!(memory.pwrite(file.as_fd(), 0..8, 4).unwrap(), 8);
         assert_eq!(memory.pread(file.as_fd(), 4096..8192, 8).unwrap(), 4);
         assert_eq!(memory.at::<AtomicU8>(4096).load(Ordering::Relaxed), b'e');
+    }
+
+    #[test]
+    fn what_is_stored_in_a_file_outlives_a_killed_process() {
+        let file = tempfile::tempfile().unwrap();
+        let memory = SharedMemory::of_file(&file, 8192).unwrap();
+        let child = fork_child(|| {
+            memory.at::<AtomicU64>(4096).store(u64::from_ne_bytes(*b"survives"), Ordering::SeqCst);
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+            0
+        });
+        assert_eq!(child.unwrap().wait().unwrap(), Exit::Signal(9));
+        drop(memory);
+        let mut bytes = [0; 8];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 4096).unwrap();
+        assert_eq!(&bytes, b"survives");
     }
 
     #[test]
