@@ -1,12 +1,26 @@
 //! Latches and events in memory that processes share: short exclusion, and sleeping until something has changed.
 //!
-//! Invariant: nothing here spins. Who cannot go on sleeps in the kernel on a futex until the one who can let it go on says so.
+//! Invariant: nothing here spins. Who cannot go on sleeps in the kernel on a futex until the one who can let it go on says so,
+//! and who lets others go on wakes no more of them than can.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::sys::futex::{self, Scope};
 use crate::sys::segment::shared_struct;
+
+/// Keeps account of sleeping: whoever has to sleep for a latch does so within [`Account::asleep`].
+pub trait Account {
+    /// Calls `sleep`, once, and returns when it does.
+    fn asleep(&self, sleep: impl FnOnce());
+}
+
+/// Nobody keeps account.
+impl Account for () {
+    fn asleep(&self, sleep: impl FnOnce()) {
+        sleep();
+    }
+}
 
 shared_struct! {
     /// Something that others wait for. The waiter takes a ticket, looks whether it has to wait, and waits with the ticket: a
@@ -43,10 +57,21 @@ impl Event {
 
     /// Wakes everybody who waits. Costs no system call if nobody does.
     pub fn signal(&self) {
+        self.signal_some(u32::MAX >> 1);
+    }
+
+    /// Wakes at most `count` of those who wait, longest waiting first: for when no more of them could go on. The others sleep on,
+    /// so somebody has to signal again for as long as [`Event::waiting`] says that there are any.
+    pub fn signal_some(&self, count: u32) {
         self.generation.fetch_add(1, SeqCst);
         if self.waiters.load(SeqCst) > 0 {
-            wake(&self.generation, u32::MAX >> 1);
+            wake(&self.generation, count);
         }
+    }
+
+    /// How many wait right now.
+    pub fn waiting(&self) -> u32 {
+        self.waiters.load(SeqCst)
     }
 }
 
@@ -60,12 +85,35 @@ shared_struct! {
 impl Latch {
     /// Takes the latch; it is free again when the guard is dropped. Not reentrant.
     pub fn lock(&self) -> Held<'_> {
-        if self.word.compare_exchange(0, 1, SeqCst, SeqCst).is_err() {
-            while self.word.swap(2, SeqCst) != 0 {
-                sleep(&self.word, 2);
-            }
-        }
+        self.lock_by(&())
+    }
+
+    /// The same, `account` being told if somebody else has it.
+    pub fn lock_by(&self, account: &impl Account) -> Held<'_> {
+        self.acquire(account);
         Held(self)
+    }
+
+    fn acquire(&self, account: &impl Account) {
+        if !self.try_acquire() {
+            account.asleep(|| self.wait());
+        }
+    }
+
+    fn try_acquire(&self) -> bool {
+        self.word.compare_exchange(0, 1, SeqCst, SeqCst).is_ok()
+    }
+
+    fn wait(&self) {
+        while self.word.swap(2, SeqCst) != 0 {
+            sleep(&self.word, 2);
+        }
+    }
+
+    fn release(&self) {
+        if self.word.swap(0, SeqCst) == 2 {
+            wake(&self.word, 1);
+        }
     }
 }
 
@@ -74,50 +122,57 @@ pub struct Held<'a>(&'a Latch);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if self.0.word.swap(0, SeqCst) == 2 {
-            wake(&self.0.word, 1);
-        }
+        self.0.release();
     }
 }
 
+/// A writer has the frame or waits for its readers to leave; the other bits count the readers.
 const WRITER: u32 = 1 << 31;
 
 shared_struct! {
-    /// Many readers or one writer. Readers may overtake a waiting writer: holders are to be brief.
+    /// Many readers or one writer. A writer waits for the readers that came before it and for no others: who comes later queues up
+    /// at the gate, which lets them in one after the other, so that nobody is woken in vain.
     pub(super) struct RwLatch {
         state: AtomicU32,
-        freed: Event,
+        /// Held by the writer from before it waits for readers until it is done, so the `WRITER` bit is set only while it is held.
+        gate: Latch,
+        /// The writer sleeps here until the last reader has left.
+        drained: Event,
     }
 }
 
 impl RwLatch {
-    pub(super) fn lock_shared(&self) {
-        self.lock(|s| (s & WRITER == 0).then_some(s + 1));
+    pub(super) fn lock_shared(&self, account: &impl Account) {
+        let enter = |s: u32| (s & WRITER == 0).then_some(s + 1);
+        if self.state.fetch_update(SeqCst, SeqCst, enter).is_err() {
+            let _queued = self.gate.lock_by(account);
+            self.state.fetch_add(1, SeqCst);
+        }
     }
 
-    pub(super) fn lock_exclusive(&self) {
-        self.lock(|s| (s == 0).then_some(WRITER));
-    }
-
-    fn lock(&self, next: impl Fn(u32) -> Option<u32>) {
-        loop {
-            let ticket = self.freed.ticket();
-            if self.state.fetch_update(SeqCst, SeqCst, &next).is_ok() {
-                return;
-            }
-            self.freed.wait(ticket);
+    pub(super) fn lock_exclusive(&self, account: &impl Account) {
+        let drain = || self.drained.wait_until(|| self.state.load(SeqCst) == WRITER);
+        if !self.gate.try_acquire() {
+            account.asleep(|| {
+                self.gate.wait();
+                if self.state.fetch_or(WRITER, SeqCst) != 0 {
+                    drain();
+                }
+            });
+        } else if self.state.fetch_or(WRITER, SeqCst) != 0 {
+            account.asleep(drain);
         }
     }
 
     pub(super) fn unlock_shared(&self) {
-        if self.state.fetch_sub(1, SeqCst) == 1 {
-            self.freed.signal();
+        if self.state.fetch_sub(1, SeqCst) == WRITER + 1 {
+            self.drained.signal();
         }
     }
 
     pub(super) fn unlock_exclusive(&self) {
         self.state.store(0, SeqCst);
-        self.freed.signal();
+        self.gate.release();
     }
 }
 
@@ -179,5 +234,144 @@ mod tests {
             back.wait_until(|| turn.load(SeqCst) == 2 * i + 2);
         }
         assert_eq!(child.wait().unwrap(), Exit::Status(0));
+    }
+
+    /// Sleeps in small steps until `condition`: what a test looks at has no event of its own.
+    fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn readers_do_not_overtake_a_writer() {
+        let segment = Segment::new(4096).unwrap();
+        let (latch, order) = (segment.one::<RwLatch>(), segment.one::<AtomicU64>());
+        let places = segment.many::<AtomicU64>(3);
+        let arrive = |who: usize| places[who].store(order.fetch_add(1, SeqCst) + 1, SeqCst);
+        for _ in 0..20 {
+            latch.lock_shared(&());
+            let writer = fork_child(|| {
+                latch.lock_exclusive(&());
+                arrive(0);
+                latch.unlock_exclusive();
+                0
+            })
+            .unwrap();
+            until(|| latch.state.load(SeqCst) == WRITER + 1);
+            let readers = [1, 2].map(|who| {
+                fork_child(move || {
+                    latch.lock_shared(&());
+                    arrive(who);
+                    latch.unlock_shared();
+                    0
+                })
+                .unwrap()
+            });
+            // Both are at the gate, or have got past the writer.
+            until(|| latch.gate.word.load(SeqCst) == 2 || order.load(SeqCst) > 0);
+            latch.unlock_shared();
+            for child in readers.into_iter().chain([writer]) {
+                assert_eq!(child.wait().unwrap(), Exit::Status(0));
+            }
+            let place = |who: usize| places[who].load(SeqCst);
+            assert!(place(0) < place(1) && place(0) < place(2), "{} {} {}", place(0), place(1), place(2));
+            assert_eq!(latch.state.load(SeqCst) + latch.gate.word.load(SeqCst), 0);
+            order.store(0, SeqCst);
+        }
+    }
+
+    #[test]
+    fn readers_who_never_leave_the_frame_alone_let_writers_in() {
+        let segment = Segment::new(4096).unwrap();
+        let (latch, inside, stop) = (segment.one::<RwLatch>(), segment.one::<AtomicU64>(), segment.one::<AtomicU32>());
+        let readers: Vec<_> = (0..8)
+            .map(|_| {
+                fork_child(|| {
+                    while stop.load(SeqCst) == 0 {
+                        latch.lock_shared(&());
+                        let seen = inside.load(SeqCst);
+                        // With eight of them somebody is inside at any time, unless a writer keeps them out.
+                        std::thread::yield_now();
+                        let same = inside.load(SeqCst) == seen;
+                        latch.unlock_shared();
+                        if !same {
+                            return 1;
+                        }
+                    }
+                    0
+                })
+                .unwrap()
+            })
+            .collect();
+        for _ in 0..300 {
+            latch.lock_exclusive(&());
+            inside.fetch_add(1, SeqCst);
+            latch.unlock_exclusive();
+        }
+        stop.store(1, SeqCst);
+        for r in readers {
+            assert_eq!(r.wait().unwrap(), Exit::Status(0));
+        }
+    }
+
+    #[test]
+    fn no_more_are_woken_than_can_go_on() {
+        let segment = Segment::new(4096).unwrap();
+        let (event, tokens, looked) = (segment.one::<Event>(), segment.one::<AtomicU32>(), segment.one::<AtomicU32>());
+        let take = || tokens.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok();
+        let children: Vec<_> = (0..10)
+            .map(|_| {
+                fork_child(|| {
+                    event.wait_until(|| {
+                        looked.fetch_add(1, SeqCst);
+                        take()
+                    });
+                    0
+                })
+                .unwrap()
+            })
+            .collect();
+        // Counted as waiting is not yet asleep: who is late sees the new generation, looks once more, and may take the token.
+        until(|| event.waiting() == 10);
+        for left in (0..10).rev() {
+            tokens.store(1, SeqCst);
+            event.signal_some(1);
+            until(|| tokens.load(SeqCst) == 0);
+            until(|| event.waiting() == left);
+        }
+        for c in children {
+            assert_eq!(c.wait().unwrap(), Exit::Status(0));
+        }
+        // Woken all together they would have looked 10 + 10 + 9 + … + 1 = 65 times.
+        assert!(looked.load(SeqCst) < 40, "{}", looked.load(SeqCst));
+    }
+
+    #[test]
+    fn who_has_to_sleep_is_accounted_for() {
+        struct Count(std::cell::Cell<u32>);
+        impl Account for Count {
+            fn asleep(&self, sleep: impl FnOnce()) {
+                self.0.set(self.0.get() + 1);
+                sleep();
+            }
+        }
+        let segment = Segment::new(4096).unwrap();
+        let (latch, gate) = (segment.one::<Latch>(), segment.one::<Event>());
+        let count = Count(0.into());
+        drop(latch.lock_by(&count));
+        assert_eq!(count.0.get(), 0);
+        let holder = fork_child(|| {
+            let held = latch.lock();
+            gate.signal();
+            until(|| latch.word.load(SeqCst) == 2);
+            drop(held);
+            0
+        })
+        .unwrap();
+        gate.wait_until(|| latch.word.load(SeqCst) != 0);
+        drop(latch.lock_by(&count));
+        assert_eq!(count.0.get(), 1);
+        assert_eq!(holder.wait().unwrap(), Exit::Status(0));
     }
 }

@@ -6,6 +6,7 @@ pub mod cpu_clock;
 pub mod futex;
 pub mod latch;
 pub mod mapping;
+pub mod memory;
 pub mod module;
 pub mod net;
 pub mod port;

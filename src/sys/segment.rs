@@ -4,12 +4,11 @@
 //! reference to plain bytes never meets a writer in another process.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU8;
 
-use crate::sys::latch::{Held, Latch, RwLatch};
+use crate::sys::latch::{Account, Held, Latch, RwLatch};
 use crate::sys::shared_memory::{Shared, SharedMemory};
 
 /// Declares a struct of atomics that may live in a [`Segment`]. It must be free of padding; the compiler checks.
@@ -43,12 +42,22 @@ pub struct Segment {
 impl Segment {
     /// `len` bytes of zeroes. Untouched pages cost nothing.
     pub fn new(len: usize) -> io::Result<Self> {
-        Ok(Self { memory: SharedMemory::new(len)?, used: Cell::new(0) })
+        Ok(Self::of(SharedMemory::new(len)?))
     }
 
-    /// The first `len` bytes of `file`, which is made that long: what is stored there outlives the processes.
-    pub fn of_file(file: &File, len: usize) -> io::Result<Self> {
-        Ok(Self { memory: SharedMemory::of_file(file, len)?, used: Cell::new(0) })
+    /// All of `memory`.
+    pub fn of(memory: SharedMemory) -> Self {
+        Self { memory, used: Cell::new(0) }
+    }
+
+    /// The memory that it is made of.
+    pub fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    /// Bytes given away so far.
+    pub fn used(&self) -> usize {
+        self.used.get()
     }
 
     fn carve<T: Shared>(&self, count: usize, align: usize) -> &[T] {
@@ -134,16 +143,31 @@ impl Frames<'_> {
         self.latches.len()
     }
 
-    /// The frame's bytes for reading; waits while a writer has them.
+    /// The frame's bytes for reading; waits while a writer has them, or has come first.
     pub fn shared(&self, frame: usize) -> SharedFrame<'_> {
-        self.latches[frame].lock_shared();
+        self.shared_by(frame, &())
+    }
+
+    /// The same, `account` being told of the wait.
+    pub fn shared_by(&self, frame: usize, account: &impl Account) -> SharedFrame<'_> {
+        self.latches[frame].lock_shared(account);
         SharedFrame { latch: &self.latches[frame], bytes: self.bytes_of(frame) }
     }
 
     /// The frame's bytes for writing; waits while anybody else has them.
     pub fn exclusive(&self, frame: usize) -> ExclusiveFrame<'_> {
-        self.latches[frame].lock_exclusive();
+        self.exclusive_by(frame, &())
+    }
+
+    /// The same, `account` being told of the wait.
+    pub fn exclusive_by(&self, frame: usize, account: &impl Account) -> ExclusiveFrame<'_> {
+        self.latches[frame].lock_exclusive(account);
         ExclusiveFrame { latch: &self.latches[frame], bytes: self.bytes_of(frame) }
+    }
+
+    /// Bytes of segment that `count` frames of `size` bytes take.
+    pub fn bytes(count: usize, size: usize) -> usize {
+        count * (size_of::<RwLatch>() + size) + LINE + PAGE
     }
 
     fn bytes_of(&self, frame: usize) -> &[AtomicU8] {

@@ -1,14 +1,14 @@
-//! Memory that a process shares with the children it forks: anonymous, or a file's.
+//! Memory that a process shares with the children it forks.
 //!
 //! Invariant: only types with interior mutability that other processes may change at any time (atomics) are ever borrowed from
 //! it; plain bytes are copied in and out, or read and written by the kernel.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use super::memory::{Mapped, Memory};
 
 /// A type that may live in memory which other processes read and write.
 ///
@@ -34,7 +34,7 @@ unsafe impl<T: Shared, const N: usize> Shared for [T; N] {}
 /// A mapping, zero-filled and page-aligned, that children made by [`fork_child`](super::process::fork_child) share.
 #[derive(Debug)]
 pub struct SharedMemory {
-    base: NonNull<u8>,
+    mapped: Mapped,
     len: usize,
 }
 
@@ -44,46 +44,30 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// `len` bytes of zeroes. Pages come into being when first touched; see [`SharedMemory::touch`].
+    /// `len` bytes of zeroes in an anonymous mapping of base pages. Pages come into being when first touched; see
+    /// [`SharedMemory::touch`].
     pub fn new(len: usize) -> io::Result<Self> {
-        // SAFETY: a fresh anonymous mapping, no existing memory is touched.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        Self::mapped(base, len)
+        Self::of(Memory::Mmap, len, None)
     }
 
-    /// The first `len` bytes of a file, which is made that long and zero-filled where it was shorter. What is stored there outlives
-    /// every process that has mapped it.
-    pub fn of_file(file: &File, len: usize) -> io::Result<Self> {
-        file.set_len(len as u64)?;
-        // SAFETY: a fresh mapping, no existing memory is touched; the file is long enough, and only atomics are borrowed from it.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        Self::mapped(base, len)
+    /// `len` bytes of zeroes of another kind; `file` is the open file on a hugetlbfs that [`Memory::Hugetlbfs`] needs.
+    ///
+    /// # Errors
+    /// What the kernel says: `ENOMEM` (System V: also `ENOSPC`) if not enough huge pages are free, `EINVAL` if it has none of that
+    /// size.
+    pub fn of(memory: Memory, len: usize, file: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        Ok(Self { mapped: Mapped::new(memory, len, file)?, len })
     }
 
-    fn mapped(base: *mut libc::c_void, len: usize) -> io::Result<Self> {
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap returned page 0"))?;
-        Ok(Self { base, len })
+    /// The first `len` bytes of a file, which is made that long. What is stored there outlives every process that has mapped it.
+    pub fn of_file(len: usize, file: BorrowedFd<'_>) -> io::Result<Self> {
+        Ok(Self { mapped: Mapped::of_file(len, file)?, len })
+    }
+
+    /// The addresses that are mapped, up to the end of the last page: where the kernel's accounts of this process show it.
+    pub fn addresses(&self) -> Range<u64> {
+        let start = self.mapped.base.as_ptr() as u64;
+        start..start + self.mapped.len as u64
     }
 
     pub fn len(&self) -> usize {
@@ -157,14 +141,7 @@ impl SharedMemory {
             self.len
         );
         // SAFETY: the offset is within the mapping (asserted).
-        unsafe { self.base.as_ptr().add(offset) }
-    }
-}
-
-impl Drop for SharedMemory {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`; every borrow of it has ended.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        unsafe { self.mapped.base.as_ptr().add(offset) }
     }
 }
 
@@ -203,7 +180,7 @@ mod tests {
     #[test]
     fn what_is_stored_in_a_file_outlives_a_killed_process() {
         let file = tempfile::tempfile().unwrap();
-        let memory = SharedMemory::of_file(&file, 8192).unwrap();
+        let memory = SharedMemory::of_file(8192, file.as_fd()).unwrap();
         let child = fork_child(|| {
             memory.at::<AtomicU64>(4096).store(u64::from_ne_bytes(*b"survives"), Ordering::SeqCst);
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();

@@ -40,7 +40,9 @@ impl std::str::FromStr for Target {
     /// `tcp:HOST:PORT`, or else a path.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("tcp:") {
-            Some(to) if to.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) => {
+            Some(to)
+                if to.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) =>
+            {
                 Ok(Target::Tcp(to.to_owned()))
             }
             Some(_) => Err(format!("`{text}` is no address; `tcp:HOST:PORT` would be one")),
@@ -71,7 +73,8 @@ impl Target {
                 Box::new(file.with_context(|| format!("Cannot open {} for acknowledgements", path.display()))?)
             }
             Target::Tcp(to) => {
-                let stream = TcpStream::connect(to).with_context(|| format!("Nobody listens for acknowledgements at {to}"))?;
+                let stream =
+                    TcpStream::connect(to).with_context(|| format!("Nobody listens for acknowledgements at {to}"))?;
                 // Who waits for a commit waits for this: no gathering of small packets.
                 stream.set_nodelay(true).context("Cannot set up the connection for acknowledgements")?;
                 Box::new(stream)

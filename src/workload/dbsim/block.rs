@@ -30,7 +30,7 @@ impl std::fmt::Display for Address {
 }
 
 /// What is wrong with a block.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BlockError {
     #[error("Checksum of {0} is wrong: torn or corrupted")]
     Checksum(Address),

@@ -16,11 +16,11 @@ use rustix::process::PidfdFlags;
 use crate::sys::cpu_clock::cpu_time;
 use crate::sys::process::{Child, Exit, fork_child};
 
-use super::instance::{Instance, Role};
+use super::instance::Instance;
+use super::job::{Kind, Share};
 use super::{db_writer, foreground, log_writer, scanner};
 
 struct Member {
-    role: Role,
     process: usize,
     child: Child,
     /// Becomes readable when the process ends.
@@ -38,8 +38,8 @@ impl<'a> Crew<'a> {
     /// Forks every process of the instance. `milestones` is the reading end of the instance's pipe.
     pub fn start(instance: &'a Instance<'a>, milestones: File) -> Result<Self> {
         let mut crew = Self { instance, members: Vec::with_capacity(instance.roles.len()), milestones };
-        for (process, role) in instance.roles.iter().copied().enumerate() {
-            let child = fork_child(|| match work(instance, role, process) {
+        for process in 0..instance.roles.len() {
+            let child = fork_child(|| match work(instance, process) {
                 Ok(()) => 0,
                 Err(e) => {
                     instance.leave_word(process, &format!("{e:#}"));
@@ -49,7 +49,7 @@ impl<'a> Crew<'a> {
             .with_context(|| format!("Cannot start process {process} of {}", instance.roles.len()))?;
             let end =
                 rustix::process::pidfd_open(child.pid(), PidfdFlags::empty()).context("Cannot watch a process")?;
-            crew.members.push(Member { role, process, child, end });
+            crew.members.push(Member { process, child, end });
         }
         Ok(crew)
     }
@@ -68,29 +68,34 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Waits until the members whose role `leaves` have gone home. Anybody else's end is an error, and so is a bad end.
-    pub fn wait_gone(&mut self, leaves: impl Fn(Role) -> bool) -> Result<()> {
-        while self.members.iter().any(|m| leaves(m.role)) {
+    /// Waits until the members whose class `leaves` have gone home. Anybody else's end is an error, and so is a bad end.
+    pub fn wait_gone(&mut self, leaves: impl Fn(&Kind) -> bool) -> Result<()> {
+        while self.members.iter().any(|m| leaves(self.kind(m.process))) {
             let (_, ended) = self.poll(false)?;
             for i in ended.into_iter().rev() {
-                if !leaves(self.members[i].role) {
+                if !leaves(self.kind(self.members[i].process)) {
                     return Err(self.bury(i)?);
                 }
                 let member = self.members.swap_remove(i);
                 let exit = member.child.wait().context("Cannot wait for a process")?;
                 if exit != Exit::Status(0) {
-                    return Err(obituary(self.instance, member.role, member.process, exit));
+                    return Err(obituary(self.instance, member.process, exit));
                 }
             }
         }
         Ok(())
     }
 
+    fn kind(&self, process: usize) -> &'a Kind {
+        &self.instance.class(process).kind
+    }
+
     /// CPU time of all members so far.
     pub fn cpu_time(&self) -> Result<Duration> {
         let mut sum = Duration::ZERO;
         for m in &self.members {
-            sum += cpu_time(m.child.pid()).with_context(|| format!("Cannot read the CPU clock of {}", m.role))?;
+            sum += cpu_time(m.child.pid())
+                .with_context(|| format!("Cannot read the CPU clock of {}", self.instance.name(m.process)))?;
         }
         Ok(sum)
     }
@@ -125,22 +130,27 @@ impl<'a> Crew<'a> {
 
     /// The error that the untimely end of a member is.
     fn bury(&mut self, member: usize) -> Result<anyhow::Error> {
-        let Member { role, process, child, .. } = self.members.swap_remove(member);
+        let Member { process, child, .. } = self.members.swap_remove(member);
         let exit = child.wait().context("Cannot wait for a process")?;
-        Ok(obituary(self.instance, role, process, exit))
+        Ok(obituary(self.instance, process, exit))
     }
 }
 
-fn work(instance: &Instance<'_>, role: Role, process: usize) -> Result<()> {
-    match role {
-        Role::Foreground(_) => foreground::run(instance, process),
-        Role::LogWriter => log_writer::run(instance),
-        Role::DatabaseWriter => db_writer::run(instance, process),
-        Role::Scanner => scanner::run(instance, process),
+fn work(instance: &Instance<'_>, process: usize) -> Result<()> {
+    let class = instance.class(process);
+    match &class.kind {
+        Kind::Foreground => foreground::run(instance, process),
+        Kind::LogWriter { engine, .. } => log_writer::run(instance, engine),
+        Kind::DatabaseWriter { engine, batch, .. } => db_writer::run(instance, process, engine, *batch),
+        Kind::Scanner { engine, request, work: Share::PerTransactions(every), .. } => {
+            scanner::run(instance, process, engine, *request, *every)
+        }
+        other => bail!("dbsim has no process of kind `{}`", other.word()),
     }
 }
 
-fn obituary(instance: &Instance<'_>, role: Role, process: usize, exit: Exit) -> anyhow::Error {
+fn obituary(instance: &Instance<'_>, process: usize, exit: Exit) -> anyhow::Error {
+    let role = instance.name(process);
     match (exit, instance.word_of(process)) {
         (_, Some(word)) => anyhow::anyhow!("{role} failed: {word}"),
         (Exit::Status(n), None) => anyhow::anyhow!("{role} ended with status {n} before its time"),

@@ -2,8 +2,6 @@
 //!
 //! Invariant: a block is written only after the redo of its last change is durable (write-ahead).
 
-use std::sync::atomic::Ordering::SeqCst;
-
 use anyhow::{Context as _, Result};
 
 use crate::sys::async_io::{Completion, Engine};
@@ -11,25 +9,28 @@ use crate::sys::async_io::{Completion, Engine};
 use super::block::{self, BLOCK};
 use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Milestone, Phase};
-use super::job::WRITE_DEPTH;
+use super::job::Engine as EngineSpec;
 
 struct DatabaseWriter<'a> {
     instance: &'a Instance<'a>,
     process: usize,
     files: DataFiles,
     engine: Box<dyn Engine>,
+    /// Blocks written at once, at most.
+    batch: usize,
     done: Vec<Completion>,
 }
 
 /// Runs the database writer, as process number `process`, until the window has closed. What is dirty then stays so: the data
 /// files are left as a crash would leave them, and verification has to make them whole from the journals.
-pub fn run(instance: &Instance<'_>, process: usize) -> Result<()> {
+pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, batch: usize) -> Result<()> {
     let mut w = DatabaseWriter {
         instance,
         process,
         files: DataFiles::open(instance.job, instance.dir)?,
-        engine: files::engine(instance.job, WRITE_DEPTH, BLOCK)?,
-        done: Vec::with_capacity(WRITE_DEPTH),
+        engine: files::engine(engine, BLOCK)?,
+        batch,
+        done: Vec::with_capacity(batch),
     };
     instance.arrive(Milestone::Ready)?;
     let (cache, log) = (&instance.cache, &instance.log);
@@ -61,13 +62,14 @@ impl DatabaseWriter<'_> {
             .map(|buffer| (cache.block_of(buffer), buffer))
             .collect();
         due.sort_unstable();
-        for batch in due.chunks(WRITE_DEPTH) {
+        for batch in due.chunks(self.batch) {
             if self.instance.reached(Phase::Leave) {
                 return Ok(());
             }
             self.write(batch)?;
         }
         self.files.sync(self.instance.job)?;
+        self.instance.ledger.checkpoint(lsn);
         self.instance.log.publish_checkpoint(lsn);
         Ok(())
     }
@@ -80,7 +82,7 @@ impl DatabaseWriter<'_> {
             let mut due: Vec<_> = (0..cache.len())
                 .map(|i| (hand + i) % cache.len())
                 .filter(|b| cache.wants_writing(*b, u64::MAX, cold))
-                .take(WRITE_DEPTH)
+                .take(self.batch)
                 .map(|buffer| (cache.block_of(buffer), buffer))
                 .collect();
             if !due.is_empty() {
@@ -92,7 +94,7 @@ impl DatabaseWriter<'_> {
     }
 
     fn write(&mut self, batch: &[(u32, usize)]) -> Result<()> {
-        let Instance { job, cache, log, written, .. } = self.instance;
+        let Instance { job, cache, log, ledger, .. } = self.instance;
         let mut lsn = 0;
         let mut taken = Vec::with_capacity(batch.len());
         let mut requests = Vec::with_capacity(batch.len());
@@ -107,12 +109,15 @@ impl DatabaseWriter<'_> {
         }
         log.wait_flushed(self.process, lsn);
         cache.batch_begins();
+        for (number, version, _) in &taken {
+            ledger.writing(*number, *version);
+        }
         self.engine.submit(&requests).context("Cannot write blocks")?;
         self.done.clear();
         self.engine.wait(requests.len(), &mut self.done).context("Cannot wait for written blocks")?;
         files::finished(&self.done, BLOCK).context("Cannot write a block")?;
         for (number, version, _) in &taken {
-            written[*number as usize].store(*version, SeqCst);
+            ledger.written(*number, *version);
             Counters::bump(&self.instance.counters[self.process].writes);
         }
         Counters::bump(&self.instance.counters[self.process].batches);

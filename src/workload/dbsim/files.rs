@@ -13,7 +13,7 @@ use rustix::fs::Advice;
 use crate::sys::async_io::{Blocking, Completion, Engine, LibAio, Request, Uring};
 
 use super::block::{self, Address, BLOCK};
-use super::job::{DATA_FILES, EXTENT, Io, JOURNALS, Job, Sync};
+use super::job::{DataSync, EXTENT, Engine as EngineSpec, Job, LogSync, Method};
 use super::journal::{JOURNAL_HEADER, JournalHeader};
 
 /// Path of a data file.
@@ -33,20 +33,20 @@ pub fn address(job: &Job, number: u32) -> Address {
 
 /// The number of a block, counted over all files; `None` if there is no such block.
 pub fn number(job: &Job, address: Address) -> Option<u32> {
-    let inside = (address.file as usize) < DATA_FILES && address.block < job.blocks_per_file();
+    let inside = (address.file as usize) < job.data.files && address.block < job.blocks_per_file();
     inside.then(|| address.file * job.blocks_per_file() + address.block)
 }
 
-fn open(job: &Job, path: &Path, durable: bool) -> Result<File> {
+fn open(path: &Path, direct: bool, dsync: bool) -> Result<File> {
     let mut flags = 0;
-    if job.direct {
+    if direct {
         flags |= libc::O_DIRECT;
     }
-    if durable && job.sync == Sync::Dsync {
+    if dsync {
         flags |= libc::O_DSYNC;
     }
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).with_context(|| {
-        let hint = if job.direct { " for direct I/O (a file system without it wants `dbsim.direct=off`)" } else { "" };
+        let hint = if direct { " for direct I/O (a file system without it wants `dbsim.direct=off`)" } else { "" };
         format!("Cannot open {}{hint}", path.display())
     })
 }
@@ -56,7 +56,9 @@ pub struct DataFiles(Vec<File>);
 
 impl DataFiles {
     pub fn open(job: &Job, dir: &Path) -> Result<Self> {
-        (0..DATA_FILES).map(|f| open(job, &data_path(dir, f), true)).collect::<Result<_>>().map(Self)
+        let dsync = job.data.sync == DataSync::Dsync;
+        let file = |f| open(&data_path(dir, f), job.data.direct, dsync);
+        (0..job.data.files).map(file).collect::<Result<_>>().map(Self)
     }
 
     /// Reads one block into a page-aligned `page`. What was read is for the caller to check.
@@ -81,7 +83,7 @@ impl DataFiles {
 
     /// Makes everything written so far durable, unless every write was so already.
     pub fn sync(&self, job: &Job) -> Result<()> {
-        if job.sync == Sync::Fdatasync {
+        if job.data.sync == DataSync::Fdatasync {
             for file in &self.0 {
                 file.sync_data().context("Cannot sync a data file")?;
             }
@@ -103,7 +105,9 @@ pub struct Journals(Vec<File>);
 
 impl Journals {
     pub fn open(job: &Job, dir: &Path) -> Result<Self> {
-        (0..JOURNALS).map(|j| open(job, &journal_path(dir, j), true)).collect::<Result<_>>().map(Self)
+        let dsync = job.journal.sync == LogSync::Dsync;
+        let file = |j| open(&journal_path(dir, j), job.journal.direct, dsync);
+        (0..job.journal.files).map(file).collect::<Result<_>>().map(Self)
     }
 
     /// Writes the first `len` bytes of the engine's buffer 0 at `offset` of a journal, durably.
@@ -115,7 +119,7 @@ impl Journals {
         let mut done = Vec::with_capacity(1);
         engine.wait(1, &mut done).context("Cannot wait for the redo write")?;
         finished(&done, len).context("Cannot write redo")?;
-        if job.sync == Sync::Fdatasync {
+        if job.journal.sync == LogSync::Fdatasync {
             rustix::fs::fdatasync(fd).context("Cannot sync the journal")?;
         }
         Ok(())
@@ -133,27 +137,29 @@ pub fn finished(done: &[Completion], len: usize) -> Result<()> {
     Ok(())
 }
 
-/// The engine that the job asks for.
-pub fn engine(job: &Job, depth: usize, bytes: usize) -> Result<Box<dyn Engine>> {
-    Ok(match job.io {
-        Io::Sync => Box::new(Blocking::new(depth, bytes).context("Cannot allocate buffers")?),
-        Io::Libaio => Box::new(
+/// The engine that is asked for, with buffers of so many bytes.
+pub fn engine(spec: &EngineSpec, bytes: usize) -> Result<Box<dyn Engine>> {
+    let depth = spec.depth;
+    Ok(match spec.method {
+        Method::Sync => Box::new(Blocking::new(depth, bytes).context("Cannot allocate buffers")?),
+        Method::Libaio => Box::new(
             LibAio::new(depth, bytes).context("This kernel gives no AIO context (`dbsim.io=sync` does without)")?,
         ),
-        Io::Uring => Box::new(
+        Method::Uring => Box::new(
             Uring::new(depth, bytes)
                 .context("This kernel gives no io_uring (`dbsim.io=libaio` or `sync` do without)")?,
         ),
+        other => anyhow::bail!("There is no engine {other:?}"),
     })
 }
 
 /// Lays out all files, every byte written, so that the run allocates nothing. Leaves nothing of them in the page cache.
 pub fn lay_out(job: &Job, dir: &Path, progress: impl Fn(usize)) -> Result<()> {
     let mut engine = Blocking::new(1, EXTENT).context("Cannot allocate a buffer")?;
-    for f in 0..DATA_FILES {
+    for f in 0..job.data.files {
         progress(f);
         let extents = u64::from(job.blocks_per_file()) * BLOCK as u64 / EXTENT as u64;
-        create(job, &data_path(dir, f), &mut engine, extents, |extent, buffer| {
+        create(&data_path(dir, f), job.data.direct, &mut engine, extents, |extent, buffer| {
             for (i, page) in buffer.chunks_exact_mut(BLOCK).enumerate() {
                 let block = extent as u32 * (EXTENT / BLOCK) as u32 + i as u32;
                 block::initialise(page, Address { file: f as u32, block });
@@ -161,22 +167,28 @@ pub fn lay_out(job: &Job, dir: &Path, progress: impl Fn(usize)) -> Result<()> {
             }
         })?;
     }
-    for j in 0..JOURNALS {
-        create(job, &journal_path(dir, j), &mut engine, job.journal_bytes / EXTENT as u64, |extent, buffer| {
-            buffer.fill(0);
-            // The first journal is the current one from the start, at LSN 0; the second has never been used.
-            if extent == 0 && j == 0 {
-                JournalHeader { sequence: 1, start: 0 }.encode(&mut buffer[..JOURNAL_HEADER]);
-            }
-        })?;
+    for j in 0..job.journal.files {
+        create(
+            &journal_path(dir, j),
+            job.journal.direct,
+            &mut engine,
+            job.journal.bytes / EXTENT as u64,
+            |extent, buffer| {
+                buffer.fill(0);
+                // The first journal is the current one from the start, at LSN 0; the second has never been used.
+                if extent == 0 && j == 0 {
+                    JournalHeader { sequence: 1, start: 0 }.encode(&mut buffer[..JOURNAL_HEADER]);
+                }
+            },
+        )?;
     }
     rustix::fs::fsync(File::open(dir)?).context("Cannot sync the directory")?;
     Ok(())
 }
 
-fn create(job: &Job, path: &Path, engine: &mut Blocking, extents: u64, fill: impl Fn(u64, &mut [u8])) -> Result<()> {
+fn create(path: &Path, direct: bool, engine: &mut Blocking, extents: u64, fill: impl Fn(u64, &mut [u8])) -> Result<()> {
     File::create(path).with_context(|| format!("Cannot create {}", path.display()))?;
-    let file = open(job, path, false)?;
+    let file = open(path, direct, false)?;
     let mut done = Vec::with_capacity(1);
     for extent in 0..extents {
         fill(extent, engine.buffer(0));
@@ -201,9 +213,9 @@ pub struct Extents {
 }
 
 impl Extents {
-    pub fn open(job: &Job, path: PathBuf) -> Result<Self> {
+    pub fn open(path: PathBuf, direct: bool) -> Result<Self> {
         let engine = Blocking::new(1, EXTENT).context("Cannot allocate a buffer")?;
-        Ok(Self { file: open(job, &path, false)?, path, engine })
+        Ok(Self { file: open(&path, direct, false)?, path, engine })
     }
 
     /// The extent's bytes; an error if the file ends before.

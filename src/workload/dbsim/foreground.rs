@@ -3,7 +3,6 @@
 //! Invariant: a transaction counts as committed only after the log writer has made its redo durable, and only then does it
 //! enter the ledger.
 
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -13,8 +12,8 @@ use crate::load::Recorder;
 use super::block::{self, CHANGE_MAX, Stamp};
 use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Milestone, Phase};
-use super::job::GETS;
 use super::journal::{self, RECORD_HEADER};
+use super::ledger::CommitEntry;
 use super::log::Reservation;
 use super::transaction::{Step, Stream, Transaction, share};
 
@@ -50,13 +49,13 @@ pub fn run(instance: &Instance<'_>, process: usize) -> Result<()> {
         record: [0; RECORD_HEADER + CHANGE_MAX + 8],
         payload: [0; CHANGE_MAX],
     };
-    for _ in 0..share(instance.ramp, process, job.processes) {
+    for _ in 0..share(instance.ramp, process, job.transactors()) {
         f.transaction()?;
     }
     instance.arrive(Milestone::Ready)?;
     instance.wait_for(Phase::Measure);
     f.measuring = true;
-    for _ in 0..share(instance.transactions, process, job.processes) {
+    for _ in 0..share(instance.transactions, process, job.transactors()) {
         f.transaction()?;
     }
     instance.arrive(Milestone::Done)?;
@@ -84,7 +83,7 @@ impl Foreground<'_> {
         let log = &self.instance.log;
         let bytes = changes * journal::change_bytes(CHANGE_MAX) + RECORD_HEADER;
         let mut redo = log.reserve(changes + 1, bytes);
-        let mut changed = [(0, 0); GETS];
+        let mut changed = vec![(0, 0); transaction.steps.len()];
         for (step, changed) in transaction.steps.iter().zip(&mut changed) {
             if step.change {
                 *changed = (step.block, self.change(*step, &mut redo)?);
@@ -102,10 +101,9 @@ impl Foreground<'_> {
         }
         Counters::bump(&self.counters.commits);
         for (block, version) in changed.iter().filter(|(_, version)| *version > 0) {
-            self.instance.committed[*block as usize].fetch_max(*version, SeqCst);
+            self.instance.ledger.committed(*block, *version);
         }
-        self.counters.last_lsn.store(lsn, SeqCst);
-        self.counters.last_transaction.store(self.number, SeqCst);
+        self.instance.ledger.acknowledged(self.process, CommitEntry { transaction: self.number, lsn });
         Ok(())
     }
 

@@ -15,29 +15,17 @@ use crate::sys::latch::Event;
 use crate::sys::segment::{Segment, shared_struct};
 
 use super::cache::Cache;
-use super::job::{Job, TRANSACTIONS_PER_SCAN};
+use super::job::{ClassSpec, Job, Kind, Share};
+use super::ledger::Live;
 use super::log::Log;
 use super::transaction::Skew;
 
-/// What a process of the run is.
+/// What a process of the run is: its class, and its number within the class, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// A foreground, by its number from 0.
-    Foreground(usize),
-    LogWriter,
-    DatabaseWriter,
-    Scanner,
-}
-
-impl std::fmt::Display for Role {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Role::Foreground(n) => write!(f, "Foreground {n}"),
-            Role::LogWriter => f.write_str("Log writer"),
-            Role::DatabaseWriter => f.write_str("Database writer"),
-            Role::Scanner => f.write_str("Scanner"),
-        }
-    }
+pub struct Role {
+    /// Index into the job's classes.
+    pub class: usize,
+    pub number: usize,
 }
 
 /// How far the run is. Phases only ever grow.
@@ -87,9 +75,6 @@ shared_struct! {
         pub writes: AtomicU64,
         /// System calls' worth of writing: batches of the database writer.
         pub batches: AtomicU64,
-        /// The last acknowledged commit, and the LSN behind it.
-        pub last_transaction: AtomicU64,
-        pub last_lsn: AtomicU64,
     }
 }
 
@@ -114,26 +99,39 @@ pub struct Instance<'s> {
     pub cache: Cache<'s>,
     pub log: Log<'s>,
     pub roles: Vec<Role>,
+    /// Transactions after which somebody may have become due who does a request for so many of them.
+    pace: u64,
     /// By process.
     pub counters: &'s [Counters],
     pub commit_latency: Vec<SharedHistogram<'s>>,
     pub read_latency: Vec<SharedHistogram<'s>>,
-    /// By block: the latest version whose commit was acknowledged, and the latest that the database writer has written.
-    pub committed: &'s [AtomicU32],
-    pub written: &'s [AtomicU32],
+    /// What has been acknowledged.
+    pub ledger: Live<'s>,
     stage: &'s Stage,
     texts: &'s [AtomicU8],
     milestone: File,
 }
 
-/// The processes of a job.
+/// The processes of a job. Those that do transactions come first, so that their number is also their index.
 pub fn roles(job: &Job) -> Vec<Role> {
-    let mut roles: Vec<_> = (0..job.processes).map(Role::Foreground).collect();
-    roles.extend([Role::LogWriter, Role::DatabaseWriter]);
-    if job.scan {
-        roles.push(Role::Scanner);
-    }
-    roles
+    let of = |transacts| {
+        let classes = job.classes.iter().enumerate().filter(move |(_, c)| c.kind.transacts() == transacts);
+        classes.flat_map(|(class, c)| (0..c.count).map(move |number| Role { class, number }))
+    };
+    of(true).chain(of(false)).collect()
+}
+
+/// The greatest common divisor of what paced classes wait for.
+fn pace(job: &Job) -> u64 {
+    let every = job.classes.iter().filter_map(|c| match c.kind {
+        Kind::Scanner { work: Share::PerTransactions(n), .. } => Some(n),
+        _ => None,
+    });
+    every.reduce(gcd).unwrap_or(u64::MAX)
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 impl<'s> Instance<'s> {
@@ -141,7 +139,7 @@ impl<'s> Instance<'s> {
     pub fn bytes(job: &Job) -> usize {
         let processes = roles(job).len();
         let per_process = TEXT + size_of::<Counters>() + 2 * (SharedHistogram::BYTES + 128);
-        Cache::bytes(job) + Log::bytes(job, processes) + job.blocks() as usize * 8 + processes * per_process + (1 << 16)
+        Cache::bytes(job) + Log::bytes(job, processes) + processes * per_process + (1 << 16)
     }
 
     /// Carves everything out of `segment`. A byte is written to `milestone` whenever one is reached.
@@ -153,6 +151,7 @@ impl<'s> Instance<'s> {
         ramp: u64,
         transactions: u64,
         milestone: File,
+        ledger: Live<'s>,
     ) -> Self {
         let roles = roles(job);
         Self {
@@ -165,25 +164,46 @@ impl<'s> Instance<'s> {
             cache: Cache::new(segment, job),
             log: Log::new(segment, job, roles.len()),
             counters: segment.many(roles.len()),
-            commit_latency: (0..job.processes).map(|_| SharedHistogram::new(segment)).collect(),
-            read_latency: (0..job.processes).map(|_| SharedHistogram::new(segment)).collect(),
-            committed: segment.many(job.blocks() as usize),
-            written: segment.many(job.blocks() as usize),
+            commit_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
+            read_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
+            ledger,
             stage: segment.one(),
             texts: segment.many(roles.len() * TEXT),
+            pace: pace(job),
             roles,
             milestone,
         }
     }
 
-    /// Extents that the scanner reads before the window.
-    pub fn ramp_scans(&self) -> u64 {
-        self.ramp / TRANSACTIONS_PER_SCAN
+    /// The class of a process.
+    pub fn class(&self, process: usize) -> &ClassSpec {
+        &self.job.classes[self.roles[process].class]
     }
 
-    /// Extents that the scanner reads in the window.
-    pub fn scans(&self) -> u64 {
-        (self.transactions / TRANSACTIONS_PER_SCAN).max(1)
+    /// What a process is called in messages: its class's name, with its number where there are several.
+    pub fn name(&self, process: usize) -> String {
+        let class = self.class(process);
+        let mut name = class.name.replace('-', " ");
+        name[..1].make_ascii_uppercase();
+        if class.count > 1 { format!("{name} {}", self.roles[process].number) } else { name }
+    }
+
+    /// Processes whose work is a fixed share of the window's.
+    fn with_share(&self) -> usize {
+        let fixed = |c: &&ClassSpec| {
+            c.kind.transacts() || matches!(c.kind, Kind::Scanner { work: Share::PerTransactions(_), .. })
+        };
+        self.job.classes.iter().filter(fixed).map(|c| c.count).sum()
+    }
+
+    /// Requests of a process that does one for `every` so many transactions, before the window.
+    pub fn ramp_scans(&self, every: u64) -> u64 {
+        self.ramp / every
+    }
+
+    /// The same, in the window.
+    pub fn scans(&self, every: u64) -> u64 {
+        (self.transactions / every).max(1)
     }
 
     /// Whether the run has come to `phase`.
@@ -209,7 +229,7 @@ impl<'s> Instance<'s> {
     pub fn arrive(&self, milestone: Milestone) -> Result<()> {
         let (counter, total) = match milestone {
             Milestone::Ready => (&self.stage.ready, self.roles.len()),
-            Milestone::Done => (&self.stage.done, self.job.processes + usize::from(self.job.scan)),
+            Milestone::Done => (&self.stage.done, self.with_share()),
         };
         if counter.fetch_add(1, SeqCst) as usize + 1 == total {
             (&self.milestone).write_all(b".").context("Cannot tell the parent")?;
@@ -220,21 +240,22 @@ impl<'s> Instance<'s> {
     /// Counts a transaction that has ended.
     pub fn transaction_ended(&self) {
         let n = self.stage.transactions.fetch_add(1, SeqCst) + 1;
-        if n.is_multiple_of(TRANSACTIONS_PER_SCAN) || n == self.ramp + self.transactions {
+        if n.is_multiple_of(self.pace) || n == self.ramp + self.transactions {
             self.stage.paced.signal();
         }
     }
 
-    /// Extents that the scanner may have read by now. With `idle_at`, sleeps until they are more than that.
-    pub fn scan_due(&self, idle_at: Option<u64>) -> u64 {
+    /// Requests that a process which does one for `every` so many transactions may have done by now. With `idle_at`, sleeps until
+    /// they are more than that.
+    pub fn scan_due(&self, every: u64, idle_at: Option<u64>) -> u64 {
         let due = || {
             let ended = self.stage.transactions.load(SeqCst);
             // The last transaction makes everything due, be it a multiple or not.
             let all = ended == self.ramp + self.transactions;
-            if all { self.ramp_scans() + self.scans() } else { ended / TRANSACTIONS_PER_SCAN }
+            if all { self.ramp_scans(every) + self.scans(every) } else { ended / every }
         };
-        if let Some(extents) = idle_at {
-            self.stage.paced.wait_until(|| due() > extents);
+        if let Some(requests) = idle_at {
+            self.stage.paced.wait_until(|| due() > requests);
         }
         due()
     }

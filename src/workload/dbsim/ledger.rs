@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -14,6 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use rustix::fs::statfs;
 
 use crate::sys::segment::Segment;
+use crate::sys::shared_memory::SharedMemory;
 
 use super::job::Job;
 
@@ -257,7 +259,7 @@ impl Book {
         remove(&live)?;
         let len = words(job.transactors(), job.blocks() as usize) * 8;
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&live);
-        let segment = file.and_then(|f| Segment::of_file(&f, len));
+        let segment = file.and_then(|f| SharedMemory::of_file(len, f.as_fd())).map(Segment::of);
         let segment = segment.with_context(|| format!("Cannot keep the ledger in {}", live.display()))?;
         std::os::unix::fs::symlink(&live, link(&dir)).context("Cannot link to the ledger")?;
         Ok(Self { segment, live, dir })
@@ -318,7 +320,9 @@ impl Ledger {
             return Ok(Found::NotRenamed);
         }
         if link(dir).is_symlink() {
-            bail!("The ledger was in memory and is gone; after a restart of the machine only a stream of acknowledgements can tell");
+            bail!(
+                "The ledger was in memory and is gone; after a restart of the machine only a stream of acknowledgements can tell"
+            );
         }
         bail!("No ledger: there has been no run in {}", dir.display())
     }
@@ -337,17 +341,13 @@ impl Ledger {
         if raw.len() != words(processes, blocks) {
             return Err("it has not the length that it says");
         }
-        let commit = |p: usize| {
+        let commit = |p: usize| -> Result<_, &'static str> {
             let at = HEAD + PER_PROCESS * p;
             Ok(CommitEntry { transaction: get(at)?, lsn: get(at + 1)? })
         };
-        let block = |b: usize| {
+        let block = |b: usize| -> Result<_, &'static str> {
             let at = HEAD + PER_PROCESS * processes + PER_BLOCK * b;
-            Ok(BlockEntry {
-                committed: get(at)? as u32,
-                written: get(at + 1)? as u32,
-                writing: get(at + 2)? as u32,
-            })
+            Ok(BlockEntry { committed: get(at)? as u32, written: get(at + 1)? as u32, writing: get(at + 2)? as u32 })
         };
         Ok(Self {
             stop: if get(ENDED)? == 1 { Stop::Ended } else { Stop::Killed },

@@ -111,8 +111,8 @@ impl<'s> Log<'s> {
             control: segment.one(),
             buffer: segment.latched(job.log_buffer_bytes()),
             waiters: segment.many(waiters),
-            redo_block: job.redo_block() as u64,
-            journal_bytes: job.journal_bytes - JOURNAL_HEADER as u64,
+            redo_block: job.journal.block as u64,
+            journal_bytes: job.journal.bytes - JOURNAL_HEADER as u64,
         };
         log.control.fill.store(CHUNK_HEADER as u64, SeqCst);
         log.control.next.store(CHUNK_HEADER as u64, SeqCst);

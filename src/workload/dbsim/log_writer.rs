@@ -8,9 +8,10 @@ use anyhow::Result;
 
 use crate::sys::async_io::Engine;
 
+use super::acks::Stream;
 use super::files::{self, Journals};
 use super::instance::{Instance, Milestone, Phase};
-use super::job::{JOURNALS, Job};
+use super::job::{Engine as EngineSpec, Job};
 use super::journal::{self, JOURNAL_HEADER, JournalHeader};
 
 struct LogWriter<'a> {
@@ -19,16 +20,18 @@ struct LogWriter<'a> {
     engine: Box<dyn Engine>,
     /// Number of the current journal's turn, from 1.
     sequence: u64,
+    acks: Option<Stream>,
 }
 
 /// Runs the log writer until the end.
-pub fn run(instance: &Instance<'_>) -> Result<()> {
+pub fn run(instance: &Instance<'_>, engine: &EngineSpec) -> Result<()> {
     let (job, dir): (&Job, &Path) = (instance.job, instance.dir);
     let mut w = LogWriter {
         instance,
         journals: Journals::open(job, dir)?,
-        engine: files::engine(job, 1, job.log_buffer_bytes())?,
+        engine: files::engine(engine, job.log_buffer_bytes())?,
         sequence: 1,
+        acks: job.run.acks.as_ref().map(|to| to.open().map(Stream::new)).transpose()?,
     };
     instance.arrive(Milestone::Ready)?;
     let log = &instance.log;
@@ -46,7 +49,7 @@ pub fn run(instance: &Instance<'_>) -> Result<()> {
 
 impl LogWriter<'_> {
     fn journal(&self) -> usize {
-        ((self.sequence - 1) % JOURNALS as u64) as usize
+        ((self.sequence - 1) % self.instance.job.journal.files as u64) as usize
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -55,6 +58,11 @@ impl LogWriter<'_> {
         if let Some(closed) = log.close(buffer) {
             journal::seal_chunk(&mut buffer[..closed.len], closed.used, closed.lsn, self.sequence);
             self.write(log.journal_offset(closed.lsn), closed.len)?;
+            if let Some(acks) = &mut self.acks {
+                let chunk = &self.engine.buffer(0)[..closed.len];
+                acks.send(self.instance.job, chunk, closed.lsn, self.sequence, log.checkpoint())?;
+            }
+            self.instance.ledger.flushed(closed.lsn + closed.len as u64);
             log.publish_flushed(&closed);
         }
         Ok(())
@@ -71,7 +79,9 @@ impl LogWriter<'_> {
         }
         self.sequence += 1;
         JournalHeader { sequence: self.sequence, start: log.switch_lsn() }.encode(self.engine.buffer(0));
+        self.instance.ledger.switching(self.sequence);
         self.write(0, JOURNAL_HEADER)?;
+        self.instance.ledger.switched(self.sequence);
         log.switched();
         self.instance.cache.writer().signal();
         Ok(())

@@ -4,6 +4,7 @@
 //! Invariant: nothing depends on time, process numbers or addresses: the same seed does the same transactions, and under the
 //! exact clock takes the same time to the nanosecond.
 
+mod acks;
 mod block;
 mod cache;
 mod crew;
@@ -37,12 +38,12 @@ use crate::sys::segment::Segment;
 use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload};
 
 use crew::Crew;
-use instance::{Instance, Phase, Role};
-use job::Job;
-use ledger::Ledger;
+use instance::{Instance, Phase};
+use job::{Job, Kind as Class};
+use ledger::{Book, Ledger, Live};
 
 pub use block::BlockError;
-pub use verify::VerifyFailed;
+pub use verify::{Acks, Verdict, VerifyFailed};
 
 /// The workload `dbsim`.
 pub struct Dbsim;
@@ -76,14 +77,16 @@ impl Workload for Dbsim {
         let processes = instance::roles(&job).len();
         Needs {
             storage_bytes: Some(
-                job.data_bytes
-                    + job::JOURNALS as u64 * job.journal_bytes
-                    + Ledger::bytes(job.processes, job.blocks())
+                job.data.bytes
+                    + job.journal.files as u64 * job.journal.bytes
+                    + Ledger::bytes(job.transactors(), job.blocks())
                     // Directory, extents, and what the file system keeps for itself per file.
                     + (1 << 20),
             ),
             // The segment, and half a mebibyte for each process's own stack, heap and page tables.
-            memory_bytes: (Instance::bytes(&job) + (processes << 19)) as u64 + 2 * job.journal_bytes,
+            memory_bytes: (Instance::bytes(&job) + (processes << 19)) as u64
+                + Ledger::bytes(job.transactors(), job.blocks())
+                + verify::memory_bytes(&job),
             modules: Vec::new(),
         }
     }
@@ -126,21 +129,25 @@ impl Workload for Dbsim {
 
     fn prepare(&self, cx: &Context<'_>) -> Result<()> {
         let job = parse(cx)?;
-        files::lay_out(&job, &cx.dir, |f| (cx.progress)(Progress { step: "lay out", done: f as u32, of: 10 }))
+        files::lay_out(&job, &cx.dir, |f| {
+            (cx.progress)(Progress { step: "lay out", done: f as u32, of: job.data.files as u32 })
+        })
     }
 
     fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
         let job = parse(cx)?;
         let segment = Segment::new(Instance::bytes(&job)).context("Cannot map the shared segment")?;
+        let book = Book::open(&job, &cx.dir)?;
         let (milestones, milestone) = std::io::pipe().context("Cannot make a pipe")?;
         let instance = Instance::new(
             &segment,
             &job,
             &cx.dir,
             cx.seed,
-            job.ramp(cx.clock),
-            job.transactions(cx.clock),
+            job.ramp(cx.clock).unwrap_or(0),
+            job.transactions(cx.clock).unwrap_or(0),
             File::from(std::os::fd::OwnedFd::from(milestone)),
+            Live::new(book.segment(), &job),
         );
         let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
         progress("fill the cache", 0);
@@ -160,10 +167,10 @@ impl Workload for Dbsim {
         let counts = Counts::of(&instance).since(before);
         progress("shut down", 3);
         instance.enter(Phase::Leave);
-        crew.wait_gone(|role| role != Role::LogWriter)?;
+        crew.wait_gone(|kind| !matches!(kind, Class::LogWriter { .. }))?;
         instance.enter(Phase::End);
         crew.wait_gone(|_| true)?;
-        Ledger::of(&instance).save(&cx.dir)?;
+        book.close(&instance.ledger)?;
 
         let commits = merged(&instance.commit_latency);
         let reads = merged(&instance.read_latency);
@@ -239,8 +246,8 @@ struct Counts {
 
 impl Counts {
     fn of(instance: &Instance<'_>) -> Self {
-        let foregrounds = &instance.counters[..instance.job.processes];
-        let others = &instance.counters[instance.job.processes..];
+        let foregrounds = &instance.counters[..instance.job.transactors()];
+        let others = &instance.counters[instance.job.transactors()..];
         let sum = |of: &[instance::Counters], f: fn(&instance::Counters) -> &std::sync::atomic::AtomicU64| {
             of.iter().map(|c| f(c).load(SeqCst)).sum()
         };
@@ -280,25 +287,20 @@ impl Counts {
 
 fn facts(instance: &Instance<'_>, counts: &Counts) -> BTreeMap<String, String> {
     let job = instance.job;
-    let engine = match job.io {
-        job::Io::Sync => "pread/pwrite",
-        job::Io::Libaio => "io_submit",
-        job::Io::Uring => "io_uring",
-    };
-    let durability = match job.sync {
-        job::Sync::Dsync => "data files and journals opened O_DSYNC",
-        job::Sync::Fdatasync => "fdatasync after every redo write, and of the data files at every checkpoint",
+    let durability = match job.data.sync {
+        job::DataSync::Dsync => "data files and journals opened O_DSYNC",
+        job::DataSync::Fdatasync => "fdatasync after every redo write, and of the data files at every checkpoint",
     };
     let ratio = |a: u64, b: u64| format!("{:.4}", a as f64 / b.max(1) as f64);
     [
-        ("engine", engine.to_owned()),
-        ("page-cache", if job.direct { "bypassed (O_DIRECT)" } else { "used" }.to_owned()),
+        ("engine", engine(job).to_owned()),
+        ("page-cache", if job.data.direct { "bypassed (O_DIRECT)" } else { "used" }.to_owned()),
         ("durability", durability.to_owned()),
         ("processes", instance.roles.len().to_string()),
         ("transactions", instance.transactions.to_string()),
-        ("data-bytes", job.data_bytes.to_string()),
-        ("cache-bytes", job.cache_bytes.to_string()),
-        ("journal-bytes", job.journal_bytes.to_string()),
+        ("data-bytes", job.data.bytes.to_string()),
+        ("cache-bytes", job.cache.bytes.to_string()),
+        ("journal-bytes", job.journal.bytes.to_string()),
         ("cache-hit-ratio", ratio(counts.hits, counts.gets)),
         ("block-reads", counts.reads.to_string()),
         ("block-writes", counts.writes.to_string()),
@@ -314,4 +316,20 @@ fn facts(instance: &Instance<'_>, counts: &Counts) -> BTreeMap<String, String> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()
+}
+
+/// How the database writers reach the kernel.
+fn engine(job: &Job) -> &'static str {
+    let writer = job.classes.iter().find_map(|c| match &c.kind {
+        Class::DatabaseWriter { engine, .. } => Some(engine.method),
+        _ => None,
+    });
+    match writer {
+        Some(job::Method::Null) => "null",
+        Some(job::Method::Sync) | None => "pread/pwrite",
+        Some(job::Method::Vectored) => "preadv2/pwritev2",
+        Some(job::Method::Threads) => "threads",
+        Some(job::Method::Libaio) => "io_submit",
+        Some(job::Method::Uring) => "io_uring",
+    }
 }

@@ -10,7 +10,7 @@ use crate::sys::segment::{Frames, Segment};
 use super::block::{self, Address, BLOCK};
 use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Milestone, Phase};
-use super::job::{DATA_FILES, EXTENT, Io};
+use super::job::{EXTENT, Engine as EngineSpec};
 
 /// A block that is being written while it is read may come torn, as in any database that is copied while it runs. It is read
 /// again after the batch that is on its way; torn this often it counts as broken.
@@ -23,6 +23,8 @@ struct Scanner<'a> {
     engine: Box<dyn Engine>,
     /// By the engine's buffer: the extent that is being read into it.
     slots: Vec<Option<u64>>,
+    /// Transactions for each extent.
+    every: u64,
     /// A page-aligned buffer for one block.
     page: Frames<'a>,
     /// Extents asked for, and extents read and checked.
@@ -31,25 +33,24 @@ struct Scanner<'a> {
 }
 
 /// Runs the scanner, as process number `process`: its share of the ramp, then of the window.
-pub fn run(instance: &Instance<'_>, process: usize) -> Result<()> {
+pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, request: usize, every: u64) -> Result<()> {
     let job = instance.job;
-    // Read-ahead: while one extent is checked the next is on its way.
-    let depth = if job.io == Io::Sync { 1 } else { 2 };
     let scratch = Segment::new(2 * BLOCK).context("Cannot allocate a buffer")?;
     let mut s = Scanner {
         instance,
         counters: &instance.counters[process],
         files: DataFiles::open(job, instance.dir)?,
-        engine: files::engine(job, depth, EXTENT)?,
-        slots: vec![None; depth],
+        engine: files::engine(engine, request)?,
+        slots: vec![None; engine.depth],
+        every,
         page: scratch.frames(1, BLOCK),
         next: 0,
         checked: 0,
     };
-    s.scan(instance.ramp_scans())?;
+    s.scan(instance.ramp_scans(every))?;
     instance.arrive(Milestone::Ready)?;
     instance.wait_for(Phase::Measure);
-    s.scan(instance.ramp_scans() + instance.scans())?;
+    s.scan(instance.ramp_scans(every) + instance.scans(every))?;
     instance.arrive(Milestone::Done)?;
     instance.wait_for(Phase::Leave);
     Ok(())
@@ -62,7 +63,7 @@ impl Scanner<'_> {
         while self.checked < end {
             // With a read under way there is something to do; without one, sleep until the next extent is due.
             let idle = self.engine.pending() == 0;
-            let due = self.instance.scan_due(idle.then_some(self.next)).min(end);
+            let due = self.instance.scan_due(self.every, idle.then_some(self.next)).min(end);
             while self.next < due {
                 let Some(slot) = self.slots.iter().position(Option::is_none) else { break };
                 let (file, extent) = self.place(self.next);
@@ -86,7 +87,7 @@ impl Scanner<'_> {
     /// The file, and the extent within it, of the `n`th read.
     fn place(&self, n: u64) -> (usize, u64) {
         let per_file = u64::from(self.instance.job.blocks_per_file()) * BLOCK as u64 / EXTENT as u64;
-        let n = n % (per_file * DATA_FILES as u64);
+        let n = n % (per_file * self.instance.job.data.files as u64);
         ((n / per_file) as usize, n % per_file)
     }
 

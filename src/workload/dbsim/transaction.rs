@@ -5,7 +5,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use super::job::{GETS, Job};
+use super::job::{Amount, Job, Step as JobStep};
 
 /// Exponent of the Zipf distribution of block gets: a few blocks are hot, most are rarely touched.
 const ZIPF: f64 = 0.9;
@@ -55,7 +55,7 @@ pub struct Step {
 /// A transaction's inputs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Transaction {
-    pub steps: [Step; GETS],
+    pub steps: Vec<Step>,
 }
 
 impl Transaction {
@@ -68,6 +68,7 @@ impl Transaction {
 pub struct Stream<'a> {
     random: ChaCha8Rng,
     skew: &'a Skew,
+    gets: usize,
     write_percent: u32,
 }
 
@@ -75,7 +76,12 @@ impl<'a> Stream<'a> {
     pub fn new(job: &Job, skew: &'a Skew, seed: u64, process: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(process);
-        Self { random, skew, write_percent: job.write_percent }
+        let dirty = |s: &JobStep| match s {
+            JobStep::Dirty(Amount::Percent(p)) => Some(*p),
+            _ => None,
+        };
+        let write_percent = job.transactions.iter().flat_map(|t| &t.steps).find_map(dirty).unwrap_or(0);
+        Self { random, skew, gets: job.gets_max(), write_percent }
     }
 
     pub fn draw(&mut self) -> Transaction {
@@ -83,7 +89,7 @@ impl<'a> Stream<'a> {
             block: self.skew.draw(self.random.next_u64()),
             change: (u64::from(self.random.next_u32()) * 100) >> 32 < u64::from(self.write_percent),
         };
-        Transaction { steps: std::array::from_fn(|_| step()) }
+        Transaction { steps: (0..self.gets).map(|_| step()).collect() }
     }
 }
 
@@ -122,7 +128,7 @@ mod tests {
                 changed += f64::from(u8::from(s.change));
             }
         }
-        let gets = f64::from(draws) * GETS as f64;
+        let gets = f64::from(draws) * job.gets_max() as f64;
         let total: f64 = (1..=1_000).map(|r| f64::from(r).powf(-ZIPF)).sum();
         // Five standard errors of a binomial share.
         let near = |n: f64, p: f64| (n / gets - p).abs() < 5.0 * (p * (1.0 - p) / gets).sqrt();

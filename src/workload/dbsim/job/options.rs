@@ -123,7 +123,7 @@ impl Job {
         }
         let job = Self {
             name: "orasim".to_owned(),
-            run: Run { length, ramp: None, phases: Vec::new() },
+            run: Run { length, ramp: None, phases: Vec::new(), acks: None },
             cache: CacheSpec {
                 bytes: size("cache", text("cache")?, EXTENT as u64, 1 << 35)?,
                 memory: Memory::Mmap,

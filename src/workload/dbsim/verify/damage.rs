@@ -5,7 +5,7 @@
 use std::ops::RangeInclusive;
 
 use super::finding::VerifyFailed;
-use crate::workload::dbsim::block::{self, Address, BLOCK, CHANGE_MAX, HEADER, Extent};
+use crate::workload::dbsim::block::{self, Address, BLOCK, CHANGE_MAX, Extent, HEADER};
 
 /// Bytes that any disk writes whole or not at all.
 pub const SECTOR: usize = 512;
@@ -94,7 +94,13 @@ pub fn diagnose(page: &[u8], address: Address, last: u32) -> Damage {
 }
 
 /// Compares with the version that most sectors are of.
-fn corrupted(page: &[u8], address: Address, stamped: u32, last: u32, ranges: &[Vec<RangeInclusive<u32>>]) -> VerifyFailed {
+fn corrupted(
+    page: &[u8],
+    address: Address,
+    stamped: u32,
+    last: u32,
+    ranges: &[Vec<RangeInclusive<u32>>],
+) -> VerifyFailed {
     let votes = |v: u32| ranges.iter().flatten().filter(|r| r.contains(&v)).count();
     let candidates = ranges.iter().flatten().flat_map(|r| [*r.start(), *r.end()]).chain([stamped.min(last)]);
     let version = candidates.max_by_key(|v| (votes(*v), *v == stamped, *v)).unwrap_or(0);

@@ -32,7 +32,9 @@ pub enum VerifyFailed {
     TornRedo { lsn: u64, whole: u64 },
     #[error("Redo at LSN {lsn} is corrupted; it is whole up to LSN {whole}")]
     CorruptedRedo { lsn: u64, whole: u64 },
-    #[error("At LSN {lsn} there is still redo of an earlier turn of the journal (sequence {found} instead of {wanted})")]
+    #[error(
+        "At LSN {lsn} there is still redo of an earlier turn of the journal (sequence {found} instead of {wanted})"
+    )]
     StaleRedo { lsn: u64, wanted: u64, found: u64 },
     #[error("Redo is duplicated: at LSN {lsn} there is that of LSN {found} again")]
     DuplicatedRedo { lsn: u64, found: u64 },
@@ -49,7 +51,9 @@ pub enum VerifyFailed {
     #[error("Redo at LSN {lsn} for {address} is not what version {version} consists of")]
     WrongRedo { lsn: u64, address: Address, version: u32 },
 
-    #[error("Commit of transaction {transaction} of foreground {process} was acknowledged, but its record is not in the log")]
+    #[error(
+        "Commit of transaction {transaction} of foreground {process} was acknowledged, but its record is not in the log"
+    )]
     LostCommitRecord { process: usize, transaction: u64 },
     #[error("Foreground {process} went on from transaction {transaction} without an acknowledgement")]
     NotAwaited { process: usize, transaction: u64 },
@@ -58,7 +62,9 @@ pub enum VerifyFailed {
 
     #[error(transparent)]
     Block(#[from] BlockError),
-    #[error("{address} is torn: its sectors from {cut} on (of 512 bytes) are of version {rest}, those before of {first}")]
+    #[error(
+        "{address} is torn: its sectors from {cut} on (of 512 bytes) are of version {rest}, those before of {first}"
+    )]
     Torn { address: Address, cut: usize, first: u32, rest: u32 },
     #[error("{address} is of version {version}, but its sectors {sectors:?} (of 512 bytes) are of {stale}")]
     StaleSectors { address: Address, sectors: Vec<usize>, stale: u32, version: u32 },

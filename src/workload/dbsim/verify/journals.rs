@@ -11,7 +11,9 @@ use super::finding::VerifyFailed;
 use super::{Report, size_of_file};
 use crate::workload::dbsim::files::{self, Extents};
 use crate::workload::dbsim::job::{EXTENT, Job};
-use crate::workload::dbsim::journal::{CHUNK_HEADER, Chunk, ChunkHeader, Entry, JOURNAL_HEADER, JournalHeader, RecordError};
+use crate::workload::dbsim::journal::{
+    CHUNK_HEADER, Chunk, ChunkHeader, Entry, JOURNAL_HEADER, JournalHeader, RecordError,
+};
 use crate::workload::dbsim::ledger::{Ledger, Stop};
 
 /// Redo is written in multiples of this at least.
@@ -228,8 +230,9 @@ fn damage(bytes: &[u8], lsn: u64, turn: Turn) -> Option<VerifyFailed> {
     let whole = header.records_to(bytes);
     // Never written: zeroes from the beginning of some sector, behind which there should still be records.
     let sector = (whole - lsn) as usize / STEP * STEP;
-    let torn = (sector..header.used as usize).step_by(STEP).skip(usize::from(sector == 0)).any(|s| {
-        bytes.get(s..len.min(bytes.len())).is_none_or(|rest| rest.iter().all(|b| *b == 0))
-    });
+    let torn = (sector..header.used as usize)
+        .step_by(STEP)
+        .skip(usize::from(sector == 0))
+        .any(|s| bytes.get(s..len.min(bytes.len())).is_none_or(|rest| rest.iter().all(|b| *b == 0)));
     Some(if torn { VerifyFailed::TornRedo { lsn, whole } } else { VerifyFailed::CorruptedRedo { lsn, whole } })
 }

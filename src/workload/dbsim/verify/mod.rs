@@ -130,6 +130,13 @@ pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
     Ok(Verdict { findings: report.findings, counts: report.counts, facts: facts.into() })
 }
 
+/// Bytes of memory that verification takes, at most: what is kept of each block, the ledger as words and as entries, two extents,
+/// and a window of a journal, which is an extent and the largest chunk.
+pub fn memory_bytes(job: &Job) -> u64 {
+    let per_block = size_of::<blocks::OnDisk>() + 24 + size_of::<super::ledger::BlockEntry>();
+    u64::from(job.blocks()) * per_block as u64 + (job.log_buffer_bytes() + 4 * EXTENT) as u64
+}
+
 /// As [`check`] against the run's own ledger. Lost or wrong data is a [`VerifyFailed`].
 pub fn verify(job: &Job, dir: &Path) -> Result<()> {
     check(job, dir, Acks::Ledger)?.into_result()

@@ -1,0 +1,96 @@
+//! The engines' buffers.
+//!
+//! Invariant: a buffer that is in flight cannot be borrowed, so nobody but the kernel touches it.
+
+use std::io;
+use std::ptr::NonNull;
+
+use super::Request;
+
+const PAGE: usize = 4096;
+
+/// Anonymous pages for `depth` buffers of `block` bytes, each beginning on a page: fit for direct I/O.
+pub(super) struct Buffers {
+    base: NonNull<u8>,
+    block: usize,
+    /// Bytes from one buffer to the next.
+    stride: usize,
+    in_flight: Vec<bool>,
+    pending: usize,
+}
+
+// SAFETY: the mapping is private to this value; nothing in it depends on the thread.
+unsafe impl Send for Buffers {}
+
+impl Buffers {
+    pub(super) fn new(depth: usize, block: usize) -> io::Result<Self> {
+        let stride = block.next_multiple_of(PAGE);
+        // SAFETY: a fresh anonymous mapping, no existing memory is touched.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                depth * stride,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap returned page 0"))?;
+        Ok(Self { base, block, stride, in_flight: vec![false; depth], pending: 0 })
+    }
+
+    /// Number of buffers.
+    pub(super) fn depth(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Where a slot's buffer begins.
+    pub(super) fn pointer(&self, slot: usize) -> *mut u8 {
+        assert!(slot < self.in_flight.len(), "slot {slot} of {}", self.in_flight.len());
+        // SAFETY: slot is in range (asserted), so the offset stays inside the mapping.
+        unsafe { self.base.as_ptr().add(slot * self.stride) }
+    }
+
+    /// Bytes of each.
+    pub(super) fn block(&self) -> usize {
+        self.block
+    }
+
+    pub(super) fn get(&mut self, slot: usize) -> &mut [u8] {
+        assert!(!self.in_flight[slot], "buffer {slot} is in flight");
+        // SAFETY: in range, not in flight (the kernel does not touch it), and borrowed mutably from self.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer(slot), self.block) }
+    }
+
+    /// Gives the request's buffer to the kernel.
+    pub(super) fn take(&mut self, request: &Request<'_>) -> io::Result<*mut u8> {
+        if request.len > self.block || self.in_flight[request.slot] {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.in_flight[request.slot] = true;
+        self.pending += 1;
+        Ok(self.pointer(request.slot))
+    }
+
+    /// Has it back.
+    pub(super) fn give_back(&mut self, slot: usize) {
+        assert!(self.in_flight[slot], "buffer {slot} is not in flight");
+        self.in_flight[slot] = false;
+        self.pending -= 1;
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.pending
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`; the engines wait for what is in flight before they drop it.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.stride * self.in_flight.len()) };
+    }
+}

@@ -1,0 +1,138 @@
+//! Engines whose requests have ended when `submit` returns: blocking system calls, and none at all.
+//!
+//! Invariant: requests are carried out one after the other, in the order in which they were handed over.
+
+use std::io;
+
+use rustix::io::ReadWriteFlags;
+
+use super::buffers::Buffers;
+use super::{Completion, Engine, Request};
+
+/// How one request is carried out.
+pub trait Call: Send {
+    const NAME: &str;
+    /// Carries out `request` on its buffer and returns the bytes transferred.
+    fn transfer(request: &Request<'_>, buffer: &mut [u8]) -> rustix::io::Result<usize>;
+}
+
+/// No system call: every request succeeds, and the buffer of a read stays as it is.
+pub struct Nothing;
+
+impl Call for Nothing {
+    const NAME: &str = "null";
+
+    fn transfer(request: &Request<'_>, _buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        Ok(request.len)
+    }
+}
+
+/// `pread` and `pwrite` (`pwritev2` where a single write is to be durable, which `pwrite` cannot ask for).
+pub struct Plain;
+
+impl Call for Plain {
+    const NAME: &str = "pread/pwrite";
+
+    fn transfer(request: &Request<'_>, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        match (request.write, request.dsync) {
+            (false, _) => rustix::io::pread(request.fd, buffer, request.offset),
+            (true, false) => rustix::io::pwrite(request.fd, buffer, request.offset),
+            (true, true) => Vectors::transfer(request, buffer),
+        }
+    }
+}
+
+/// `preadv2` and `pwritev2` with one vector.
+pub struct Vectors;
+
+impl Call for Vectors {
+    const NAME: &str = "preadv2/pwritev2";
+
+    fn transfer(request: &Request<'_>, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        if request.write {
+            let flags = if request.dsync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+            rustix::io::pwritev2(request.fd, &[io::IoSlice::new(buffer)], request.offset, flags)
+        } else {
+            let vectors = &mut [io::IoSliceMut::new(buffer)];
+            rustix::io::preadv2(request.fd, vectors, request.offset, ReadWriteFlags::empty())
+        }
+    }
+}
+
+/// The null engine.
+pub type Null = Inline<Nothing>;
+/// Blocking `pread` and `pwrite`: what a database's foreground does, and what the asynchronous engines are compared with.
+pub type Blocking = Inline<Plain>;
+/// Blocking `preadv2` and `pwritev2`.
+pub type Vectored = Inline<Vectors>;
+
+/// An engine of one blocking call per request.
+pub struct Inline<C> {
+    buffers: Buffers,
+    done: Vec<Completion>,
+    call: std::marker::PhantomData<C>,
+}
+
+impl<C: Call> Inline<C> {
+    /// An engine with `depth` buffers of `block` bytes.
+    pub fn new(depth: usize, block: usize) -> io::Result<Self> {
+        let buffers = Buffers::new(depth, block)?;
+        Ok(Self { buffers, done: Vec::with_capacity(depth), call: std::marker::PhantomData })
+    }
+
+    fn carry_out(&mut self, r: &Request<'_>) -> io::Result<Completion> {
+        if r.len > self.buffers.block() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let buffer = &mut self.buffers.get(r.slot)[..r.len];
+        Ok(Completion { slot: r.slot, result: C::transfer(r, buffer).map_err(io::Error::from) })
+    }
+}
+
+impl<C: Call> Engine for Inline<C> {
+    fn buffer(&mut self, slot: usize) -> &mut [u8] {
+        self.buffers.get(slot)
+    }
+
+    fn submit(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
+        for r in requests {
+            let completion = self.carry_out(r)?;
+            self.buffers.take(r)?;
+            self.done.push(completion);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        if min > self.done.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        for c in self.done.drain(..) {
+            self.buffers.give_back(c.slot);
+            done.push(c);
+        }
+        Ok(())
+    }
+
+    fn pending(&self) -> usize {
+        self.buffers.pending()
+    }
+
+    fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        if min > self.pending() + requests.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if self.pending() > 0 {
+            self.wait(0, done)?;
+        }
+        for r in requests {
+            let completion = self.carry_out(r)?;
+            done.push(completion);
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        C::NAME.to_owned()
+    }
+}

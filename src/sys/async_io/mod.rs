@@ -1,0 +1,165 @@
+//! One interface over the ways a program can hand block I/O to the kernel, so that a workload can be asked to use any of them.
+//!
+//! Invariant: the engine owns every buffer that the kernel may be reading or writing, and does not let go of one in flight.
+
+mod buffers;
+mod inline;
+mod libaio;
+mod threads;
+mod uring;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+pub use inline::{Blocking, Null, Vectored};
+pub use libaio::LibAio;
+pub use threads::Threads;
+pub use uring::Uring;
+
+/// How requests reach the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Nowhere: every request ends at once. Measures what the rest costs.
+    Null,
+    /// `pread` and `pwrite`.
+    Sync,
+    /// `preadv2` and `pwritev2`.
+    Vectored,
+    /// A pool of threads that call `pread` and `pwrite`, as POSIX AIO in user space does.
+    Threads,
+    /// `io_submit` and `io_getevents`.
+    Libaio,
+    Uring,
+}
+
+/// What engine is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec {
+    pub method: Method,
+    /// Requests in flight at most; the number of buffers.
+    pub depth: usize,
+    /// Requests handed over in one system call, at most.
+    pub batch: usize,
+    /// io_uring: buffers and files registered with the kernel.
+    pub registered: bool,
+    /// io_uring: a kernel thread takes the submissions (`IORING_SETUP_SQPOLL`).
+    pub sqpoll: bool,
+    /// io_uring: completions are polled for at the device (`IORING_SETUP_IOPOLL`).
+    pub iopoll: bool,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Self { method: Method::Sync, depth: 1, batch: 1, registered: false, sqpoll: false, iopoll: false }
+    }
+}
+
+/// Smallest and largest buffer, in bytes.
+pub const BUFFER_BYTES: (usize, usize) = (512, 16 << 20);
+/// Most requests in flight.
+pub const DEPTH_MAX: usize = 4096;
+
+/// A request on one of the engine's own buffers.
+#[derive(Clone, Copy)]
+pub struct Request<'fd> {
+    /// Which buffer, `0..depth`; must not be in flight.
+    pub slot: usize,
+    /// Must stay open until the request has ended.
+    pub fd: BorrowedFd<'fd>,
+    pub offset: u64,
+    /// Bytes, at most the engine's block size.
+    pub len: usize,
+    pub write: bool,
+    /// Ask for `RWF_DSYNC`: the write completes when the data is durable.
+    pub dsync: bool,
+}
+
+/// A request that has ended.
+#[derive(Debug)]
+pub struct Completion {
+    pub slot: usize,
+    /// Bytes transferred.
+    pub result: io::Result<usize>,
+}
+
+/// An I/O engine. The process that opened it is the one to use it, and so is the thread.
+pub trait Engine: Send {
+    /// The buffer of a slot that is not in flight.
+    fn buffer(&mut self, slot: usize) -> &mut [u8];
+
+    /// Hands all of `requests` to the kernel in one system call (more only if the kernel takes fewer at once). On an error,
+    /// requests that the kernel has taken are in flight and end as others do.
+    fn submit(&mut self, requests: &[Request<'_>]) -> io::Result<()>;
+
+    /// Waits until at least `min` requests have ended and appends all that have to `done`. Fails if fewer are in flight.
+    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()>;
+
+    /// Requests handed over and not yet waited for.
+    fn pending(&self) -> usize;
+
+    /// [`Engine::submit`] and [`Engine::wait`], in one system call where the kernel has one.
+    fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        self.submit(requests)?;
+        self.wait(min, done)
+    }
+
+    /// Writes, makes the file's data durable and returns the number of bytes written. Nothing else may be in flight. Linked
+    /// requests of one system call with io_uring; the request and an `fdatasync` after it with any other engine.
+    fn write_durably(&mut self, request: &Request<'_>) -> io::Result<usize> {
+        if self.pending() > 0 || !request.write {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut done = Vec::with_capacity(1);
+        self.submit_and_wait(&[*request], 1, &mut done)?;
+        let written = done.pop().ok_or(io::ErrorKind::UnexpectedEof)?.result?;
+        rustix::fs::fdatasync(request.fd)?;
+        Ok(written)
+    }
+
+    /// What it is in a few words, with everything that the kernel agreed to.
+    fn describe(&self) -> String;
+}
+
+/// Opens the engine that `spec` asks for, with buffers of `block_bytes`. `files` are those that requests will name; io_uring
+/// registers them if it is to (without any, only buffers are registered). The error says what this kernel or device cannot do.
+pub fn open(spec: &Spec, block_bytes: usize, files: &[BorrowedFd<'_>]) -> io::Result<Box<dyn Engine>> {
+    let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    if !(BUFFER_BYTES.0..=BUFFER_BYTES.1).contains(&block_bytes) || !block_bytes.is_multiple_of(BUFFER_BYTES.0) {
+        let (min, max) = BUFFER_BYTES;
+        return refuse(format!("Requests of {block_bytes} bytes cannot be; a multiple of {min} up to {max} can"));
+    }
+    if !(1..=DEPTH_MAX).contains(&spec.depth) {
+        return refuse(format!("{} requests in flight cannot be; 1 to {DEPTH_MAX} can", spec.depth));
+    }
+    let flags = [(spec.registered, "Registered buffers"), (spec.sqpoll, "A polling submission thread")];
+    for (set, what) in flags.into_iter().chain([(spec.iopoll, "Polled completion")]) {
+        if set && spec.method != Method::Uring {
+            return refuse(format!("{what} need{} io_uring", if what.ends_with('s') { "" } else { "s" }));
+        }
+    }
+    Ok(match spec.method {
+        Method::Null => Box::new(Null::new(spec.depth, block_bytes)?),
+        Method::Sync => Box::new(Blocking::new(spec.depth, block_bytes)?),
+        Method::Vectored => Box::new(Vectored::new(spec.depth, block_bytes)?),
+        Method::Threads => Box::new(Threads::new(spec.depth, block_bytes)?),
+        Method::Libaio => Box::new(LibAio::new(spec.depth, block_bytes)?),
+        Method::Uring => Box::new(Uring::open(spec, block_bytes, files)?),
+    })
+}
+
+/// An error with the operating system's kind, and a sentence before its own.
+fn explain(error: &io::Error, text: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{text}: {error}"))
+}
+
+/// A system call's result as the kernel's rings give it: bytes, or the negated error.
+fn transferred(res: i64) -> io::Result<usize> {
+    if res < 0 { Err(io::Error::from_raw_os_error(-res as i32)) } else { Ok(res as usize) }
+}
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+use super::*;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+fn spec(method: Method) -> Spec {
+    Spec { method, depth: 4, batch: 4, ..Spec::default() }
+}
+
+/// Every engine that does I/O. One that this kernel does not give is left out, with a word.
+fn engines(block: usize, file: &File) -> Vec<Box<dyn Engine>> {
+    let uring = spec(Method::Uring);
+    let specs = [
+        spec(Method::Sync),
+        spec(Method::Vectored),
+        spec(Method::Threads),
+        spec(Method::Libaio),
+        uring,
+        Spec { registered: true, ..uring },
+        Spec { sqpoll: true, ..uring },
+        Spec { sqpoll: true, registered: true, ..uring },
+    ];
+    let mut engines = Vec::new();
+    for spec in specs {
+        match open(&spec, block, &[file.as_fd()]) {
+            Ok(engine) => engines.push(engine),
+            Err(e) => eprintln!("left out: {spec:?}: {e}"),
+        }
+    }
+    engines
+}
+
+#[test]
+fn every_engine_reads_what_it_wrote() {
+    for block in [512, 4096, 8192, 4 << 20] {
+        let file = tempfile::tempfile().unwrap();
+        for (round, mut engine) in engines(block, &file).into_iter().enumerate() {
+            let name = engine.describe();
+            let mut done = Vec::new();
+            for slot in 0..4 {
+                engine.buffer(slot).fill((round * 4 + slot) as u8 + 1);
+            }
+            let write = |slot| Request {
+                slot,
+                fd: file.as_fd(),
+                offset: (slot * block) as u64,
+                len: block,
+                write: true,
+                dsync: slot == 3,
+            };
+            engine.submit(&[write(0), write(1)]).unwrap();
+            engine.submit_and_wait(&[write(2), write(3)], 3, &mut done).unwrap();
+            engine.wait(engine.pending(), &mut done).unwrap();
+            let mut slots: Vec<_> = done.iter().map(|c| c.slot).collect();
+            slots.sort_unstable();
+            assert_eq!((slots, engine.pending()), (vec![0, 1, 2, 3], 0), "{name}");
+            assert!(done.iter().all(|c| matches!(c.result, Ok(n) if n == block)), "{name}: {done:?}");
+            engine.buffer(0).fill(0);
+            done.clear();
+            let read = Request { offset: (3 * block) as u64, write: false, dsync: false, ..write(0) };
+            engine.submit_and_wait(&[read], 1, &mut done).unwrap();
+            assert!(engine.buffer(0).iter().all(|b| *b == (round * 4 + 3) as u8 + 1), "{name}");
+            let mut on_disk = vec![0; block];
+            file.read_exact_at(&mut on_disk, block as u64).unwrap();
+            assert!(on_disk.iter().all(|b| *b == (round * 4 + 1) as u8 + 1), "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_error_is_the_requests_own_and_the_engine_goes_on() {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(8192).unwrap();
+    let read_only = File::open("/proc/self/exe").unwrap();
+    for mut engine in engines(4096, &file) {
+        let name = engine.describe();
+        let good = Request { slot: 0, fd: file.as_fd(), offset: 4096, len: 4096, write: false, dsync: false };
+        let bad = Request { slot: 1, fd: read_only.as_fd(), write: true, ..good };
+        let mut done = Vec::new();
+        // Some tell at once, some in the completion.
+        match engine.submit_and_wait(&[good, bad], 2, &mut done) {
+            Ok(()) => {
+                let failed: Vec<_> = done.iter().filter(|c| c.result.is_err()).map(|c| c.slot).collect();
+                assert_eq!(failed, [1], "{name}");
+            }
+            Err(e) => assert_eq!(e.raw_os_error(), Some(libc::EBADF), "{name}"),
+        }
+        engine.wait(engine.pending(), &mut done).unwrap();
+        done.clear();
+        // Past the end of the file there is nothing to read.
+        engine.submit_and_wait(&[Request { offset: 8192, ..good }], 1, &mut done).unwrap();
+        assert!(matches!(done[..], [Completion { slot: 0, result: Ok(0) }]), "{name}: {done:?}");
+        assert!(engine.wait(1, &mut done).is_err(), "{name} waits for nothing");
+    }
+}
+
+#[test]
+fn completions_keep_coming_when_the_ring_wraps() {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(64 * 512).unwrap();
+    for mut engine in engines(512, &file) {
+        let mut done = Vec::with_capacity(4);
+        let mut ended = 0;
+        for i in 0..5_000u64 {
+            let slot = i as usize % 4;
+            let request =
+                Request { slot, fd: file.as_fd(), offset: i % 64 * 512, len: 512, write: i % 3 == 0, dsync: false };
+            let min = usize::from(i % 4 == 3) * (engine.pending() + 1);
+            engine.submit_and_wait(&[request], min, &mut done).unwrap();
+            // Slots are used in turn: before one comes again all have ended.
+            assert!(done.iter().all(|c| matches!(c.result, Ok(512))));
+            ended += done.len();
+            done.clear();
+        }
+        assert_eq!((ended, engine.pending()), (5_000, 0), "{}", engine.describe());
+    }
+}
+
+#[test]
+fn the_null_engine_ends_everything_at_once() {
+    let file = tempfile::tempfile().unwrap();
+    let mut engine = open(&spec(Method::Null), 4096, &[]).unwrap();
+    let request = Request { slot: 2, fd: file.as_fd(), offset: 0, len: 4096, write: true, dsync: true };
+    let mut done = Vec::new();
+    engine.submit_and_wait(&[request], 1, &mut done).unwrap();
+    assert!(matches!(done[..], [Completion { slot: 2, result: Ok(4096) }]));
+    assert_eq!(file.metadata().unwrap().len(), 0);
+}
+
+#[test]
+fn what_no_engine_can_do_is_refused_with_what_it_can() {
+    let text = |spec: Spec, bytes| match open(&spec, bytes, &[]) {
+        Ok(_) => panic!("{spec:?} with {bytes} bytes was opened"),
+        Err(e) => e.to_string(),
+    };
+    assert_eq!(
+        text(spec(Method::Sync), 1000),
+        "Requests of 1000 bytes cannot be; a multiple of 512 up to 16777216 can"
+    );
+    assert_eq!(text(Spec { depth: 0, ..spec(Method::Uring) }, 4096), "0 requests in flight cannot be; 1 to 4096 can");
+    assert_eq!(text(Spec { registered: true, ..spec(Method::Libaio) }, 512), "Registered buffers need io_uring");
+    assert_eq!(text(Spec { iopoll: true, ..spec(Method::Sync) }, 512), "Polled completion needs io_uring");
+}

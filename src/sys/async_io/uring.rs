@@ -1,0 +1,439 @@
+//! io_uring: plain, with registered buffers and files, with a polling submission thread, with polled completion.
+//!
+//! Invariant: a request's entry in the submission queue has been handed to the kernel before `submit` returns, or its slot is
+//! not in flight.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use io_uring::squeue::{Entry, Flags};
+use io_uring::{IoUring, opcode, types};
+
+use super::buffers::Buffers;
+use super::{Completion, Engine, Request, Spec, check, explain, transferred};
+
+const ENTER_GETEVENTS: u32 = 1;
+const ENTER_REGISTERED_RING: u32 = 1 << 4;
+const REGISTER_RING_FDS: u32 = 20;
+/// Milliseconds after which an idle polling thread goes to sleep.
+const SQPOLL_IDLE_MS: u32 = 50;
+/// `user_data` of the sync that is linked to a write.
+const SYNC: u64 = u64::MAX;
+/// "No such file" in the table of registered files.
+const UNREGISTERED: u32 = u32::MAX;
+
+/// An io_uring engine.
+pub struct Uring {
+    ring: IoUring,
+    buffers: Buffers,
+    /// What `io_uring_enter` is given: the ring's descriptor, or its index among the registered ones.
+    enter_fd: i32,
+    enter_flags: u32,
+    /// Entries pushed and not yet taken by the kernel.
+    queued: u32,
+    sqpoll: bool,
+    iopoll: bool,
+    fixed_buffers: bool,
+    /// By file descriptor: its index among the registered files.
+    fixed_files: Vec<u32>,
+    task_run: &'static str,
+}
+
+impl Uring {
+    /// A plain ring with `depth` buffers of `block` bytes: nothing registered, nothing polled, no setup flag.
+    pub fn new(depth: usize, block: usize) -> io::Result<Self> {
+        let ring = IoUring::new(depth.max(2) as u32).map_err(|e| refused(&e))?;
+        Self::around(ring, depth, block, "")
+    }
+
+    /// The ring that `spec` asks for. Task work is deferred to the moments when this thread asks for completions, where the
+    /// kernel can do that (`IORING_SETUP_DEFER_TASKRUN`, since 6.1; else `IORING_SETUP_COOP_TASKRUN`, since 5.19).
+    pub fn open(spec: &Spec, block: usize, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
+        let (ring, task_run) = set_up(spec)?;
+        let mut engine = Self::around(ring, spec.depth, block, task_run)?;
+        engine.sqpoll = spec.sqpoll;
+        engine.iopoll = spec.iopoll;
+        if spec.registered {
+            engine.register(files)?;
+        }
+        if !spec.sqpoll {
+            engine.register_ring();
+        }
+        if let (true, Some(file)) = (spec.iopoll, files.first()) {
+            engine.try_polling(*file)?;
+        }
+        Ok(engine)
+    }
+
+    fn around(ring: IoUring, depth: usize, block: usize, task_run: &'static str) -> io::Result<Self> {
+        Ok(Self {
+            enter_fd: ring.as_raw_fd(),
+            enter_flags: 0,
+            ring,
+            buffers: Buffers::new(depth, block)?,
+            queued: 0,
+            sqpoll: false,
+            iopoll: false,
+            fixed_buffers: false,
+            fixed_files: Vec::new(),
+            task_run,
+        })
+    }
+
+    fn register(&mut self, files: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let vectors: Vec<_> = (0..self.buffers.depth())
+            .map(|slot| libc::iovec { iov_base: self.buffers.pointer(slot).cast(), iov_len: self.buffers.block() })
+            .collect();
+        // SAFETY: the buffers live as long as self, which drops the ring before them.
+        unsafe { self.ring.submitter().register_buffers(&vectors) }
+            .map_err(|e| explain(&e, "The kernel does not register the buffers (is RLIMIT_MEMLOCK large enough?)"))?;
+        self.fixed_buffers = true;
+        if files.is_empty() {
+            return Ok(());
+        }
+        let descriptors: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
+        self.ring
+            .submitter()
+            .register_files(&descriptors)
+            .map_err(|e| explain(&e, "The kernel does not register the files"))?;
+        let last = descriptors.iter().copied().max().unwrap_or(0);
+        self.fixed_files = vec![UNREGISTERED; last as usize + 1];
+        for (index, fd) in descriptors.into_iter().enumerate() {
+            self.fixed_files[fd as usize] = index as u32;
+        }
+        Ok(())
+    }
+
+    /// Spares the kernel looking up the ring's descriptor at every call. Since Linux 5.18; without it nothing is lost but that.
+    fn register_ring(&mut self) {
+        // struct io_uring_rsrc_update: offset (which index; any), reserved, descriptor.
+        #[repr(C)]
+        struct Update {
+            offset: u32,
+            reserved: u32,
+            data: u64,
+        }
+        let mut update = Update { offset: u32::MAX, reserved: 0, data: self.ring.as_raw_fd() as u64 };
+        // SAFETY: one update, read and written by the kernel during the call.
+        let result = unsafe {
+            libc::syscall(libc::SYS_io_uring_register, self.ring.as_raw_fd(), REGISTER_RING_FDS, &raw mut update, 1)
+        };
+        if result == 1 {
+            self.enter_fd = update.offset as i32;
+            self.enter_flags = ENTER_REGISTERED_RING;
+        }
+    }
+
+    /// Reads once, so that a device which cannot be polled is found out now.
+    fn try_polling(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let mut done = Vec::with_capacity(1);
+        let len = self.buffers.block();
+        self.submit_and_wait(&[Request { slot: 0, fd, offset: 0, len, write: false, dsync: false }], 1, &mut done)?;
+        match done.pop().map(|c| c.result) {
+            Some(Err(e)) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Err(explain(
+                &e,
+                "The device has no queue that can be polled, or the file is not open for direct I/O (O_DIRECT)",
+            )),
+            Some(Err(e)) => Err(explain(&e, "Cannot read by polled completion")),
+            _ => Ok(()),
+        }
+    }
+
+    fn file(&self, fd: RawFd) -> Result<types::Fixed, types::Fd> {
+        match self.fixed_files.get(fd as usize) {
+            Some(index) if *index != UNREGISTERED => Ok(types::Fixed(*index)),
+            _ => Err(types::Fd(fd)),
+        }
+    }
+
+    fn entry(&self, r: &Request<'_>, buf: *mut u8) -> Entry {
+        let flags = if r.write && r.dsync { libc::RWF_DSYNC } else { 0 };
+        let (len, slot) = (r.len as u32, r.slot as u16);
+        macro_rules! build {
+            ($fd:expr) => {
+                match (r.write, self.fixed_buffers) {
+                    (false, false) => opcode::Read::new($fd, buf, len).offset(r.offset).build(),
+                    (false, true) => opcode::ReadFixed::new($fd, buf, len, slot).offset(r.offset).build(),
+                    (true, false) => opcode::Write::new($fd, buf, len).offset(r.offset).rw_flags(flags).build(),
+                    (true, true) => {
+                        opcode::WriteFixed::new($fd, buf, len, slot).offset(r.offset).rw_flags(flags).build()
+                    }
+                }
+            };
+        }
+        match self.file(r.fd.as_raw_fd()) {
+            Ok(fixed) => build!(fixed),
+            Err(plain) => build!(plain),
+        }
+        .user_data(r.slot as u64)
+    }
+
+    fn push(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
+        for r in requests {
+            let buf = self.buffers.take(r)?;
+            let entry = self.entry(r, buf);
+            self.push_entry(&entry)?;
+        }
+        Ok(())
+    }
+
+    fn push_entry(&mut self, entry: &Entry) -> io::Result<()> {
+        // SAFETY: the buffer belongs to self and stays untouched until its completion is seen.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            if !self.sqpoll {
+                return Err(io::Error::other("The submission queue of io_uring is full"));
+            }
+            // The polling thread has not yet taken what it was given.
+            self.ring.submitter().squeue_wait()?;
+        }
+        self.queued += 1;
+        Ok(())
+    }
+
+    /// Hands over what is queued and waits until the completion queue holds `min` entries, or a signal comes.
+    fn enter(&mut self, min: usize) -> io::Result<()> {
+        if self.sqpoll {
+            // The crate knows whether the thread has to be woken.
+            self.queued = 0;
+            return match self.ring.submit_and_wait(min) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+                other => other.map(drop),
+            };
+        }
+        let flags = self.enter_flags | if min > 0 || self.iopoll { ENTER_GETEVENTS } else { 0 };
+        // SAFETY: the descriptor or index is this ring's, the queued entries' buffers belong to self; no argument is passed.
+        let taken = check(unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_enter,
+                self.enter_fd,
+                self.queued,
+                min as u32,
+                flags,
+                std::ptr::null::<libc::c_void>(),
+                0usize,
+            )
+        });
+        match taken {
+            Ok(n) => self.queued -= n as u32,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self) -> io::Result<()> {
+        while self.queued > 0 {
+            self.enter(0)?;
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, done: &mut Vec<Completion>) -> usize {
+        let before = done.len();
+        for e in self.ring.completion() {
+            let slot = e.user_data() as usize;
+            self.buffers.give_back(slot);
+            done.push(Completion { slot, result: transferred(i64::from(e.result())) });
+        }
+        done.len() - before
+    }
+}
+
+/// The ring with the best setup flags that this kernel takes, and what those are.
+fn set_up(spec: &Spec) -> io::Result<(IoUring, &'static str)> {
+    let build = |flags: fn(&mut io_uring::Builder)| {
+        let mut builder = IoUring::builder();
+        if spec.iopoll {
+            builder.setup_iopoll();
+        }
+        if spec.sqpoll {
+            builder.setup_sqpoll(SQPOLL_IDLE_MS);
+        }
+        flags(&mut builder);
+        // One more than requests: a linked sync has an entry of its own.
+        builder.build(spec.depth.max(2) as u32)
+    };
+    let unknown = |e: &io::Error| e.raw_os_error() == Some(libc::EINVAL);
+    if !spec.sqpoll {
+        match build(|b| {
+            b.setup_single_issuer().setup_defer_taskrun();
+        }) {
+            Err(e) if unknown(&e) => {}
+            other => return Ok((other.map_err(|e| refused(&e))?, ", single issuer, deferred task work")),
+        }
+        match build(|b| {
+            b.setup_coop_taskrun();
+        }) {
+            Err(e) if unknown(&e) => {}
+            other => return Ok((other.map_err(|e| refused(&e))?, ", cooperative task work")),
+        }
+    }
+    match build(|_| {}) {
+        Ok(ring) => Ok((ring, "")),
+        Err(e) if spec.sqpoll && e.raw_os_error() == Some(libc::EPERM) => {
+            Err(explain(&e, "This kernel allows a polling submission thread to root only"))
+        }
+        Err(e) => Err(refused(&e)),
+    }
+}
+
+fn refused(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS) => explain(error, "This kernel has no io_uring (CONFIG_IO_URING)"),
+        Some(libc::EPERM) => explain(error, "io_uring is switched off (sysctl kernel.io_uring_disabled)"),
+        Some(libc::ENOMEM) => explain(error, "No memory for an io_uring (is RLIMIT_MEMLOCK large enough?)"),
+        _ => explain(error, "This kernel gives no io_uring of this kind"),
+    }
+}
+
+impl Engine for Uring {
+    fn buffer(&mut self, slot: usize) -> &mut [u8] {
+        self.buffers.get(slot)
+    }
+
+    fn submit(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
+        self.push(requests)?;
+        self.hand_over()
+    }
+
+    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        if min > self.buffers.pending() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.wait_more(min, done)
+    }
+
+    fn pending(&self) -> usize {
+        self.buffers.pending()
+    }
+
+    fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        self.push(requests)?;
+        if min > self.buffers.pending() {
+            self.hand_over()?;
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.enter(min)?;
+        self.hand_over()?;
+        self.wait_more(min, done)
+    }
+
+    fn write_durably(&mut self, request: &Request<'_>) -> io::Result<usize> {
+        if self.pending() > 0 || !request.write {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if self.iopoll {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "A ring with polled completion cannot sync; ask for a durable write (RWF_DSYNC)",
+            ));
+        }
+        let buf = self.buffers.take(request)?;
+        let write = self.entry(request, buf).flags(Flags::IO_LINK);
+        let datasync = types::FsyncFlags::DATASYNC;
+        let sync = match self.file(request.fd.as_raw_fd()) {
+            Ok(fixed) => opcode::Fsync::new(fixed).flags(datasync).build(),
+            Err(plain) => opcode::Fsync::new(plain).flags(datasync).build(),
+        };
+        self.push_entry(&write)?;
+        self.push_entry(&sync.user_data(SYNC))?;
+        let (mut written, mut synced) = (None, None);
+        while written.is_none() || synced.is_none() {
+            let missing = usize::from(written.is_none()) + usize::from(synced.is_none());
+            self.enter(missing)?;
+            for e in self.ring.completion() {
+                let result = transferred(i64::from(e.result()));
+                if e.user_data() == SYNC { synced = Some(result) } else { written = Some(result) }
+            }
+        }
+        self.buffers.give_back(request.slot);
+        let written = written.ok_or(io::ErrorKind::UnexpectedEof)??;
+        // A short write breaks the chain: the sync is cancelled, and the caller learns of the missing bytes.
+        if written == request.len {
+            synced.ok_or(io::ErrorKind::UnexpectedEof)??;
+        }
+        Ok(written)
+    }
+
+    fn describe(&self) -> String {
+        let mut text = format!("io_uring{}", self.task_run);
+        for (set, what) in [
+            (self.fixed_buffers, ", registered buffers"),
+            (!self.fixed_files.is_empty(), ", registered files"),
+            (self.sqpoll, ", polling submission thread"),
+            (self.iopoll, ", polled completion"),
+        ] {
+            text += if set { what } else { "" };
+        }
+        text
+    }
+}
+
+impl Uring {
+    /// Reaps, and waits on for what is missing of `min`.
+    fn wait_more(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        let mut got = self.reap(done);
+        while got < min {
+            self.enter(min - got)?;
+            got += self.reap(done);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        let mut done = Vec::new();
+        let _ = self.hand_over();
+        let _ = self.wait(self.buffers.pending(), &mut done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> Spec {
+        Spec { method: super::super::Method::Uring, depth: 4, batch: 4, ..Spec::default() }
+    }
+
+    #[test]
+    fn a_linked_write_is_on_the_file_and_a_short_one_is_told() {
+        let Ok(mut ring) = Uring::open(&spec(), 4096, &[]) else { return eprintln!("no io_uring here") };
+        let file = tempfile::tempfile().unwrap();
+        ring.buffer(1).fill(9);
+        let request = Request { slot: 1, fd: file.as_fd(), offset: 4096, len: 4096, write: true, dsync: false };
+        assert_eq!(ring.write_durably(&request).unwrap(), 4096);
+        assert_eq!((ring.pending(), file.metadata().unwrap().len()), (0, 8192));
+        let closed = std::fs::File::open("/proc/self/exe").unwrap();
+        let error = ring.write_durably(&Request { fd: closed.as_fd(), ..request }).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+        // The ring is usable after the error.
+        assert_eq!(ring.write_durably(&request).unwrap(), 4096);
+    }
+
+    #[test]
+    fn a_file_that_is_not_registered_is_used_by_its_descriptor() {
+        let (one, other) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        let spec = Spec { registered: true, ..spec() };
+        let Ok(mut ring) = Uring::open(&spec, 512, &[one.as_fd()]) else { return eprintln!("no io_uring here") };
+        assert!(ring.describe().contains("registered buffers, registered files"), "{}", ring.describe());
+        for file in [&one, &other] {
+            let request = Request { slot: 0, fd: file.as_fd(), offset: 0, len: 512, write: true, dsync: true };
+            assert_eq!(ring.write_durably(&request).unwrap(), 512);
+            assert_eq!(file.metadata().unwrap().len(), 512);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_polled_is_refused() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4096).unwrap();
+        let spec = Spec { iopoll: true, ..spec() };
+        match Uring::open(&spec, 4096, &[file.as_fd()]) {
+            // A buffered file never can.
+            Err(e) => assert!(e.to_string().contains("polled"), "{e}"),
+            Ok(_) => panic!("a buffered file was polled"),
+        }
+    }
+}
