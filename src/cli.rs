@@ -32,6 +32,7 @@ pub enum Command {
     Doctor(Doctor),
     Selftest(Selftest),
     Doc(Doc),
+    Dbsim(Dbsim),
     /// A process of a workload
     #[command(hide = true)]
     Worker {
@@ -242,4 +243,89 @@ pub struct Selftest {
 pub struct Doc {
     /// A workload, a lever, a concept
     pub name: Option<String>,
+}
+
+/// Run, explain and check jobs of the workload `dbsim` on this machine
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron dbsim jobs\n  \
+    bigiron dbsim check oltp --set cache.size=32M\n  \
+    bigiron dbsim run oltp --seconds 10 --dir /mnt/test --validate\n\n\
+    `bigiron doc dbsim` describes the workload, `bigiron doc dbsim-job` the language of jobs.")]
+pub struct Dbsim {
+    #[command(subcommand)]
+    pub action: DbsimAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DbsimAction {
+    Run(DbsimRun),
+    /// Explain a job in words, or say what is wrong with it; runs nothing
+    Check {
+        #[command(flatten)]
+        job: DbsimJob,
+        /// Print the job as a job file with everything decided, instead
+        #[arg(long)]
+        print: bool,
+    },
+    /// Check the data and the log that a run with `--keep` left behind
+    Verify {
+        /// The run's directory
+        dir: PathBuf,
+    },
+    /// List the jobs that come with bigiron
+    Jobs {
+        /// Print this one
+        name: Option<String>,
+    },
+    /// Turn a fio job file into a dbsim job, on standard output
+    ///
+    /// An option that a dbsim job cannot express is refused with its line; none is passed over.
+    ImportFio {
+        /// The fio job file
+        file: PathBuf,
+    },
+}
+
+/// A job, and what is laid over it.
+#[derive(Debug, Args)]
+pub struct DbsimJob {
+    /// The name of a shipped job (see `bigiron dbsim jobs`), or a job file
+    pub job: String,
+    /// Set a key of the job by its dotted name, or a shorthand such as `io`; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Run a job on this machine
+///
+/// Works in a directory of its own below `--dir`, which is removed at the end. The result is written to standard output.
+#[derive(Debug, Args)]
+pub struct DbsimRun {
+    #[command(flatten)]
+    pub job: DbsimJob,
+    /// Length of the measured window, in place of the job's; a quarter as much comes before it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400 * 30))]
+    pub seconds: Option<u64>,
+    /// Directory on the file system to be tested
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub dir: PathBuf,
+    /// Seed of everything that is drawn at random [default: drawn, and printed]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Format of the result on standard output
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DbsimFormat::Text)]
+    pub format: DbsimFormat,
+    /// Check every block and all redo afterwards; exits with 1 if anything is lost or wrong
+    #[arg(long)]
+    pub validate: bool,
+    /// Leave the data and the log where they are, for `bigiron dbsim verify`
+    #[arg(long)]
+    pub keep: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DbsimFormat {
+    Text,
+    Json,
 }

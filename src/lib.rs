@@ -7,6 +7,7 @@
 pub mod cli;
 pub mod clock;
 pub mod commands;
+pub mod document;
 pub mod guest;
 pub mod host;
 pub mod judge;
@@ -15,8 +16,10 @@ pub mod lever;
 pub mod load;
 pub mod metric;
 pub mod probe;
+pub mod refusal;
 pub mod report;
 pub mod session;
+pub mod size;
 pub mod store;
 pub mod study;
 pub mod suggest;

@@ -5,9 +5,10 @@ use super::environment::refuse;
 use crate::cli::{Compare, Design};
 use crate::kernel::store::Store;
 use crate::lever;
+use crate::refusal::Refusal;
+use crate::size;
 use crate::study::question::Question;
-use crate::study::refusal::Refusal;
-use crate::study::{margins, size, words};
+use crate::study::{margins, words};
 
 pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
     let question = question(&args.words, &args.design)?;

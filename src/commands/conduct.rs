@@ -19,17 +19,17 @@ use crate::host::sim::{Script, SimHost};
 use crate::host::vm::VmHost;
 use crate::judge::{self, Judgement};
 use crate::kernel::{Identity, Kernel};
+use crate::refusal::Refusal;
 use crate::report::{self, Extras, Report};
 use crate::session::progress::Progress;
+use crate::size;
 use crate::store::Folder;
 use crate::store::record::Record;
 use crate::study::plan::Plan;
 use crate::study::question::Question;
-use crate::study::refusal::Refusal;
 use crate::study::repeat;
 use crate::study::schedule::SEED_LIMIT;
 use crate::study::settled::{self, Settled, Surroundings};
-use crate::study::size;
 use crate::vm::qemu::Accelerator;
 
 /// Share of the machine's memory that guests may take together, unless `--jobs` says otherwise.
@@ -244,14 +244,14 @@ fn host(
 }
 
 /// A seed from the system's randomness.
-fn draw_seed() -> anyhow::Result<u64> {
+pub(super) fn draw_seed() -> anyhow::Result<u64> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("No randomness for a seed")?;
     Ok(u64::from_le_bytes(bytes) % SEED_LIMIT)
 }
 
 /// A flag that SIGINT or SIGTERM sets; the second one ends the process at once.
-fn cancelled_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
+pub(super) fn cancelled_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, i32::from(super::FAILED), Arc::clone(&flag))?;

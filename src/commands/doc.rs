@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::output;
 use crate::cli::Doc;
-use crate::study::refusal::Refusal;
+use crate::refusal::Refusal;
 use crate::{suggest, workload};
 
 /// Pages other than those of workloads: (kind, name, text).

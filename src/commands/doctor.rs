@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::environment::Environment;
 use super::output;
-use crate::study::size;
+use crate::size;
 use crate::vm::image;
 
 /// Memory that the default comparison's guest has, and room for QEMU itself.

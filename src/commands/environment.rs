@@ -10,7 +10,7 @@ use super::output;
 use crate::kernel::spec::Spec;
 use crate::kernel::store::Store;
 use crate::kernel::{Identity, Kernel, KernelError};
-use crate::study::refusal::Refusal;
+use crate::refusal::Refusal;
 use crate::study::settled::Surroundings;
 use crate::vm::probe::{self, Kvm};
 use crate::vm::qemu::{Qemu, QemuError};

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::refusal::Refusal;
 use crate::store::{Folder, Tally};
 use crate::study::plan::Plan;
-use crate::study::refusal::Refusal;
 use crate::study::repeat::quote;
 use crate::study::settled::Settled;
 

@@ -8,7 +8,7 @@ use crate::cli::KernelAction;
 use crate::kernel::KernelError;
 use crate::kernel::spec::Spec;
 use crate::kernel::store::Store;
-use crate::study::refusal::Refusal;
+use crate::refusal::Refusal;
 use crate::workload;
 
 pub(super) fn run(action: KernelAction) -> anyhow::Result<u8> {

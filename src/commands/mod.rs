@@ -2,6 +2,7 @@
 
 mod compare;
 mod conduct;
+mod dbsim;
 mod doc;
 mod doctor;
 mod environment;
@@ -16,7 +17,7 @@ mod show;
 use std::process::ExitCode;
 
 use crate::cli::{Cli, Command};
-use crate::study::refusal::Refusal;
+use crate::refusal::Refusal;
 
 /// Exit status of a run that failed.
 const FAILED: u8 = 1;
@@ -40,6 +41,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Doctor(_) => doctor::run(),
         Command::Selftest(args) => selftest::run(args),
         Command::Doc(args) => doc::run(&args),
+        Command::Dbsim(args) => dbsim::run(args.action),
         Command::Worker { args } => return ExitCode::from(crate::workload::worker(&args) as u8),
         Command::Guest => crate::guest::main(),
     };

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use super::conduct::{self, Request};
 use crate::cli::Run;
 use crate::host::sim::Script;
+use crate::refusal::Refusal;
 use crate::study::file;
-use crate::study::refusal::Refusal;
 
 pub(super) fn run(args: Run) -> anyhow::Result<u8> {
     let study = file::read(&args.study)?;

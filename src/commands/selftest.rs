@@ -13,10 +13,10 @@ use crate::cli::Selftest;
 use crate::clock::Clock;
 use crate::judge::aa::{self, Gate};
 use crate::kernel::store::Store;
+use crate::refusal::Refusal;
+use crate::size;
 use crate::study::plan::Machine;
 use crate::study::question::Question;
-use crate::study::refusal::Refusal;
-use crate::study::size;
 
 /// The kernel that is compared with itself if none is named.
 const KERNEL: &str = "debian:6.12";

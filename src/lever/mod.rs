@@ -6,6 +6,7 @@
 pub mod boot;
 pub mod fault;
 
+use std::borrow::Cow;
 use std::fmt;
 
 pub use fault::Fault;
@@ -93,13 +94,8 @@ fn check_option(lever: &str, family: &str, name: &str, value: &str) -> Result<()
             None => format!("levers begin with {}", suggest::list(families.iter().map(|f| format!("{f}.")))),
         }));
     };
-    let options = workload.options();
-    if !options.iter().any(|o| o.name == name) {
-        return Err(unknown(match suggest::nearest(name, options.iter().map(|o| o.name)) {
-            Some(near) => format!("did you mean `{family}.{near}`?"),
-            None if options.is_empty() => format!("workload `{family}` has no options"),
-            None => format!("`{family}` has {}", suggest::list(options.iter().map(|o| o.name))),
-        }));
+    if !workload.options().iter().any(|o| o.name == name) {
+        workload.check_dotted(name).map_err(unknown)?;
     }
     if value.is_empty() {
         return Err(LeverError::Value {
@@ -192,6 +188,14 @@ pub fn options_of<'a>(settings: &'a [Setting], workload: &'a str) -> impl Iterat
         let option = lever.strip_prefix(workload)?.strip_prefix('.')?;
         Some((option, value.as_str()))
     })
+}
+
+/// A value as reports show it: a text of several lines (a job that travels in a plan) by its first and their number.
+pub fn brief(value: &str) -> Cow<'_, str> {
+    match value.split_once('\n') {
+        Some((first, _)) => Cow::Owned(format!("{first} … ({} lines)", value.lines().count())),
+        None => Cow::Borrowed(value),
+    }
 }
 
 /// A setting as it is typed.

@@ -17,6 +17,7 @@ use super::svg::Axis;
 use super::text::{letter, margins, trouble_lines, uneven};
 use super::{Report, scope};
 use crate::judge::State;
+use crate::lever;
 
 const CSS: &str = include_str!("report.css");
 
@@ -444,7 +445,7 @@ fn facts(out: &mut String, report: &Report<'_>) {
 fn metrics(out: &mut String, report: &Report<'_>) {
     out.push_str("<h2>What was measured</h2>\n");
     for workload in &report.plan.workloads {
-        let options: Vec<String> = workload.options.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let options: Vec<String> = workload.options.iter().map(|(k, v)| format!("{k}={}", lever::brief(v))).collect();
         let _ =
             writeln!(out, "<details><summary>{}: {} metrics</summary>", escape(&workload.name), workload.metrics.len());
         if !options.is_empty() {

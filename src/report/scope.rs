@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::quantity::Quantity;
 use crate::clock::Clock;
+use crate::lever;
 use crate::metric::Unit;
 use crate::store::record::{Outcome, Record};
 use crate::study::plan::Plan;
@@ -133,7 +134,11 @@ pub fn booted(plan: &Plan, records: &[Record]) -> Vec<Booted> {
                 package: arm.kernel.package.clone(),
                 image_sha256: arm.kernel.image_sha256.clone(),
                 config_sha256: arm.kernel.config_sha256.clone(),
-                settings: arm.settings.iter().map(|(lever, value)| format!("{lever}={value}")).collect(),
+                settings: arm
+                    .settings
+                    .iter()
+                    .map(|(lever, value)| format!("{lever}={}", lever::brief(value)))
+                    .collect(),
                 cmdline: words.iter().flatten().filter(|w| !everywhere.contains(*w)).map(|w| (*w).to_owned()).collect(),
             }
         })

@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use super::refusal::Refusal;
 use crate::lever::{self, Setting, Typed};
+use crate::refusal::Refusal;
 
 /// One side of a comparison as asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

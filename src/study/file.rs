@@ -2,18 +2,16 @@
 //!
 //! Invariant: every key is known and every value of the right type, or the file is refused with the line; nothing is passed over.
 
-mod reader;
-
 use std::path::Path;
 
 use super::arm::ArmText;
 use super::margins;
 use super::question::{Places, Question};
-use super::refusal::Refusal;
-use super::size;
+use crate::document::{self, Table, Value};
 use crate::lever;
+use crate::refusal::Refusal;
+use crate::size;
 use crate::suggest;
-use reader::{Reader, Table, Value};
 
 /// A study file read: the question, and the text it was read from (for a host's own table, such as `[sim]`).
 #[derive(Clone, Debug)]
@@ -35,8 +33,7 @@ pub fn read(path: &Path) -> Result<StudyFile, Refusal> {
 
 /// Reads the text of a study file called `name`.
 pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
-    let reader = Reader { name, text };
-    let root = reader.root()?;
+    let root = document::parse(name, text, "a study")?;
     root.only(&["question", "arms", "arm", "workloads", "design", "machine", "margins", "set", "sim"])?;
     let mut q = Question { places: Places { file: name.to_owned(), ..Places::default() }, ..Question::default() };
     q.text = root.get("question").map(|v| v.string()).transpose()?;
@@ -50,29 +47,29 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
     }
     if let Some(set) = root.get("set") {
         q.places.lines.insert("set".into(), set.line());
-        q.settings = settings(&set)?;
+        q.settings = settings(set)?;
     }
     if let Some(design) = root.table("design")? {
         design.only(&["pairs", "seed", "clock", "hang-limit", "idle-gap"])?;
-        q.pairs = noted(&design, "pairs", &mut q.places, |v| v.integer())?;
-        q.seed = noted(&design, "seed", &mut q.places, |v| v.integer())?;
-        q.hang_limit = noted(&design, "hang-limit", &mut q.places, |v| v.integer())?;
-        q.idle_gap = noted(&design, "idle-gap", &mut q.places, |v| v.integer())?;
-        q.clock = noted(&design, "clock", &mut q.places, |v| v.string()?.parse().map_err(|e: String| v.refuse(e)))?;
+        q.pairs = noted(design, "pairs", &mut q.places, |v| v.integer())?;
+        q.seed = noted(design, "seed", &mut q.places, |v| v.integer())?;
+        q.hang_limit = noted(design, "hang-limit", &mut q.places, |v| v.integer())?;
+        q.idle_gap = noted(design, "idle-gap", &mut q.places, |v| v.integer())?;
+        q.clock = noted(design, "clock", &mut q.places, |v| v.string()?.parse().map_err(|e: String| v.refuse(e)))?;
     }
     if let Some(machine) = root.table("machine")? {
         machine.only(&["cpus", "memory", "storage", "filesystem", "host"])?;
-        q.cpus = noted(&machine, "cpus", &mut q.places, |v| v.integer())?;
+        q.cpus = noted(machine, "cpus", &mut q.places, |v| v.integer())?;
         q.memory_bytes =
-            noted(&machine, "memory", &mut q.places, |v| size::parse_bytes(&v.string()?).map_err(|e| v.refuse(e)))?;
-        q.storage = noted(&machine, "storage", &mut q.places, |v| v.string())?;
-        q.filesystem = noted(&machine, "filesystem", &mut q.places, |v| v.string())?;
-        q.host = noted(&machine, "host", &mut q.places, |v| v.string())?;
+            noted(machine, "memory", &mut q.places, |v| size::parse_bytes(&v.string()?).map_err(|e| v.refuse(e)))?;
+        q.storage = noted(machine, "storage", &mut q.places, |v| v.string())?;
+        q.filesystem = noted(machine, "filesystem", &mut q.places, |v| v.string())?;
+        q.host = noted(machine, "host", &mut q.places, |v| v.string())?;
     }
     if let Some(table) = root.table("margins")? {
         for (key, value) in table.items() {
-            let kind = margins::kind(key.text).map_err(|r| r.at(Some(key.place())))?;
-            let margin = margins::from_percent(value.number()?).map_err(|r| r.at(Some(value.place())))?;
+            let kind = margins::kind(&key.text).map_err(|r| r.at(key.place()))?;
+            let margin = margins::from_percent(value.number()?).map_err(|r| r.at(value.place()))?;
             q.margins.insert(kind, margin);
         }
     }
@@ -81,17 +78,17 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
 
 /// The value of `table.key`, its line noted.
 fn noted<T>(
-    table: &Table<'_>,
+    table: &Table,
     key: &str,
     places: &mut Places,
-    read: impl Fn(&Value<'_>) -> Result<T, Refusal>,
+    read: impl Fn(&Value) -> Result<T, Refusal>,
 ) -> Result<Option<T>, Refusal> {
     let Some(value) = table.get(key) else { return Ok(None) };
     places.lines.insert(format!("{}.{key}", table.name), value.line());
     read(&value).map(Some)
 }
 
-fn arms(root: &Table<'_>, q: &mut Question) -> Result<(), Refusal> {
+fn arms(root: &Table, q: &mut Question) -> Result<(), Refusal> {
     if let (Some(_), Some(long)) = (root.get("arms"), root.get("arm")) {
         return Err(long.refuse("A study has either `arms = […]` or `[[arm]]` tables, not both"));
     }
@@ -99,13 +96,13 @@ fn arms(root: &Table<'_>, q: &mut Question) -> Result<(), Refusal> {
         q.places.lines.insert("arms".into(), arms.line());
         for item in arms.array()? {
             q.places.lines.insert(format!("arms.{}", q.arms.len()), item.line());
-            q.arms.push(ArmText::parse(&item.string()?).map_err(|r| r.at(Some(item.place())))?);
+            q.arms.push(ArmText::parse(&item.string()?).map_err(|r| r.at(item.place()))?);
         }
     }
     if let Some(tables) = root.get("arm") {
         q.places.lines.insert("arms".into(), tables.line());
         for item in tables.array()? {
-            let table = item.table("arm")?;
+            let table = item.table()?;
             table.only(&["kernel", "name", "set"])?;
             let Some(kernel) = table.get("kernel") else {
                 return Err(item.refuse("This arm has no `kernel`"));
@@ -114,9 +111,9 @@ fn arms(root: &Table<'_>, q: &mut Question) -> Result<(), Refusal> {
             let arm = ArmText {
                 name: table.get("name").map(|v| v.string()).transpose()?,
                 kernel: kernel.string()?,
-                settings: table.get("set").map_or(Ok(Vec::new()), |set| settings(&set))?,
+                settings: table.get("set").map_or(Ok(Vec::new()), |set| settings(set))?,
             };
-            arm.check().map_err(|r| r.at(Some(item.place())))?;
+            arm.check().map_err(|r| r.at(item.place()))?;
             q.arms.push(arm);
         }
     }
@@ -124,7 +121,7 @@ fn arms(root: &Table<'_>, q: &mut Question) -> Result<(), Refusal> {
 }
 
 /// A table of settings. `boot.nosmt = true` is a lever without a value; dotted and quoted keys mean the same.
-fn settings(set: &Value<'_>) -> Result<Vec<lever::Setting>, Refusal> {
+fn settings(set: &Value) -> Result<Vec<lever::Setting>, Refusal> {
     let mut found = Vec::new();
     leaves(set, "", &mut found)?;
     // In the order of the file, which is the order on the command line.
@@ -145,11 +142,11 @@ fn settings(set: &Value<'_>) -> Result<Vec<lever::Setting>, Refusal> {
     Ok(settings)
 }
 
-fn leaves<'v>(value: &Value<'v>, prefix: &str, found: &mut Vec<(usize, String, Value<'v>)>) -> Result<(), Refusal> {
-    for (key, value) in value.table("set")?.items() {
-        let lever = if prefix.is_empty() { key.text.to_owned() } else { format!("{prefix}.{}", key.text) };
+fn leaves<'v>(value: &'v Value, prefix: &str, found: &mut Vec<(usize, String, &'v Value)>) -> Result<(), Refusal> {
+    for (key, value) in value.table()?.items() {
+        let lever = if prefix.is_empty() { key.text.clone() } else { format!("{prefix}.{}", key.text) };
         if value.is_table() {
-            leaves(&value, &lever, found)?;
+            leaves(value, &lever, found)?;
         } else {
             found.push((key.offset(), lever, value));
         }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::refusal::Refusal;
 use crate::metric::Kind;
+use crate::refusal::Refusal;
 use crate::suggest;
 
 /// The kinds of metric as typed, with their default margins on the ratio (docs/concepts/statistics.md).

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::arm::ArmText;
-use super::refusal::Refusal;
 use crate::clock::Clock;
 use crate::lever::Setting;
 use crate::metric::Kind;
+use crate::refusal::Refusal;
 
 /// What was asked.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,10 +2,11 @@
 //!
 //! Invariant: run as printed, it settles to the same question (the same hash but for the seed).
 
+use super::margins;
 use super::question::Question;
 use super::settled::Settled;
-use super::{margins, size};
 use crate::lever::Typed;
+use crate::size;
 
 /// The command that repeats a comparison that was asked for by arguments.
 pub fn command(q: &Question, settled: &Settled, seed: u64) -> String {

@@ -11,13 +11,14 @@ use sha2::{Digest, Sha256};
 use super::arm;
 use super::plan::{self, Design, Machine, Plan, PlannedWorkload};
 use super::question::{Places, Question};
-use super::refusal::Refusal;
 use super::storage::{self, Profile};
-use super::{margins, schedule, size};
+use super::{margins, schedule};
 use crate::clock::Clock;
 use crate::kernel::Identity;
 use crate::lever::{self, Scope, Setting};
 use crate::metric::{Kind, MetricDef};
+use crate::refusal::Refusal;
+use crate::size;
 use crate::suggest;
 use crate::workload::{self, Options, Workload};
 
@@ -99,9 +100,10 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     let places = q.places.clone();
     check_arms(q)?;
     let workloads = workloads(q)?;
-    let arms = arms(q);
-    let planned = workloads.iter().map(|w| planned(q, *w, &arms)).collect::<Result<Vec<_>, _>>()?;
+    let mut arms = arms(q);
+    let mut planned = workloads.iter().map(|w| planned(q, *w, &arms)).collect::<Result<Vec<_>, _>>()?;
     check_reach(q, &workloads)?;
+    embed(q, &mut planned, &mut arms)?;
     let host = choice("host", q.host.as_deref().unwrap_or("vm"), HOSTS).map_err(|r| r.at(places.of("machine.host")))?;
     let cpus = q.cpus.unwrap_or(1);
     if !(1..=CPUS_LIMIT).contains(&cpus) {
@@ -271,6 +273,24 @@ fn planned(q: &Question, workload: &'static dyn Workload, arms: &[SettledArm]) -
         }
     }
     Ok(PlannedWorkload { name: name.to_owned(), options, metrics })
+}
+
+/// Puts the text of files that options name into their place: a plan holds all that it needs.
+fn embed(q: &Question, planned: &mut [PlannedWorkload], arms: &mut [SettledArm]) -> Result<(), Refusal> {
+    for planned in planned {
+        let Some(workload) = workload::find(&planned.name) else { continue };
+        for (name, value) in &mut planned.options {
+            *value = workload.embed(name, value).map_err(|e| q.places.refuse("set", e))?;
+        }
+        for (i, arm) in arms.iter_mut().enumerate() {
+            for (lever, value) in &mut arm.settings {
+                if let Some(name) = lever.strip_prefix(workload.name()).and_then(|rest| rest.strip_prefix('.')) {
+                    *value = workload.embed(name, value).map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The options of `workload` on `arm`.

@@ -1,8 +1,8 @@
 //! Telling arms from workloads among the words of a command line, by their form.
 
 use super::arm::ArmText;
-use super::refusal::Refusal;
 use crate::kernel::spec::looks_like_kernel;
+use crate::refusal::Refusal;
 use crate::{suggest, workload};
 
 /// Splits words into arms and names of workloads, each in the order given. `named` are the names of kernels that were added.

@@ -1,11 +1,14 @@
-//! The CPU time of another process.
+//! The CPU time of a process or thread, and the time that a thread was ready to run without a CPU.
 //!
 //! Invariant: it is the scheduler's own count (nanoseconds), not the tick-sampled user and system time of /proc.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use rustix::process::Pid;
+use rustix::time::{ClockId, clock_gettime};
 
 /// CPU time, user and system, that process `pid` has used so far.
 pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
@@ -23,6 +26,41 @@ pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
     }
 }
 
+/// CPU time, user and system, that the calling thread has used so far.
+pub fn thread_cpu_time() -> Duration {
+    let t = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
+/// How long one thread has been ready to run without a CPU.
+pub struct RunDelay {
+    schedstat: File,
+}
+
+impl RunDelay {
+    /// The calling thread's; `None` where the kernel does not count it (built without `CONFIG_SCHED_INFO`).
+    pub fn of_this_thread() -> Option<Self> {
+        let delay = Self { schedstat: File::open("/proc/thread-self/schedstat").ok()? };
+        delay.read().map(|_| delay)
+    }
+
+    /// Nanoseconds so far, up to when the thread last got a CPU.
+    pub fn read(&self) -> Option<u64> {
+        let mut text = [0; 96];
+        let n = self.schedstat.read_at(&mut text, 0).ok()?;
+        run_delay(std::str::from_utf8(&text[..n]).ok()?)
+    }
+}
+
+/// The second of the three numbers of /proc/PID/schedstat (time on CPU, run delay, time slices). All three are 0 if the kernel
+/// does not count them: a thread that reads this has had at least one time slice.
+fn run_delay(text: &str) -> Option<u64> {
+    let mut words = text.split_ascii_whitespace().map(str::parse);
+    let (_, delay, slices) = (words.next()?.ok()?, words.next()?.ok()?, words.next()?.ok()?);
+    let _: (u64, u64) = (delay, slices);
+    (slices > 0).then_some(delay)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,5 +74,21 @@ mod tests {
             x = std::hint::black_box(x.wrapping_mul(i | 1));
         }
         assert!(cpu_time(me).unwrap() > before);
+    }
+
+    #[test]
+    fn run_delay_is_the_second_number() {
+        assert_eq!(run_delay("123456 789 12\n"), Some(789));
+        assert_eq!(run_delay("0 0 0\n"), None);
+        assert_eq!(run_delay("123456\n"), None);
+    }
+
+    #[test]
+    fn a_threads_own_work_is_counted() {
+        let before = thread_cpu_time();
+        while thread_cpu_time() < before + Duration::from_millis(2) {}
+        if let Some(delay) = RunDelay::of_this_thread() {
+            assert!(delay.read() >= Some(0));
+        }
     }
 }

@@ -3,22 +3,36 @@
 //! Invariant: nothing here spins. Who cannot go on sleeps in the kernel on a futex until the one who can let it go on says so,
 //! and who lets others go on wakes no more of them than can.
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::sys::futex::{self, Scope};
 use crate::sys::segment::shared_struct;
 
-/// Keeps account of sleeping: whoever has to sleep for a latch does so within [`Account::asleep`].
-pub trait Account {
-    /// Calls `sleep`, once, and returns when it does.
-    fn asleep(&self, sleep: impl FnOnce());
+/// What somebody sleeps for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contended {
+    /// A [`Latch`].
+    Latch,
+    /// A frame, latched for reading or for writing.
+    Frame,
 }
 
-/// Nobody keeps account.
-impl Account for () {
-    fn asleep(&self, sleep: impl FnOnce()) {
-        sleep();
+/// Is told that somebody has to sleep, and does so by calling the function it is given.
+pub type Observer = fn(Contended, &mut dyn FnMut());
+
+static OBSERVER: OnceLock<Observer> = OnceLock::new();
+
+/// Has `observer` called around every sleep for a latch from now on. The first one stays.
+pub fn observe(observer: Observer) {
+    let _ = OBSERVER.set(observer);
+}
+
+fn contended(what: Contended, mut sleep: impl FnMut()) {
+    match OBSERVER.get() {
+        Some(observer) => observer(what, &mut sleep),
+        None => sleep(),
     }
 }
 
@@ -85,18 +99,13 @@ shared_struct! {
 impl Latch {
     /// Takes the latch; it is free again when the guard is dropped. Not reentrant.
     pub fn lock(&self) -> Held<'_> {
-        self.lock_by(&())
-    }
-
-    /// The same, `account` being told if somebody else has it.
-    pub fn lock_by(&self, account: &impl Account) -> Held<'_> {
-        self.acquire(account);
+        self.acquire(Contended::Latch);
         Held(self)
     }
 
-    fn acquire(&self, account: &impl Account) {
+    fn acquire(&self, what: Contended) {
         if !self.try_acquire() {
-            account.asleep(|| self.wait());
+            contended(what, || self.wait());
         }
     }
 
@@ -142,25 +151,26 @@ shared_struct! {
 }
 
 impl RwLatch {
-    pub(super) fn lock_shared(&self, account: &impl Account) {
+    pub(super) fn lock_shared(&self) {
         let enter = |s: u32| (s & WRITER == 0).then_some(s + 1);
         if self.state.fetch_update(SeqCst, SeqCst, enter).is_err() {
-            let _queued = self.gate.lock_by(account);
+            self.gate.acquire(Contended::Frame);
             self.state.fetch_add(1, SeqCst);
+            self.gate.release();
         }
     }
 
-    pub(super) fn lock_exclusive(&self, account: &impl Account) {
+    pub(super) fn lock_exclusive(&self) {
         let drain = || self.drained.wait_until(|| self.state.load(SeqCst) == WRITER);
         if !self.gate.try_acquire() {
-            account.asleep(|| {
+            contended(Contended::Frame, || {
                 self.gate.wait();
                 if self.state.fetch_or(WRITER, SeqCst) != 0 {
                     drain();
                 }
             });
         } else if self.state.fetch_or(WRITER, SeqCst) != 0 {
-            account.asleep(drain);
+            contended(Contended::Frame, drain);
         }
     }
 
@@ -250,9 +260,9 @@ mod tests {
         let places = segment.many::<AtomicU64>(3);
         let arrive = |who: usize| places[who].store(order.fetch_add(1, SeqCst) + 1, SeqCst);
         for _ in 0..20 {
-            latch.lock_shared(&());
+            latch.lock_shared();
             let writer = fork_child(|| {
-                latch.lock_exclusive(&());
+                latch.lock_exclusive();
                 arrive(0);
                 latch.unlock_exclusive();
                 0
@@ -261,7 +271,7 @@ mod tests {
             until(|| latch.state.load(SeqCst) == WRITER + 1);
             let readers = [1, 2].map(|who| {
                 fork_child(move || {
-                    latch.lock_shared(&());
+                    latch.lock_shared();
                     arrive(who);
                     latch.unlock_shared();
                     0
@@ -289,7 +299,7 @@ mod tests {
             .map(|_| {
                 fork_child(|| {
                     while stop.load(SeqCst) == 0 {
-                        latch.lock_shared(&());
+                        latch.lock_shared();
                         let seen = inside.load(SeqCst);
                         // With eight of them somebody is inside at any time, unless a writer keeps them out.
                         std::thread::yield_now();
@@ -305,7 +315,7 @@ mod tests {
             })
             .collect();
         for _ in 0..300 {
-            latch.lock_exclusive(&());
+            latch.lock_exclusive();
             inside.fetch_add(1, SeqCst);
             latch.unlock_exclusive();
         }
@@ -348,30 +358,35 @@ mod tests {
     }
 
     #[test]
-    fn who_has_to_sleep_is_accounted_for() {
-        struct Count(std::cell::Cell<u32>);
-        impl Account for Count {
-            fn asleep(&self, sleep: impl FnOnce()) {
-                self.0.set(self.0.get() + 1);
-                sleep();
-            }
-        }
+    fn who_has_to_sleep_is_observed() {
+        static SEEN: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
         let segment = Segment::new(4096).unwrap();
-        let (latch, gate) = (segment.one::<Latch>(), segment.one::<Event>());
-        let count = Count(0.into());
-        drop(latch.lock_by(&count));
-        assert_eq!(count.0.get(), 0);
-        let holder = fork_child(|| {
-            let held = latch.lock();
+        let (latch, frame, gate) = (segment.one::<Latch>(), segment.one::<RwLatch>(), segment.one::<Event>());
+        // In a process of its own: an observer is there for good.
+        let observed = fork_child(|| {
+            observe(|what, sleep| {
+                SEEN[what as usize].fetch_add(1, SeqCst);
+                sleep();
+            });
+            let seen = || [SEEN[0].load(SeqCst), SEEN[1].load(SeqCst)];
+            drop(latch.lock());
+            frame.lock_exclusive();
+            frame.unlock_exclusive();
+            frame.lock_shared();
+            let free = seen();
             gate.signal();
-            until(|| latch.word.load(SeqCst) == 2);
-            drop(held);
-            0
+            until(|| frame.gate.word.load(SeqCst) != 0);
+            frame.unlock_shared();
+            drop(latch.lock());
+            i32::from(free != [0, 0] || seen() != [1, 0])
         })
         .unwrap();
-        gate.wait_until(|| latch.word.load(SeqCst) != 0);
-        drop(latch.lock_by(&count));
-        assert_eq!(count.0.get(), 1);
-        assert_eq!(holder.wait().unwrap(), Exit::Status(0));
+        gate.wait_until(|| frame.state.load(SeqCst) == 1);
+        let held = latch.lock();
+        frame.lock_exclusive();
+        until(|| latch.word.load(SeqCst) == 2);
+        drop(held);
+        frame.unlock_exclusive();
+        assert_eq!(observed.wait().unwrap(), Exit::Status(0));
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU8;
 
-use crate::sys::latch::{Account, Held, Latch, RwLatch};
+use crate::sys::latch::{Held, Latch, RwLatch};
 use crate::sys::shared_memory::{Shared, SharedMemory};
 
 /// Declares a struct of atomics that may live in a [`Segment`]. It must be free of padding; the compiler checks.
@@ -145,23 +145,13 @@ impl Frames<'_> {
 
     /// The frame's bytes for reading; waits while a writer has them, or has come first.
     pub fn shared(&self, frame: usize) -> SharedFrame<'_> {
-        self.shared_by(frame, &())
-    }
-
-    /// The same, `account` being told of the wait.
-    pub fn shared_by(&self, frame: usize, account: &impl Account) -> SharedFrame<'_> {
-        self.latches[frame].lock_shared(account);
+        self.latches[frame].lock_shared();
         SharedFrame { latch: &self.latches[frame], bytes: self.bytes_of(frame) }
     }
 
     /// The frame's bytes for writing; waits while anybody else has them.
     pub fn exclusive(&self, frame: usize) -> ExclusiveFrame<'_> {
-        self.exclusive_by(frame, &())
-    }
-
-    /// The same, `account` being told of the wait.
-    pub fn exclusive_by(&self, frame: usize, account: &impl Account) -> ExclusiveFrame<'_> {
-        self.latches[frame].lock_exclusive(account);
+        self.latches[frame].lock_exclusive();
         ExclusiveFrame { latch: &self.latches[frame], bytes: self.bytes_of(frame) }
     }
 

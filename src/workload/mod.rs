@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use crate::clock::Clock;
 use crate::metric::MetricDef;
+use crate::suggest;
 
 /// An option of a workload, set as the lever `<workload>.<name>` in a study, on an arm or with `--set`.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +78,20 @@ pub trait Workload: Sync {
     /// The documentation page, printed by `bigiron doc NAME`.
     fn doc(&self) -> &'static str;
     fn options(&self) -> &'static [OptionDef];
+    /// Whether the option `name`, which is not among [`Workload::options`], exists all the same: a job's keys go by their dotted names.
+    /// The error says what would be right.
+    fn check_dotted(&self, name: &str) -> Result<(), String> {
+        let names = self.options().iter().map(|o| o.name);
+        Err(match suggest::nearest(name, names.clone()) {
+            Some(near) => format!("did you mean `{}.{near}`?", self.name()),
+            None if self.options().is_empty() => format!("workload `{}` has no options", self.name()),
+            None => format!("`{}` has {}", self.name(), suggest::list(names)),
+        })
+    }
+    /// What an option's (checked) value is in a plan, where there are no files of this machine: a file's text for its path.
+    fn embed(&self, _name: &str, value: &str) -> Result<String, String> {
+        Ok(value.to_owned())
+    }
     /// Refuses bad option values before anything boots; the message names what would be right.
     fn check(&self, options: &Options) -> Result<(), String>;
     fn needs(&self, options: &Options) -> Needs;
@@ -107,17 +122,15 @@ pub fn options<'a>(
 ) -> Result<Options, String> {
     let mut options: Options = workload.options().iter().map(|o| (o.name.to_owned(), o.default.to_owned())).collect();
     for (name, value) in settings {
-        let Some(def) = workload.options().iter().find(|o| o.name == name) else {
-            let known: Vec<_> =
-                workload.options().iter().map(|o| format!("`{}.{}`", workload.name(), o.name)).collect();
-            return Err(format!("`{}.{name}` is not an option of {0}; it has {}", workload.name(), known.join(", ")));
-        };
-        if !def.allowed.is_empty() && !def.allowed.contains(&value) {
-            return Err(format!(
-                "`{}.{name}` cannot be `{value}`; it can be {}",
-                workload.name(),
-                def.allowed.join(", ")
-            ));
+        match workload.options().iter().find(|o| o.name == name) {
+            None => workload
+                .check_dotted(name)
+                .map_err(|right| format!("`{}.{name}` is not an option of {0}; {right}", workload.name()))?,
+            Some(def) if !def.allowed.is_empty() && !def.allowed.contains(&value) => {
+                let allowed = def.allowed.join(", ");
+                return Err(format!("`{}.{name}` cannot be `{value}`; it can be {allowed}", workload.name()));
+            }
+            Some(_) => {}
         }
         options.insert(name.to_owned(), value.to_owned());
     }

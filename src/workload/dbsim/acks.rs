@@ -35,19 +35,29 @@ pub enum Target {
 }
 
 impl std::str::FromStr for Target {
-    type Err = String;
+    /// What would be right.
+    type Err = &'static str;
 
     /// `tcp:HOST:PORT`, or else a path.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let address = |to: &str| match to.rsplit_once(':') {
+            Some((host, port)) => !host.is_empty() && port.parse::<u16>().is_ok(),
+            None => false,
+        };
         match text.strip_prefix("tcp:") {
-            Some(to)
-                if to.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) =>
-            {
-                Ok(Target::Tcp(to.to_owned()))
-            }
-            Some(_) => Err(format!("`{text}` is no address; `tcp:HOST:PORT` would be one")),
-            None if text.is_empty() => Err("An empty path; a file or `tcp:HOST:PORT` would do".to_owned()),
+            Some(to) if address(to) => Ok(Target::Tcp(to.to_owned())),
+            Some(_) => Err("`tcp:HOST:PORT`"),
+            None if text.is_empty() => Err("a file, or `tcp:HOST:PORT`"),
             None => Ok(Target::File(text.into())),
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::File(path) => write!(f, "{}", path.display()),
+            Target::Tcp(to) => write!(f, "tcp:{to}"),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The shared buffer cache: blocks by hash, replaced by a clock, changed and read under latches by processes.
+//! The shared buffer cache: blocks by hash, replaced by a clock or least recently used first, changed and read under latches by
+//! processes.
 //!
 //! Invariant: a block is in at most one buffer. A buffer that is pinned or dirty is never given to another block; only the
-//! database writer makes a dirty buffer clean.
+//! database writer that owns a buffer makes it clean (buffers are dealt to the writers by their numbers).
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -12,14 +13,21 @@ use crate::sys::latch::{Event, Latch};
 use crate::sys::segment::{ExclusiveFrame, Frames, Segment, SharedFrame, shared_struct};
 
 use super::block::BLOCK;
-use super::job::Job;
+use super::checkpoints;
+use super::job::{Job, Replacement};
+use super::lru::Lru;
+use super::waits;
 
-/// State of a buffer: pins in the low bits, and these.
-const PINS: u32 = 0xffff;
-const HOT: u32 = 1 << 16;
-const DIRTY: u32 = 1 << 17;
+/// State of a buffer: pins in the low bits (one for each process and a few of the writers', so they never overflow), and these.
+const PINS: u32 = (1 << 24) - 1;
+/// Used since the clock hand came by. Not used by LRU replacement.
+const HOT: u32 = 1 << 24;
+const DIRTY: u32 = 1 << 25;
 /// All bits clear but this one: belongs to no block.
-const FREE: u32 = 1 << 18;
+const FREE: u32 = 1 << 26;
+
+/// Buffers that a process looks at from one LRU list before it goes on to the next.
+const CANDIDATES: usize = 16;
 
 shared_struct! {
     struct Buffer {
@@ -45,26 +53,53 @@ shared_struct! {
 shared_struct! {
     struct Control {
         hand: AtomicU32,
-        dirty: AtomicU32,
-        /// 1 while a batch of blocks is on its way to disk.
-        writing: AtomicU32,
         unused: AtomicU32,
-        /// Counts the database writer's batches: what a waiter for a free buffer waits for.
-        batches: AtomicU64,
         /// Counts waits for a free buffer.
         free_waits: AtomicU64,
-        batch_done: Event,
-        /// The database writer sleeps here.
-        writer: Event,
+        /// Who waits for a free buffer.
+        free: Event,
+        /// Who waits for a batch to be on disk.
+        written: Event,
+    }
+}
+
+shared_struct! {
+    /// A database writer, and the buffers that it owns.
+    struct Writer {
+        /// Dirty ones among them.
+        dirty: AtomicU32,
+        unused: AtomicU32,
+        /// Twice the number of its batches so far; one more while a batch is on its way to disk.
+        batches: AtomicU64,
+        /// It sleeps here.
+        work: Event,
+        /// So that no two writers share a cache line.
+        padding: [AtomicU64; 5],
     }
 }
 
 /// The cache, as every process sees it.
 pub struct Cache<'s> {
     control: &'s Control,
+    writers: &'s [Writer],
     buffers: &'s [Buffer],
     buckets: &'s [Bucket],
     frames: Frames<'s>,
+    /// `None`: a clock.
+    lru: Option<Lru<'s>>,
+    /// Dirty buffers of one writer from which on it is to clean some.
+    dirty_limit: usize,
+}
+
+/// The database writers, to be woken.
+pub struct Writers<'a>(&'a [Writer]);
+
+impl Writers<'_> {
+    pub fn signal(&self) {
+        for w in self.0 {
+            w.work.signal();
+        }
+    }
 }
 
 /// A pinned buffer: stays this block's until dropped.
@@ -78,16 +113,23 @@ pub struct Pin<'a> {
 impl<'s> Cache<'s> {
     /// Bytes of segment that the job's cache takes.
     pub fn bytes(job: &Job) -> usize {
-        job.buffers() * (BLOCK + size_of::<Buffer>() + 2 * size_of::<Bucket>() + 64) + (1 << 16)
+        let n = job.buffers();
+        let headers = n * size_of::<Buffer>() + n.next_power_of_two() * size_of::<Bucket>() + Lru::bytes(n);
+        Frames::bytes(n, BLOCK) + headers + checkpoints::writers(job) * size_of::<Writer>() + (1 << 12)
     }
 
     pub fn new(segment: &'s Segment, job: &Job) -> Self {
         let n = job.buffers();
+        // Without a writer nobody may make a buffer dirty for long, but somebody has to own it.
+        let writers = checkpoints::writers(job).max(1);
         let cache = Self {
             control: segment.one(),
+            writers: segment.many(writers),
             buffers: segment.many(n),
             buckets: segment.many(n.next_power_of_two()),
             frames: segment.frames(n, BLOCK),
+            lru: (job.cache.replacement == Replacement::Lru).then(|| Lru::new(segment, n)),
+            dirty_limit: n * job.cache.dirty_percent as usize / 100 / writers,
         };
         for b in cache.buffers {
             b.state.store(FREE, SeqCst);
@@ -100,6 +142,7 @@ impl<'s> Cache<'s> {
         let bucket = self.bucket(block);
         loop {
             if let Some(buffer) = self.pin_cached(bucket, block) {
+                self.used(buffer);
                 return Ok(Pin { cache: self, buffer, hit: true });
             }
             let buffer = self.victim();
@@ -115,8 +158,9 @@ impl<'s> Cache<'s> {
                 b.tag.store(block + 1, SeqCst);
                 b.next.store(bucket.head.load(SeqCst), SeqCst);
                 bucket.head.store(buffer as u32 + 1, SeqCst);
-                b.state.store(HOT + 1, SeqCst);
+                b.state.store(self.hot() + 1, SeqCst);
             }
+            self.used(buffer);
             read(&mut frame)?;
             return Ok(Pin { cache: self, buffer, hit: false });
         }
@@ -132,8 +176,22 @@ impl<'s> Cache<'s> {
         let buffer = self.find(bucket, block)?;
         let state = &self.buffers[buffer].state;
         state.fetch_add(1, SeqCst);
-        state.fetch_or(HOT, SeqCst);
+        if self.lru.is_none() {
+            state.fetch_or(HOT, SeqCst);
+        }
         Some(buffer)
+    }
+
+    /// What marks a buffer as used lately, for the clock.
+    fn hot(&self) -> u32 {
+        if self.lru.is_none() { HOT } else { 0 }
+    }
+
+    /// Tells the LRU lists, to be called without a latch held.
+    fn used(&self, buffer: usize) {
+        if let Some(lru) = &self.lru {
+            lru.touch(buffer);
+        }
     }
 
     /// To be called with the bucket's latch held.
@@ -149,21 +207,40 @@ impl<'s> Cache<'s> {
         None
     }
 
-    /// A buffer of no block, pinned once. Waits for the database writer if everything is pinned, hot or dirty.
+    /// A buffer of no block, pinned once. Waits for the database writers if everything is pinned, hot or dirty.
     fn victim(&self) -> usize {
         loop {
-            let batches = self.control.batches.load(SeqCst);
-            // Twice round: the first round makes hot buffers cold.
-            for _ in 0..=2 * self.buffers.len() {
-                let at = self.control.hand.fetch_add(1, SeqCst) as usize % self.buffers.len();
-                if self.evict(at) {
-                    return at;
-                }
+            let ticket = self.control.free.ticket();
+            let found = match &self.lru {
+                None => self.clock_victim(),
+                Some(lru) => self.lru_victim(lru),
+            };
+            if let Some(buffer) = found {
+                return buffer;
             }
             self.control.free_waits.fetch_add(1, SeqCst);
-            self.control.writer.signal();
-            self.control.batch_done.wait_until(|| self.control.batches.load(SeqCst) != batches);
+            self.writer().signal();
+            waits::during(waits::Event::FreeBuffer, || self.control.free.wait(ticket));
         }
+    }
+
+    fn clock_victim(&self) -> Option<usize> {
+        // Twice round: the first round makes hot buffers cold.
+        let step = |_| self.control.hand.fetch_add(1, SeqCst) as usize % self.buffers.len();
+        (0..=2 * self.buffers.len()).map(step).find(|at| self.evict(*at))
+    }
+
+    fn lru_victim(&self, lru: &Lru<'_>) -> Option<usize> {
+        let idle = |buffer: usize| matches!(self.buffers[buffer].state.load(SeqCst), 0 | FREE);
+        // Twice round: others may take what this process has found.
+        for _ in 0..2 * lru.lists() {
+            let mut found = [0; CANDIDATES];
+            let n = lru.oldest(lru.turn(), &mut found, idle);
+            if let Some(buffer) = found[..n].iter().find(|b| self.evict(**b)) {
+                return Some(*buffer);
+            }
+        }
+        None
     }
 
     fn evict(&self, at: usize) -> bool {
@@ -203,12 +280,7 @@ impl<'s> Cache<'s> {
 
     /// Dirty buffers right now.
     pub fn dirty(&self) -> usize {
-        self.control.dirty.load(SeqCst) as usize
-    }
-
-    /// Whether so much is dirty that the database writer should clean some (a quarter, so that the clock finds clean buffers).
-    pub fn too_dirty(&self) -> bool {
-        self.dirty() > self.buffers.len() / 4
+        self.writers.iter().map(|w| w.dirty.load(SeqCst) as usize).sum()
     }
 
     /// How often a process had to wait for a free buffer.
@@ -216,29 +288,19 @@ impl<'s> Cache<'s> {
         self.control.free_waits.load(SeqCst)
     }
 
-    /// Where the database writer sleeps; whoever has work for it signals.
-    pub fn writer(&self) -> &Event {
-        &self.control.writer
+    /// Where the database writers sleep; whoever has work for them signals.
+    pub fn writer(&self) -> Writers<'_> {
+        Writers(self.writers)
     }
 
-    /// To be called by the database writer before a batch goes to disk.
-    pub fn batch_begins(&self) {
-        self.control.writing.store(1, SeqCst);
-    }
-
-    /// To be called by the database writer after each batch, and after it has found nothing to write: lets those go on who wait
-    /// for a free buffer or for the batch.
-    pub fn batch_done(&self) {
-        self.control.writing.store(0, SeqCst);
-        self.control.batches.fetch_add(1, SeqCst);
-        self.control.batch_done.signal();
-    }
-
-    /// Sleeps until the batch that is on its way, if one is, has been written.
+    /// Sleeps until every batch that is on its way to disk right now is there.
     pub fn wait_written(&self) {
-        let c = self.control;
-        let batches = c.batches.load(SeqCst);
-        c.batch_done.wait_until(|| c.writing.load(SeqCst) == 0 || c.batches.load(SeqCst) != batches);
+        for w in self.writers {
+            let batch = w.batches.load(SeqCst);
+            if batch % 2 == 1 {
+                self.control.written.wait_until(|| w.batches.load(SeqCst) != batch);
+            }
+        }
     }
 
     /// Number of buffers.
@@ -246,16 +308,74 @@ impl<'s> Cache<'s> {
         self.buffers.len()
     }
 
-    /// Where the clock hand is: buffers from here on are the next to be looked at for replacement.
-    pub fn hand(&self) -> usize {
-        self.control.hand.load(SeqCst) as usize % self.buffers.len()
+    // What follows is for the database writers, who are numbered from 0.
+
+    /// Sleeps until `writer` has something to clean, or `other` says that it has something else to do. `served` is the number of
+    /// waits for a free buffer that it has heard of.
+    pub fn wait_work(&self, writer: usize, served: u64, other: impl Fn() -> bool) {
+        let own = &self.writers[writer];
+        own.work.wait_until(|| {
+            let dirty = own.dirty.load(SeqCst) as usize;
+            let asked = self.free_waits() != served || (dirty > 0 && self.control.free.waiting() > 0);
+            asked || dirty > self.dirty_limit || other()
+        });
     }
 
-    /// Whether `buffer` is dirty, with changes from before LSN `before`, and (if `cold`) not used lately.
-    pub fn wants_writing(&self, buffer: usize, before: u64, cold: bool) -> bool {
-        let b = &self.buffers[buffer];
-        let state = b.state.load(SeqCst);
-        state & DIRTY != 0 && !(cold && state & HOT != 0) && b.first_lsn.load(SeqCst) < before
+    /// To be called before a batch of `writer` goes to disk.
+    pub fn batch_begins(&self, writer: usize) {
+        self.writers[writer].batches.fetch_add(1, SeqCst);
+    }
+
+    /// To be called when the batch is on disk: lets those go on who wait for it.
+    pub fn batch_ends(&self, writer: usize) {
+        self.writers[writer].batches.fetch_add(1, SeqCst);
+        self.control.written.signal();
+    }
+
+    /// To be called when `count` buffers have become clean and been unpinned, and after a round in which there was nothing to clean:
+    /// lets as many go on as wait for a free buffer and can have one. With nothing left to clean all of them have to look again.
+    pub fn cleaned(&self, count: usize) {
+        if self.dirty() == 0 {
+            self.control.free.signal();
+        } else if count > 0 {
+            self.control.free.signal_some(count as u32);
+        }
+    }
+
+    /// Buffers of `writer` that are dirty with changes from before LSN `before`.
+    pub fn dirty_before(&self, writer: usize, before: u64) -> impl Iterator<Item = usize> + '_ {
+        let own = (writer..self.buffers.len()).step_by(self.writers.len());
+        own.filter(move |b| {
+            let b = &self.buffers[*b];
+            b.state.load(SeqCst) & DIRTY != 0 && b.first_lsn.load(SeqCst) < before
+        })
+    }
+
+    /// At most `max` dirty buffers of `writer`: those that replacement will come to next.
+    pub fn coldest_dirty(&self, writer: usize, max: usize) -> Vec<usize> {
+        let state = |b: usize| self.buffers[b].state.load(SeqCst);
+        let own = |b: usize| b % self.writers.len() == writer;
+        if let Some(lru) = &self.lru {
+            let mut due = Vec::with_capacity(max);
+            let mut found = vec![0; max.div_ceil(lru.lists())];
+            for list in 0..lru.lists() {
+                let n = lru.oldest(list, &mut found, |b| own(b) && state(b) & DIRTY != 0);
+                due.extend_from_slice(&found[..n]);
+            }
+            due.truncate(max);
+            return due;
+        }
+        let hand = self.control.hand.load(SeqCst) as usize;
+        // Hot ones only if there is nothing else.
+        for unwanted in [HOT, 0] {
+            let ahead = (0..self.buffers.len()).map(|i| (hand + i) % self.buffers.len());
+            let due = ahead.filter(|b| own(*b) && state(*b) & (DIRTY | unwanted) == DIRTY).take(max);
+            let due: Vec<_> = due.collect();
+            if !due.is_empty() {
+                return due;
+            }
+        }
+        Vec::new()
     }
 
     /// The number of a dirty buffer's block.
@@ -264,15 +384,15 @@ impl<'s> Cache<'s> {
     }
 
     /// Takes a dirty buffer for writing: copies the block to `page`, makes the buffer clean, and keeps it pinned until the write
-    /// is done. Returns the block's number. For the database writer alone: nobody else makes a buffer clean, so a buffer seen
-    /// dirty stays so, and stays the same block's, until here.
+    /// is done. Returns the block's number. For the writer that owns the buffer alone: nobody else makes it clean, so a buffer
+    /// seen dirty stays so, and stays the same block's, until here.
     pub fn take_dirty(&self, buffer: usize, page: &mut [u8]) -> (u32, Pin<'_>) {
         let b = &self.buffers[buffer];
         b.state.fetch_add(1, SeqCst);
         let frame = self.frames.shared(buffer);
         page.copy_from_slice(&frame);
         b.state.fetch_and(!DIRTY, SeqCst);
-        self.control.dirty.fetch_sub(1, SeqCst);
+        self.writers[buffer % self.writers.len()].dirty.fetch_sub(1, SeqCst);
         (self.block_of(buffer), Pin { cache: self, buffer, hit: true })
     }
 }
@@ -295,9 +415,9 @@ impl<'a> Pin<'a> {
         if b.state.load(SeqCst) & DIRTY == 0 {
             b.first_lsn.store(lsn, SeqCst);
             b.state.fetch_or(DIRTY, SeqCst);
-            self.cache.control.dirty.fetch_add(1, SeqCst);
-            if self.cache.too_dirty() {
-                self.cache.control.writer.signal();
+            let owner = &self.cache.writers[self.buffer % self.cache.writers.len()];
+            if owner.dirty.fetch_add(1, SeqCst) as usize >= self.cache.dirty_limit {
+                owner.work.signal();
             }
         }
     }

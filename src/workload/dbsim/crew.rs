@@ -18,7 +18,8 @@ use crate::sys::process::{Child, Exit, fork_child};
 
 use super::instance::Instance;
 use super::job::{Kind, Share};
-use super::{db_writer, foreground, log_writer, scanner};
+use super::page_tables;
+use super::{checkpointer, db_writer, foreground, log_writer, scanner};
 
 struct Member {
     process: usize,
@@ -100,15 +101,10 @@ impl<'a> Crew<'a> {
         Ok(sum)
     }
 
-    /// Bytes of page tables of all members together.
-    pub fn page_table_bytes(&self) -> Result<u64> {
-        let mut sum = 0;
-        for m in &self.members {
-            let path = format!("/proc/{}/status", m.child.pid().as_raw_nonzero());
-            let status = std::fs::read_to_string(&path).with_context(|| format!("Cannot read {path}"))?;
-            sum += page_tables(&status).with_context(|| format!("No VmPTE in {path}"))?;
-        }
-        Ok(sum)
+    /// Bytes of page tables of each member: its process number and how many.
+    pub fn page_table_bytes(&self) -> Result<Vec<(usize, u64)>> {
+        let of = |m: &Member| Ok((m.process, page_tables::of_process(m.child.pid().as_raw_nonzero())?));
+        self.members.iter().map(of).collect()
     }
 
     /// Which members have ended, and whether a milestone has been reached (if that is waited for as well). Sleeps until either.
@@ -141,7 +137,8 @@ fn work(instance: &Instance<'_>, process: usize) -> Result<()> {
     match &class.kind {
         Kind::Foreground => foreground::run(instance, process),
         Kind::LogWriter { engine, .. } => log_writer::run(instance, engine),
-        Kind::DatabaseWriter { engine, batch, .. } => db_writer::run(instance, process, engine, *batch),
+        Kind::DatabaseWriter { engine, batch, sorted } => db_writer::run(instance, process, engine, *batch, *sorted),
+        Kind::Checkpointer { percent } => checkpointer::run(instance, *percent),
         Kind::Scanner { engine, request, work: Share::PerTransactions(every), .. } => {
             scanner::run(instance, process, engine, *request, *every)
         }
@@ -155,25 +152,5 @@ fn obituary(instance: &Instance<'_>, process: usize, exit: Exit) -> anyhow::Erro
         (_, Some(word)) => anyhow::anyhow!("{role} failed: {word}"),
         (Exit::Status(n), None) => anyhow::anyhow!("{role} ended with status {n} before its time"),
         (Exit::Signal(n), None) => anyhow::anyhow!("{role} was ended by signal {n}"),
-    }
-}
-
-/// The line `VmPTE: N kB` of /proc/PID/status, in bytes.
-fn page_tables(status: &str) -> Result<u64> {
-    let line = status.lines().find_map(|l| l.strip_prefix("VmPTE:")).context("No such line")?;
-    match line.split_whitespace().collect::<Vec<_>>()[..] {
-        [n, "kB"] => Ok(n.parse::<u64>()? * 1024),
-        _ => bail!("Not a size: `{line}`"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn page_tables_are_read_in_bytes() {
-        assert_eq!(page_tables("Name:\tx\nVmPTE:\t     132 kB\nVmSwap:\t 0 kB\n").unwrap(), 132 * 1024);
-        assert!(page_tables("Name:\tx\n").is_err());
     }
 }

@@ -140,7 +140,7 @@ pub fn finished(done: &[Completion], len: usize) -> Result<()> {
 /// The engine that is asked for, with buffers of so many bytes.
 pub fn engine(spec: &EngineSpec, bytes: usize) -> Result<Box<dyn Engine>> {
     let depth = spec.depth;
-    Ok(match spec.method {
+    let engine: Box<dyn Engine> = match spec.method {
         Method::Sync => Box::new(Blocking::new(depth, bytes).context("Cannot allocate buffers")?),
         Method::Libaio => Box::new(
             LibAio::new(depth, bytes).context("This kernel gives no AIO context (`dbsim.io=sync` does without)")?,
@@ -150,7 +150,10 @@ pub fn engine(spec: &EngineSpec, bytes: usize) -> Result<Box<dyn Engine>> {
                 .context("This kernel gives no io_uring (`dbsim.io=libaio` or `sync` do without)")?,
         ),
         other => anyhow::bail!("There is no engine {other:?}"),
-    })
+    };
+    #[cfg(test)]
+    let engine = super::tests::stack::under(engine);
+    Ok(engine)
 }
 
 /// Lays out all files, every byte written, so that the run allocates nothing. Leaves nothing of them in the page cache.

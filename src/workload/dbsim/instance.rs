@@ -15,6 +15,7 @@ use crate::sys::latch::Event;
 use crate::sys::segment::{Segment, shared_struct};
 
 use super::cache::Cache;
+use super::checkpoints::Checkpoints;
 use super::job::{ClassSpec, Job, Kind, Share};
 use super::ledger::Live;
 use super::log::Log;
@@ -98,6 +99,7 @@ pub struct Instance<'s> {
     pub skew: Skew,
     pub cache: Cache<'s>,
     pub log: Log<'s>,
+    pub checkpoints: Checkpoints<'s>,
     pub roles: Vec<Role>,
     /// Transactions after which somebody may have become due who does a request for so many of them.
     pace: u64,
@@ -135,16 +137,20 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 impl<'s> Instance<'s> {
-    /// Bytes of segment that a job needs.
+    /// Bytes of segment that a job needs besides those of its cache.
     pub fn bytes(job: &Job) -> usize {
         let processes = roles(job).len();
         let per_process = TEXT + size_of::<Counters>() + 2 * (SharedHistogram::BYTES + 128);
-        Cache::bytes(job) + Log::bytes(job, processes) + processes * per_process + (1 << 16)
+        Checkpoints::bytes(job)
+            + Log::bytes(job, processes)
+            + processes * per_process
+            + (1 << 16)
     }
 
-    /// Carves everything out of `segment`. A byte is written to `milestone` whenever one is reached.
+    /// Carves everything out of `segment`, but the cache, which has memory of its own. A byte is written to `milestone` whenever one is reached.
     pub fn new(
         segment: &'s Segment,
+        cache: &'s Segment,
         job: &'s Job,
         dir: &'s Path,
         seed: u64,
@@ -161,8 +167,9 @@ impl<'s> Instance<'s> {
             ramp,
             transactions,
             skew: Skew::new(job.blocks()),
-            cache: Cache::new(segment, job),
+            cache: Cache::new(cache, job),
             log: Log::new(segment, job, roles.len()),
+            checkpoints: Checkpoints::new(segment, job),
             counters: segment.many(roles.len()),
             commit_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
             read_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
@@ -178,6 +185,12 @@ impl<'s> Instance<'s> {
     /// The class of a process.
     pub fn class(&self, process: usize) -> &ClassSpec {
         &self.job.classes[self.roles[process].class]
+    }
+
+    /// The number of a database writer among all of them, whatever their classes.
+    pub fn writer_number(&self, process: usize) -> usize {
+        let writer = |p: &usize| matches!(self.class(*p).kind, Kind::DatabaseWriter { .. });
+        (0..process).filter(writer).count()
     }
 
     /// What a process is called in messages: its class's name, with its number where there are several.
@@ -221,6 +234,7 @@ impl<'s> Instance<'s> {
         self.stage.phase.store(phase as u32, SeqCst);
         self.stage.changed.signal();
         self.cache.writer().signal();
+        self.checkpoints.checkpointer().signal();
         self.log.writer().signal();
         self.log.checkpointed().signal();
     }

@@ -64,6 +64,7 @@ impl LogWriter<'_> {
             }
             self.instance.ledger.flushed(closed.lsn + closed.len as u64);
             log.publish_flushed(&closed);
+            self.instance.checkpoints.redo_at(log.flushed());
         }
         Ok(())
     }

@@ -7,19 +7,27 @@
 mod acks;
 mod block;
 mod cache;
+mod checkpointer;
+mod checkpoints;
+mod control_file;
 mod crew;
 mod db_writer;
 mod files;
 mod foreground;
+mod huge_pages;
 mod instance;
-mod job;
+pub mod job;
 mod journal;
 mod ledger;
 mod log;
 mod log_writer;
+mod lru;
+mod memory;
+mod page_tables;
 mod scanner;
 mod transaction;
 mod verify;
+pub mod waits;
 
 #[cfg(test)]
 mod tests;
@@ -37,10 +45,14 @@ use crate::sys::segment::Segment;
 
 use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload};
 
+use cache::Cache;
 use crew::Crew;
+use huge_pages::Permission;
 use instance::{Instance, Phase};
 use job::{Job, Kind as Class};
 use ledger::{Book, Ledger, Live};
+use memory::CacheMemory;
+use page_tables::PageTables;
 
 pub use block::BlockError;
 pub use verify::{Acks, Verdict, VerifyFailed};
@@ -68,6 +80,14 @@ impl Workload for Dbsim {
         job::OPTIONS
     }
 
+    fn check_dotted(&self, name: &str) -> Result<(), String> {
+        job::check_dotted(name)
+    }
+
+    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+        if name == "job" { job::embed(value).map_err(|e| e.to_string()) } else { Ok(value.to_owned()) }
+    }
+
     fn check(&self, options: &Options) -> Result<(), String> {
         Job::parse(options).map(|_| ())
     }
@@ -84,7 +104,7 @@ impl Workload for Dbsim {
                     + (1 << 20),
             ),
             // The segment, and half a mebibyte for each process's own stack, heap and page tables.
-            memory_bytes: (Instance::bytes(&job) + (processes << 19)) as u64
+            memory_bytes: (Instance::bytes(&job) + Cache::bytes(&job) + (processes << 19)) as u64
                 + Ledger::bytes(job.transactors(), job.blocks())
                 + verify::memory_bytes(&job),
             modules: Vec::new(),
@@ -136,11 +156,14 @@ impl Workload for Dbsim {
 
     fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
         let job = parse(cx)?;
+        let private = page_tables::of_process("self")?;
         let segment = Segment::new(Instance::bytes(&job)).context("Cannot map the shared segment")?;
+        let memory = CacheMemory::new(job.cache.memory, Cache::bytes(&job), Permission::of_this_machine())?;
         let book = Book::open(&job, &cx.dir)?;
         let (milestones, milestone) = std::io::pipe().context("Cannot make a pipe")?;
         let instance = Instance::new(
             &segment,
+            memory.segment(),
             &job,
             &cx.dir,
             cx.seed,
@@ -152,6 +175,7 @@ impl Workload for Dbsim {
         let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
         progress("fill the cache", 0);
         preload(&instance)?;
+        let memory_facts = memory.facts()?;
         progress("ramp", 1);
         let mut crew = Crew::start(&instance, File::from(std::os::fd::OwnedFd::from(milestones)))?;
         crew.wait_milestone()?;
@@ -163,7 +187,7 @@ impl Workload for Dbsim {
         crew.wait_milestone()?;
         let elapsed = start.elapsed();
         let cpu = crew.cpu_time()? - cpu_before;
-        let page_tables = crew.page_table_bytes()?;
+        let page_tables = PageTables::new(&instance, &memory, private, &crew.page_table_bytes()?)?;
         let counts = Counts::of(&instance).since(before);
         progress("shut down", 3);
         instance.enter(Phase::Leave);
@@ -190,11 +214,11 @@ impl Workload for Dbsim {
             ("commit-p99", ns(commits.quantile(0.99))),
             ("read-mean", reads.mean().unwrap_or(0.0)),
             ("cpu-per-transaction", cpu.as_nanos() as f64 / transactions),
-            ("page-table-bytes", page_tables as f64),
+            ("page-table-bytes", page_tables.total as f64),
         ];
         Ok(Outcome {
             values: values.map(|(name, value)| (name.to_owned(), value)).into(),
-            facts: facts(&instance, &counts),
+            facts: facts(&instance, &counts).into_iter().chain(page_tables.facts).chain(memory_facts).collect(),
         })
     }
 
@@ -313,6 +337,7 @@ fn facts(instance: &Instance<'_>, counts: &Counts) -> BTreeMap<String, String> {
         ("log-switches", counts.log.switches.to_string()),
         ("log-space-waits", counts.log.space_waits.to_string()),
         ("free-buffer-waits", counts.free_waits.to_string()),
+        ("checkpoints", instance.checkpoints.count().to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()

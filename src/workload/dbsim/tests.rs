@@ -2,6 +2,7 @@
 
 mod faults;
 mod kills;
+pub mod stack;
 
 use super::*;
 use std::os::unix::fs::FileExt;
@@ -55,6 +56,11 @@ impl Bench {
 
     fn verify(&self) -> Result<()> {
         self.with(|cx| Dbsim.verify(cx))
+    }
+
+    /// Sets a key of the job.
+    fn set(&mut self, key: &str, value: &str) {
+        self.options.insert(key.to_owned(), value.to_owned());
     }
 
     fn job(&self) -> Job {
@@ -211,13 +217,4 @@ fn verification_before_a_run_is_refused() {
     let bench = Bench::new(&[]);
     let error = bench.prepare().verify().unwrap_err();
     assert!(format!("{error:#}").starts_with("No ledger"), "{error:#}");
-}
-
-#[test]
-fn the_shipped_job_says_the_defaults() {
-    let job: toml::Table = toml::from_str(include_str!("../../../jobs/orasim.toml")).unwrap();
-    let said: BTreeMap<_, _> =
-        job["dbsim"].as_table().unwrap().iter().map(|(k, v)| (k.as_str(), v.as_str().unwrap())).collect();
-    let defaults: BTreeMap<_, _> = job::OPTIONS.iter().map(|o| (o.name, o.default)).collect();
-    assert_eq!(said, defaults);
 }

@@ -2,20 +2,34 @@
 //!
 //! Invariant: a [`Job`] that exists can be run: everything that can be refused without a machine has been refused.
 
+mod check;
+mod class;
+mod draft;
 mod options;
+mod print;
+pub mod shipped;
+mod source;
 mod step;
+mod step_text;
+mod take;
+mod units;
+mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use crate::sys::async_io::{Method, Spec as Engine};
+pub use crate::sys::memory::Memory;
 
 use crate::clock::Clock;
 
 pub use super::acks::Target;
 use super::block::BLOCK;
 
+pub use draft::Draft;
 pub use options::OPTIONS;
+pub use print::print;
+pub use source::{check_dotted, draft, embed};
 pub use step::{Amount, Choice, Step};
 
 /// Unit in which files are laid out and verified, in bytes.
@@ -75,23 +89,6 @@ pub struct CacheSpec {
     pub replacement: Replacement,
     /// Per cent of buffers that may be dirty before database writers begin to clean.
     pub dirty_percent: u32,
-}
-
-/// What kind of memory the shared segment is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
-    /// Anonymous shared mapping of base pages.
-    Mmap,
-    /// The same with `MADV_HUGEPAGE`.
-    Thp,
-    /// System V shared memory of base pages.
-    Sysv,
-    /// Reserved huge pages of so many bytes, by `mmap(MAP_HUGETLB)`.
-    Huge(u64),
-    /// Reserved huge pages by `shmget(SHM_HUGETLB)`.
-    SysvHuge(u64),
-    /// A file on a mounted hugetlbfs with pages of so many bytes.
-    Hugetlbfs(u64),
 }
 
 /// How a buffer is chosen for another block.

@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal};
 
 use super::stack::{self, Lie, Mode, Place, Remembered};
 use super::*;
+use std::sync::Arc;
 use crate::sys::process::{Child, fork_child};
 use crate::sys::shared_memory::SharedMemory;
 
@@ -114,11 +115,10 @@ fn a_stack_that_lies_about_a_write_is_found_out() {
         let journals = round % 2 == 0;
         let lie = [Lie::Drop, Lie::Half, Lie::Elsewhere][round as usize / 2 % 3];
         let nth = random.next_u64() % 300;
-        let memory = SharedMemory::new(4096).unwrap();
+        let memory = Arc::new(SharedMemory::new(4096).unwrap());
         let job = bench.job();
         let mut run = Running::start(&bench, || {
-            // The child's own view of the same pages.
-            stack::set(Mode::Lie { lie, journals, nth }, &job, bench.path(), memory.share());
+            stack::set(Mode::Lie { lie, journals, nth }, &job, bench.path(), memory.clone());
         });
         run.until(|l| match stack::told(&memory).checked_sub(1) {
             None => false,
@@ -150,16 +150,16 @@ fn put(bench: &Bench, write: &Remembered, bytes: &[u8]) {
 fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
     let mut random = ChaCha8Rng::seed_from_u64(3);
     for round in 0..rounds() / 2 {
-        let bench = bench(if round % 2 == 0 { 0 } else { 4 });
+        let mut bench = bench(if round % 2 == 0 { 0 } else { 4 });
         let beside = tempfile::tempdir_in(bench.path().parent().unwrap()).unwrap();
         let (undo, acks) = (beside.path().join("undo"), beside.path().join("acks"));
         File::create(&undo).unwrap();
-        let memory = SharedMemory::new(4096).unwrap();
+        bench.set("run.acks", acks.to_str().unwrap());
+        let memory = Arc::new(SharedMemory::new(4096).unwrap());
         let job = bench.job();
         let target = 50 + random.next_u64() % 1500;
         let mut run = Running::start(&bench, || {
-            stack::set(Mode::Remember(undo.clone()), &job, bench.path(), memory.share());
-            stack::stream_to(&acks);
+            stack::set(Mode::Remember(undo.clone()), &job, bench.path(), memory.clone());
         });
         assert!(run.until(|l| commits(l) >= target));
         let inodes = stack::inodes(&job, bench.path());

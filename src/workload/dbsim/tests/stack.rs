@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -33,8 +33,8 @@ pub enum Lie {
 /// What the stack does beyond passing requests on.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// Lies about the write of that number, counted from 0 over all of journals or of data files, and about every later one to
-    /// the same place.
+    /// Lies about the write of that number, counted from 0 over all of journals or of data files (or the first after it where
+    /// the lie makes a difference), and about every later one to the same place.
     Lie { lie: Lie, journals: bool, nth: u64 },
     /// Writes down what every write replaces.
     Remember(PathBuf),
@@ -44,7 +44,7 @@ pub struct Stack {
     mode: Mode,
     /// By inode: the files that are meant.
     files: BTreeMap<u64, Place>,
-    memory: SharedMemory,
+    memory: Arc<SharedMemory>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ const TOLD: usize = 24;
 const NUMBER: usize = 32;
 
 /// Sets the stack up. `memory` is shared with who started the run.
-pub fn set(mode: Mode, job: &Job, dir: &Path, memory: SharedMemory) {
+pub fn set(mode: Mode, job: &Job, dir: &Path, memory: Arc<SharedMemory>) {
     let stack = Stack { mode, files: inodes(job, dir), memory };
     assert!(STACK.set(stack).is_ok(), "only in a child of its own");
 }
@@ -117,8 +117,8 @@ impl Under {
         if matches!(place, Place::Journal(_)) != journals || header {
             return None;
         }
-        if self.word(COUNT).fetch_add(1, SeqCst) == nth {
-            self.word(INODE).store(inode, SeqCst);
+        let due = self.word(COUNT).fetch_add(1, SeqCst) >= nth && self.word(TOLD).load(SeqCst) == 0;
+        if due && self.matters(lie, request) && self.word(INODE).compare_exchange(0, inode, SeqCst, SeqCst).is_ok() {
             self.word(OFFSET).store(request.offset, SeqCst);
             let buffer = self.engine.buffer(request.slot);
             let told = match place {
@@ -127,8 +127,6 @@ impl Under {
                     let stamp = block::stamp(buffer);
                     let address = [buffer[8..12].as_ref(), &buffer[12..16]];
                     let [file, block] = address.map(|b| u64::from(u32::from_le_bytes(b.try_into().unwrap())));
-                    let per_file = self.stack.files.len() as u64;
-                    let _ = per_file;
                     (file << 48 | block << 32) + u64::from(stamp.version)
                 }
             };
@@ -138,13 +136,18 @@ impl Under {
         (same && self.word(TOLD).load(SeqCst) > 0).then_some(lie)
     }
 
+    /// Whether the lie leaves anything wrong: half a block may be all that has changed.
+    fn matters(&mut self, lie: Lie, request: &Request<'_>) -> bool {
+        let half = half(request.len);
+        lie != Lie::Half || self.engine.buffer(request.slot)[half..request.len] != on_disk(request)[half..]
+    }
+
     fn fake(&mut self, lie: Lie, request: &Request<'_>) -> io::Result<()> {
         let buffer = &self.engine.buffer(request.slot)[..request.len];
         match lie {
             Lie::Drop => {}
-            // In multiples of what direct I/O takes anywhere.
             Lie::Half => {
-                let half = request.len / 2 / 4096 * 4096;
+                let half = half(request.len);
                 if half > 0 {
                     rustix::io::pwrite(request.fd, &buffer[..half], request.offset)?;
                 }
@@ -166,15 +169,24 @@ impl Under {
         for word in [1, number, inode, request.offset, request.len as u64] {
             entry.extend(word.to_le_bytes());
         }
-        // Read by a path of its own, as direct I/O would want an aligned buffer.
-        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&request.fd));
-        let mut before = vec![0; request.len];
-        File::open(path).unwrap().read_exact_at(&mut before, request.offset).unwrap();
-        entry.extend(before);
+        entry.extend(on_disk(request));
         entry.extend(&self.engine.buffer(request.slot)[..request.len]);
         self.undo.as_ref().unwrap().write_all(&entry).unwrap();
         self.remembered.insert(request.slot, number);
     }
+}
+
+/// Half of a write, in multiples of what direct I/O takes anywhere.
+fn half(len: usize) -> usize {
+    len / 2 / 4096 * 4096
+}
+
+/// What a write is to replace. Read by an open file of its own, as direct I/O would want an aligned buffer.
+fn on_disk(request: &Request<'_>) -> Vec<u8> {
+    let path = format!("/proc/self/fd/{}", request.fd.as_raw_fd());
+    let mut bytes = vec![0; request.len];
+    File::open(path).unwrap().read_exact_at(&mut bytes, request.offset).unwrap();
+    bytes
 }
 
 impl Engine for Under {

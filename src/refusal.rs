@@ -1,8 +1,8 @@
-//! Why a study cannot be run as asked, said before anything boots.
+//! Why a study or a job cannot be run as asked, said before anything boots.
 
 use std::fmt;
 
-/// A study is refused: where the reason stands, what it is, and what would be right.
+/// Something is refused: where the reason stands, what it is, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Refusal {
     /// `study.toml:7` if the study came from a file.

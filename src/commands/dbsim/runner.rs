@@ -1,0 +1,131 @@
+//! The child that runs a job, and the way its parent hears of it.
+//!
+//! A process of its own: the parent shows how far it is, answers Ctrl-C, and tidies up whatever becomes of the child.
+//!
+//! Invariant: when [`Runner`] is dropped, the child and every process that it started are gone.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use anyhow::Context as _;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+use crate::sys::process::{self, Child, Exit};
+use crate::workload::dbsim::Dbsim;
+use crate::workload::{Context, Options, Outcome, Progress, Workload};
+
+/// What the child says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Event {
+    Step {
+        step: String,
+        done: u32,
+        of: u32,
+    },
+    Result {
+        values: BTreeMap<String, f64>,
+        facts: BTreeMap<String, String>,
+    },
+    /// Everything was verified.
+    Verified,
+    /// Lost or wrong data.
+    Wrong(String),
+    Failed(String),
+}
+
+/// What is to be run, and where.
+pub(super) struct Order<'a> {
+    pub options: &'a Options,
+    pub seed: u64,
+    pub work: &'a Path,
+    pub validate: bool,
+}
+
+/// A child that runs a job.
+pub(super) struct Runner {
+    child: Option<Child>,
+    group: Pid,
+}
+
+impl Runner {
+    /// Starts a child. `heard` gets what it says, the last of it when it has ended.
+    pub(super) fn start(order: &Order<'_>, heard: impl FnOnce(File)) -> anyhow::Result<Self> {
+        let (from, to) = pipe_with(PipeFlags::CLOEXEC).context("Cannot make a pipe")?;
+        let child = process::fork_child(|| {
+            // A group of its own: a Ctrl-C at the terminal reaches the parent alone.
+            if rustix::process::setpgid(None, None).is_err() {
+                return 1;
+            }
+            let Ok(to) = to.try_clone() else { return 1 };
+            work(order, File::from(to));
+            0
+        })
+        .context("Cannot start a process")?;
+        let group = child.pid();
+        // Either of the two may come first.
+        let _ = rustix::process::setpgid(Some(group), Some(group));
+        drop(to);
+        heard(File::from(from));
+        Ok(Runner { child: Some(child), group })
+    }
+
+    /// How the child ended.
+    pub(super) fn wait(mut self) -> anyhow::Result<Exit> {
+        let child = self.child.take().context("A child is waited for once")?;
+        // The child's own children first: nobody would know their group afterwards.
+        let exit = child.wait().context("Cannot wait for the process that runs the job")?;
+        Ok(exit)
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
+        }
+    }
+}
+
+/// Reads what a child says, line by line, until it has ended.
+pub(super) fn events(from: File) -> impl Iterator<Item = anyhow::Result<Event>> {
+    BufReader::new(from).lines().map(|line| {
+        serde_json::from_str(&line?).context("The process that runs the job said something else than an event")
+    })
+}
+
+fn work(order: &Order<'_>, to: File) {
+    let say = |event: &Event| {
+        let mut line = serde_json::to_vec(event).expect("events have string keys only");
+        line.push(b'\n');
+        // If the parent is gone, so is this process.
+        let _ = (&to).write_all(&line);
+    };
+    let step = |p: Progress<'_>| say(&Event::Step { step: p.step.to_owned(), done: p.done, of: p.of });
+    let system = rustix::system::sysinfo();
+    let cx = Context {
+        options: order.options,
+        seed: order.seed,
+        clock: Clock::Wall,
+        dir: order.work.to_owned(),
+        cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        memory_bytes: system.totalram * u64::from(system.mem_unit),
+        executable: "/proc/self/exe".into(),
+        progress: &step,
+    };
+    match Dbsim.prepare(&cx).and_then(|()| Dbsim.run(&cx)) {
+        Ok(Outcome { values, facts }) => say(&Event::Result { values, facts }),
+        Err(e) => return say(&Event::Failed(format!("{e:#}"))),
+    }
+    if order.validate {
+        match Dbsim.verify(&cx) {
+            Ok(()) => say(&Event::Verified),
+            Err(e) => say(&Event::Wrong(format!("{e:#}"))),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The checkpointer: asks the database writers for a checkpoint whenever so much redo has come since the last one, and records in
+//! the control file which has been reached.
+//!
+//! Invariant: a checkpoint counts for the log (whose journals it frees) only after it is in the control file, durably: else
+//! recovery might start from redo that has been overwritten.
+
+use anyhow::Result;
+
+use super::control_file::ControlFile;
+use super::files::DataFiles;
+use super::instance::{Instance, Milestone, Phase};
+use super::waits::{self, Event};
+
+/// Runs the checkpointer until the window has closed. `percent` is the part of a journal that may fill between checkpoints.
+pub fn run(instance: &Instance<'_>, percent: u32) -> Result<()> {
+    let Instance { job, cache, log, checkpoints, .. } = instance;
+    let files = DataFiles::open(job, instance.dir)?;
+    let mut control = ControlFile::create(instance.dir)?;
+    let step = (job.journal.bytes * u64::from(percent) / 100).max(1);
+    let mut asked = 0;
+    instance.arrive(Milestone::Ready)?;
+    while !instance.reached(Phase::Leave) {
+        // Counted from the last checkpoint that was asked for, by a log switch or from here.
+        let due = checkpoints.published().max(asked) + step;
+        checkpoints.set_alarm(due);
+        checkpoints
+            .checkpointer()
+            .wait_until(|| log.flushed() >= due || checkpoints.reached().is_some() || instance.reached(Phase::Leave));
+        if let Some(lsn) = checkpoints.reached() {
+            waits::during(Event::DataFileSync, || files.sync(job))?;
+            checkpoints.publish(lsn, || {
+                waits::during(Event::DataFileWrite, || control.record(lsn))?;
+                instance.ledger.checkpoint(lsn);
+                log.publish_checkpoint(lsn);
+                Ok(())
+            })?;
+        }
+        if log.flushed() >= due && !instance.reached(Phase::Leave) {
+            // Everything up to here, not just what was asked for last: a writer that has not begun yet need not pass twice.
+            asked = log.next();
+            checkpoints.ask(asked);
+            cache.writer().signal();
+        }
+    }
+    Ok(())
+}

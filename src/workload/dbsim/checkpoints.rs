@@ -1,0 +1,133 @@
+//! Checkpoints: which are asked for, and how far each database writer is.
+//!
+//! Invariant: a checkpoint counts only when every database writer has passed it (each cleans buffers of its own) and what they wrote
+//! is durable; what counts never goes back.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+use anyhow::Result;
+
+use crate::sys::latch::{Event, Latch};
+use crate::sys::segment::{Segment, shared_struct};
+
+use super::job::{Job, Kind};
+
+shared_struct! {
+    struct Control {
+        /// All changes before this LSN are asked to be in the data files.
+        asked: AtomicU64,
+        /// Some process has taken it on to make this one count.
+        claimed: AtomicU64,
+        /// The last one that counts, and how many there were.
+        published: AtomicU64,
+        count: AtomicU64,
+        /// The checkpointer is to be woken when redo is durable up to here.
+        alarm: AtomicU64,
+        /// The checkpointer sleeps here.
+        checkpointer: Event,
+        publishing: Latch,
+        unused: [std::sync::atomic::AtomicU32; 1],
+    }
+}
+
+/// The state of checkpoints, as every process sees it.
+pub struct Checkpoints<'s> {
+    control: &'s Control,
+    /// By database writer: the last checkpoint it has passed.
+    passed: &'s [AtomicU64],
+    /// Whether a checkpointer makes checkpoints count; else the last writer to pass does.
+    checkpointer: bool,
+}
+
+impl<'s> Checkpoints<'s> {
+    /// Bytes of segment that a job's checkpoints take.
+    pub fn bytes(job: &Job) -> usize {
+        size_of::<Control>() + writers(job) * 8 + 2 * 64
+    }
+
+    pub fn new(segment: &'s Segment, job: &Job) -> Self {
+        let checkpointer = job.classes.iter().any(|c| matches!(c.kind, Kind::Checkpointer { .. }));
+        let made = Self { control: segment.one(), passed: segment.many(writers(job)), checkpointer };
+        made.control.alarm.store(u64::MAX, SeqCst);
+        made
+    }
+
+    /// Asks for a checkpoint at `lsn`. Somebody has to wake the writers.
+    pub fn ask(&self, lsn: u64) {
+        self.control.asked.fetch_max(lsn, SeqCst);
+    }
+
+    /// The checkpoint that `writer` is to pass next, if any. `needed` is what a log switch asks for.
+    pub fn due(&self, writer: usize, needed: Option<u64>) -> Option<u64> {
+        let lsn = self.control.asked.load(SeqCst).max(needed.unwrap_or(0));
+        (lsn > self.passed[writer].load(SeqCst)).then_some(lsn)
+    }
+
+    /// `writer` has written everything of its own from before `lsn`. Returns the checkpoint that the caller is now to make count,
+    /// if it is the one to do so: the last to pass, where there is no checkpointer.
+    pub fn pass(&self, writer: usize, lsn: u64) -> Option<u64> {
+        self.passed[writer].fetch_max(lsn, SeqCst);
+        if self.checkpointer {
+            if self.reached().is_some() {
+                self.control.checkpointer.signal();
+            }
+            return None;
+        }
+        self.reached().filter(|lsn| self.control.claimed.fetch_max(*lsn, SeqCst) < *lsn)
+    }
+
+    /// The checkpoint that all writers have passed, if it does not count yet.
+    pub fn reached(&self) -> Option<u64> {
+        let lsn = self.passed.iter().map(|p| p.load(SeqCst)).min()?;
+        (lsn > self.control.published.load(SeqCst)).then_some(lsn)
+    }
+
+    /// Makes the checkpoint at `lsn` count by calling `publish`, unless a later one does already. What the writers wrote has to be
+    /// durable.
+    pub fn publish(&self, lsn: u64, publish: impl FnOnce() -> Result<()>) -> Result<()> {
+        let _held = self.control.publishing.lock();
+        if lsn > self.control.published.load(SeqCst) {
+            publish()?;
+            self.control.published.store(lsn, SeqCst);
+            self.control.count.fetch_add(1, SeqCst);
+        }
+        Ok(())
+    }
+
+    /// The last checkpoint that counts.
+    pub fn published(&self) -> u64 {
+        self.control.published.load(SeqCst)
+    }
+
+    /// Checkpoints that have counted so far.
+    pub fn count(&self) -> u64 {
+        self.control.count.load(SeqCst)
+    }
+
+    /// To be called by the log writer when redo has become durable: wakes the checkpointer if it has set itself an alarm.
+    pub fn redo_at(&self, lsn: u64) {
+        let alarm = self.control.alarm.load(SeqCst);
+        if lsn >= alarm {
+            // An alarm that has been set meanwhile stays.
+            let _ = self.control.alarm.compare_exchange(alarm, u64::MAX, SeqCst, SeqCst);
+            self.control.checkpointer.signal();
+        }
+    }
+
+    /// Sets the checkpointer's alarm: it is woken when redo is durable up to `lsn`.
+    pub fn set_alarm(&self, lsn: u64) {
+        self.control.alarm.store(lsn, SeqCst);
+    }
+
+    /// Where the checkpointer sleeps.
+    pub fn checkpointer(&self) -> &Event {
+        &self.control.checkpointer
+    }
+}
+
+/// Database writers of a job.
+pub fn writers(job: &Job) -> usize {
+    let of = |kind: &Kind| matches!(kind, Kind::DatabaseWriter { .. });
+    job.classes.iter().filter(|c| of(&c.kind)).map(|c| c.count).sum()
+}

@@ -1,0 +1,327 @@
+//! The machine's pool of huge pages, and adding to it for one run.
+//!
+//! Invariant: as many pages as were added are taken away again: when the run is over, however it ends; if this process is killed,
+//! by a process that does nothing but wait for that.
+
+use std::cell::Cell;
+use std::fs;
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use thiserror::Error;
+
+use crate::sys::memory::PageSize;
+use crate::sys::process::{Child, fork_child};
+
+/// Whether the machine's settings may be changed for the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// Yes, and they are set back: this is a guest of ours, or the user has said so.
+    MayChange,
+    /// No: what the job asks for has to be there.
+    MustExist,
+}
+
+impl Permission {
+    /// What holds when nobody has said anything: a machine whose first process is this very executable is a guest of ours.
+    pub fn of_this_machine() -> Self {
+        let executable = |process: &str| fs::read_link(format!("/proc/{process}/exe")).ok();
+        match (executable("1"), executable("self")) {
+            (Some(first), Some(own)) if first == own => Permission::MayChange,
+            _ => Permission::MustExist,
+        }
+    }
+}
+
+/// Memory of the kind that the job asks for cannot be had.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum Refused {
+    #[error("This kernel has no huge pages of {}; {sizes}", PageSize(*page))]
+    NoSuchSize { page: u64, sizes: String },
+    #[error("{needed} huge pages of {} are needed, {free} are free; reserve them by {how}", PageSize(*page))]
+    TooFew { page: u64, needed: u64, free: u64, how: String },
+    #[error(
+        "Only {given} of {needed} huge pages of {} could be set aside, memory is short or fragmented; reserve them by {how}",
+        PageSize(*page)
+    )]
+    Short { page: u64, needed: u64, given: u64, how: String },
+    #[error("No hugetlbfs of {0} pages is mounted; mount one by `mount -t hugetlbfs -o pagesize={0} none DIRECTORY`", PageSize(*page))]
+    NotMounted { page: u64 },
+    #[error(
+        "Shared memory gets no transparent huge pages: `{path}` says `{found}`; it has to say `advise` or `always`"
+    )]
+    NoThp { path: String, found: String },
+    #[error("The cache is to be in {} pages, but {found}", PageSize(*page))]
+    NotAsAsked { page: u64, found: String },
+}
+
+const POOLS: &str = "/sys/kernel/mm/hugepages";
+
+/// The pool of huge pages of one size.
+#[derive(Clone, Debug)]
+struct Pool {
+    dir: PathBuf,
+    page: u64,
+}
+
+impl Pool {
+    /// The pool of pages of so many bytes under `pools`, which is /sys/kernel/mm/hugepages.
+    fn find(pools: &Path, page: u64) -> Result<Self, Refused> {
+        let name = |page: u64| format!("hugepages-{}kB", page >> 10);
+        let dir = pools.join(name(page));
+        if dir.is_dir() {
+            return Ok(Self { dir, page });
+        }
+        let entries = fs::read_dir(pools).into_iter().flatten().flatten();
+        let size = |name: String| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok();
+        let mut kib: Vec<_> = entries.filter_map(|e| size(e.file_name().into_string().ok()?)).collect();
+        kib.sort_unstable();
+        let sizes = match &kib[..] {
+            [] => "it has none at all".to_owned(),
+            _ => format!("it has {}", kib.iter().map(|k| PageSize(k << 10).to_string()).collect::<Vec<_>>().join(", ")),
+        };
+        Err(Refused::NoSuchSize { page, sizes })
+    }
+
+    fn read(&self, file: &str) -> Result<u64> {
+        let path = self.dir.join(file);
+        let text = fs::read_to_string(&path).with_context(|| format!("Cannot read {}", path.display()))?;
+        text.trim().parse().with_context(|| format!("{} is no number: `{}`", path.display(), text.trim()))
+    }
+
+    /// Pages that are neither in use nor promised to a mapping.
+    fn free(&self) -> Result<u64> {
+        Ok(self.read("free_hugepages")?.saturating_sub(self.read("resv_hugepages")?))
+    }
+
+    fn set(&self, pages: u64) -> Result<()> {
+        let path = self.dir.join("nr_hugepages");
+        fs::write(&path, format!("{pages}\n")).with_context(|| format!("Cannot write {}", path.display()))
+    }
+
+    /// Takes `added` pages away again. Relative to what there is now: another run may have added its own meanwhile.
+    fn lower(&self, added: u64) -> Result<()> {
+        self.set(self.read("nr_hugepages")?.saturating_sub(added))
+    }
+
+    /// How a user would reserve `pages` in all.
+    fn how(&self, pages: u64) -> String {
+        let default = fs::read_to_string("/proc/meminfo").is_ok_and(|text| {
+            let line = text.lines().find_map(|l| l.strip_prefix("Hugepagesize:"));
+            line.and_then(|l| l.trim().strip_suffix(" kB")?.parse::<u64>().ok()) == Some(self.page >> 10)
+        });
+        if default {
+            format!("`sysctl vm.nr_hugepages={pages}`, or boot with `boot.hugepages={pages}`")
+        } else {
+            let (dir, size) = (self.dir.display(), PageSize(self.page));
+            format!("`echo {pages} > {dir}/nr_hugepages`, or boot with `hugepagesz={size} hugepages={pages}`")
+        }
+    }
+}
+
+/// Huge pages that are there for a run. Those that were added for it go when this is dropped.
+#[derive(Debug)]
+pub struct Reserved {
+    pool: Pool,
+    added: u64,
+    guard: Option<Guard>,
+}
+
+impl Reserved {
+    /// Sees to it that `bytes` of huge pages of `page` bytes are free, adding to the machine's pool if `permission` says so.
+    ///
+    /// # Errors
+    /// [`Refused`], which says how the user would reserve them.
+    pub fn new(page: u64, bytes: u64, permission: Permission) -> Result<Self> {
+        Self::of(Path::new(POOLS), page, bytes, permission)
+    }
+
+    fn of(pools: &Path, page: u64, bytes: u64, permission: Permission) -> Result<Self> {
+        let pool = Pool::find(pools, page)?;
+        let (needed, free, before) = (bytes.div_ceil(page), pool.free()?, pool.read("nr_hugepages")?);
+        let added = needed.saturating_sub(free);
+        let how = pool.how(before + added);
+        if added == 0 {
+            return Ok(Self { pool, added, guard: None });
+        }
+        if permission == Permission::MustExist {
+            return Err(Refused::TooFew { page, needed, free, how }.into());
+        }
+        let guard = Guard::start(&pool, before, added).context("Cannot start the guard of the huge pages")?;
+        // From here on dropping it takes away what was added, be it less than wanted.
+        let mut reserved = Self { pool, added: 0, guard: Some(guard) };
+        let raised = reserved.pool.set(before + added);
+        reserved.added = reserved.pool.read("nr_hugepages")?.saturating_sub(before);
+        if raised.is_err() || reserved.added < added {
+            let given = free + reserved.added;
+            return Err(Refused::Short { page, needed, given, how }).context(match raised {
+                Err(e) => format!("{e:#}"),
+                Ok(()) => "The kernel was asked for huge pages".to_owned(),
+            });
+        }
+        if let Some(guard) = &reserved.guard {
+            guard.tell(RAISED)?;
+        }
+        Ok(reserved)
+    }
+
+    /// Pages that were added to the machine's pool for this run.
+    pub fn added(&self) -> u64 {
+        self.added
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if self.added > 0
+            && let Err(e) = self.pool.lower(self.added)
+        {
+            eprintln!("{} huge pages stay reserved that were not before: {e:#}", self.added);
+        }
+        if let Some(guard) = self.guard.take() {
+            if let Err(e) = guard.dismiss() {
+                eprintln!("{e:#}");
+            }
+        }
+    }
+}
+
+/// A process that takes the added pages away if the one that added them is killed. It waits for the end of a pipe whose other end
+/// the run's processes hold: only when all of them are gone are the pages free to go.
+#[derive(Debug)]
+struct Guard {
+    child: Child,
+    run: PipeWriter,
+}
+
+const RAISED: u8 = b'+';
+const DISMISSED: u8 = b'.';
+
+impl Guard {
+    fn start(pool: &Pool, before: u64, added: u64) -> Result<Self> {
+        let (end, run) = std::io::pipe()?;
+        let run = Cell::new(Some(run));
+        let child = fork_child(|| {
+            // The child's own copy of the writing end; the parent's cell keeps its own.
+            drop(run.take());
+            // It has to outlive the parent, and a Ctrl-C that is meant for the parent.
+            let alone =
+                rustix::process::set_parent_process_death_signal(None).is_ok() && rustix::process::setsid().is_ok();
+            i32::from(!alone || watch(end, pool, before, added).is_err())
+        })?;
+        Ok(Self { child, run: run.into_inner().context("The pipe is gone")? })
+    }
+
+    fn tell(&self, word: u8) -> Result<()> {
+        (&self.run).write_all(&[word]).context("The guard of the huge pages is gone")
+    }
+
+    /// Lets the guard go: there is nothing left to take away.
+    fn dismiss(self) -> Result<()> {
+        self.tell(DISMISSED)?;
+        Ok(self.child.wait()?.success("The guard of the huge pages")?)
+    }
+}
+
+fn watch(mut end: PipeReader, pool: &Pool, before: u64, added: u64) -> Result<()> {
+    let (mut word, mut raised) = ([0], false);
+    while end.read(&mut word)? == 1 {
+        match word[0] {
+            DISMISSED => return Ok(()),
+            _ => raised = true,
+        }
+    }
+    // Killed before it could tell: then the pool itself tells whether it was raised.
+    if raised || pool.read("nr_hugepages")? >= before + added {
+        pool.lower(added)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::process::Exit;
+    use rustix::process::Signal;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A pool of 2 MiB pages as the kernel shows it, in a directory of plain files.
+    fn pools(total: u64, free: u64, promised: u64) -> tempfile::TempDir {
+        let pools = tempfile::tempdir().unwrap();
+        let dir = pools.path().join("hugepages-2048kB");
+        fs::create_dir(&dir).unwrap();
+        for (file, value) in [("nr_hugepages", total), ("free_hugepages", free), ("resv_hugepages", promised)] {
+            fs::write(dir.join(file), format!("{value}\n")).unwrap();
+        }
+        pools
+    }
+
+    fn total(pools: &tempfile::TempDir) -> u64 {
+        Pool::find(pools.path(), 2 * MIB).unwrap().read("nr_hugepages").unwrap()
+    }
+
+    fn refusal(pools: &tempfile::TempDir, page: u64, bytes: u64, permission: Permission) -> Refused {
+        Reserved::of(pools.path(), page, bytes, permission).unwrap_err().downcast().unwrap()
+    }
+
+    #[test]
+    fn what_is_free_is_not_added_to() {
+        let pools = pools(20, 18, 2);
+        for permission in [Permission::MustExist, Permission::MayChange] {
+            let reserved = Reserved::of(pools.path(), 2 * MIB, 31 * MIB, permission).unwrap();
+            assert_eq!((reserved.added(), total(&pools)), (0, 20));
+        }
+        assert_eq!(total(&pools), 20);
+    }
+
+    #[test]
+    fn pages_are_added_for_the_run_and_another_run_s_are_left() {
+        let pools = pools(20, 18, 2);
+        let reserved = Reserved::of(pools.path(), 2 * MIB, 50 * MIB, Permission::MayChange).unwrap();
+        assert_eq!((reserved.added(), total(&pools)), (9, 29));
+        reserved.pool.set(33).unwrap();
+        drop(reserved);
+        assert_eq!(total(&pools), 24);
+    }
+
+    #[test]
+    fn refusals_say_how_to_reserve() {
+        let pools = pools(20, 18, 2);
+        let error = refusal(&pools, 2 * MIB, 50 * MIB, Permission::MustExist);
+        assert!(matches!(error, Refused::TooFew { needed: 25, free: 16, .. }), "{error}");
+        assert!(
+            error.to_string().contains("25 huge pages of 2M are needed, 16 are free")
+                && error.to_string().contains("29")
+        );
+        assert_eq!(
+            refusal(&pools, 1 << 30, 1, Permission::MayChange).to_string(),
+            "This kernel has no huge pages of 1G; it has 2M"
+        );
+        assert_eq!(total(&pools), 20);
+    }
+
+    #[test]
+    fn a_killed_run_leaves_nothing_reserved() {
+        let pools = pools(4, 4, 0);
+        let (mut told, tell) = std::io::pipe().unwrap();
+        let run = fork_child(|| {
+            let reserved = Reserved::of(pools.path(), 2 * MIB, 40 * MIB, Permission::MayChange);
+            let _ = (&tell).write_all(&[u8::from(reserved.is_ok())]);
+            std::thread::sleep(std::time::Duration::from_secs(600));
+            0
+        })
+        .unwrap();
+        let mut ready = [0];
+        told.read_exact(&mut ready).unwrap();
+        assert_eq!((ready, total(&pools)), ([1], 20));
+        run.signal(Signal::KILL).unwrap();
+        assert_eq!(run.wait().unwrap(), Exit::Signal(9));
+        let pool = Pool::find(pools.path(), 2 * MIB).unwrap();
+        // A plain file is empty for a moment while it is written.
+        while pool.read("nr_hugepages").ok() != Some(4) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,516 @@
+//! Wait events: what a process waits for, how often and how long, under one name of a closed list.
+//!
+//! Invariant: no instant belongs to two events. A wait inside a wait (a latch on the way to a free buffer) is the inner one's
+//! alone, so that a process's waits may be summed.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Instant;
+
+use crate::sys::cpu_clock::{RunDelay, thread_cpu_time};
+use crate::sys::latch::{self, Contended};
+use crate::sys::segment::{Segment, shared_struct};
+
+macro_rules! events {
+    ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
+        /// What a process may wait for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Event { $($(#[$meta])* $name,)* }
+
+        impl Event {
+            /// All events, in the order in which lists show them.
+            pub const ALL: &[Event] = &[$(Event::$name,)*];
+
+            /// The event's name, as it is printed.
+            pub fn name(self) -> &'static str {
+                match self { $(Event::$name => $text,)* }
+            }
+        }
+    };
+}
+
+events! {
+    /// A commit for its redo to be on disk.
+    LogFileSync = "log file sync",
+    /// Redo for room in the log buffer.
+    LogBufferSpace = "log buffer space",
+    /// Redo (or the log writer) for the checkpoint that frees the next journal.
+    LogSwitchCheckpoint = "log switch (checkpoint incomplete)",
+    /// Redo (or the log writer) for the archiver to have copied the next journal.
+    LogSwitchArchiving = "log switch (archiving needed)",
+    /// Redo for a log switch that is being made.
+    LogSwitch = "log switch completion",
+    /// A block for a buffer that is neither pinned nor dirty.
+    FreeBuffer = "free buffer",
+    /// A buffer that another process changes, or fills from disk.
+    BufferBusy = "buffer busy",
+    /// A latch that another process holds.
+    Latch = "latch",
+    /// A block from a data file.
+    DataFileRead = "data file read",
+    /// Large reads past the cache: scan, backup.
+    DataFileScan = "data file scan",
+    /// Blocks to data files.
+    DataFileWrite = "data file write",
+    /// `fdatasync` of the data files.
+    DataFileSync = "data file sync",
+    /// Redo to a journal, until it is durable.
+    LogFileParallelWrite = "log file parallel write",
+    /// A full journal, to be archived.
+    LogFileRead = "log file read",
+    /// The copy of a journal.
+    ArchiveWrite = "archive write",
+    /// Sorted runs to a temporary file.
+    TempFileWrite = "temp file write",
+    /// Sorted runs from a temporary file.
+    TempFileRead = "temp file read",
+    /// The copy of a data file.
+    BackupWrite = "backup write",
+    /// Plain requests of an I/O class.
+    Request = "request",
+    /// A block's redo to be on disk before the block may be.
+    WriteAhead = "write-ahead log",
+    /// The answer of a server process.
+    Server = "server",
+    /// The next request of a client.
+    Client = "client",
+    /// Think time between or inside transactions.
+    Think = "think time",
+    /// The intended start of the next piece of work.
+    Pace = "pace",
+    /// Nothing to do.
+    Idle = "idle",
+}
+
+/// Number of events.
+const EVENTS: usize = Event::ALL.len();
+
+impl Event {
+    /// Whether the process waits because nobody asks anything of it, rather than for something it needs.
+    pub fn idle(self) -> bool {
+        matches!(self, Event::Client | Event::Think | Event::Pace | Event::Idle)
+    }
+
+    /// The name as part of a metric's or a fact's: lower case and hyphens.
+    pub fn slug(self) -> String {
+        let words = self.name().split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty());
+        words.collect::<Vec<_>>().join("-")
+    }
+}
+
+/// Number and nanoseconds of waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub count: u64,
+    pub ns: u64,
+}
+
+impl Tally {
+    fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.ns += ns;
+    }
+}
+
+/// Waits by event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tallies([Tally; EVENTS]);
+
+impl Default for Tallies {
+    fn default() -> Self {
+        Self([Tally::default(); EVENTS])
+    }
+}
+
+impl Tallies {
+    pub fn of(&self, event: Event) -> Tally {
+        self.0[event as usize]
+    }
+
+    /// What happened, in the order of the list.
+    pub fn iter(&self) -> impl Iterator<Item = (Event, Tally)> {
+        Event::ALL.iter().map(|e| (*e, self.of(*e))).filter(|(_, t)| t.count > 0)
+    }
+
+    /// Nanoseconds of all waits together.
+    pub fn ns(&self) -> u64 {
+        self.0.iter().map(|t| t.ns).sum()
+    }
+
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        self.with(before, |a, b| a - b)
+    }
+
+    /// Both together.
+    pub fn plus(&self, other: &Self) -> Self {
+        self.with(other, |a, b| a + b)
+    }
+
+    fn with(&self, other: &Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        Self(std::array::from_fn(|i| Tally {
+            count: f(self.0[i].count, other.0[i].count),
+            ns: f(self.0[i].ns, other.0[i].ns),
+        }))
+    }
+}
+
+/// Time of some transactions that were looked at closely, in nanoseconds: the identity `time = waits + cpu + run queue`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Transactions looked at.
+    pub count: u64,
+    /// From first to last instruction.
+    pub time: u64,
+    /// Inside waits.
+    pub waits: u64,
+    /// Outside waits: on a CPU.
+    pub cpu: u64,
+    /// Outside waits: able to run, without a CPU.
+    pub run_queue: u64,
+}
+
+impl Audit {
+    /// Both together.
+    pub fn plus(&self, o: &Self) -> Self {
+        Self {
+            count: self.count + o.count,
+            time: self.time + o.time,
+            waits: self.waits + o.waits,
+            cpu: self.cpu + o.cpu,
+            run_queue: self.run_queue + o.run_queue,
+        }
+    }
+
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            count: self.count - before.count,
+            time: self.time - before.time,
+            waits: self.waits - before.waits,
+            cpu: self.cpu - before.cpu,
+            run_queue: self.run_queue - before.run_queue,
+        }
+    }
+
+    /// Share of the time that waits, CPU and run queue explain; 1 if all is well. `None` if nothing was looked at.
+    pub fn explained(&self) -> Option<f64> {
+        (self.time > 0).then(|| (self.waits + self.cpu + self.run_queue) as f64 / self.time as f64)
+    }
+}
+
+shared_struct! {
+    struct Count {
+        count: AtomicU64,
+        ns: AtomicU64,
+    }
+}
+
+shared_struct! {
+    struct AuditCount {
+        count: AtomicU64,
+        time: AtomicU64,
+        waits: AtomicU64,
+        cpu: AtomicU64,
+        run_queue: AtomicU64,
+        unused: [AtomicU64; 3],
+    }
+}
+
+/// The waits of all workers in the shared segment: each is written by its worker alone.
+pub struct WaitTable<'s> {
+    counts: &'s [Count],
+    audits: &'s [AuditCount],
+}
+
+impl<'s> WaitTable<'s> {
+    /// Bytes of segment that a table for so many workers takes.
+    pub fn bytes(workers: usize) -> usize {
+        workers * (EVENTS * size_of::<Count>() + size_of::<AuditCount>()) + 256
+    }
+
+    pub fn new(segment: &'s Segment, workers: usize) -> Self {
+        Self { counts: segment.many(workers * EVENTS), audits: segment.many(workers) }
+    }
+
+    /// What `worker` has published so far.
+    pub fn read(&self, worker: usize) -> Tallies {
+        let of = &self.counts[worker * EVENTS..][..EVENTS];
+        Tallies(std::array::from_fn(|i| Tally { count: of[i].count.load(Acquire), ns: of[i].ns.load(Acquire) }))
+    }
+
+    /// The transactions of `worker` that were looked at closely.
+    pub fn audit(&self, worker: usize) -> Audit {
+        let a = &self.audits[worker];
+        Audit {
+            count: a.count.load(Acquire),
+            time: a.time.load(Acquire),
+            waits: a.waits.load(Acquire),
+            cpu: a.cpu.load(Acquire),
+            run_queue: a.run_queue.load(Acquire),
+        }
+    }
+
+    /// Puts what this thread has counted, as `worker`, where others can read it. To be called once for each piece of work.
+    pub fn publish(&self, worker: usize) {
+        HERE.with(|here| {
+            let mut changed = here.changed.replace(0);
+            let tallies = here.tallies.borrow();
+            while changed != 0 {
+                let event = changed.trailing_zeros() as usize;
+                changed &= changed - 1;
+                let to = &self.counts[worker * EVENTS + event];
+                to.count.store(tallies.0[event].count, Release);
+                to.ns.store(tallies.0[event].ns, Release);
+            }
+        });
+    }
+
+    /// Adds one transaction that was looked at closely. To be called by the worker itself.
+    pub fn add_audit(&self, worker: usize, audit: &Audit) {
+        let a = &self.audits[worker];
+        for (to, add) in [
+            (&a.count, audit.count),
+            (&a.time, audit.time),
+            (&a.waits, audit.waits),
+            (&a.cpu, audit.cpu),
+            (&a.run_queue, audit.run_queue),
+        ] {
+            to.store(to.load(Relaxed) + add, Release);
+        }
+    }
+}
+
+/// What this thread has counted.
+#[derive(Default)]
+struct Here {
+    tallies: RefCell<Tallies>,
+    /// A bit for every event that was counted since the last publication.
+    changed: Cell<u64>,
+    /// Nanoseconds of finished waits inside the one that is under way.
+    inner: Cell<u64>,
+    /// Waits under way, one inside the other.
+    depth: Cell<u32>,
+    auditor: RefCell<Option<Auditor>>,
+}
+
+const _: () = assert!(EVENTS <= 64, "an event needs a bit");
+
+thread_local! {
+    static HERE: Here = Here::default();
+}
+
+/// A wait that is under way; it ends when this is dropped.
+pub struct Waiting {
+    event: Event,
+    start: Instant,
+    /// What had been waited inside the wait around this one.
+    outer: u64,
+    /// CPU time and run delay before the wait, if the transaction is looked at closely and this is its outermost wait.
+    before: Option<(u64, u64)>,
+}
+
+/// Begins to wait.
+pub fn enter(event: Event) -> Waiting {
+    HERE.with(|here| {
+        let outer = here.inner.replace(0);
+        let depth = here.depth.replace(here.depth.get() + 1);
+        let before = if depth == 0 { here.auditor.borrow().as_ref().and_then(Auditor::read) } else { None };
+        Waiting { event, start: Instant::now(), outer, before }
+    })
+}
+
+/// Waits by running `f`.
+pub fn during<T>(event: Event, f: impl FnOnce() -> T) -> T {
+    let _waiting = enter(event);
+    f()
+}
+
+/// Has waits for latches and for latched buffers counted from now on, in this process and those that it forks.
+pub fn observe_latches() {
+    latch::observe(|what, sleep| {
+        let event = match what {
+            Contended::Latch => Event::Latch,
+            Contended::Frame => Event::BufferBusy,
+        };
+        during(event, sleep);
+    });
+}
+
+/// Forgets what this thread has counted. To be called by a worker before it does anything: a fork copies its parent's counts.
+pub fn reset() {
+    HERE.with(|here| {
+        here.tallies.take();
+        here.changed.set(0);
+        here.inner.set(0);
+        here.depth.set(0);
+        here.auditor.take();
+    });
+}
+
+impl Waiting {
+    /// What the wait is for has turned out to be something else.
+    pub fn rename(&mut self, event: Event) {
+        self.event = event;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let elapsed = self.start.elapsed().as_nanos() as u64;
+        HERE.with(|here| {
+            let event = self.event as usize;
+            let t = &mut here.tallies.borrow_mut().0[event];
+            t.count += 1;
+            t.ns += elapsed.saturating_sub(here.inner.get());
+            here.changed.set(here.changed.get() | 1 << event);
+            here.inner.set(self.outer + elapsed);
+            here.depth.set(here.depth.get() - 1);
+            if let (Some(before), Some(auditor)) = (self.before, here.auditor.borrow_mut().as_mut()) {
+                auditor.left(before, elapsed);
+            }
+        });
+    }
+}
+
+/// The close look at one transaction.
+struct Auditor {
+    run_delay: RunDelay,
+    start: Instant,
+    /// CPU time and run delay when it began.
+    began: (u64, u64),
+    /// CPU time, run delay and time inside waits.
+    inside: (u64, u64, u64),
+}
+
+impl Auditor {
+    fn read(&self) -> Option<(u64, u64)> {
+        Some((thread_cpu_time().as_nanos() as u64, self.run_delay.read()?))
+    }
+
+    fn left(&mut self, before: (u64, u64), elapsed: u64) {
+        if let Some((cpu, delay)) = self.read() {
+            self.inside.0 += cpu - before.0;
+            self.inside.1 += delay - before.1;
+            self.inside.2 += elapsed;
+        }
+    }
+}
+
+/// Looks closely at transactions of this thread: besides the time of its waits, the CPU time and the time without a CPU outside
+/// them. Costs two system calls at either end of a wait, so that only some transactions are looked at.
+pub struct Audits {
+    /// `None` while a transaction is looked at, and where the kernel does not say how long a task is kept off the CPU.
+    run_delay: Option<RunDelay>,
+}
+
+impl Audits {
+    /// To be made by the worker itself: it is for the calling thread.
+    pub fn new() -> Self {
+        Self { run_delay: RunDelay::of_this_thread() }
+    }
+
+    /// A transaction begins that is to be looked at.
+    pub fn begin(&mut self) {
+        let Some(run_delay) = self.run_delay.take() else { return };
+        let mut auditor = Auditor { run_delay, start: Instant::now(), began: (0, 0), inside: (0, 0, 0) };
+        match auditor.read() {
+            Some(began) => {
+                auditor.began = began;
+                auditor.start = Instant::now();
+                HERE.with(|here| here.auditor.replace(Some(auditor)));
+            }
+            None => self.run_delay = Some(auditor.run_delay),
+        }
+    }
+
+    /// The transaction has ended; what was seen, if anything.
+    pub fn end(&mut self) -> Option<Audit> {
+        let auditor = HERE.with(|here| here.auditor.take())?;
+        let time = auditor.start.elapsed().as_nanos() as u64;
+        let read = auditor.read();
+        let (began, inside) = (auditor.began, auditor.inside);
+        self.run_delay = Some(auditor.run_delay);
+        let (cpu, delay) = read?;
+        Some(Audit {
+            count: 1,
+            time,
+            waits: inside.2,
+            cpu: (cpu - began.0).saturating_sub(inside.0),
+            run_queue: (delay - began.1).saturating_sub(inside.1),
+        })
+    }
+}
+
+impl Default for Audits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn names_are_unlike_each_other_and_slugs_plain() {
+        let mut slugs: Vec<_> = Event::ALL.iter().map(|e| e.slug()).collect();
+        assert_eq!(Event::LogSwitchCheckpoint.slug(), "log-switch-checkpoint-incomplete");
+        slugs.sort();
+        slugs.dedup();
+        assert_eq!(slugs.len(), EVENTS);
+    }
+
+    #[test]
+    fn no_instant_is_counted_twice() {
+        reset();
+        let segment = Segment::new(WaitTable::bytes(2)).unwrap();
+        let table = WaitTable::new(&segment, 2);
+        let start = Instant::now();
+        {
+            let mut outer = enter(Event::FreeBuffer);
+            std::thread::sleep(Duration::from_millis(3));
+            during(Event::Latch, || std::thread::sleep(Duration::from_millis(5)));
+            during(Event::Latch, || ());
+            outer.rename(Event::LogBufferSpace);
+        }
+        let elapsed = start.elapsed().as_nanos() as u64;
+        assert_eq!(table.read(1), Tallies::default(), "nothing is published yet");
+        table.publish(1);
+        let tallies = table.read(1);
+        assert_eq!(table.read(0), Tallies::default());
+        assert_eq!(tallies.of(Event::FreeBuffer), Tally::default());
+        assert_eq!((tallies.of(Event::LogBufferSpace).count, tallies.of(Event::Latch).count), (1, 2));
+        assert!(tallies.of(Event::LogBufferSpace).ns >= 3_000_000 && tallies.of(Event::Latch).ns >= 5_000_000);
+        assert!(tallies.ns() <= elapsed, "{} of {elapsed}", tallies.ns());
+    }
+
+    #[test]
+    fn what_is_looked_at_closely_adds_up() {
+        reset();
+        let mut audits = Audits::new();
+        if audits.run_delay.is_none() {
+            eprintln!("Not tested here: the kernel does not say how long a task is kept off the CPU");
+            return;
+        }
+        audits.begin();
+        let burn = |d| {
+            let end = thread_cpu_time() + d;
+            while thread_cpu_time() < end {}
+        };
+        for _ in 0..5 {
+            burn(Duration::from_millis(4));
+            during(Event::Think, || std::thread::sleep(Duration::from_millis(2)));
+            // CPU time inside a wait is the wait's.
+            during(Event::DataFileRead, || burn(Duration::from_millis(3)));
+        }
+        let audit = audits.end().unwrap();
+        assert!(audit.cpu >= 20_000_000 && audit.waits >= 25_000_000, "{audit:?}");
+        // The machine may be busy with anything: then it is the run queue that explains the time.
+        let explained = audit.explained().unwrap();
+        assert!((0.9..1.1).contains(&explained), "{explained} {audit:?}");
+        assert!(audits.end().is_none());
+    }
+}
