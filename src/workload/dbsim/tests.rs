@@ -3,6 +3,7 @@
 mod faults;
 mod kills;
 pub mod stack;
+mod writers;
 
 use super::*;
 use std::os::unix::fs::FileExt;

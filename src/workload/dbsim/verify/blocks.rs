@@ -19,9 +19,11 @@ use crate::workload::dbsim::ledger::{BlockEntry, Ledger, Stop};
 /// One block on disk, and what redo there is for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnDisk {
-    /// Its version and the LSN of its last change; nothing if it is damaged.
+    /// Its version, and LSN and author of its last change; nothing if it is damaged.
     pub version: u32,
+    pub process: u32,
     pub lsn: u64,
+    pub transaction: u64,
     /// First and last version that redo makes of it; 0 for none.
     pub first: u32,
     pub redo: u32,
@@ -33,6 +35,18 @@ impl OnDisk {
     /// The version after recovery.
     pub fn recovered(&self) -> u32 {
         self.version.max(self.redo)
+    }
+
+    /// Versions beyond `committed` that were made before the log begins, by transactions that were still open when the run
+    /// stopped. The block tells its last author; whether the others were open as well nobody can tell any more.
+    fn before_log(&self, committed: u32, ledger: &Ledger) -> u32 {
+        if ledger.stop == Stop::Ended {
+            return 0;
+        }
+        let last = if self.first > 0 { self.first - 1 } else { self.version };
+        let author = ledger.commits.get(self.process as usize);
+        let open = self.version > last || author.is_some_and(|a| self.transaction > a.transaction);
+        if open { last.saturating_sub(committed) } else { 0 }
     }
 }
 
@@ -60,7 +74,8 @@ pub fn read(job: &Job, dir: &Path, ledger: &Ledger, report: &mut Report) -> Resu
                     continue;
                 }
                 let stamp = block::stamp(page);
-                disk[number as usize] = OnDisk { version: stamp.version, lsn: stamp.lsn, ..OnDisk::default() };
+                let block::Stamp { version, lsn, process, transaction } = stamp;
+                disk[number as usize] = OnDisk { version, lsn, process, transaction, ..OnDisk::default() };
                 if let Err(e) = block::check_body(page, address) {
                     report.add(e.into());
                 }
@@ -114,7 +129,9 @@ pub fn judge(
         let (found, committed) = (block.recovered(), entry.committed);
         if found < committed {
             report.add(VerifyFailed::LostCommit { address, committed, found });
-        } else if found - committed > outcome.explained.get(&number).copied().unwrap_or(0) {
+        } else if found - committed
+            > outcome.explained.get(&number).copied().unwrap_or(0) + block.before_log(committed, ledger)
+        {
             report.add(VerifyFailed::NeverCommitted { address, committed, found });
         }
     }

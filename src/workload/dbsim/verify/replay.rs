@@ -102,7 +102,8 @@ impl<'a> Replay<'a> {
             block.first = version;
         }
         block.redo = version;
-        if version == block.version && !block.damaged && lsn != block.lsn {
+        let here = (block.lsn, block.process, block.transaction) == (lsn, process, transaction);
+        if version == block.version && !block.damaged && !here {
             report.add(VerifyFailed::NotInLog { address, version, lsn: block.lsn });
         }
         let Some(open) = self.open.get_mut(process as usize) else {
