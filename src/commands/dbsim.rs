@@ -6,13 +6,14 @@ mod run;
 mod runner;
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use super::output;
 use crate::cli::{DbsimAction, DbsimJob};
 use crate::refusal::Refusal;
 use crate::suggest;
 use crate::workload::dbsim::{Dbsim, job};
-use crate::workload::{self, Options};
+use crate::workload::{self, Options, Workload};
 
 pub(super) fn run(action: DbsimAction) -> anyhow::Result<u8> {
     match action {
@@ -20,7 +21,7 @@ pub(super) fn run(action: DbsimAction) -> anyhow::Result<u8> {
         DbsimAction::Check { job, print } => check(&job, print),
         DbsimAction::Verify { dir } => run::verify(&dir),
         DbsimAction::Jobs { name } => jobs(name.as_deref()),
-        DbsimAction::ImportFio { file } => Err(Refusal::new(format!("`{}`: not yet", file.display())).into()),
+        DbsimAction::ImportFio { file } => import_fio(&file),
     }
 }
 
@@ -46,10 +47,22 @@ fn options(asked: &DbsimJob) -> Result<Options, Refusal> {
 }
 
 fn check(asked: &DbsimJob, print: bool) -> anyhow::Result<u8> {
-    let job = job::Job::parse(&options(asked)?).map_err(Refusal::new)?;
+    let options = options(asked)?;
+    let job = job::Job::parse(&options).map_err(Refusal::new)?;
     if print {
         output::data(&job::print(&job))?;
+        return Ok(0);
     }
+    let about = job::draft(&asked.job)?.about();
+    output::data(&job::explain::explain(&job, about.as_deref(), &Dbsim.needs(&options)))?;
+    Ok(0)
+}
+
+fn import_fio(file: &Path) -> anyhow::Result<u8> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| Refusal::new(format!("Cannot read the fio job file `{name}`: {e}")))?;
+    output::data(&job::fio::import(&name, &text)?)?;
     Ok(0)
 }
 

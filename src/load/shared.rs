@@ -1,6 +1,7 @@
-//! A latency histogram that one process fills while others may read it: a worker that dies does not take its counts along.
+//! Latency histograms that processes fill while others may read them: a worker that dies does not take its counts along.
 //!
 //! Invariant: log-linear buckets (as in HDR histograms, G. Tene): 1,024 per power of two, so a bucket is at most 0.1 % wide.
+//! Memory does not grow with the number of processes: beyond [`SHARDS`] of them they share.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -33,7 +34,7 @@ impl<'s> SharedHistogram<'s> {
 
     /// The one that counts into it.
     pub fn recorder(self) -> Recorder<'s> {
-        Recorder { to: self }
+        Recorder { to: self, alone: true }
     }
 
     /// What has been counted so far.
@@ -50,18 +51,63 @@ impl<'s> SharedHistogram<'s> {
     }
 }
 
-/// Counts latencies into a [`SharedHistogram`]; to be used by one process only.
+/// Parts of a [`ShardedHistogram`], at most: enough that the CPUs of a large machine seldom meet in one, few enough that ten
+/// thousand processes need no more memory than eight.
+pub const SHARDS: usize = 8;
+
+/// A histogram that many processes count into, in a bounded number of parts.
+pub struct ShardedHistogram<'s> {
+    shards: Vec<SharedHistogram<'s>>,
+    /// Whether every process has a part of its own.
+    alone: bool,
+}
+
+impl<'s> ShardedHistogram<'s> {
+    /// Bytes of segment that it takes for so many processes.
+    pub const fn bytes(processes: usize) -> usize {
+        let shards = if processes < SHARDS { processes } else { SHARDS };
+        shards * (SharedHistogram::BYTES + 64)
+    }
+
+    /// An empty histogram for processes numbered below `processes`, in a new part of `segment`.
+    pub fn new(segment: &'s Segment, processes: usize) -> Self {
+        let shards = (0..processes.min(SHARDS)).map(|_| SharedHistogram::new(segment)).collect();
+        Self { shards, alone: processes <= SHARDS }
+    }
+
+    /// The recorder of one process; each process has one at most.
+    pub fn recorder(&self, process: usize) -> Recorder<'s> {
+        Recorder { to: self.shards[process % self.shards.len()], alone: self.alone }
+    }
+
+    /// What all have counted so far.
+    pub fn read(&self) -> Histogram {
+        let mut all = Histogram::new();
+        for shard in &self.shards {
+            all.merge(&shard.read());
+        }
+        all
+    }
+}
+
+/// Counts latencies into a [`SharedHistogram`], alone or with other processes.
 pub struct Recorder<'s> {
     to: SharedHistogram<'s>,
+    alone: bool,
 }
 
 impl Recorder<'_> {
     /// Counts one latency of `ns` nanoseconds.
     pub fn record(&self, ns: u64) {
-        // One writer: plain loads and stores, no locked instruction on the measured path.
         let bucket = &self.to.buckets[index(ns)];
-        bucket.store(bucket.load(Relaxed) + 1, Relaxed);
-        self.to.sum.store(self.to.sum.load(Relaxed) + ns, Relaxed);
+        if self.alone {
+            // One writer: plain loads and stores, no locked instruction on the measured path.
+            bucket.store(bucket.load(Relaxed) + 1, Relaxed);
+            self.to.sum.store(self.to.sum.load(Relaxed) + ns, Relaxed);
+        } else {
+            bucket.fetch_add(1, Relaxed);
+            self.to.sum.fetch_add(ns, Relaxed);
+        }
     }
 }
 
@@ -106,6 +152,37 @@ mod tests {
         assert_eq!(read.mean(), Some(5_000_500.0));
         let p99 = read.quantile(0.99).unwrap() as f64;
         assert!((p99 / 9_900_000.0 - 1.0).abs() < 0.002, "{p99}");
+    }
+
+    #[test]
+    fn no_count_of_many_processes_is_lost() {
+        const PROCESSES: usize = 2 * SHARDS + 3;
+        let segment = Segment::new(ShardedHistogram::bytes(PROCESSES) + 64).unwrap();
+        let histogram = ShardedHistogram::new(&segment, PROCESSES);
+        let children: Vec<_> = (0..PROCESSES)
+            .map(|process| {
+                let recorder = histogram.recorder(process);
+                fork_child(move || {
+                    for ns in 1..=5_000 {
+                        recorder.record(ns);
+                    }
+                    0
+                })
+                .unwrap()
+            })
+            .collect();
+        for child in children {
+            assert_eq!(child.wait().unwrap(), Exit::Status(0));
+        }
+        let read = histogram.read();
+        assert_eq!(read.count(), 5_000 * PROCESSES as u64);
+        assert_eq!(read.mean(), Some(2_500.5));
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_shards() {
+        assert_eq!(ShardedHistogram::bytes(10_000), ShardedHistogram::bytes(SHARDS));
+        assert!(ShardedHistogram::bytes(2) < ShardedHistogram::bytes(3));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! every use is a loop around the word's value.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -43,6 +44,18 @@ pub fn wait(word: &AtomicU32, expected: u32, scope: Scope, timeout: Option<Durat
     }
 }
 
+/// Sleeps while `word` is `expected`, until woken or the monotonic clock says `deadline`, in nanoseconds: no drift, however often
+/// the sleep is taken up again. Otherwise as [`wait`].
+pub fn wait_deadline(word: &AtomicU32, expected: u32, scope: Scope, deadline: u64) -> io::Result<bool> {
+    let deadline = Timespec::try_from(Duration::from_nanos(deadline)).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // Unlike FUTEX_WAIT, FUTEX_WAIT_BITSET takes an absolute time.
+    match futex::wait_bitset(word, scope.flags(), expected, Some(&deadline), NonZeroU32::MAX) {
+        Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Ok(true),
+        Err(Errno::TIMEDOUT) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// Wakes up to `count` sleepers on `word` and returns how many there were.
 pub fn wake(word: &AtomicU32, count: u32, scope: Scope) -> io::Result<usize> {
     Ok(futex::wake(word, scope.flags(), count)?)
@@ -60,6 +73,18 @@ mod tests {
         let word = AtomicU32::new(1);
         assert!(wait(&word, 0, Scope::Process, None).unwrap());
         assert!(!wait(&word, 1, Scope::Process, Some(Duration::from_millis(1))).unwrap());
+    }
+
+    #[test]
+    fn a_deadline_is_a_time_of_day_of_the_monotonic_clock() {
+        let word = AtomicU32::new(1);
+        let now = || rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let ns = |t: Timespec| t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64;
+        let deadline = ns(now()) + 2_000_000;
+        assert!(wait_deadline(&word, 0, Scope::Process, deadline).unwrap());
+        assert!(!wait_deadline(&word, 1, Scope::Process, deadline).unwrap());
+        assert!(ns(now()) >= deadline);
+        assert!(!wait_deadline(&word, 1, Scope::Process, 0).unwrap());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use crate::sys::futex::{self, Scope};
 use crate::sys::segment::shared_struct;
@@ -58,6 +59,14 @@ impl Event {
         self.waiters.fetch_sub(1, SeqCst);
     }
 
+    /// The same, no longer than until the monotonic clock says `deadline`, in nanoseconds.
+    pub fn wait_deadline(&self, ticket: u32, deadline: u64) {
+        self.waiters.fetch_add(1, SeqCst);
+        let woken = futex::wait_deadline(&self.generation, ticket, Scope::Shared, deadline);
+        self.waiters.fetch_sub(1, SeqCst);
+        woken.expect("a mapped and aligned word can be waited on");
+    }
+
     /// Sleeps until `done` says so; `done` must become true only ahead of a signal.
     pub fn wait_until(&self, done: impl Fn() -> bool) {
         loop {
@@ -67,6 +76,14 @@ impl Event {
             }
             self.wait(ticket);
         }
+    }
+
+    /// Like [`Event::wait`], but sleeps no longer than `timeout`.
+    pub fn wait_timeout(&self, ticket: u32, timeout: Duration) {
+        self.waiters.fetch_add(1, SeqCst);
+        futex::wait(&self.generation, ticket, Scope::Shared, Some(timeout))
+            .expect("a mapped and aligned word can be waited on");
+        self.waiters.fetch_sub(1, SeqCst);
     }
 
     /// Wakes everybody who waits. Costs no system call if nobody does.

@@ -120,6 +120,13 @@ pub fn fork_child(body: impl FnOnce() -> i32) -> io::Result<Child> {
     })
 }
 
+/// Ends the process at once, all its threads included, without running any destructor or exit handler: for children made by
+/// [`fork_child`], which share what those would touch with their parent.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: ends the process without running anything.
+    unsafe { libc::_exit(status) }
+}
+
 /// Forks a child that does nothing but exit with status 0: what the cost of `fork` is measured with.
 pub fn fork_exit() -> io::Result<Child> {
     fork(|| 0)
@@ -131,11 +138,7 @@ fn fork(body: impl FnOnce() -> i32) -> io::Result<Child> {
     // _exit, so nothing of the parent's is dropped or flushed twice.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => {
-            let status = body();
-            // SAFETY: ends the process without running anything.
-            unsafe { libc::_exit(status) }
-        }
+        0 => exit_now(body()),
         pid => Ok(Child { pid: Pid::from_raw(pid).ok_or(io::ErrorKind::Other)?, reaped: false }),
     }
 }

@@ -118,6 +118,7 @@ impl Stream {
                     let number = files::number(job, address).context("Redo names a block that does not exist")?;
                     (process, number, version, transaction)
                 }
+                Record::Filler { .. } => continue,
                 Record::Commit { process, transaction } => (process, COMMIT, 0, transaction),
             };
             for n in [process, block, version, 0] {

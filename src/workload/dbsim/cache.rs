@@ -295,11 +295,9 @@ impl<'s> Cache<'s> {
 
     /// Sleeps until every batch that is on its way to disk right now is there.
     pub fn wait_written(&self) {
-        for w in self.writers {
-            let batch = w.batches.load(SeqCst);
-            if batch % 2 == 1 {
-                self.control.written.wait_until(|| w.batches.load(SeqCst) != batch);
-            }
+        let under_way: Vec<_> = self.writers.iter().map(|w| w.batches.load(SeqCst)).collect();
+        for (w, batch) in self.writers.iter().zip(under_way).filter(|(_, batch)| batch % 2 == 1) {
+            self.control.written.wait_until(|| w.batches.load(SeqCst) != batch);
         }
     }
 
@@ -429,3 +427,7 @@ impl Drop for Pin<'_> {
         debug_assert!(before & PINS > 0, "unpinned too often");
     }
 }
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

@@ -131,3 +131,68 @@ pub fn writers(job: &Job) -> usize {
     let of = |kind: &Kind| matches!(kind, Kind::DatabaseWriter { .. });
     job.classes.iter().filter(|c| of(&c.kind)).map(|c| c.count).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::dbsim::{Dbsim, job::Pace};
+    use crate::workload::options;
+
+    fn job(writers: usize, checkpointer: bool) -> Job {
+        let mut job = Job::parse(&options(&Dbsim, []).unwrap()).unwrap();
+        for class in &mut job.classes {
+            if matches!(class.kind, Kind::DatabaseWriter { .. }) {
+                class.count = writers;
+            }
+        }
+        if checkpointer {
+            job.classes.push(super::super::job::ClassSpec {
+                name: "checkpointer".to_owned(),
+                count: 1,
+                threads: false,
+                pace: Pace::Closed { think: std::time::Duration::ZERO },
+                kind: Kind::Checkpointer { percent: 50 },
+            });
+        }
+        job
+    }
+
+    #[test]
+    fn a_checkpoint_counts_when_the_last_writer_has_passed() {
+        let job = job(3, false);
+        let segment = Segment::new(4096).unwrap();
+        let c = Checkpoints::new(&segment, &job);
+        assert_eq!((c.due(0, None), c.due(0, Some(50))), (None, Some(50)));
+        c.ask(100);
+        assert_eq!((c.due(1, Some(50)), c.due(2, Some(120))), (Some(100), Some(120)));
+        assert_eq!((c.pass(0, 100), c.due(0, None)), (None, None));
+        assert_eq!(c.pass(1, 120), None);
+        // The last one sees to it, and once.
+        assert_eq!((c.pass(2, 100), c.pass(2, 100), c.reached()), (Some(100), None, Some(100)));
+        let mut told = Vec::new();
+        c.publish(100, || Ok(told.push(100))).unwrap();
+        c.publish(90, || Ok(told.push(90))).unwrap();
+        assert_eq!((told, c.published(), c.count(), c.reached()), (vec![100], 100, 1, None));
+        // What is late must not take anything back.
+        assert_eq!((c.pass(0, 120), c.pass(2, 110)), (None, Some(110)));
+    }
+
+    #[test]
+    fn with_a_checkpointer_no_writer_makes_it_count() {
+        let job = job(2, true);
+        let segment = Segment::new(4096).unwrap();
+        let c = Checkpoints::new(&segment, &job);
+        let ticket = c.checkpointer().ticket();
+        assert_eq!((c.pass(0, 100), c.reached()), (None, None));
+        assert_eq!(c.checkpointer().ticket(), ticket);
+        assert_eq!((c.pass(1, 100), c.reached()), (None, Some(100)));
+        assert_ne!(c.checkpointer().ticket(), ticket, "the checkpointer is woken");
+        let ticket = c.checkpointer().ticket();
+        c.set_alarm(500);
+        c.redo_at(499);
+        assert_eq!(c.checkpointer().ticket(), ticket);
+        c.redo_at(500);
+        c.redo_at(501);
+        assert_eq!(c.checkpointer().ticket(), ticket + 1, "once");
+    }
+}

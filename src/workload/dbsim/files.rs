@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fs::Advice;
 
 use crate::sys::async_io::{Blocking, Completion, Engine, LibAio, Request, Uring};
@@ -113,16 +113,27 @@ impl Journals {
     /// Writes the first `len` bytes of the engine's buffer 0 at `offset` of a journal, durably.
     pub fn write(&self, job: &Job, engine: &mut dyn Engine, journal: usize, offset: u64, len: usize) -> Result<()> {
         let fd = self.0[journal].as_fd();
-        engine
-            .submit(&[Request { slot: 0, fd, offset, len, write: true, dsync: false }])
-            .context("Cannot write redo")?;
+        let dsync = job.journal.sync == LogSync::RwfDsync;
+        let request = Request { slot: 0, fd, offset, len, write: true, dsync };
+        if job.journal.sync == LogSync::Linked {
+            let written = engine.write_durably(&request).context("Cannot write redo")?;
+            ensure!(written == len, "Only {written} of {len} bytes of redo were written");
+            return Ok(());
+        }
+        engine.submit(&[request]).context("Cannot write redo")?;
         let mut done = Vec::with_capacity(1);
         engine.wait(1, &mut done).context("Cannot wait for the redo write")?;
         finished(&done, len).context("Cannot write redo")?;
-        if job.journal.sync == LogSync::Fdatasync {
-            rustix::fs::fdatasync(fd).context("Cannot sync the journal")?;
+        match job.journal.sync {
+            LogSync::Dsync | LogSync::RwfDsync | LogSync::Linked => Ok(()),
+            LogSync::Fdatasync => rustix::fs::fdatasync(fd).context("Cannot sync the journal"),
+            LogSync::Fsync => rustix::fs::fsync(fd).context("Cannot sync the journal"),
         }
-        Ok(())
+    }
+
+    /// The open file of a journal.
+    pub fn file(&self, journal: usize) -> &File {
+        &self.0[journal]
     }
 }
 
@@ -149,7 +160,7 @@ pub fn engine(spec: &EngineSpec, bytes: usize) -> Result<Box<dyn Engine>> {
             Uring::new(depth, bytes)
                 .context("This kernel gives no io_uring (`dbsim.io=libaio` or `sync` do without)")?,
         ),
-        other => anyhow::bail!("There is no engine {other:?}"),
+        other => bail!("There is no engine {other:?}"),
     };
     #[cfg(test)]
     let engine = super::tests::stack::under(engine);

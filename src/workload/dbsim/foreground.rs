@@ -1,157 +1,186 @@
-//! A foreground process: transactions, one after the other.
+//! A foreground: transactions, one after the other, at the class's pace.
 //!
-//! Invariant: a transaction counts as committed only after the log writer has made its redo durable, and only then does it
-//! enter the ledger.
-
-use std::time::Instant;
+//! Invariant: how many transactions it does before the window and in it is fixed beforehand, or until when; which ones, always.
 
 use anyhow::Result;
 
 use crate::load::Recorder;
 
-use super::block::{self, CHANGE_MAX, Stamp};
-use super::files::{self, DataFiles};
+use super::executor::Executor;
 use super::instance::{Counters, Instance, Milestone, Phase};
-use super::journal::{self, RECORD_HEADER};
-use super::ledger::CommitEntry;
-use super::log::Reservation;
-use super::transaction::{Step, Stream, Transaction, share};
+use super::job::Pace;
+use super::pace::{self, Starts};
+use super::plan::Span;
+use super::transaction::{Stream, Transaction, share};
+use super::waits::{self, Audits, Event};
 
-struct Foreground<'a> {
+/// Of so many transactions one is looked at closely, in turn by worker: what that costs must not show.
+const AUDITED: u64 = 16;
+
+/// Draws transactions and does them: a foreground, or the server of a client.
+pub struct Transactor<'a> {
     instance: &'a Instance<'a>,
-    process: usize,
-    files: DataFiles,
+    worker: usize,
+    executor: Executor<'a>,
     stream: Stream<'a>,
-    counters: &'a Counters,
-    commits: Recorder<'a>,
-    reads: Recorder<'a>,
+    transaction: Transaction,
+    audits: Audits,
+    kinds: Vec<Recorder<'a>>,
+    stretches: Vec<Recorder<'a>>,
     /// Transactions so far.
     number: u64,
-    /// Whether the window is open.
-    measuring: bool,
-    record: [u8; RECORD_HEADER + CHANGE_MAX + 8],
-    payload: [u8; CHANGE_MAX],
 }
 
-/// Runs foreground `process`: its share of the ramp, then of the window.
-pub fn run(instance: &Instance<'_>, process: usize) -> Result<()> {
-    let job = instance.job;
-    let mut f = Foreground {
-        instance,
-        process,
-        files: DataFiles::open(job, instance.dir)?,
-        stream: Stream::new(job, &instance.skew, instance.seed, process as u64),
-        counters: &instance.counters[process],
-        commits: instance.commit_latency[process].recorder(),
-        reads: instance.read_latency[process].recorder(),
-        number: 0,
-        measuring: false,
-        record: [0; RECORD_HEADER + CHANGE_MAX + 8],
-        payload: [0; CHANGE_MAX],
-    };
-    for _ in 0..share(instance.ramp, process, job.transactors()) {
-        f.transaction()?;
+impl<'a> Transactor<'a> {
+    /// To be made in the process that is to do the transactions, as number `worker` of those that do (not of all workers).
+    pub fn new(instance: &'a Instance<'a>, worker: usize) -> Result<Self> {
+        Ok(Self {
+            instance,
+            worker,
+            executor: Executor::new(instance, worker)?,
+            stream: Stream::new(instance.job, &instance.choosers, instance.seed, worker as u64),
+            transaction: Transaction::default(),
+            audits: Audits::new(),
+            kinds: instance.kind_latency.iter().map(|h| h.recorder(worker)).collect(),
+            stretches: instance.stretch_latency.iter().map(|h| h.recorder(worker)).collect(),
+            number: 0,
+        })
     }
-    instance.arrive(Milestone::Ready)?;
+
+    /// Draws the next transaction, does it and counts it. Its latency is that from `intended`, if it should have begun then, in
+    /// nanoseconds of the monotonic clock.
+    pub fn transaction(&mut self, intended: Option<u64>) -> Result<()> {
+        let instance = self.instance;
+        self.number += 1;
+        self.stream.draw(&mut self.transaction);
+        let start = pace::now();
+        let audited = self.number % AUDITED == self.worker as u64 % AUDITED;
+        if audited {
+            self.audits.begin();
+        }
+        self.executor.execute(&self.transaction)?;
+        let audit = self.audits.end();
+        let end = pace::now();
+        if instance.phase() == Phase::Measure as u32 {
+            let latency = end.saturating_sub(intended.unwrap_or(start));
+            self.kinds[self.transaction.kind].record(latency);
+            if let Some(stretch) = self.stretches.get(instance.stretch()) {
+                stretch.record(latency);
+            }
+            Counters::grow(&instance.counters[self.worker].busy_ns, end - start);
+            if let Some(audit) = audit {
+                instance.waits.add_audit(self.worker, &audit);
+            }
+        }
+        instance.transaction_ended();
+        Ok(())
+    }
+}
+
+/// Runs foreground `worker`.
+pub fn run(instance: &Instance<'_>, worker: usize) -> Result<()> {
+    let mut transactor = Transactor::new(instance, worker)?;
+    drive(instance, worker, |intended| transactor.transaction(intended))
+}
+
+/// Takes `worker`, one of those that make transactions happen, through the run: calls `work` for each transaction, with its intended
+/// start if the pace is open.
+pub fn drive(instance: &Instance<'_>, worker: usize, work: impl FnMut(Option<u64>) -> Result<()>) -> Result<()> {
+    let mut driver = Driver { instance, worker, work };
+    let plan = &instance.plan;
+    match plan.ramp {
+        Span::Transactions(n) => {
+            driver.transactions(0, None, n)?;
+            instance.arrive(Milestone::Ready)?;
+        }
+        Span::Time(_) => {
+            instance.arrive(Milestone::Ready)?;
+            driver.while_true(0, None, || !instance.reached(Phase::Measure))?;
+        }
+    }
     instance.wait_for(Phase::Measure);
-    f.measuring = true;
-    for _ in 0..share(instance.transactions, process, job.transactors()) {
-        f.transaction()?;
+    for (i, stretch) in plan.stretches.iter().enumerate() {
+        instance.wait_stretch(i);
+        match stretch.span {
+            Span::Transactions(n) => {
+                driver.transactions(i as u64 + 1, stretch.pace, n)?;
+                // The last stretch is done when all with a fixed share of work are, unless time has a say.
+                if i + 1 < plan.stretches.len() || instance.by_time() {
+                    instance.arrive(Milestone::Stretch)?;
+                }
+            }
+            Span::Time(_) => {
+                let on = || instance.stretch() == i && !instance.reached(Phase::Close);
+                driver.while_true(i as u64 + 1, stretch.pace, on)?;
+            }
+        }
+    }
+    if instance.by_time() {
+        instance.wait_for(Phase::Close);
     }
     instance.arrive(Milestone::Done)?;
     instance.wait_for(Phase::Leave);
     Ok(())
 }
 
-impl Foreground<'_> {
-    fn transaction(&mut self) -> Result<()> {
-        let transaction = self.stream.draw();
-        self.number += 1;
-        match transaction.changes() {
-            0 => {
-                for step in transaction.steps {
-                    self.read(step)?;
+struct Driver<'a, F> {
+    instance: &'a Instance<'a>,
+    worker: usize,
+    work: F,
+}
+
+impl<F: FnMut(Option<u64>) -> Result<()>> Driver<'_, F> {
+    fn starts(&self, part: u64, pace: Option<Pace>) -> Starts {
+        let (instance, class) = (self.instance, self.instance.class(self.worker));
+        let of = (instance.roles[self.worker].number, class.count);
+        Starts::new(pace.unwrap_or(class.pace), instance.seed, self.worker as u64, of, part, pace::now())
+    }
+
+    /// The worker's share of `total` transactions.
+    fn transactions(&mut self, part: u64, pace: Option<Pace>, total: u64) -> Result<()> {
+        let mut starts = self.starts(part, pace);
+        for _ in 0..share(total, self.worker, self.instance.job.transactors()) {
+            // A share is a share: whatever ends the sleep, the work is done.
+            let intended = self.wait(&mut starts).unwrap_or_else(|interrupted| interrupted);
+            (self.work)(intended)?;
+        }
+        Ok(())
+    }
+
+    /// Transactions as long as `on` says so.
+    fn while_true(&mut self, part: u64, pace: Option<Pace>, on: impl Fn() -> bool) -> Result<()> {
+        let mut starts = self.starts(part, pace);
+        while on() {
+            match self.wait(&mut starts) {
+                Ok(intended) => (self.work)(intended)?,
+                // The run went on while we slept: for `on` to judge.
+                Err(_) => continue,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until the next transaction is to begin; its intended start, if it has one. An error if the run went on before that.
+    fn wait(&self, starts: &mut Starts) -> Result<Option<u64>, Option<u64>> {
+        let slept_until = |deadline| {
+            let _waiting = waits::enter(Event::Pace);
+            self.instance.sleep_until(deadline)
+        };
+        match starts {
+            Starts::Closed { think } if think.is_zero() => Ok(None),
+            Starts::Closed { think } => {
+                let slept = slept_until(pace::now() + think.as_nanos() as u64);
+                if slept { Ok(None) } else { Err(None) }
+            }
+            Starts::Open(arrivals) => {
+                let intended = arrivals.take();
+                if pace::now() > intended {
+                    Counters::bump(&self.instance.counters[self.worker].late);
+                } else if !slept_until(intended) {
+                    return Err(Some(intended));
                 }
-            }
-            changes => self.read_write(&transaction, changes)?,
-        }
-        self.instance.transaction_ended();
-        Ok(())
-    }
-
-    fn read_write(&mut self, transaction: &Transaction, changes: usize) -> Result<()> {
-        let log = &self.instance.log;
-        let bytes = changes * journal::change_bytes(CHANGE_MAX) + RECORD_HEADER;
-        let mut redo = log.reserve(changes + 1, bytes);
-        let mut changed = vec![(0, 0); transaction.steps.len()];
-        for (step, changed) in transaction.steps.iter().zip(&mut changed) {
-            if step.change {
-                *changed = (step.block, self.change(*step, &mut redo)?);
-            } else {
-                self.read(*step)?;
+                Ok(Some(intended))
             }
         }
-        let requested = Instant::now();
-        let len = journal::encode_commit(&mut self.record, self.process as u32, self.number);
-        let lsn = redo.append(&self.record[..len]);
-        drop(redo);
-        log.wait_flushed(self.process, lsn);
-        if self.measuring {
-            self.commits.record(requested.elapsed().as_nanos() as u64);
-        }
-        Counters::bump(&self.counters.commits);
-        for (block, version) in changed.iter().filter(|(_, version)| *version > 0) {
-            self.instance.ledger.committed(*block, *version);
-        }
-        self.instance.ledger.acknowledged(self.process, CommitEntry { transaction: self.number, lsn });
-        Ok(())
-    }
-
-    fn read(&self, step: Step) -> Result<()> {
-        let pin = self.get(step.block)?;
-        block::identify(&pin.read(), files::address(self.instance.job, step.block))?;
-        Ok(())
-    }
-
-    /// Changes a block and returns its new version.
-    fn change(&mut self, step: Step, redo: &mut Reservation<'_>) -> Result<u32> {
-        let address = files::address(self.instance.job, step.block);
-        let pin = self.instance.cache.get(step.block, |page| self.read_block(step.block, page))?;
-        self.count_get(pin.hit);
-        let mut page = pin.write();
-        block::identify(&page, address)?;
-        pin.dirty(self.instance.log.next());
-        let version = block::stamp(&page).version + 1;
-        let extent = block::change(address, version, &mut self.payload);
-        let payload = &self.payload[..extent.len];
-        let mut stamp = Stamp { version, lsn: 0, process: self.process as u32, transaction: self.number };
-        let len = journal::encode_change(&mut self.record, address, stamp, extent, payload);
-        stamp.lsn = redo.append(&self.record[..len]);
-        block::apply(&mut page, extent.offset, payload, stamp);
-        Ok(version)
-    }
-
-    fn get(&self, number: u32) -> Result<super::cache::Pin<'_>> {
-        let pin = self.instance.cache.get(number, |page| self.read_block(number, page))?;
-        self.count_get(pin.hit);
-        Ok(pin)
-    }
-
-    fn count_get(&self, hit: bool) {
-        Counters::bump(&self.counters.gets);
-        if hit {
-            Counters::bump(&self.counters.hits);
-        }
-    }
-
-    fn read_block(&self, number: u32, page: &mut [u8]) -> Result<()> {
-        let address = files::address(self.instance.job, number);
-        let start = Instant::now();
-        self.files.read(address, page)?;
-        if self.measuring {
-            self.reads.record(start.elapsed().as_nanos() as u64);
-        }
-        Counters::bump(&self.counters.reads);
-        Ok(block::check(page, address)?)
     }
 }

@@ -7,19 +7,24 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use crate::load::SharedHistogram;
+use crate::load::{ShardedHistogram, SharedHistogram};
 use crate::sys::latch::Event;
 use crate::sys::segment::{Segment, shared_struct};
 
 use super::cache::Cache;
 use super::checkpoints::Checkpoints;
+use super::choice::Choosers;
 use super::job::{ClassSpec, Job, Kind, Share};
-use super::ledger::Live;
+use super::ledger::{Book, Live};
 use super::log::Log;
-use super::transaction::Skew;
+use super::pace;
+use super::plan::Plan;
+use super::stages::CommitHistograms;
+use super::waits::WaitTable;
 
 /// What a process of the run is: its class, and its number within the class, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +40,8 @@ pub struct Role {
 pub enum Phase {
     /// The window is open. Before it (0) everybody warms up.
     Measure = 1,
+    /// The window is closed by time: nobody begins anything more.
+    Close,
     /// The window is closed; all but the log writer go home.
     Leave,
     /// The log writer goes home.
@@ -44,8 +51,10 @@ pub enum Phase {
 /// Points that a number of processes have to reach before the parent goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Milestone {
-    /// Every process is set up, and every foreground has done its ramp.
+    /// Every worker is set up and has done its part of the ramp, unless the ramp is a time.
     Ready,
+    /// All who do transactions have done their share of a stretch that others follow.
+    Stretch,
     /// Every foreground and the scanner have done their share of the window.
     Done,
 }
@@ -55,6 +64,9 @@ shared_struct! {
         phase: AtomicU32,
         ready: AtomicU32,
         done: AtomicU32,
+        /// Stretch of the window that is under way, and workers that have done their share of it.
+        stretch: AtomicU32,
+        stretch_done: AtomicU32,
         unused: AtomicU32,
         changed: Event,
         /// Transactions ended so far, ramp included: what paces the scanner.
@@ -76,13 +88,23 @@ shared_struct! {
         pub writes: AtomicU64,
         /// System calls' worth of writing: batches of the database writer.
         pub batches: AtomicU64,
+        /// Transactions undone, and pieces of work that began after their intended start.
+        pub rollbacks: AtomicU64,
+        pub late: AtomicU64,
+        /// Nanoseconds that the window's transactions took, waits included.
+        pub busy_ns: AtomicU64,
     }
 }
 
 impl Counters {
     /// Adds one. For counters that one process alone changes: no locked instruction.
     pub fn bump(counter: &AtomicU64) {
-        counter.store(counter.load(Relaxed) + 1, Release);
+        Self::grow(counter, 1);
+    }
+
+    /// Adds `by`, likewise.
+    pub fn grow(counter: &AtomicU64, by: u64) {
+        counter.store(counter.load(Relaxed) + by, Release);
     }
 }
 
@@ -93,10 +115,8 @@ pub struct Instance<'s> {
     pub job: &'s Job,
     pub dir: &'s Path,
     pub seed: u64,
-    /// Transactions before and in the window.
-    pub ramp: u64,
-    pub transactions: u64,
-    pub skew: Skew,
+    pub plan: Plan,
+    pub choosers: Choosers,
     pub cache: Cache<'s>,
     pub log: Log<'s>,
     pub checkpoints: Checkpoints<'s>,
@@ -105,8 +125,16 @@ pub struct Instance<'s> {
     pace: u64,
     /// By process.
     pub counters: &'s [Counters],
-    pub commit_latency: Vec<SharedHistogram<'s>>,
-    pub read_latency: Vec<SharedHistogram<'s>>,
+    pub commits: CommitHistograms<'s>,
+    pub read_latency: ShardedHistogram<'s>,
+    /// Redo writes in the window, each from its submission until it is durable.
+    pub redo_write: SharedHistogram<'s>,
+    /// By kind of transaction.
+    pub kind_latency: Vec<ShardedHistogram<'s>>,
+    /// By stretch of the window; empty if there is but one.
+    pub stretch_latency: Vec<ShardedHistogram<'s>>,
+    /// By worker.
+    pub waits: WaitTable,
     /// What has been acknowledged.
     pub ledger: Live<'s>,
     stage: &'s Stage,
@@ -139,11 +167,18 @@ fn gcd(a: u64, b: u64) -> u64 {
 impl<'s> Instance<'s> {
     /// Bytes of segment that a job needs besides those of its cache.
     pub fn bytes(job: &Job) -> usize {
-        let processes = roles(job).len();
-        let per_process = TEXT + size_of::<Counters>() + 2 * (SharedHistogram::BYTES + 128);
+        let workers = roles(job).len();
+        let transactors = job.transactors();
+        let sharded = 1 + job.transactions.len() + job.run.phases.len();
+        let histograms = CommitHistograms::bytes(transactors)
+            + sharded * (ShardedHistogram::bytes(transactors) + 128)
+            + SharedHistogram::BYTES
+            + 128;
+        let per_worker = TEXT + size_of::<Counters>();
         Checkpoints::bytes(job)
-            + Log::bytes(job, processes)
-            + processes * per_process
+            + Log::bytes(job, workers)
+            + histograms
+            + workers * per_worker
             + (1 << 16)
     }
 
@@ -152,34 +187,37 @@ impl<'s> Instance<'s> {
         segment: &'s Segment,
         cache: &'s Segment,
         job: &'s Job,
-        dir: &'s Path,
+        book: &'s Book,
         seed: u64,
-        ramp: u64,
-        transactions: u64,
+        plan: Plan,
         milestone: File,
-        ledger: Live<'s>,
-    ) -> Self {
+    ) -> Result<Self> {
         let roles = roles(job);
-        Self {
+        let histograms =
+            |n: usize| (0..n).map(|_| ShardedHistogram::new(segment, job.transactors())).collect::<Vec<_>>();
+        Ok(Self {
             job,
-            dir,
+            dir: book.dir(),
             seed,
-            ramp,
-            transactions,
-            skew: Skew::new(job.blocks()),
+            choosers: Choosers::new(job, seed),
             cache: Cache::new(cache, job),
             log: Log::new(segment, job, roles.len()),
             checkpoints: Checkpoints::new(segment, job),
             counters: segment.many(roles.len()),
-            commit_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
-            read_latency: (0..job.transactors()).map(|_| SharedHistogram::new(segment)).collect(),
-            ledger,
+            commits: CommitHistograms::new(segment, job.transactors()),
+            read_latency: ShardedHistogram::new(segment, job.transactors()),
+            redo_write: SharedHistogram::new(segment),
+            kind_latency: histograms(job.transactions.len()),
+            stretch_latency: histograms(if plan.stretches.len() > 1 { plan.stretches.len() } else { 0 }),
+            waits: WaitTable::new(roles.len()).context("Cannot allocate the table of waits")?,
+            ledger: Live::new(book.segment(), job),
             stage: segment.one(),
             texts: segment.many(roles.len() * TEXT),
             pace: pace(job),
+            plan,
             roles,
             milestone,
-        }
+        })
     }
 
     /// The class of a process.
@@ -202,21 +240,70 @@ impl<'s> Instance<'s> {
     }
 
     /// Processes whose work is a fixed share of the window's.
-    fn with_share(&self) -> usize {
+    pub fn with_share(&self) -> usize {
         let fixed = |c: &&ClassSpec| {
             c.kind.transacts() || matches!(c.kind, Kind::Scanner { work: Share::PerTransactions(_), .. })
         };
         self.job.classes.iter().filter(fixed).map(|c| c.count).sum()
     }
 
-    /// Requests of a process that does one for `every` so many transactions, before the window.
+    /// Requests of a process that does one for `every` so many transactions, before the window; none if the ramp is a time.
     pub fn ramp_scans(&self, every: u64) -> u64 {
-        self.ramp / every
+        self.plan.ramp_transactions().unwrap_or(0) / every
     }
 
-    /// The same, in the window.
-    pub fn scans(&self, every: u64) -> u64 {
-        (self.transactions / every).max(1)
+    /// Where such a process ends: after so many requests, those before the window included; `None`: when the window closes.
+    pub fn scans_end(&self, every: u64) -> Option<u64> {
+        let transactions = self.plan.transactions()?;
+        Some(self.ramp_scans(every) + (transactions / every).max(1))
+    }
+
+    /// How far the run is, as a number to be compared with a [`Phase`].
+    pub fn phase(&self) -> u32 {
+        self.stage.phase.load(SeqCst)
+    }
+
+    /// The stretch of the window that is under way.
+    pub fn stretch(&self) -> usize {
+        self.stage.stretch.load(SeqCst) as usize
+    }
+
+    /// Goes on to the next stretch of the window.
+    pub fn next_stretch(&self) {
+        self.stage.stretch_done.store(0, SeqCst);
+        self.stage.stretch.fetch_add(1, SeqCst);
+        self.stage.changed.signal();
+    }
+
+    /// Sleeps until that stretch of the window is under way.
+    pub fn wait_stretch(&self, stretch: usize) {
+        self.stage.changed.wait_until(|| self.stretch() >= stretch);
+    }
+
+    /// Sleeps until the monotonic clock says `deadline`, in nanoseconds, or the run goes on: to another phase or stretch. Whether it
+    /// was the clock.
+    pub fn sleep_until(&self, deadline: u64) -> bool {
+        let here = (self.phase(), self.stretch());
+        loop {
+            let ticket = self.stage.changed.ticket();
+            if (self.phase(), self.stretch()) != here {
+                return false;
+            }
+            if pace::now() >= deadline {
+                return true;
+            }
+            self.stage.changed.wait_deadline(ticket, deadline);
+        }
+    }
+
+    /// Sleeps for so long, or until the run goes on.
+    pub fn sleep(&self, time: Duration) -> bool {
+        self.sleep_until(pace::now() + time.as_nanos() as u64)
+    }
+
+    /// Whether the ramp, or any stretch, ends by time.
+    pub fn by_time(&self) -> bool {
+        self.plan.transactions().is_none()
     }
 
     /// Whether the run has come to `phase`.
@@ -233,16 +320,17 @@ impl<'s> Instance<'s> {
     pub fn enter(&self, phase: Phase) {
         self.stage.phase.store(phase as u32, SeqCst);
         self.stage.changed.signal();
+        self.stage.paced.signal();
         self.cache.writer().signal();
         self.checkpoints.checkpointer().signal();
-        self.log.writer().signal();
-        self.log.checkpointed().signal();
+        self.log.wake_all();
     }
 
     /// Tells that one more process has reached a milestone; the last one tells the parent.
     pub fn arrive(&self, milestone: Milestone) -> Result<()> {
         let (counter, total) = match milestone {
             Milestone::Ready => (&self.stage.ready, self.roles.len()),
+            Milestone::Stretch => (&self.stage.stretch_done, self.job.transactors()),
             Milestone::Done => (&self.stage.done, self.with_share()),
         };
         if counter.fetch_add(1, SeqCst) as usize + 1 == total {
@@ -251,10 +339,15 @@ impl<'s> Instance<'s> {
         Ok(())
     }
 
+    /// Transactions that have ended so far, ramp included.
+    pub fn ended(&self) -> u64 {
+        self.stage.transactions.load(SeqCst)
+    }
+
     /// Counts a transaction that has ended.
     pub fn transaction_ended(&self) {
         let n = self.stage.transactions.fetch_add(1, SeqCst) + 1;
-        if n.is_multiple_of(self.pace) || n == self.ramp + self.transactions {
+        if n.is_multiple_of(self.pace) || self.plan.total() == Some(n) {
             self.stage.paced.signal();
         }
     }
@@ -265,11 +358,13 @@ impl<'s> Instance<'s> {
         let due = || {
             let ended = self.stage.transactions.load(SeqCst);
             // The last transaction makes everything due, be it a multiple or not.
-            let all = ended == self.ramp + self.transactions;
-            if all { self.ramp_scans(every) + self.scans(every) } else { ended / every }
+            match self.scans_end(every) {
+                Some(end) if self.plan.total() == Some(ended) => end,
+                _ => ended / every,
+            }
         };
         if let Some(requests) = idle_at {
-            self.stage.paced.wait_until(|| due() > requests);
+            self.stage.paced.wait_until(|| due() > requests || self.reached(Phase::Close));
         }
         due()
     }

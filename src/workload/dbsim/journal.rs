@@ -16,6 +16,7 @@ const JOURNAL_MAGIC: u32 = 0x4a53_4244;
 const CHUNK_MAGIC: u32 = 0x4353_4244;
 const CHANGE: u32 = 1;
 const COMMIT: u32 = 2;
+const FILLER: u32 = 3;
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
@@ -137,6 +138,8 @@ pub enum Record<'a> {
     Change { address: Address, version: u32, process: u32, transaction: u64, offset: usize, payload: &'a [u8] },
     /// Everything that the transaction did is in the log before this.
     Commit { process: u32, transaction: u64 },
+    /// Redo that changes no block: of indexes, undo and whatever else a database logs.
+    Filler { process: u32, transaction: u64 },
 }
 
 /// A record and its place in the log.
@@ -211,6 +214,18 @@ pub fn encode_commit(out: &mut [u8], process: u32, transaction: u64) -> usize {
     finish(&mut out[..RECORD_HEADER])
 }
 
+/// Bytes of a filler record that stands for `bytes` of redo.
+pub fn filler_bytes(bytes: usize) -> usize {
+    bytes.next_multiple_of(8).max(RECORD_HEADER)
+}
+
+/// Writes a filler record for `bytes` of redo to the start of `out`, leaving what is there as its payload, and returns its length.
+pub fn encode_filler(out: &mut [u8], process: u32, transaction: u64, bytes: usize) -> usize {
+    let len = filler_bytes(bytes);
+    header(out, len, FILLER, process, transaction);
+    finish(&mut out[..len])
+}
+
 impl<'a> Chunk<'a> {
     /// The chunk that `bytes` begin with, if it is whole and the one at `lsn` in the journal of that sequence.
     pub fn at(bytes: &'a [u8], lsn: u64, sequence: u64) -> Option<Self> {
@@ -283,6 +298,7 @@ fn decode(record: &[u8]) -> Option<Record<'_>> {
             payload: record.get(RECORD_HEADER..RECORD_HEADER + u32_at(record, 48)? as usize)?,
         },
         COMMIT => Record::Commit { process, transaction },
+        FILLER => Record::Filler { process, transaction },
         _ => return None,
     })
 }
@@ -343,6 +359,19 @@ mod tests {
                 Ok(Entry { sequence: 4, lsn: lsn + RECORD_HEADER as u64, record: commit })
             ]
         );
+    }
+
+    #[test]
+    fn a_filler_is_as_long_as_was_asked_for() {
+        for (bytes, len) in [(1, RECORD_HEADER), (RECORD_HEADER + 1, RECORD_HEADER + 8), (4_000, 4_000)] {
+            let mut chunk = vec![7; 8_192];
+            assert_eq!(encode_filler(&mut chunk[CHUNK_HEADER..], 2, 9, bytes), len);
+            number_record(&mut chunk[CHUNK_HEADER..][..len], 1);
+            seal_chunk(&mut chunk, CHUNK_HEADER + len, 0, 1);
+            let records: Vec<_> = Chunk::at(&chunk, 0, 1).unwrap().records().collect();
+            let record = Record::Filler { process: 2, transaction: 9 };
+            assert_eq!(records, [Ok(Entry { sequence: 1, lsn: (CHUNK_HEADER + len) as u64, record })]);
+        }
     }
 
     #[test]

@@ -21,12 +21,13 @@ use super::job::Job;
 
 const MAGIC: u64 = 0x3252_4547_444c_4244;
 /// Words in front of those of the foregrounds: magic, foregrounds, blocks, and then:
-const HEAD: usize = 8;
+const HEAD: usize = 9;
 const ENDED: usize = 3;
 const FLUSHED: usize = 4;
 const CHECKPOINT: usize = 5;
 const SEQUENCE: usize = 6;
 const SWITCHING: usize = 7;
+const ARCHIVED: usize = 8;
 const PER_PROCESS: usize = 2;
 const PER_BLOCK: usize = 3;
 /// Bits of a word that tell whether it is whole; the value is above them, so that words compare as values do.
@@ -64,6 +65,8 @@ pub struct Ledger {
     pub sequence: u64,
     /// The latest journal header that was to be written.
     pub switching: u64,
+    /// The last turn of a journal of which a durable copy was said to exist.
+    pub archived: u64,
     /// By foreground.
     pub commits: Vec<CommitEntry>,
     /// By block, counted over all files.
@@ -152,6 +155,11 @@ impl<'s> Live<'s> {
     /// It is on disk.
     pub fn switched(&self, sequence: u64) {
         self.raise(SEQUENCE, sequence);
+    }
+
+    /// A durable copy of this turn of a journal exists.
+    pub fn archived(&self, turn: u64) {
+        self.raise(ARCHIVED, turn);
     }
 
     /// A foreground has its commit. To be told after its blocks have been told by [`Live::committed`].
@@ -256,6 +264,11 @@ impl Book {
         Ok(Self { segment, live, dir })
     }
 
+    /// The run's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The mapping.
     pub fn segment(&self) -> &Segment {
         &self.segment
@@ -295,8 +308,17 @@ impl Ledger {
         8 * (words(processes, blocks as usize) as u64 + 1)
     }
 
-    /// Reads the ledger of the run in `dir`, be it over or killed. An error if there has been none.
-    pub fn load(dir: &Path) -> Result<Found> {
+    /// The ledger of the run in `dir`, be it over or killed. An error if there is none, or none that is whole.
+    pub fn load(dir: &Path) -> Result<Self> {
+        match Self::find(dir)? {
+            Found::Whole(ledger) => Ok(ledger),
+            Found::Damaged(how) => bail!("The ledger is damaged: {how}"),
+            Found::NotRenamed => bail!("The ledger has not got its name"),
+        }
+    }
+
+    /// What there is of the ledger of the run in `dir`. An error if there has been none.
+    pub fn find(dir: &Path) -> Result<Found> {
         if let Some(bytes) = read(&path(dir))? {
             let Some((body, sum)) = bytes.split_last_chunk::<8>() else { return Ok(Found::Damaged("it is empty")) };
             if u64::from_le_bytes(*sum) != u64::from(crc32c::crc32c(body)) {
@@ -346,6 +368,7 @@ impl Ledger {
             checkpoint: get(CHECKPOINT)?,
             sequence: get(SEQUENCE)?,
             switching: get(SWITCHING)?,
+            archived: get(ARCHIVED)?,
             commits: (0..processes).map(commit).collect::<Result<_, _>>()?,
             blocks: (0..blocks).map(block).collect::<Result<_, _>>()?,
         })
@@ -371,10 +394,7 @@ mod tests {
     }
 
     fn whole(dir: &Path) -> Option<Ledger> {
-        match Ledger::load(dir).unwrap() {
-            Found::Whole(ledger) => Some(ledger),
-            _ => None,
-        }
+        Ledger::load(dir).ok()
     }
 
     fn fill(live: &Live<'_>) {
@@ -433,9 +453,9 @@ mod tests {
         book.close(&live).unwrap();
         let bytes = std::fs::read(path(dir.path())).unwrap();
         std::fs::write(path(dir.path()), &bytes[..bytes.len() - 8]).unwrap();
-        assert!(matches!(Ledger::load(dir.path()).unwrap(), Found::Damaged(_)));
+        assert!(matches!(Ledger::find(dir.path()).unwrap(), Found::Damaged(_)));
         std::fs::rename(path(dir.path()), unfinished(dir.path())).unwrap();
-        assert!(matches!(Ledger::load(dir.path()).unwrap(), Found::NotRenamed));
+        assert!(matches!(Ledger::find(dir.path()).unwrap(), Found::NotRenamed));
         clear(dir.path()).unwrap();
         assert!(Ledger::load(dir.path()).is_err());
     }

@@ -2,76 +2,112 @@
 //!
 //! Invariant: what is in the log buffer always has a place in the current journal: who wants to write redo reserves the place
 //! before it holds anything that others need. So the log writer can always flush, the database writer (which must not write a
-//! block ahead of its redo) never waits in a circle with a log switch, and the switch waits for the checkpoint alone.
+//! block ahead of its redo) never waits in a circle with a log switch, and the switch waits for checkpoint and archiver alone.
+//!
+//! The buffer is a ring of chunks: closed ones that the log writer has yet to take, then the open one. Nothing here costs more
+//! than the processes that really wait: commits queue up in the order of their LSNs, and waits for room first come first served.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
+use anyhow::{Result, ensure};
+
+use crate::load::now_ns;
 use crate::sys::latch::Event;
-use crate::sys::segment::{LatchedBytes, Segment, shared_struct};
+use crate::sys::segment::{LatchedBytes, LockedBytes, Segment, shared_struct};
 
-use super::job::Job;
+use super::block::BLOCK;
+use super::job::{Job, Kind, Wake};
 use super::journal::{self, CHUNK_HEADER, JOURNAL_HEADER};
+use super::poll::Poll;
+use super::stages::Stages;
+use super::turns::{Cause, TurnCounts, Turns};
+use super::waits::{self, Event as Wait};
 
 shared_struct! {
     struct Control {
         // Under the buffer's latch:
+        /// LSN of the first byte that the log writer has not taken.
+        head: AtomicU64,
         /// LSN of the open chunk's first byte.
         chunk: AtomicU64,
         /// Bytes in the open chunk, its header included.
         fill: AtomicU64,
         /// Bytes reserved and not yet used, at their worst.
         reserved: AtomicU64,
-        /// LSN behind the current journal's last byte.
-        journal_end: AtomicU64,
-        /// LSN at which the current journal starts.
-        journal_start: AtomicU64,
         /// 1: the journal is full; no more reservations until the switch is done.
         switching: AtomicU64,
         /// Records so far.
         records: AtomicU64,
+        /// When the first commit of the open chunk was requested, in nanoseconds; 0: there is none.
+        first_post: AtomicU64,
+        /// Waits for room so far, and those that have ended: the queue is what is between.
+        queued: AtomicU64,
+        granted: AtomicU64,
+        /// Commits posted so far.
+        posted: AtomicU64,
 
         // Read without the latch:
+        /// Commits acknowledged so far. The log writer alone counts.
+        acknowledged: AtomicU64,
         /// LSN of the next record.
         next: AtomicU64,
         /// Everything before this LSN is on disk.
         flushed: AtomicU64,
         /// The highest LSN that somebody waits for.
         wanted: AtomicU64,
-        /// The checkpoint asked for: all changes before this LSN have to be in the data files.
-        checkpoint_target: AtomicU64,
-        /// The checkpoint reached.
-        checkpoint: AtomicU64,
+        /// 1: the log writer sleeps, or is about to.
+        asleep: AtomicU64,
 
-        // Counters:
         flushes: AtomicU64,
         flushed_bytes: AtomicU64,
-        switches: AtomicU64,
-        space_waits: AtomicU64,
 
         /// The log writer sleeps here.
         writer: Event,
-        /// Reservations wait here.
-        space: Event,
-        checkpointed: Event,
+        /// Who is no foreground waits here for redo to be on disk.
+        published: Event,
     }
 }
 
 shared_struct! {
-    struct Waiter {
-        /// The LSN it waits for; 0 for none.
-        lsn: AtomicU64,
+    /// Where one process waits: a cache line.
+    struct Slot {
+        /// Bytes of room it waits for; 0 for none.
+        want: AtomicU64,
+        /// The LSN of its last commit that was acknowledged, when the log writer took that commit's redo, and when it was durable.
+        acknowledged: AtomicU64,
+        taken: AtomicU64,
+        durable: AtomicU64,
+        room: Event,
         flushed: Event,
+        unused: [AtomicU64; 2],
+    }
+}
+
+shared_struct! {
+    /// A commit that waits for the log writer.
+    struct Posted {
+        lsn: AtomicU64,
+        process: AtomicU64,
     }
 }
 
 /// The log, as every process sees it.
 pub struct Log<'s> {
     control: &'s Control,
+    pub turns: Turns<'s>,
     buffer: LatchedBytes<'s>,
-    waiters: &'s [Waiter],
+    /// By process.
+    slots: &'s [Slot],
+    /// A ring of processes that wait for room.
+    queue: &'s [AtomicU64],
+    /// A ring of commits, in the order of their LSNs.
+    posted: &'s [Posted],
     redo_block: u64,
-    journal_bytes: u64,
+    group_bytes: u64,
+    group_wait: Duration,
+    wake: Wake,
 }
 
 /// What the log writer has done since the start.
@@ -79,44 +115,78 @@ pub struct Log<'s> {
 pub struct LogCounts {
     pub flushes: u64,
     pub flushed_bytes: u64,
-    pub switches: u64,
     /// Waits for room in the log buffer or for a log switch.
     pub space_waits: u64,
+    pub turns: TurnCounts,
 }
 
 /// Room in log buffer and journal for what one transaction will write.
 pub struct Reservation<'a> {
     log: &'a Log<'a>,
+    process: usize,
     left: u64,
 }
 
+/// A commit whose redo is in the log buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit {
+    process: usize,
+    /// LSN behind its record.
+    pub lsn: u64,
+    requested: u64,
+    posted: u64,
+}
+
 /// A closed chunk, copied out of the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     pub lsn: u64,
     /// Bytes, padded to the redo block.
     pub len: usize,
     /// Bytes without the padding.
     pub used: usize,
+    /// When the log writer began to take it, in nanoseconds.
+    pub taken: u64,
+}
+
+/// Whether there is room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Free,
+    /// Not in the buffer, until the log writer has taken some of it.
+    BufferFull,
+    JournalFull,
 }
 
 impl<'s> Log<'s> {
     /// Bytes of segment that the log takes.
-    pub fn bytes(job: &Job, waiters: usize) -> usize {
-        job.log_buffer_bytes() + waiters * size_of::<Waiter>() + (1 << 16)
+    pub fn bytes(job: &Job, processes: usize) -> usize {
+        let per_process = size_of::<Slot>() + 8 + size_of::<Posted>();
+        job.log_buffer_bytes() + Turns::bytes(job) + processes * per_process + (1 << 16)
     }
 
-    /// An empty log at the start of the first journal, for processes numbered below `waiters`.
-    pub fn new(segment: &'s Segment, job: &Job, waiters: usize) -> Self {
+    /// An empty log at the start of the first journal, for processes numbered below `processes`.
+    pub fn new(segment: &'s Segment, job: &Job, processes: usize) -> Self {
+        let (group_bytes, group_wait, wake) = match job.log_writer().map(|c| &c.kind) {
+            Some(Kind::LogWriter { group_bytes, group_wait, wake, .. }) => (*group_bytes, *group_wait, *wake),
+            _ => (usize::MAX, Duration::ZERO, Wake::Post),
+        };
+        let redo_block = job.journal.block as u64;
         let log = Self {
             control: segment.one(),
-            buffer: segment.latched(job.log_buffer_bytes()),
-            waiters: segment.many(waiters),
-            redo_block: job.journal.block as u64,
-            journal_bytes: job.journal.bytes - JOURNAL_HEADER as u64,
+            turns: Turns::new(segment, job),
+            buffer: segment.latched(job.log_buffer_bytes().next_multiple_of(job.journal.block)),
+            slots: segment.many(processes),
+            queue: segment.many(processes),
+            posted: segment.many(processes),
+            redo_block,
+            // No less than the largest record needs, in whole redo blocks.
+            group_bytes: (group_bytes.clamp(2 * BLOCK, job.log_buffer_bytes()) as u64).next_multiple_of(redo_block),
+            group_wait,
+            wake,
         };
         log.control.fill.store(CHUNK_HEADER as u64, SeqCst);
         log.control.next.store(CHUNK_HEADER as u64, SeqCst);
-        log.control.journal_end.store(log.journal_bytes, SeqCst);
         log
     }
 
@@ -127,32 +197,90 @@ impl<'s> Log<'s> {
 
     /// Reserves room for `records` records of `bytes` together. To be called without a latch held. Waits for the log writer if
     /// the buffer is full, and for the log switch if the journal is.
-    pub fn reserve(&self, records: usize, bytes: usize) -> Reservation<'_> {
+    ///
+    /// An error if the log buffer has not so much room even when it is empty.
+    pub fn reserve(&self, process: usize, records: usize, bytes: usize) -> Result<Reservation<'_>> {
         let c = self.control;
         let want = bytes as u64 + records as u64 * self.overhead();
-        loop {
-            let ticket = c.space.ticket();
-            {
-                let _held = self.buffer.lock();
-                let fill = c.fill.load(SeqCst);
-                let worst = fill + c.reserved.load(SeqCst) + want + self.overhead();
-                if c.switching.load(SeqCst) == 0 {
-                    if c.chunk.load(SeqCst) + worst > c.journal_end.load(SeqCst) {
-                        c.switching.store(1, SeqCst);
-                    } else if worst > self.buffer.len() as u64 {
-                        if fill > CHUNK_HEADER as u64 {
-                            c.wanted.fetch_max(c.next.load(SeqCst), SeqCst);
-                        }
-                    } else {
-                        c.reserved.fetch_add(want, SeqCst);
-                        return Reservation { log: self, left: want };
-                    }
-                }
-                c.space_waits.fetch_add(1, SeqCst);
+        let most = self.buffer.len() as u64 - self.overhead() - CHUNK_HEADER as u64;
+        ensure!(want <= most, "A transaction's redo may need {want} bytes; the log buffer has room for {most}");
+        let reservation = Reservation { log: self, process, left: want };
+        let slot = &self.slots[process];
+        {
+            let _held = self.buffer.lock();
+            let room = if c.queued.load(SeqCst) == c.granted.load(SeqCst) { self.room(want) } else { Room::BufferFull };
+            if room == Room::Free {
+                c.reserved.fetch_add(want, SeqCst);
+                return Ok(reservation);
             }
-            c.writer.signal();
-            c.space.wait(ticket);
+            slot.want.store(want, SeqCst);
+            let at = c.queued.fetch_add(1, SeqCst) as usize;
+            self.queue[at % self.queue.len()].store(process as u64, SeqCst);
         }
+        let mut waiting = waits::enter(Wait::LogBufferSpace);
+        let turn = self.turns.turn();
+        self.wake_writer();
+        slot.room.wait_until(|| slot.want.load(SeqCst) == 0);
+        if self.turns.turn() > turn {
+            waiting.becomes(match self.turns.cause() {
+                Some(Cause::Checkpoint) => Wait::LogSwitchCheckpoint,
+                Some(Cause::Archive) => Wait::LogSwitchArchiving,
+                None => Wait::LogSwitch,
+            });
+        }
+        Ok(reservation)
+    }
+
+    /// Whether `want` bytes can be reserved now; asks for what would make it possible. To be called with the latch held.
+    fn room(&self, want: u64) -> Room {
+        let c = self.control;
+        let next = c.chunk.load(SeqCst) + c.fill.load(SeqCst);
+        let worst = next + c.reserved.load(SeqCst) + want + self.overhead();
+        if c.switching.load(SeqCst) == 1 || worst > self.turns.end() {
+            c.switching.store(1, SeqCst);
+            Room::JournalFull
+        } else if worst - c.head.load(SeqCst) > self.buffer.len() as u64 {
+            if next > c.head.load(SeqCst) + CHUNK_HEADER as u64 {
+                c.wanted.fetch_max(next, SeqCst);
+            }
+            Room::BufferFull
+        } else {
+            Room::Free
+        }
+    }
+
+    /// Gives room to those who wait for it, first come first served, and names them. To be called with the latch held.
+    fn grant(&self) -> Vec<usize> {
+        let c = self.control;
+        let mut granted = Vec::new();
+        loop {
+            let at = c.granted.load(SeqCst);
+            if at == c.queued.load(SeqCst) {
+                return granted;
+            }
+            let process = self.queue[at as usize % self.queue.len()].load(SeqCst) as usize;
+            let want = self.slots[process].want.load(SeqCst);
+            if self.room(want) != Room::Free {
+                return granted;
+            }
+            c.reserved.fetch_add(want, SeqCst);
+            c.granted.store(at + 1, SeqCst);
+            granted.push(process);
+        }
+    }
+
+    /// Wakes those whom [`Log::grant`] has named. To be called without the latch.
+    fn let_in(&self, granted: &[usize]) {
+        for process in granted {
+            self.slots[*process].want.store(0, SeqCst);
+            self.slots[*process].room.signal();
+        }
+    }
+
+    /// Whether a reservation of that size leaves most of the log buffer to others.
+    pub fn fits(&self, records: usize, bytes: usize) -> bool {
+        let want = bytes as u64 + records as u64 * self.overhead();
+        want <= self.buffer.len() as u64 / 4
     }
 
     /// LSN of the next record, at least.
@@ -165,80 +293,184 @@ impl<'s> Log<'s> {
         self.control.flushed.load(SeqCst)
     }
 
-    /// Sleeps until everything before `lsn` is on disk.
-    pub fn wait_flushed(&self, process: usize, lsn: u64) {
+    /// Sleeps until everything before `lsn` is on disk. For processes that do not commit.
+    pub fn wait_flushed(&self, lsn: u64) {
         if self.flushed() >= lsn {
             return;
         }
-        let waiter = &self.waiters[process];
-        waiter.lsn.store(lsn, SeqCst);
         self.control.wanted.fetch_max(lsn, SeqCst);
+        self.wake_writer();
+        self.control.published.wait_until(|| self.flushed() >= lsn);
+    }
+
+    /// Waits until a commit is durable: sleeping until the log writer posts it, or looking again and again.
+    pub fn wait(&self, commit: &Commit) -> Stages {
+        let slot = &self.slots[commit.process];
+        let durable = || slot.acknowledged.load(SeqCst) >= commit.lsn;
+        match self.wake {
+            Wake::Post => slot.flushed.wait_until(durable),
+            Wake::Poll => Poll::until(durable),
+        }
+        let (taken, durable) = (slot.taken.load(SeqCst), slot.durable.load(SeqCst));
+        Stages::between(commit.requested, commit.posted, taken, durable, now_ns())
+    }
+
+    /// Wakes the log writer if it sleeps; only the first of many pays for the system call.
+    fn wake_writer(&self) {
+        if self.wake == Wake::Post && self.control.asleep.swap(0, SeqCst) == 1 {
+            self.control.writer.signal();
+        }
+    }
+
+    /// The checkpoint to be reached, if it has not been yet.
+    pub fn checkpoint_due(&self) -> Option<u64> {
+        self.turns.checkpoint_due()
+    }
+
+    /// Tells that all changes before `lsn` are in the data files, durably.
+    pub fn publish_checkpoint(&self, lsn: u64) {
+        self.turns.publish_checkpoint(lsn);
+    }
+
+    /// Wakes everybody on the log's side who sleeps, to look whether the run has come to another phase.
+    pub fn wake_all(&self) {
         self.control.writer.signal();
-        waiter.flushed.wait_until(|| self.flushed() >= lsn);
-        waiter.lsn.store(0, SeqCst);
+        self.turns.checkpointed().signal();
+        self.turns.copied().signal();
+        self.turns.archiver().signal();
+    }
+
+    /// How log writer and foregrounds learn of each other's work.
+    pub fn wake(&self) -> Wake {
+        self.wake
     }
 
     // What follows is for the log writer.
 
-    /// Where the log writer sleeps.
-    pub fn writer(&self) -> &Event {
-        &self.control.writer
+    /// Sleeps until `due`, which must become true only ahead of a wake-up or a signal to the log writer.
+    pub fn sleep_until(&self, due: impl Fn() -> bool) {
+        let c = self.control;
+        if self.wake == Wake::Poll {
+            return Poll::until(due);
+        }
+        loop {
+            let ticket = c.writer.ticket();
+            c.asleep.store(1, SeqCst);
+            if due() {
+                c.asleep.store(0, SeqCst);
+                return;
+            }
+            c.writer.wait(ticket);
+        }
     }
 
-    /// Whether somebody waits for redo that is not on disk.
+    /// Bytes of the largest chunk, padded: what [`Log::take`] needs room for.
+    pub fn chunk_bytes(&self) -> usize {
+        self.group_bytes as usize
+    }
+
+    /// Whether somebody waits for redo that is not on disk, or the log switch for the last of the journal's.
     pub fn flush_due(&self) -> bool {
-        self.control.wanted.load(SeqCst) > self.flushed()
+        let c = self.control;
+        c.wanted.load(SeqCst) > self.flushed() || {
+            let _held = self.buffer.lock();
+            self.drained() && c.chunk.load(SeqCst) + c.fill.load(SeqCst) > c.head.load(SeqCst) + CHUNK_HEADER as u64
+        }
+    }
+
+    /// Whether the journal is full and everything that has a place in it is in the buffer. To be called with the latch held.
+    fn drained(&self) -> bool {
+        self.control.switching.load(SeqCst) == 1 && self.control.reserved.load(SeqCst) == 0
     }
 
     /// Whether the journal is full and everything that had a place in it is there.
     pub fn switch_due(&self) -> bool {
         let c = self.control;
         let _held = self.buffer.lock();
-        c.switching.load(SeqCst) == 1 && c.reserved.load(SeqCst) == 0 && c.fill.load(SeqCst) == CHUNK_HEADER as u64
+        let empty = c.head.load(SeqCst) == c.chunk.load(SeqCst) && c.fill.load(SeqCst) == CHUNK_HEADER as u64;
+        self.drained() && empty
     }
 
-    /// Closes the open chunk, if there is anything in it, and copies it to the start of `out`, padded.
-    pub fn close(&self, out: &mut [u8]) -> Option<Closed> {
+    /// How long the log writer is to let commits gather before it takes the open chunk.
+    pub fn gather(&self) -> Duration {
         let c = self.control;
-        let buffer = self.buffer.lock();
-        let used = c.fill.load(SeqCst);
-        if used == CHUNK_HEADER as u64 {
-            return None;
-        }
-        let lsn = c.chunk.load(SeqCst);
+        let first = match self.group_wait.is_zero() || c.head.load(SeqCst) != c.chunk.load(SeqCst) {
+            true => 0,
+            false => c.first_post.load(SeqCst),
+        };
+        let waited = Duration::from_nanos(now_ns().saturating_sub(first));
+        if first == 0 { Duration::ZERO } else { self.group_wait.saturating_sub(waited) }
+    }
+
+    /// Closes the open chunk. To be called with the latch held, if there is anything in it.
+    fn close(&self, buffer: &mut LockedBytes<'_>) {
+        let c = self.control;
+        let (lsn, used) = (c.chunk.load(SeqCst), c.fill.load(SeqCst));
         let len = used.next_multiple_of(self.redo_block);
-        out[CHUNK_HEADER..used as usize].copy_from_slice(&buffer[CHUNK_HEADER..used as usize]);
-        out[used as usize..len as usize].fill(0);
+        // Chunks begin at multiples of the redo block, and so does the ring: a header never wraps.
+        let at = (lsn % buffer.len() as u64) as usize;
+        buffer[at..at + 8].copy_from_slice(&used.to_le_bytes());
         c.chunk.store(lsn + len, SeqCst);
         c.fill.store(CHUNK_HEADER as u64, SeqCst);
         c.next.store(lsn + len + CHUNK_HEADER as u64, SeqCst);
+        c.first_post.store(0, SeqCst);
+    }
+
+    /// Takes the oldest chunk out of the buffer, if there is anything in it: copies it to the start of `out`, padded.
+    pub fn take(&self, out: &mut [u8]) -> Option<Closed> {
+        let c = self.control;
+        let taken = now_ns();
+        let mut buffer = self.buffer.lock();
+        let lsn = c.head.load(SeqCst);
+        if lsn == c.chunk.load(SeqCst) {
+            if c.fill.load(SeqCst) == CHUNK_HEADER as u64 {
+                return None;
+            }
+            self.close(&mut buffer);
+        }
+        let at = (lsn % buffer.len() as u64) as usize;
+        let used = u64::from_le_bytes(*buffer[at..].first_chunk().expect("a header never wraps")) as usize;
+        let len = used.next_multiple_of(self.redo_block as usize);
+        let tail = used.min(buffer.len() - at);
+        out[CHUNK_HEADER..tail].copy_from_slice(&buffer[at..][CHUNK_HEADER..tail]);
+        out[tail..used].copy_from_slice(&buffer[..used - tail]);
+        out[used..len].fill(0);
+        c.head.store(lsn + len as u64, SeqCst);
+        let granted = self.grant();
         drop(buffer);
-        c.space.signal();
-        Some(Closed { lsn, len: len as usize, used: used as usize })
+        self.let_in(&granted);
+        Some(Closed { lsn, len, used, taken })
     }
 
     /// Byte in the current journal at which the chunk at `lsn` belongs.
     pub fn journal_offset(&self, lsn: u64) -> u64 {
-        JOURNAL_HEADER as u64 + lsn - self.control.journal_start.load(SeqCst)
+        JOURNAL_HEADER as u64 + lsn - self.turns.start()
     }
 
-    /// Tells that everything before the end of `chunk` is on disk, and wakes those who wait for it.
+    /// Tells that everything before the end of `chunk` is on disk, and acknowledges the commits in it.
     pub fn publish_flushed(&self, chunk: &Closed) {
         let c = self.control;
+        let durable = now_ns();
         let flushed = chunk.lsn + chunk.len as u64;
         c.flushes.fetch_add(1, SeqCst);
         c.flushed_bytes.fetch_add(chunk.len as u64, SeqCst);
         c.flushed.store(flushed, SeqCst);
-        for w in self.waiters {
-            if (1..=flushed).contains(&w.lsn.load(SeqCst)) {
-                w.flushed.signal();
+        for at in c.acknowledged.load(SeqCst)..c.posted.load(SeqCst) {
+            let posted = &self.posted[at as usize % self.posted.len()];
+            let lsn = posted.lsn.load(SeqCst);
+            if lsn > flushed {
+                break;
+            }
+            let slot = &self.slots[posted.process.load(SeqCst) as usize];
+            c.acknowledged.store(at + 1, SeqCst);
+            slot.taken.store(chunk.taken, SeqCst);
+            slot.durable.store(durable, SeqCst);
+            slot.acknowledged.store(lsn, SeqCst);
+            if self.wake == Wake::Post {
+                slot.flushed.signal();
             }
         }
-    }
-
-    /// LSN at which the current journal starts: the checkpoint that the other journal's reuse has to wait for.
-    pub fn journal_start(&self) -> u64 {
-        self.control.journal_start.load(SeqCst)
+        c.published.signal();
     }
 
     /// LSN at which the next journal will start. Only to be used while a switch is due: nothing moves then.
@@ -248,41 +480,13 @@ impl<'s> Log<'s> {
 
     /// Makes the next journal the current one, asks for the checkpoint that will free the last one, and lets redo flow again.
     pub fn switched(&self) {
-        let c = self.control;
-        {
+        let granted = {
             let _held = self.buffer.lock();
-            let start = c.chunk.load(SeqCst);
-            c.journal_start.store(start, SeqCst);
-            c.journal_end.store(start + self.journal_bytes, SeqCst);
-            c.switching.store(0, SeqCst);
-            c.checkpoint_target.store(start, SeqCst);
-        }
-        c.switches.fetch_add(1, SeqCst);
-        c.space.signal();
-    }
-
-    /// Signalled when a checkpoint has been reached.
-    pub fn checkpointed(&self) -> &Event {
-        &self.control.checkpointed
-    }
-
-    /// All changes before this LSN are in the data files.
-    pub fn checkpoint(&self) -> u64 {
-        self.control.checkpoint.load(SeqCst)
-    }
-
-    // What follows is for the database writer.
-
-    /// The checkpoint to be reached, if it has not been yet.
-    pub fn checkpoint_due(&self) -> Option<u64> {
-        let target = self.control.checkpoint_target.load(SeqCst);
-        (target > self.checkpoint()).then_some(target)
-    }
-
-    /// Tells that all changes before `lsn` are in the data files, durably.
-    pub fn publish_checkpoint(&self, lsn: u64) {
-        self.control.checkpoint.store(lsn, SeqCst);
-        self.control.checkpointed.signal();
+            self.turns.advance(self.control.chunk.load(SeqCst));
+            self.control.switching.store(0, SeqCst);
+            self.grant()
+        };
+        self.let_in(&granted);
     }
 
     pub fn counts(&self) -> LogCounts {
@@ -290,8 +494,31 @@ impl<'s> Log<'s> {
         LogCounts {
             flushes: c.flushes.load(SeqCst),
             flushed_bytes: c.flushed_bytes.load(SeqCst),
-            switches: c.switches.load(SeqCst),
-            space_waits: c.space_waits.load(SeqCst),
+            space_waits: c.queued.load(SeqCst),
+            turns: self.turns.counts(),
+        }
+    }
+}
+
+/// Bytes at the start of a record that its number changes.
+const NUMBERED: usize = 16;
+
+/// Copies `bytes` to where the ring has the LSN `at`.
+fn copy_in(ring: &mut [u8], at: u64, bytes: &[u8]) {
+    let at = (at % ring.len() as u64) as usize;
+    let tail = bytes.len().min(ring.len() - at);
+    ring[at..at + tail].copy_from_slice(&bytes[..tail]);
+    ring[..bytes.len() - tail].copy_from_slice(&bytes[tail..]);
+}
+
+impl LogCounts {
+    /// What was counted since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            flushes: self.flushes - before.flushes,
+            flushed_bytes: self.flushed_bytes - before.flushed_bytes,
+            space_waits: self.space_waits - before.space_waits,
+            turns: self.turns.since(before.turns),
         }
     }
 }
@@ -299,34 +526,77 @@ impl<'s> Log<'s> {
 impl Reservation<'_> {
     /// Appends one record and returns the LSN behind it.
     pub fn append(&mut self, record: &[u8]) -> u64 {
+        let mut buffer = self.log.buffer.lock();
+        self.append_to(&mut buffer, record)
+    }
+
+    fn append_to(&mut self, buffer: &mut LockedBytes<'_>, record: &[u8]) -> u64 {
         let c = self.log.control;
         let cost = record.len() as u64 + self.log.overhead();
         self.left = self.left.checked_sub(cost).expect("more redo than was reserved");
-        let mut buffer = self.log.buffer.lock();
-        let fill = c.fill.load(SeqCst);
-        let place = &mut buffer[fill as usize..fill as usize + record.len()];
-        place.copy_from_slice(record);
+        let open = c.fill.load(SeqCst);
+        if open > CHUNK_HEADER as u64 && open + record.len() as u64 > self.log.group_bytes {
+            self.log.close(buffer);
+        }
         let sequence = c.records.load(SeqCst) + 1;
-        journal::number_record(place, sequence);
+        let (mut head, rest) = (*record.first_chunk::<NUMBERED>().expect("a record has a header"), &record[NUMBERED..]);
+        journal::number_record(&mut head, sequence);
         c.records.store(sequence, SeqCst);
-        let lsn = c.chunk.load(SeqCst) + fill + record.len() as u64;
-        c.fill.store(fill + record.len() as u64, SeqCst);
+        let begin = c.chunk.load(SeqCst) + c.fill.load(SeqCst);
+        copy_in(buffer, begin, &head);
+        copy_in(buffer, begin + NUMBERED as u64, rest);
+        let lsn = begin + record.len() as u64;
+        c.fill.fetch_add(record.len() as u64, SeqCst);
         c.next.store(lsn, SeqCst);
         c.reserved.fetch_sub(cost, SeqCst);
         lsn
+    }
+
+    /// Gives back what has not been used. To be called with the latch held; the caller then lets those in who are named.
+    fn release(&mut self) -> Vec<usize> {
+        self.log.control.reserved.fetch_sub(self.left, SeqCst);
+        self.left = 0;
+        self.log.grant()
+    }
+
+    /// Appends the record of a commit that was requested at `requested` (of [`now_ns`]), gives back what is left of the
+    /// reservation, and posts the log writer. [`Log::wait`] waits for the rest.
+    pub fn commit(mut self, record: &[u8], requested: u64) -> Commit {
+        let (log, process) = (self.log, self.process);
+        let c = log.control;
+        let mut buffer = log.buffer.lock();
+        let lsn = self.append_to(&mut buffer, record);
+        // Under the latch, so that commits are posted in the order of their LSNs.
+        let at = c.posted.load(SeqCst);
+        let entry = &log.posted[at as usize % log.posted.len()];
+        entry.lsn.store(lsn, SeqCst);
+        entry.process.store(process as u64, SeqCst);
+        c.posted.store(at + 1, SeqCst);
+        if c.first_post.load(SeqCst) == 0 {
+            c.first_post.store(requested, SeqCst);
+        }
+        c.wanted.fetch_max(lsn, SeqCst);
+        let granted = self.release();
+        drop(buffer);
+        // Nothing is left to be given back.
+        std::mem::forget(self);
+        log.let_in(&granted);
+        let posted = now_ns();
+        log.wake_writer();
+        Commit { process, lsn, requested, posted }
     }
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        let c = self.log.control;
-        let left = {
-            let _held = self.log.buffer.lock();
-            c.reserved.fetch_sub(self.left, SeqCst) - self.left
+        let log = self.log;
+        let (granted, switching) = {
+            let _held = log.buffer.lock();
+            (self.release(), log.control.switching.load(SeqCst) == 1)
         };
-        c.space.signal();
-        if left == 0 && c.switching.load(SeqCst) == 1 {
-            c.writer.signal();
+        log.let_in(&granted);
+        if switching || log.control.wanted.load(SeqCst) > log.flushed() {
+            log.wake_writer();
         }
     }
 }

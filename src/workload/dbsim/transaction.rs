@@ -1,152 +1,258 @@
-//! What a foreground does, drawn ahead: which blocks a transaction gets and which of them it changes.
+//! What a foreground does, drawn ahead: which transaction, which blocks it gets and which of them it changes.
 //!
-//! Invariant: the draws depend on the seed and the process's number only, never on time, so the same seed does the same work.
+//! Invariant: the draws depend on the seed and the worker's number only, never on time, so the same seed does the same work.
+
+use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use super::job::{Amount, Job, Step as JobStep};
+use super::choice::{Choosers, below};
+use super::job::{Amount, Job, Step};
 
-/// Exponent of the Zipf distribution of block gets: a few blocks are hot, most are rarely touched.
-const ZIPF: f64 = 0.9;
-/// Spreads neighbouring ranks over files and blocks. Prime, and larger than any number of blocks: rank × SCATTER is a permutation.
-const SCATTER: u64 = 2_654_435_761;
-
-/// A Zipf distribution over the blocks, by inversion of its cumulative table.
-pub struct Skew {
-    /// Share of gets that go to this rank or a hotter one, in units of 2^-63.
-    cumulative: Vec<u64>,
-}
-
-impl Skew {
-    pub fn new(blocks: u32) -> Self {
-        let weights = || (1..=blocks).map(|rank| f64::from(rank).powf(-ZIPF));
-        let total: f64 = weights().sum();
-        let mut sum = 0.0;
-        let cumulative = weights()
-            .map(|w| {
-                sum += w;
-                (sum / total * (1u64 << 63) as f64) as u64
-            })
-            .collect();
-        Self { cumulative }
-    }
-
-    /// The block of a rank; rank 0 is the hottest.
-    pub fn block(&self, rank: usize) -> u32 {
-        (rank as u64 * SCATTER % self.cumulative.len() as u64) as u32
-    }
-
-    fn draw(&self, random: u64) -> u32 {
-        let rank = self.cumulative.partition_point(|c| *c <= random >> 1);
-        self.block(rank.min(self.cumulative.len() - 1))
-    }
-}
-
-/// One block get.
+/// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Step {
-    /// Block, counted over all files.
-    pub block: u32,
-    /// Whether the block is changed.
-    pub change: bool,
+pub enum Action {
+    /// Gets a block, counted over all files, and changes it if `change`.
+    Get {
+        block: u32,
+        change: bool,
+    },
+    /// Writes so many bytes of redo that change no block.
+    Redo(u32),
+    Commit,
+    Rollback,
+    Cpu(Duration),
+    Think(Duration),
+    /// Sorts so many bytes of keys that follow from `seed`.
+    Sort {
+        bytes: u64,
+        seed: u64,
+    },
 }
 
 /// A transaction's inputs.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Transaction {
-    pub steps: Vec<Step>,
+    /// Which of the job's kinds it is.
+    pub kind: usize,
+    pub actions: Vec<Action>,
 }
 
 impl Transaction {
+    /// How many changes it makes.
     pub fn changes(&self) -> usize {
-        self.steps.iter().filter(|s| s.change).count()
+        self.actions.iter().filter(|a| matches!(a, Action::Get { change: true, .. })).count()
+    }
+
+    /// Whether all it does is to get and change blocks and to end.
+    pub fn is_short(&self) -> bool {
+        let short = |a: &Action| matches!(a, Action::Get { .. } | Action::Commit | Action::Rollback);
+        self.actions.iter().all(short)
     }
 }
 
-/// The endless stream of one foreground's transactions.
+/// The endless stream of one worker's transactions.
 pub struct Stream<'a> {
+    job: &'a Job,
+    choosers: &'a Choosers,
     random: ChaCha8Rng,
-    skew: &'a Skew,
-    gets: usize,
-    write_percent: u32,
+    /// The weights of the kinds, summed up.
+    weights: Vec<u64>,
+    /// By kind and step: which distribution a `read` uses.
+    distributions: Vec<Vec<usize>>,
+    /// Gets of the transaction that is being drawn since its last `dirty`: place among the actions, and a coin.
+    got: Vec<(usize, u32)>,
 }
 
 impl<'a> Stream<'a> {
-    pub fn new(job: &Job, skew: &'a Skew, seed: u64, process: u64) -> Self {
+    pub fn new(job: &'a Job, choosers: &'a Choosers, seed: u64, worker: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        random.set_stream(process);
-        let dirty = |s: &JobStep| match s {
-            JobStep::Dirty(Amount::Percent(p)) => Some(*p),
-            _ => None,
+        random.set_stream(worker);
+        let mut sum = 0;
+        let mut add = |weight| {
+            sum += u64::from(weight);
+            sum
         };
-        let write_percent = job.transactions.iter().flat_map(|t| &t.steps).find_map(dirty).unwrap_or(0);
-        Self { random, skew, gets: job.gets_max(), write_percent }
+        let distribution = |s: &Step| match s {
+            Step::Read { choice, .. } => choosers.index(*choice),
+            _ => 0,
+        };
+        Self {
+            job,
+            choosers,
+            random,
+            weights: job.transactions.iter().map(|t| add(t.weight)).collect(),
+            distributions: job.transactions.iter().map(|t| t.steps.iter().map(distribution).collect()).collect(),
+            got: Vec::new(),
+        }
     }
 
-    pub fn draw(&mut self) -> Transaction {
-        let mut step = || Step {
-            block: self.skew.draw(self.random.next_u64()),
-            change: (u64::from(self.random.next_u32()) * 100) >> 32 < u64::from(self.write_percent),
+    /// Draws the next transaction into `to`.
+    pub fn draw(&mut self, to: &mut Transaction) {
+        to.actions.clear();
+        self.got.clear();
+        to.kind = match self.weights[..] {
+            // Nothing to draw.
+            [_] => 0,
+            _ => {
+                let at = below(self.random.next_u64(), self.weights.last().copied().unwrap_or(0));
+                self.weights.partition_point(|w| *w <= at)
+            }
         };
-        Transaction { steps: (0..self.gets).map(|_| step()).collect() }
+        let job = self.job;
+        for (i, step) in job.transactions[to.kind].steps.iter().enumerate() {
+            self.step(step, self.distributions[to.kind][i], &mut to.actions);
+        }
+    }
+
+    fn step(&mut self, step: &Step, distribution: usize, actions: &mut Vec<Action>) {
+        match *step {
+            Step::Read { count, .. } => {
+                for _ in 0..count {
+                    let block = self.choosers.get(distribution).draw(self.random.next_u64());
+                    self.got.push((actions.len(), self.random.next_u32()));
+                    actions.push(Action::Get { block, change: false });
+                }
+            }
+            Step::Dirty(amount) => self.dirty(amount, actions),
+            Step::Redo { min, max } => {
+                let extra = below(self.random.next_u64(), u64::from(max.saturating_sub(min)) + 1);
+                actions.push(Action::Redo(min + extra as u32));
+            }
+            Step::Commit => actions.push(Action::Commit),
+            Step::Rollback => actions.push(Action::Rollback),
+            Step::Cpu(time) => actions.push(Action::Cpu(time)),
+            Step::Think(time) => actions.push(Action::Think(time)),
+            Step::Sort(bytes) => actions.push(Action::Sort { bytes, seed: self.random.next_u64() }),
+        }
+    }
+
+    /// Marks gets as changes: by their coins, so that every choice of so many of them is equally likely. What was got right before
+    /// is changed as it is got; what was got before something else was done is got once more.
+    fn dirty(&mut self, amount: Amount, actions: &mut Vec<Action>) {
+        let mut chosen = std::mem::take(&mut self.got);
+        match amount {
+            Amount::Percent(p) => chosen.retain(|(_, coin)| (u64::from(*coin) * 100) >> 32 < u64::from(p)),
+            Amount::Count(n) => {
+                chosen.sort_unstable_by_key(|(at, coin)| (*coin, *at));
+                chosen.truncate(n as usize);
+                chosen.sort_unstable();
+            }
+        }
+        let tail = actions.iter().rposition(|a| !matches!(a, Action::Get { .. })).map_or(0, |last| last + 1);
+        for (at, _) in &chosen {
+            let Action::Get { block, .. } = actions[*at] else { unreachable!("only gets are noted") };
+            if *at >= tail {
+                actions[*at] = Action::Get { block, change: true };
+            } else {
+                actions.push(Action::Get { block, change: true });
+            }
+        }
+        chosen.clear();
+        self.got = chosen;
     }
 }
 
-/// How many of `total` fall to `process` of `processes`.
-pub fn share(total: u64, process: usize, processes: usize) -> u64 {
-    total / processes as u64 + u64::from((process as u64) < total % processes as u64)
+/// How many of `total` fall to `worker` of `workers`.
+pub fn share(total: u64, worker: usize, workers: usize) -> u64 {
+    total / workers as u64 + u64::from((worker as u64) < total % workers as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::dbsim::job::{Choice, TransactionSpec};
     use crate::workload::{Workload, dbsim::Dbsim, options};
 
-    fn job() -> Job {
-        Job::parse(&options(&Dbsim as &dyn Workload, []).unwrap()).unwrap()
+    fn job(kinds: &[(u32, &[Step])]) -> Job {
+        let mut job = Job::parse(&options(&Dbsim as &dyn Workload, []).unwrap()).unwrap();
+        if !kinds.is_empty() {
+            let spec = |(i, (weight, steps)): (usize, &(u32, &[Step]))| TransactionSpec {
+                name: format!("kind{i}"),
+                weight: *weight,
+                steps: steps.to_vec(),
+            };
+            job.transactions = kinds.iter().enumerate().map(spec).collect();
+        }
+        job
+    }
+
+    fn draws(job: &Job, seed: u64, worker: u64, count: usize) -> Vec<Transaction> {
+        let choosers = Choosers::new(job, seed);
+        let mut stream = Stream::new(job, &choosers, seed, worker);
+        let draw = |_| {
+            let mut t = Transaction::default();
+            stream.draw(&mut t);
+            t
+        };
+        (0..count).map(draw).collect()
+    }
+
+    const READ: Step = Step::Read { count: 8, choice: Choice::Zipf(0.9) };
+
+    #[test]
+    fn the_default_job_changes_blocks_as_it_gets_them() {
+        let all = draws(&job(&[]), 7, 0, 20_000);
+        let mut changes = 0;
+        for t in &all {
+            assert_eq!((t.actions.len(), t.actions[8]), (9, Action::Commit));
+            assert!(t.is_short() && t.actions[..8].iter().all(|a| matches!(a, Action::Get { .. })));
+            changes += t.changes();
+        }
+        let gets = 160_000.0;
+        // Five standard errors of a binomial share.
+        assert!((changes as f64 / gets - 0.3).abs() < 5.0 * (0.3 * 0.7 / gets as f64).sqrt(), "{changes}");
     }
 
     #[test]
-    fn ranks_are_a_permutation_of_the_blocks() {
-        let skew = Skew::new(1_280);
-        let mut blocks: Vec<_> = (0..1_280).map(|r| skew.block(r)).collect();
-        blocks.sort_unstable();
-        assert!(blocks.iter().copied().eq(0..1_280));
-    }
-
-    #[test]
-    fn frequencies_follow_zipf() {
-        let (job, skew) = (job(), Skew::new(1_000));
-        let mut stream = Stream::new(&job, &skew, 7, 0);
-        let (mut hottest, mut tenth, mut changed) = (0.0, 0.0, 0.0);
-        let draws = 20_000;
-        for _ in 0..draws {
-            for s in stream.draw().steps {
-                hottest += f64::from(u8::from(s.block == skew.block(0)));
-                tenth += f64::from(u8::from(s.block == skew.block(9)));
-                changed += f64::from(u8::from(s.change));
+    fn a_number_of_changes_is_exact_and_every_get_has_its_chance() {
+        let all = draws(&job(&[(1, &[READ, Step::Dirty(Amount::Count(3)), Step::Commit])]), 1, 0, 4_000);
+        let mut by_place = [0.0; 8];
+        for t in &all {
+            assert_eq!(t.changes(), 3);
+            for (place, a) in by_place.iter_mut().zip(&t.actions) {
+                *place += f64::from(u8::from(matches!(a, Action::Get { change: true, .. })));
             }
         }
-        let gets = f64::from(draws) * job.gets_max() as f64;
-        let total: f64 = (1..=1_000).map(|r| f64::from(r).powf(-ZIPF)).sum();
-        // Five standard errors of a binomial share.
-        let near = |n: f64, p: f64| (n / gets - p).abs() < 5.0 * (p * (1.0 - p) / gets).sqrt();
-        assert!(near(hottest, 1.0 / total), "{hottest}");
-        assert!(near(tenth, 10f64.powf(-ZIPF) / total), "{tenth}");
-        assert!(near(changed, 0.3), "{changed}");
+        let error = (0.375f64 * 0.625 / 4_000.0).sqrt();
+        assert!(by_place.iter().all(|n| (n / 4_000.0 - 0.375).abs() < 5.0 * error), "{by_place:?}");
+        let more = draws(&job(&[(1, &[READ, Step::Dirty(Amount::Count(30))])]), 1, 0, 1);
+        assert_eq!(more[0].changes(), 8);
     }
 
     #[test]
-    fn streams_differ_by_seed_and_process_only() {
-        let (job, skew) = (job(), Skew::new(1_000));
-        let take = |seed, process| {
-            let mut s = Stream::new(&job, &skew, seed, process);
-            (0..50).map(|_| s.draw()).collect::<Vec<_>>()
-        };
-        assert_eq!(take(1, 0), take(1, 0));
-        assert_ne!(take(1, 0), take(2, 0));
-        assert_ne!(take(1, 0), take(1, 1));
+    fn what_was_got_earlier_is_got_again_to_be_changed() {
+        let cpu = Duration::from_micros(40);
+        let steps = [READ, Step::Cpu(cpu), Step::Dirty(Amount::Count(2)), READ, Step::Dirty(Amount::Count(1))];
+        for t in draws(&job(&[(1, &steps)]), 1, 0, 100) {
+            assert_eq!((t.actions.len(), t.changes(), t.is_short()), (8 + 1 + 2 + 8, 3, false));
+            assert_eq!(t.actions[8], Action::Cpu(cpu));
+            let Action::Get { block, change: true } = t.actions[9] else { panic!("{t:?}") };
+            assert!(t.actions[..8].contains(&Action::Get { block, change: false }));
+            assert_eq!(t.actions[11..].iter().filter(|a| matches!(a, Action::Get { change: true, .. })).count(), 1);
+        }
+    }
+
+    #[test]
+    fn kinds_come_by_weight_and_redo_in_its_range() {
+        let redo = [Step::Redo { min: 1_200, max: 3_600 }, Step::Commit];
+        let all = draws(&job(&[(45, &redo), (55, &[READ])]), 3, 1, 10_000);
+        let first = all.iter().filter(|t| t.kind == 0);
+        let sizes: Vec<_> = first.clone().map(|t| t.actions[0]).collect();
+        assert!((sizes.len() as f64 / 10_000.0 - 0.45).abs() < 0.025, "{}", sizes.len());
+        assert!(sizes.iter().all(|a| matches!(a, Action::Redo(1_200..=3_600))));
+        // 4,500 draws from 2,401 values: the odds that none is among the lowest 20 are 5e-17.
+        assert!(sizes.iter().any(|a| matches!(a, Action::Redo(..1_220))));
+        assert!(sizes.iter().any(|a| matches!(a, Action::Redo(3_581..))));
+    }
+
+    #[test]
+    fn streams_differ_by_seed_and_worker_only() {
+        let job = job(&[]);
+        assert_eq!(draws(&job, 1, 0, 50), draws(&job, 1, 0, 50));
+        assert_ne!(draws(&job, 1, 0, 50), draws(&job, 2, 0, 50));
+        assert_ne!(draws(&job, 1, 0, 50), draws(&job, 1, 1, 50));
     }
 
     #[test]

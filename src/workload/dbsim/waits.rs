@@ -4,13 +4,16 @@
 //! alone, so that a process's waits may be summed.
 
 use std::cell::{Cell, RefCell};
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Instant;
 
 use crate::sys::cpu_clock::{RunDelay, thread_cpu_time};
 use crate::sys::latch::{self, Contended};
-use crate::sys::segment::{Segment, shared_struct};
+use crate::sys::segment::shared_struct;
+use crate::sys::shared_memory::SharedMemory;
 
 macro_rules! events {
     ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
@@ -104,13 +107,6 @@ impl Event {
 pub struct Tally {
     pub count: u64,
     pub ns: u64,
-}
-
-impl Tally {
-    fn add(&mut self, ns: u64) {
-        self.count += 1;
-        self.ns += ns;
-    }
 }
 
 /// Waits by event.
@@ -207,95 +203,85 @@ shared_struct! {
     }
 }
 
-shared_struct! {
-    struct AuditCount {
-        count: AtomicU64,
-        time: AtomicU64,
-        waits: AtomicU64,
-        cpu: AtomicU64,
-        run_queue: AtomicU64,
-        unused: [AtomicU64; 3],
-    }
+/// Counts of a worker: one for each event, then those of [`Audit`], on cache lines that it shares with nobody.
+const AUDIT: usize = EVENTS;
+const ROW: usize = (AUDIT + 3).next_multiple_of(4);
+
+/// The waits of all workers, in memory that they share: each row is written by its worker alone.
+#[derive(Clone)]
+pub struct WaitTable {
+    memory: Arc<SharedMemory>,
+    workers: usize,
 }
 
-/// The waits of all workers in the shared segment: each is written by its worker alone.
-pub struct WaitTable<'s> {
-    counts: &'s [Count],
-    audits: &'s [AuditCount],
-}
-
-impl<'s> WaitTable<'s> {
-    /// Bytes of segment that a table for so many workers takes.
-    pub fn bytes(workers: usize) -> usize {
-        workers * (EVENTS * size_of::<Count>() + size_of::<AuditCount>()) + 256
+impl WaitTable {
+    /// A table for so many workers; to be made before they are forked.
+    pub fn new(workers: usize) -> io::Result<Self> {
+        let memory = Arc::new(SharedMemory::new((workers * ROW * size_of::<Count>()).max(1))?);
+        Ok(Self { memory, workers })
     }
 
-    pub fn new(segment: &'s Segment, workers: usize) -> Self {
-        Self { counts: segment.many(workers * EVENTS), audits: segment.many(workers) }
+    fn row(&self, worker: usize) -> &[Count] {
+        &self.memory.slice::<Count>(0, self.workers * ROW)[worker * ROW..][..ROW]
     }
 
-    /// What `worker` has published so far.
+    /// Counts the calling thread's waits as `worker`'s from now on.
+    pub fn attach(&self, worker: usize) {
+        assert!(worker < self.workers, "worker {worker} of {}", self.workers);
+        observe_latches();
+        HERE.with(|here| {
+            here.inner.set(0);
+            here.depth.set(0);
+            here.auditor.take();
+            here.to.replace(Some((self.clone(), worker)));
+        });
+    }
+
+    /// What `worker` has waited for so far.
     pub fn read(&self, worker: usize) -> Tallies {
-        let of = &self.counts[worker * EVENTS..][..EVENTS];
-        Tallies(std::array::from_fn(|i| Tally { count: of[i].count.load(Acquire), ns: of[i].ns.load(Acquire) }))
+        let row = self.row(worker);
+        Tallies(std::array::from_fn(|i| Tally { count: row[i].count.load(Acquire), ns: row[i].ns.load(Acquire) }))
     }
 
     /// The transactions of `worker` that were looked at closely.
     pub fn audit(&self, worker: usize) -> Audit {
-        let a = &self.audits[worker];
+        let row = &self.row(worker)[AUDIT..];
         Audit {
-            count: a.count.load(Acquire),
-            time: a.time.load(Acquire),
-            waits: a.waits.load(Acquire),
-            cpu: a.cpu.load(Acquire),
-            run_queue: a.run_queue.load(Acquire),
+            count: row[0].count.load(Acquire),
+            time: row[0].ns.load(Acquire),
+            waits: row[1].count.load(Acquire),
+            cpu: row[1].ns.load(Acquire),
+            run_queue: row[2].count.load(Acquire),
         }
     }
 
-    /// Puts what this thread has counted, as `worker`, where others can read it. To be called once for each piece of work.
-    pub fn publish(&self, worker: usize) {
-        HERE.with(|here| {
-            let mut changed = here.changed.replace(0);
-            let tallies = here.tallies.borrow();
-            while changed != 0 {
-                let event = changed.trailing_zeros() as usize;
-                changed &= changed - 1;
-                let to = &self.counts[worker * EVENTS + event];
-                to.count.store(tallies.0[event].count, Release);
-                to.ns.store(tallies.0[event].ns, Release);
-            }
-        });
-    }
-
-    /// Adds one transaction that was looked at closely. To be called by the worker itself.
+    /// Adds a transaction that was looked at closely. To be called by the worker itself.
     pub fn add_audit(&self, worker: usize, audit: &Audit) {
-        let a = &self.audits[worker];
-        for (to, add) in [
-            (&a.count, audit.count),
-            (&a.time, audit.time),
-            (&a.waits, audit.waits),
-            (&a.cpu, audit.cpu),
-            (&a.run_queue, audit.run_queue),
-        ] {
-            to.store(to.load(Relaxed) + add, Release);
-        }
+        let row = &self.row(worker)[AUDIT..];
+        grow(&row[0].count, audit.count);
+        grow(&row[0].ns, audit.time);
+        grow(&row[1].count, audit.waits);
+        grow(&row[1].ns, audit.cpu);
+        grow(&row[2].count, audit.run_queue);
     }
 }
 
-/// What this thread has counted.
+/// Adds to a counter that this thread alone changes: no locked instruction.
+fn grow(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Relaxed) + by, Release);
+}
+
+/// What this thread is about.
 #[derive(Default)]
 struct Here {
-    tallies: RefCell<Tallies>,
-    /// A bit for every event that was counted since the last publication.
-    changed: Cell<u64>,
+    /// Where its waits are counted.
+    to: RefCell<Option<(WaitTable, usize)>>,
     /// Nanoseconds of finished waits inside the one that is under way.
     inner: Cell<u64>,
     /// Waits under way, one inside the other.
     depth: Cell<u32>,
     auditor: RefCell<Option<Auditor>>,
 }
-
-const _: () = assert!(EVENTS <= 64, "an event needs a bit");
 
 thread_local! {
     static HERE: Here = Here::default();
@@ -309,6 +295,13 @@ pub struct Waiting {
     outer: u64,
     /// CPU time and run delay before the wait, if the transaction is looked at closely and this is its outermost wait.
     before: Option<(u64, u64)>,
+}
+
+impl Waiting {
+    /// Says what is waited for, where that shows in the course of the wait.
+    pub fn becomes(&mut self, event: Event) {
+        self.event = event;
+    }
 }
 
 /// Begins to wait.
@@ -327,8 +320,8 @@ pub fn during<T>(event: Event, f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Has waits for latches and for latched buffers counted from now on, in this process and those that it forks.
-pub fn observe_latches() {
+/// Has sleeps for latches and for latched buffers counted as waits.
+fn observe_latches() {
     latch::observe(|what, sleep| {
         let event = match what {
             Contended::Latch => Event::Latch,
@@ -338,33 +331,15 @@ pub fn observe_latches() {
     });
 }
 
-/// Forgets what this thread has counted. To be called by a worker before it does anything: a fork copies its parent's counts.
-pub fn reset() {
-    HERE.with(|here| {
-        here.tallies.take();
-        here.changed.set(0);
-        here.inner.set(0);
-        here.depth.set(0);
-        here.auditor.take();
-    });
-}
-
-impl Waiting {
-    /// What the wait is for has turned out to be something else.
-    pub fn rename(&mut self, event: Event) {
-        self.event = event;
-    }
-}
-
 impl Drop for Waiting {
     fn drop(&mut self) {
         let elapsed = self.start.elapsed().as_nanos() as u64;
         HERE.with(|here| {
-            let event = self.event as usize;
-            let t = &mut here.tallies.borrow_mut().0[event];
-            t.count += 1;
-            t.ns += elapsed.saturating_sub(here.inner.get());
-            here.changed.set(here.changed.get() | 1 << event);
+            if let Some((table, worker)) = &*here.to.borrow() {
+                let count = &table.row(*worker)[self.event as usize];
+                grow(&count.count, 1);
+                grow(&count.ns, elapsed.saturating_sub(here.inner.get()));
+            }
             here.inner.set(self.outer + elapsed);
             here.depth.set(here.depth.get() - 1);
             if let (Some(before), Some(auditor)) = (self.before, here.auditor.borrow_mut().as_mut()) {
@@ -465,20 +440,17 @@ mod tests {
 
     #[test]
     fn no_instant_is_counted_twice() {
-        reset();
-        let segment = Segment::new(WaitTable::bytes(2)).unwrap();
-        let table = WaitTable::new(&segment, 2);
+        let table = WaitTable::new(2).unwrap();
+        table.attach(1);
         let start = Instant::now();
         {
             let mut outer = enter(Event::FreeBuffer);
             std::thread::sleep(Duration::from_millis(3));
             during(Event::Latch, || std::thread::sleep(Duration::from_millis(5)));
             during(Event::Latch, || ());
-            outer.rename(Event::LogBufferSpace);
+            outer.becomes(Event::LogBufferSpace);
         }
         let elapsed = start.elapsed().as_nanos() as u64;
-        assert_eq!(table.read(1), Tallies::default(), "nothing is published yet");
-        table.publish(1);
         let tallies = table.read(1);
         assert_eq!(table.read(0), Tallies::default());
         assert_eq!(tallies.of(Event::FreeBuffer), Tally::default());
@@ -489,7 +461,6 @@ mod tests {
 
     #[test]
     fn what_is_looked_at_closely_adds_up() {
-        reset();
         let mut audits = Audits::new();
         if audits.run_delay.is_none() {
             eprintln!("Not tested here: the kernel does not say how long a task is kept off the CPU");
@@ -507,6 +478,10 @@ mod tests {
             during(Event::DataFileRead, || burn(Duration::from_millis(3)));
         }
         let audit = audits.end().unwrap();
+        let table = WaitTable::new(1).unwrap();
+        table.add_audit(0, &audit);
+        table.add_audit(0, &audit);
+        assert_eq!(table.audit(0), audit.plus(&audit));
         assert!(audit.cpu >= 20_000_000 && audit.waits >= 25_000_000, "{audit:?}");
         // The machine may be busy with anything: then it is the run queue that explains the time.
         let explained = audit.explained().unwrap();

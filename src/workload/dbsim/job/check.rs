@@ -77,8 +77,11 @@ fn check_crew(job: &Job) -> Result<(), Complaint> {
         ),
         _ => Ok(()),
     };
-    for word in ["foreground", "client"] {
-        needs(word, "log-writer", "a commit waits until its redo is on disk")?;
+    let lasting = |s: &Step| matches!(s, Step::Dirty(_) | Step::Redo { .. } | Step::Commit | Step::Rollback);
+    if job.transactions.iter().flat_map(|t| &t.steps).any(lasting) {
+        for word in ["foreground", "client"] {
+            needs(word, "log-writer", "a commit waits until its redo is on disk")?;
+        }
     }
     needs("log-writer", "database-writer", "a journal is used again when the blocks it covers are in the data files")?;
     needs("checkpointer", "database-writer", "nobody would write what it asks for")?;

@@ -36,6 +36,19 @@ const NAMED: &[(&str, &[&str])] =
 const BYTES_MAX: u64 = 1 << 40;
 const TRANSACTIONS: std::ops::RangeInclusive<u64> = 1..=1_000_000_000_000;
 
+/// The cache if nothing is said, in a job whose processes do transactions or do none.
+pub fn default_cache(transacts: bool) -> CacheSpec {
+    let bytes = if transacts { 32 << 20 } else { EXTENT as u64 };
+    CacheSpec { bytes, memory: Memory::Mmap, replacement: Replacement::Clock, dirty_percent: 25 }
+}
+
+/// The journals if nothing is said but whether they bypass the page cache.
+pub fn default_journal(direct: bool) -> JournalSpec {
+    // A sector of a disk, or a page where direct I/O may want that.
+    let block = if direct { 4096 } else { 512 };
+    JournalSpec { files: 2, bytes: 4 << 20, direct, sync: LogSync::Dsync, block, place: None }
+}
+
 /// A job file, read but not yet built.
 #[derive(Clone, Debug)]
 pub struct Draft {
@@ -247,15 +260,15 @@ impl Draft {
 
     fn cache(&self, transacts: bool) -> Result<CacheSpec, Refusal> {
         let table = self.section("cache")?;
-        let default = if transacts { 32 << 20 } else { EXTENT as u64 };
+        let default = default_cache(transacts);
         Ok(CacheSpec {
-            bytes: take::bytes(&table, "size", default, EXTENT as u64..=BYTES_MAX, EXTENT as u64)?,
+            bytes: take::bytes(&table, "size", default.bytes, EXTENT as u64..=BYTES_MAX, EXTENT as u64)?,
             memory: match table.get("memory") {
-                None => Memory::Mmap,
+                None => default.memory,
                 Some(value) => words::memory(&value.string()?).ok_or_else(|| value.cannot_be(words::A_MEMORY))?,
             },
-            replacement: take::word(&table, "replacement", Replacement::Clock)?,
-            dirty_percent: take::percent(&table, "dirty", 25, 1..=90)?,
+            replacement: take::word(&table, "replacement", default.replacement)?,
+            dirty_percent: take::percent(&table, "dirty", default.dirty_percent, 1..=90)?,
         })
     }
 
@@ -287,16 +300,16 @@ impl Draft {
     fn journal(&self, data_direct: bool) -> Result<JournalSpec, Refusal> {
         let table = self.section("journal")?;
         let direct = take::switch(&table, "direct", data_direct)?;
-        // A sector of a disk, or a page where direct I/O may want that.
-        let block = take::bytes(&table, "block", if direct { 4096 } else { 512 }, 512..=64 << 10, 512)?;
+        let default = default_journal(direct);
+        let block = take::bytes(&table, "block", default.block as u64, 512..=64 << 10, 512)?;
         if let Some(value) = table.get("block").filter(|_| !block.is_power_of_two()) {
             return Err(value.cannot_be("a power of 2 from 512 to 64K"));
         }
         Ok(JournalSpec {
-            files: take::count(&table, "files", 2, 2..=64)? as usize,
-            bytes: take::bytes(&table, "size", 4 << 20, EXTENT as u64..=1 << 36, EXTENT as u64)?,
+            files: take::count(&table, "files", default.files as u64, 2..=64)? as usize,
+            bytes: take::bytes(&table, "size", default.bytes, EXTENT as u64..=1 << 36, EXTENT as u64)?,
             direct,
-            sync: take::word(&table, "sync", LogSync::Dsync)?,
+            sync: take::word(&table, "sync", default.sync)?,
             block: block as usize,
             place: table.get("place").map(|value| value.string().map(PathBuf::from)).transpose()?,
         })

@@ -5,6 +5,8 @@
 mod check;
 mod class;
 mod draft;
+pub mod explain;
+pub mod fio;
 mod options;
 mod print;
 pub mod shipped;
@@ -309,6 +311,27 @@ impl Job {
     /// Processes that do transactions: foregrounds, and the servers of clients.
     pub fn transactors(&self) -> usize {
         self.classes.iter().filter(|c| c.kind.transacts()).map(|c| c.count).sum()
+    }
+
+    /// Whether transactions change blocks.
+    pub fn changes(&self) -> bool {
+        let changes =
+            |s: &Step| !matches!(s, Step::Dirty(Amount::Count(0) | Amount::Percent(0))) && matches!(s, Step::Dirty(_));
+        self.any_step(changes)
+    }
+
+    /// Whether transactions write redo, so that their commits wait for the log.
+    pub fn writes(&self) -> bool {
+        self.changes() || self.any_step(|s| matches!(s, Step::Redo { max, .. } if *max > 0))
+    }
+
+    /// Whether transactions have to read blocks, as the cache does not hold all of them.
+    pub fn reads(&self) -> bool {
+        self.cache.bytes < self.data.bytes && self.any_step(|s| s.gets_max() > 0)
+    }
+
+    fn any_step(&self, of: impl Fn(&Step) -> bool) -> bool {
+        self.transactors() > 0 && self.transactions.iter().flat_map(|t| &t.steps).any(of)
     }
 
     /// The class that is the log writer, if the job has one.

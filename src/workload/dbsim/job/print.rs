@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::draft::VERSION;
+use super::draft::{VERSION, default_cache, default_journal};
 use super::units::{print_duration, print_pace};
 use super::words::{self, Word};
 use super::{ClassSpec, Engine, Job, Kind, Length, Memory, Pace, Replacement, Requests, Share, Wake};
@@ -125,6 +125,9 @@ fn run(out: &mut String, job: &Job) {
 }
 
 fn cache(out: &mut String, job: &Job) {
+    if job.cache == default_cache(job.transactors() > 0) {
+        return;
+    }
     let mut table = Section::new("cache".to_owned());
     table.bytes("size", job.cache.bytes);
     if job.cache.memory != Memory::Mmap {
@@ -154,6 +157,9 @@ fn data(out: &mut String, job: &Job) {
 }
 
 fn journal(out: &mut String, job: &Job) {
+    if job.journal == default_journal(job.data.direct) {
+        return;
+    }
     let mut table = Section::new("journal".to_owned());
     table.raw("files", job.journal.files);
     table.bytes("size", job.journal.bytes);

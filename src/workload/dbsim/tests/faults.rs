@@ -272,6 +272,38 @@ fn old_blocks_that_the_log_no_longer_covers_are_found() {
 }
 
 #[test]
+fn lost_archives_and_checkpoints_are_found() {
+    let settings = [
+        ("transactions", "3000"),
+        ("write", "60"),
+        ("process.archiver.kind", "archiver"),
+        ("process.checkpointer.kind", "checkpointer"),
+    ];
+    let site = Site::new(&settings);
+    let archive = archiver::path(site.bench.path(), site.ledger.archived);
+    let facts = site.bench.check(Acks::Ledger).facts;
+    assert!(site.ledger.archived >= 2 && facts["archives"] == site.ledger.archived.min(archiver::KEPT), "{facts:?}");
+    // Written and synced, but its rename never reached the disk; then one that is damaged, short, or that of another turn.
+    let unfinished = archive.with_extension("unfinished");
+    std::fs::rename(&archive, &unfinished).unwrap();
+    let turn = site.ledger.archived;
+    assert_eq!(site.bench.check(Acks::Ledger).findings, [VerifyFailed::LostArchive { turn }]);
+    std::fs::rename(&unfinished, &archive).unwrap();
+    let middle = site.files[&archive].len() / 2;
+    site.plant(&archive, |f| f[middle] ^= 1, &["damaged-archive"]);
+    site.plant(&archive, |f| f[100] ^= 1, &["damaged-archive"]);
+    let other = &site.files[&archiver::path(site.bench.path(), turn - 1)];
+    site.plant(&archive, |f| f.clone_from(other), &["damaged-archive"]);
+
+    let control = control_file::path(site.bench.path());
+    let last = control_file::Entry::last(site.bench.path()).unwrap().unwrap();
+    assert!(last.checkpoint > 0 && last.checkpoint == site.ledger.checkpoint);
+    let place = (last.sequence % 2) as usize * 4096;
+    site.plant(&control, |f| f[place..place + 4096].fill(0), &["lost-checkpoint"]);
+    site.plant(&control, |f| f.fill(0), &["damaged-control-file"]);
+}
+
+#[test]
 fn files_that_are_missing_and_a_damaged_ledger_are_found() {
     let site = Site::new(&[]);
     let first = |path: &Path| {

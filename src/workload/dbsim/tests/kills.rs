@@ -34,7 +34,7 @@ impl<'a> Running<'a> {
     /// Waits until the ledger says so; `false` if the run has ended before.
     fn until(&mut self, reached: impl Fn(&Ledger) -> bool) -> bool {
         loop {
-            if let Ok(ledger::Found::Whole(ledger)) = Ledger::load(self.bench.path())
+            if let Ok(ledger) = Ledger::load(self.bench.path())
                 && reached(&ledger)
             {
                 return true;

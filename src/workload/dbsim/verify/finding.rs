@@ -17,6 +17,16 @@ pub enum VerifyFailed {
     MissingFile(String),
     #[error("{file} ends after {found} bytes instead of {wanted}")]
     Truncated { file: String, found: u64, wanted: u64 },
+    #[error("The archive of the journal's turn {turn} is missing; it was said to be durable")]
+    LostArchive { turn: u64 },
+    #[error("The archive of the journal's turn {turn} is damaged, or does not join the one before it at LSN {lsn}")]
+    DamagedArchive { turn: u64, lsn: u64 },
+    #[error("No entry of the control file is whole")]
+    DamagedControlFile,
+    #[error("The control file says checkpoint {found}; {recorded} was recorded")]
+    LostCheckpoint { found: u64, recorded: u64 },
+    #[error("Recovery starts at checkpoint {checkpoint}; the log begins at LSN {start} only")]
+    RedoGone { checkpoint: u64, start: u64 },
 
     #[error("Journal {journal} has lost its header, of sequence {sequence}")]
     LostJournalHeader { journal: usize, sequence: u64 },
@@ -100,6 +110,11 @@ impl VerifyFailed {
             V::LostRename(_) => "lost-rename",
             V::MissingFile(_) => "missing-file",
             V::Truncated { .. } => "truncated-file",
+            V::LostArchive { .. } => "lost-archive",
+            V::DamagedArchive { .. } => "damaged-archive",
+            V::DamagedControlFile => "damaged-control-file",
+            V::LostCheckpoint { .. } => "lost-checkpoint",
+            V::RedoGone { .. } => "redo-gone",
             V::LostJournalHeader { .. } => "lost-journal-header",
             V::WrongJournal { .. } => "wrong-journal",
             V::NoJournal => "no-journal",

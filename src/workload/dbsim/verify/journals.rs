@@ -115,6 +115,8 @@ pub struct Log {
     pub start: u64,
     pub end: u64,
     pub records: u64,
+    /// Turns that the journals hold, by their sequence, and the LSNs at which they start.
+    pub turns: Vec<(u64, u64)>,
 }
 
 /// Reads the log and hands every record to `each` in order. What is missing of what was acknowledged is reported, and reading
@@ -128,7 +130,8 @@ pub fn read(
 ) -> Result<Log> {
     let turns = turns(job, dir, ledger, report)?;
     let start = turns.first().map_or(0, |t| t.header.start);
-    let mut log = Log { start, end: start, records: 0 };
+    let held = turns.iter().map(|t| (t.header.sequence, t.header.start)).collect();
+    let mut log = Log { start, end: start, records: 0, turns: held };
     // The log's first record is the first of all only where the log begins.
     let mut sequence = (start == 0).then_some(1);
     for (i, turn) in turns.iter().enumerate() {

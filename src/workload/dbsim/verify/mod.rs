@@ -6,6 +6,7 @@
 //! A block's body and every change's bytes follow from address and version. So redo is replayed as versions: each block on disk
 //! must be what its version says, each redo record what its version says, and together they must lead to what was acknowledged.
 
+mod archives;
 mod blocks;
 mod damage;
 mod finding;
@@ -18,7 +19,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 
 use super::acks;
-use super::job::{EXTENT, Job};
+use super::control_file;
+use super::job::{EXTENT, Job, Kind};
 use super::ledger::{Found, Ledger};
 
 pub use finding::VerifyFailed;
@@ -81,7 +83,7 @@ impl Report {
 pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
     let mut report = Report::default();
     let ledger = match acks {
-        Acks::Ledger => match Ledger::load(dir)? {
+        Acks::Ledger => match Ledger::find(dir)? {
             Found::Whole(ledger) => Ok(ledger),
             Found::Damaged(how) => Err(VerifyFailed::LedgerDamaged(how)),
             Found::NotRenamed => Err(VerifyFailed::LostRename("ledger")),
@@ -109,6 +111,8 @@ pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
     let mut replay = replay::Replay::new(job, &ledger, &mut disk);
     let log = journals::read(job, dir, &ledger, &mut report, |entry, report| replay.apply(entry, report))?;
     let outcome = replay.end(&log, &mut report);
+    control_file(job, dir, &ledger, &log, &mut report)?;
+    let archives = archives::check(job, dir, &ledger, &log, &mut report)?;
     let torn = blocks::judge(job, dir, &ledger, &disk, &log, &outcome, &mut of_blocks)?;
     for (kind, n) in of_blocks.counts {
         *report.counts.entry(kind).or_default() += n;
@@ -126,8 +130,33 @@ pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
         ("losers", outcome.losers),
         ("blocks-to-recover", outcome.recovered),
         ("torn-writes-repaired-by-redo", torn),
+        ("archives", archives),
     ];
     Ok(Verdict { findings: report.findings, counts: report.counts, facts: facts.into() })
+}
+
+/// The control file has to name a checkpoint that is as late as what was recorded, and from which there is redo.
+fn control_file(job: &Job, dir: &Path, ledger: &Ledger, log: &journals::Log, report: &mut Report) -> Result<()> {
+    let kept = job.classes.iter().any(|c| matches!(c.kind, Kind::Checkpointer { .. }));
+    // Before the first checkpoint a run may have been stopped without having made one.
+    if !kept || ledger.checkpoint == 0 {
+        return Ok(());
+    }
+    if !control_file::path(dir).exists() {
+        report.add(VerifyFailed::MissingFile("control".to_owned()));
+        return Ok(());
+    }
+    match control_file::Entry::last(dir) {
+        Ok(Some(entry)) if entry.checkpoint < ledger.checkpoint => {
+            report.add(VerifyFailed::LostCheckpoint { found: entry.checkpoint, recorded: ledger.checkpoint });
+        }
+        Ok(Some(entry)) if entry.checkpoint < log.start => {
+            report.add(VerifyFailed::RedoGone { checkpoint: entry.checkpoint, start: log.start });
+        }
+        Ok(_) => {}
+        Err(_) => report.add(VerifyFailed::DamagedControlFile),
+    }
+    Ok(())
 }
 
 /// Bytes of memory that verification takes, at most: what is kept of each block, the ledger as words and as entries, two extents,

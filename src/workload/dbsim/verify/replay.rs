@@ -81,6 +81,7 @@ impl<'a> Replay<'a> {
                 }
                 self.change(number, version, entry.lsn, process, transaction, report);
             }
+            Record::Filler { .. } => {}
             Record::Commit { process, transaction } => self.commit(process as usize, transaction, entry.lsn, report),
         }
     }

@@ -1,0 +1,32 @@
+//! Waiting by looking again and again, for jobs that ask for it.
+//!
+//! Invariant: a poller gives the CPU away between two looks: first to whoever else can run, then for a time that doubles.
+
+use std::time::Duration;
+
+/// Looks after which yielding gives way to sleeping.
+const YIELDS: u32 = 32;
+/// The first sleep: about the granularity of a timer (the kernel's own slack is 50 µs).
+const SHORT: Duration = Duration::from_micros(20);
+/// The longest: what a poller may be late at worst, and what keeps thousands of them from filling a CPU.
+const LONG: Duration = Duration::from_millis(1);
+
+/// A poller.
+pub struct Poll;
+
+impl Poll {
+    /// Returns as soon as a look finds `done`.
+    pub fn until(done: impl Fn() -> bool) {
+        let mut looks = 0;
+        let mut sleep = SHORT;
+        while !done() {
+            if looks < YIELDS {
+                looks += 1;
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(sleep);
+                sleep = (2 * sleep).min(LONG);
+            }
+        }
+    }
+}

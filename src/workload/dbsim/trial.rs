@@ -1,0 +1,291 @@
+//! One run of a job: the shared instance is made, the processes are started, the window is opened, watched and closed.
+//!
+//! Invariant: the window's figures are differences between what was counted when it opened and when it closed; what came before
+//! and after is in none of them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::clock::Clock;
+use crate::sys::segment::Segment;
+use crate::workload::Progress;
+
+use super::cache::Cache;
+use super::crew::Crew;
+use super::huge_pages::Permission;
+use super::instance::{Instance, Phase};
+use super::job::{Job, Kind};
+use super::ledger::Book;
+use super::memory::CacheMemory;
+use super::outcome::{ClassOutcome, Counts, JobOutcome, KindOutcome, PhaseOutcome};
+use super::page_tables::{self, PageTables};
+use super::plan::{Plan, Span, Stretch};
+use super::series::{Sample, Series};
+use super::waits::{Audit, Tallies};
+use super::{block, files, honest_sync, log_facts, pace};
+
+/// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
+pub const PRELOAD: (usize, usize) = (7, 8);
+
+/// Where and how a job runs.
+pub struct JobContext<'a> {
+    /// Where its files are laid out, but for those that the job puts elsewhere.
+    pub dir: &'a Path,
+    pub seed: u64,
+    pub clock: Clock,
+    /// Called between the parts of a run, never inside the window.
+    pub progress: &'a dyn Fn(Progress<'_>),
+    /// Called inside the window, for every interval of the series: for who looks on. Costs what it costs.
+    pub live: Option<&'a dyn Fn(&Live<'_>)>,
+}
+
+/// What happened in the last interval of the window.
+pub struct Live<'a> {
+    /// Since the window opened.
+    pub elapsed: Duration,
+    pub interval: Duration,
+    pub done: Sample,
+    /// Empty for a window without phases.
+    pub phase: &'a str,
+}
+
+/// Lays out the job's files.
+pub fn prepare(job: &Job, cx: &JobContext<'_>) -> Result<()> {
+    files::lay_out(job, cx.dir, |f| {
+        (cx.progress)(Progress { step: "lay out", done: f as u32, of: job.data.files as u32 });
+    })
+}
+
+/// Checks the files that a run has left behind; an error is lost or wrong data.
+pub fn verify(job: &Job, cx: &JobContext<'_>) -> Result<()> {
+    (cx.progress)(Progress { step: "verify", done: 0, of: 1 });
+    super::verify::verify(job, cx.dir)
+}
+
+/// Runs the job on files that [`prepare`] has laid out.
+pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
+    let plan = Plan::new(job, cx.clock);
+    check(job, &plan)?;
+    let private = page_tables::of_process("self")?;
+    let segment = Segment::new(Instance::bytes(job)).context("Cannot map the shared segment")?;
+    let memory = CacheMemory::new(job.cache.memory, Cache::bytes(job), Permission::of_this_machine())?;
+    let (milestones, milestone) = std::io::pipe().context("Cannot make a pipe")?;
+    let milestone = File::from(OwnedFd::from(milestone));
+    let book = Book::open(job, cx.dir)?;
+    let instance = Instance::new(&segment, memory.segment(), job, &book, cx.seed, plan, milestone)?;
+    let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
+    progress("fill the cache", 0);
+    let honesty = if job.writes() { Some(honest_sync::test(job, cx.dir)?) } else { None };
+    preload(&instance)?;
+    let mut facts: BTreeMap<_, _> = memory.facts()?.into_iter().collect();
+    progress("ramp", 1);
+    let mut crew = Crew::start(&instance, File::from(OwnedFd::from(milestones)))?;
+    crew.wait_milestone()?;
+    if let Span::Time(time) = instance.plan.ramp {
+        crew.wait(Some(pace::now() + nanoseconds(time)))?;
+    }
+    progress("window", 2);
+    let window = Window::watch(&instance, &mut crew, cx)?;
+    let page_tables = PageTables::new(&instance, &memory, private, &window.page_tables)?;
+    progress("shut down", 3);
+    instance.enter(Phase::Leave);
+    crew.wait_gone(|kind| !matches!(kind, Kind::LogWriter { .. }))?;
+    instance.enter(Phase::End);
+    crew.wait_gone(|_| true)?;
+    book.close(&instance.ledger)?;
+    facts.extend(page_tables.facts);
+    facts.extend(honesty.map(|h| ("sync-honesty".to_owned(), h.to_string())));
+    if job.log_writer().is_some() {
+        facts.extend(log_facts::of(&instance, &window.after.counts.log.since(window.before.counts.log)));
+    }
+    facts.insert("checkpoints".to_owned(), instance.checkpoints.count().to_string());
+    Ok(JobOutcome { page_table_bytes: page_tables.total, facts, ..window.outcome(&instance) })
+}
+
+/// Refuses what would wait for ever.
+fn check(job: &Job, plan: &Plan) -> Result<()> {
+    ensure!(
+        job.transactors() > 0 || !plan.counts_transactions(),
+        "Nobody in the job does transactions, so that its length has to be a time, such as `time = \"30s\"`"
+    );
+    ensure!(job.log_writer().is_some() || !job.writes(), "The job's transactions write redo, but it has no log-writer");
+    let writers = job.classes.iter().any(|c| matches!(c.kind, Kind::DatabaseWriter { .. }));
+    ensure!(writers || !job.changes(), "The job's transactions change blocks, but it has no database-writer");
+    Ok(())
+}
+
+/// Reads the hottest blocks into the cache, coldest of them first, so that the window does not begin with an empty cache.
+fn preload(instance: &Instance<'_>) -> Result<()> {
+    if instance.job.transactors() == 0 {
+        return Ok(());
+    }
+    let files = files::DataFiles::open(instance.job, instance.dir)?;
+    let ranks = (instance.cache.len() * PRELOAD.0 / PRELOAD.1).min(instance.job.blocks() as usize);
+    for rank in (0..ranks).rev() {
+        let number = instance.choosers.popular(rank);
+        let address = files::address(instance.job, number);
+        instance.cache.get(number, |page| {
+            files.read(address, page)?;
+            Ok(block::check(page, address)?)
+        })?;
+    }
+    Ok(())
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+/// What is counted for ever, at one moment.
+struct Totals {
+    /// Nanoseconds of the monotonic clock.
+    at: u64,
+    ended: u64,
+    counts: Counts,
+    cpu: Duration,
+    /// By worker.
+    waits: Vec<Tallies>,
+}
+
+impl Totals {
+    fn of(instance: &Instance<'_>, crew: &Crew<'_>) -> Result<Self> {
+        Ok(Self {
+            counts: Counts::of(instance),
+            cpu: crew.cpu_time()?,
+            waits: (0..instance.roles.len()).map(|w| instance.waits.read(w)).collect(),
+            ended: instance.ended(),
+            at: pace::now(),
+        })
+    }
+}
+
+fn sample(instance: &Instance<'_>) -> Sample {
+    let counts = Counts::of(instance);
+    Sample {
+        transactions: instance.ended(),
+        commits: counts.commits,
+        reads: counts.reads,
+        redo_writes: counts.log.flushes,
+    }
+}
+
+/// The window, seen from outside.
+struct Window {
+    before: Totals,
+    after: Totals,
+    /// By process: bytes.
+    page_tables: Vec<(usize, u64)>,
+    series: Series,
+    /// Duration and transactions, by stretch.
+    stretches: Vec<(Duration, u64)>,
+}
+
+impl Window {
+    fn watch(instance: &Instance<'_>, crew: &mut Crew<'_>, cx: &JobContext<'_>) -> Result<Self> {
+        let before = Totals::of(instance, crew)?;
+        instance.enter(Phase::Measure);
+        let mut series = Series::begin(instance.plan.time(), sample(instance));
+        let mut next_tick = before.at + nanoseconds(series.every());
+        let mut stretches = Vec::new();
+        let (mut at, mut ended) = (before.at, before.ended);
+        for (i, stretch) in instance.plan.stretches.iter().enumerate() {
+            if i > 0 {
+                instance.next_stretch();
+            }
+            let end = match stretch.span {
+                Span::Time(time) => Some(at + nanoseconds(time)),
+                Span::Transactions(_) => None,
+            };
+            while !Self::step(crew, end, next_tick)? {
+                if pace::now() >= next_tick {
+                    let done = series.tick(sample(instance));
+                    next_tick += nanoseconds(series.every());
+                    tell(cx, stretch, &series, done, pace::now() - before.at);
+                }
+            }
+            let now = (pace::now(), instance.ended());
+            stretches.push((Duration::from_nanos(now.0 - at), now.1 - ended));
+            // By the plan, not by the clock: what is late once is not late for good.
+            (at, ended) = (end.unwrap_or(now.0), now.1);
+        }
+        let after = Totals::of(instance, crew)?;
+        let page_tables = crew.page_table_bytes()?;
+        if instance.by_time() {
+            instance.enter(Phase::Close);
+            if instance.with_share() > 0 {
+                crew.wait_milestone()?;
+            }
+        }
+        Ok(Self { before, after, page_tables, series, stretches })
+    }
+
+    /// Waits until the stretch ends, by its time or by the processes' word, or until `next_tick`; whether it has ended.
+    fn step(crew: &mut Crew<'_>, end: Option<u64>, next_tick: u64) -> Result<bool> {
+        match end {
+            Some(end) => {
+                crew.wait(Some(end.min(next_tick)))?;
+                Ok(pace::now() >= end)
+            }
+            None => crew.wait(Some(next_tick)),
+        }
+    }
+
+    fn outcome(self, instance: &Instance<'_>) -> JobOutcome {
+        let Self { before, after, series, stretches, .. } = self;
+        let job = instance.job;
+        let worker_waits = |w: usize| after.waits[w].since(&before.waits[w]);
+        let classes = job.classes.iter().enumerate().map(|(class, spec)| {
+            let workers = (0..instance.roles.len()).filter(|w| instance.roles[*w].class == class);
+            let mut outcome = ClassOutcome {
+                name: spec.name.clone(),
+                kind: spec.kind.word(),
+                workers: 0,
+                waits: Tallies::default(),
+                audit: Audit::default(),
+            };
+            for w in workers {
+                outcome.workers += 1;
+                outcome.waits = outcome.waits.plus(&worker_waits(w));
+                outcome.audit = outcome.audit.plus(&instance.waits.audit(w));
+            }
+            outcome
+        });
+        let kinds = job.transactions.iter().zip(&instance.kind_latency);
+        let phases = instance.plan.stretches.iter().zip(&instance.stretch_latency).zip(&stretches);
+        JobOutcome {
+            elapsed: Duration::from_nanos(after.at - before.at),
+            transactions: after.ended - before.ended,
+            cpu: after.cpu - before.cpu,
+            page_table_bytes: 0,
+            processes: instance.roles.len(),
+            counts: after.counts.since(&before.counts),
+            commits: instance.commits.whole(),
+            stages: instance.commits.means().collect(),
+            reads: instance.read_latency.read(),
+            classes: classes.collect(),
+            kinds: kinds.map(|(t, parts)| KindOutcome { name: t.name.clone(), latency: parts.read() }).collect(),
+            phases: phases
+                .map(|((stretch, parts), (elapsed, transactions))| PhaseOutcome {
+                    name: stretch.name.clone(),
+                    elapsed: *elapsed,
+                    transactions: *transactions,
+                    latency: parts.read(),
+                })
+                .collect(),
+            series,
+            facts: BTreeMap::new(),
+        }
+    }
+}
+
+fn tell(cx: &JobContext<'_>, stretch: &Stretch, series: &Series, done: Sample, elapsed: u64) {
+    if let Some(live) = cx.live {
+        let elapsed = Duration::from_nanos(elapsed);
+        live(&Live { elapsed, interval: series.every(), done, phase: &stretch.name });
+    }
+}
