@@ -1,4 +1,4 @@
-//! Network interfaces.
+//! Network interfaces and namespaces.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -18,4 +18,21 @@ pub fn interface_up(name: &str) -> io::Result<()> {
     // SAFETY: the kernel reads one ifreq, which is ours and complete.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Moves this process, which must be single-threaded, into a network of its own that consists of a loopback interface, up:
+/// nobody but its later children reaches what listens there. Without the right to (CAP_SYS_ADMIN) it becomes the owner of a
+/// user namespace first.
+///
+/// # Errors
+/// Those of `unshare`, e.g. `EPERM` where user namespaces are switched off, and of bringing the interface up.
+pub fn own_loopback() -> io::Result<()> {
+    use rustix::thread::UnshareFlags;
+    // SAFETY: neither flag unshares the file table, on which the safety of file descriptors rests.
+    let unshare = |flags| unsafe { rustix::thread::unshare_unsafe(flags) };
+    match unshare(UnshareFlags::NEWNET) {
+        Err(rustix::io::Errno::PERM) => unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNET)?,
+        other => other?,
+    }
+    interface_up("lo")
 }

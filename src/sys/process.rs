@@ -29,7 +29,7 @@ impl Exit {
         }
     }
 
-    fn of(status: WaitStatus) -> Self {
+    pub(super) fn of(status: WaitStatus) -> Self {
         match status.exit_status() {
             Some(n) => Exit::Status(n),
             None => Exit::Signal(status.terminating_signal().unwrap_or(0)),
@@ -69,6 +69,11 @@ impl Child {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(rustix::process::kill_process(self.pid, signal)?)
+    }
+
+    /// Lets the child go its own way: the caller reaps it by other means, by its number or with all children.
+    pub(super) fn leave(mut self) {
+        self.reaped = true;
     }
 
     fn reap(&mut self, options: WaitOptions) -> io::Result<Option<Exit>> {

@@ -1,61 +1,57 @@
-//! The processes of a run, as the parent sees them.
+//! The processes of a run, as the parent sees them: through their wardens, which fork them and tell of their ends.
 //!
 //! Invariant: whatever happens, no process outlives the crew: one that ends before its time is an error that names it, and
 //! dropping the crew kills and reaps the rest.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{PipeReader, Read};
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::PidfdFlags;
 use rustix::time::Timespec;
 
+use crate::load::now_ns;
 use crate::sys::cpu_clock::cpu_time;
-use crate::sys::process::{Child, Exit, exit_now, fork_child};
+use crate::sys::family::Family;
+use crate::sys::process::{Exit, exit_now};
 
-use super::instance::Instance;
+use super::instance::{Instance, Part, RECORD, Tidings};
 use super::job::Kind;
-use super::{archiver, checkpointer, db_writer, foreground, log_writer, pace, page_tables, scanner};
+use super::link::Link;
+use super::warden::{self, Unit};
+use super::{archiver, checkpointer, client, db_writer, foreground, idle, limits, log_writer, page_tables, scanner};
 
 /// Bytes of a thread's stack: what a transaction needs, with room to spare.
 const STACK: usize = 256 << 10;
 
-struct Member {
-    process: usize,
-    child: Child,
-    /// Becomes readable when the process ends.
-    end: OwnedFd,
-}
-
 /// The processes that have not been seen to end.
 pub struct Crew<'a> {
     instance: &'a Instance<'a>,
-    members: Vec<Member>,
-    milestones: File,
+    wardens: Vec<Family>,
+    /// By process: whether it has not been heard to have ended.
+    present: Vec<bool>,
+    tidings: PipeReader,
+    /// Records that have been read, last first.
+    heard: Vec<Tidings>,
 }
 
 impl<'a> Crew<'a> {
-    /// Forks every process of the instance. `milestones` is the reading end of the instance's pipe.
-    pub fn start(instance: &'a Instance<'a>, milestones: File) -> Result<Self> {
-        let mut crew = Self { instance, members: Vec::with_capacity(instance.roles.len()), milestones };
-        let mut process = 0;
-        while process < instance.roles.len() {
-            let class = instance.class(process);
-            let workers = if class.threads { class.count } else { 1 };
-            let child =
-                fork_child(
-                    || if workers > 1 { together(instance, process, workers) } else { alone(instance, process) },
-                )
-                .with_context(|| format!("Cannot start process {process} of {}", instance.roles.len()))?;
-            let end =
-                rustix::process::pidfd_open(child.pid(), PidfdFlags::empty()).context("Cannot watch a process")?;
-            crew.members.push(Member { process, child, end });
-            process += workers;
+    /// Forks every process of the instance. `tidings` is the reading end of the instance's pipe.
+    pub fn start(instance: &'a Instance<'a>, tidings: PipeReader) -> Result<Self> {
+        let units = Unit::all(instance);
+        let wardens = units.len().div_ceil(warden::PROCESSES);
+        limits::check(instance.roles.len() + wardens)?;
+        let mut present = vec![true; instance.roles.len()];
+        for unit in &units {
+            present[unit.other_threads()].fill(false);
+        }
+        let mut crew = Self { instance, wardens: Vec::with_capacity(wardens), present, tidings, heard: Vec::new() };
+        for units in units.chunks(units.len().div_ceil(wardens.max(1)).max(1)) {
+            let family = Family::found(|children| warden::run(instance, units, children));
+            crew.wardens.push(family.context("Cannot start the processes")?);
         }
         Ok(crew)
     }
@@ -68,109 +64,126 @@ impl<'a> Crew<'a> {
     /// Waits for the next milestone, no longer than until the monotonic clock says `deadline`, in nanoseconds; whether it came. That
     /// a member ends meanwhile is an error.
     pub fn wait(&mut self, deadline: Option<u64>) -> Result<bool> {
-        loop {
-            let left = deadline.map(|d| d.saturating_sub(pace::now()));
-            let (reached, ended) = self.poll(true, left.map(Duration::from_nanos))?;
-            if let Some(member) = ended.first() {
-                return Err(self.bury(*member)?);
-            }
-            if reached {
-                self.milestones.read_exact(&mut [0]).context("Cannot hear of a milestone")?;
-                return Ok(true);
-            }
-            if left == Some(0) {
-                return Ok(false);
-            }
+        match self.next(deadline)? {
+            Some(Tidings::End(process, exit)) => Err(self.untimely(process, exit)),
+            Some(Tidings::Milestone) => Ok(true),
+            None => Ok(false),
         }
     }
 
     /// Waits until the members whose class `leaves` have gone home. Anybody else's end is an error, and so is a bad end.
     pub fn wait_gone(&mut self, leaves: impl Fn(&Kind) -> bool) -> Result<()> {
-        while self.members.iter().any(|m| leaves(self.kind(m.process))) {
-            let (_, ended) = self.poll(false, None)?;
-            for i in ended.into_iter().rev() {
-                if !leaves(self.kind(self.members[i].process)) {
-                    return Err(self.bury(i)?);
+        let kind = |process: usize| &self.instance.class(process).kind;
+        let mut left = (0..self.present.len()).filter(|p| self.present[*p] && leaves(kind(*p))).count();
+        while left > 0 {
+            if let Some(Tidings::End(process, exit)) = self.next(None)? {
+                if exit != Exit::Status(0) || !leaves(&self.instance.class(process).kind) {
+                    return Err(self.untimely(process, exit));
                 }
-                let member = self.members.swap_remove(i);
-                let exit = member.child.wait().context("Cannot wait for a process")?;
-                if exit != Exit::Status(0) {
-                    return Err(obituary(self.instance, member.process, exit));
-                }
+                self.present[process] = false;
+                left -= 1;
+            }
+        }
+        if !self.present.contains(&true) {
+            for family in self.wardens.drain(..) {
+                family.wait().and_then(|exit| exit.success("A warden")).context("Cannot end the processes")?;
             }
         }
         Ok(())
     }
 
-    fn kind(&self, process: usize) -> &'a Kind {
-        &self.instance.class(process).kind
-    }
-
     /// CPU time of all members so far.
     pub fn cpu_time(&self) -> Result<Duration> {
-        let mut sum = Duration::ZERO;
-        for m in &self.members {
-            sum += cpu_time(m.child.pid())
-                .with_context(|| format!("Cannot read the CPU clock of {}", self.instance.name(m.process)))?;
-        }
-        Ok(sum)
+        self.members().try_fold(Duration::ZERO, |sum, process| {
+            let pid = self.instance.pid(process).context("A process has not said its number")?;
+            let time = cpu_time(pid)
+                .with_context(|| format!("Cannot read the CPU clock of {}", self.instance.name(process)))?;
+            Ok(sum + time)
+        })
     }
 
-    /// Bytes of page tables of each member: its process number and how many.
+    /// Bytes of page tables of each member: its number and how many.
     pub fn page_table_bytes(&self) -> Result<Vec<(usize, u64)>> {
-        let of = |m: &Member| Ok((m.process, page_tables::of_process(m.child.pid().as_raw_nonzero())?));
-        self.members.iter().map(of).collect()
+        let of = |process| {
+            let pid = self.instance.pid(process).context("A process has not said its number")?;
+            Ok((process, page_tables::of_process(pid.as_raw_nonzero())?))
+        };
+        self.members().map(of).collect()
     }
 
-    /// Which members have ended, and whether a milestone has been reached (if that is waited for as well). Sleeps until either, or
-    /// until `timeout` has passed.
-    fn poll(&self, milestones: bool, timeout: Option<Duration>) -> Result<(bool, Vec<usize>)> {
-        let timeout = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
-        let mut fds: Vec<_> = self.members.iter().map(|m| PollFd::new(&m.end, PollFlags::IN)).collect();
-        if milestones {
-            fds.push(PollFd::from_borrowed_fd(self.milestones.as_fd(), PollFlags::IN));
-        }
+    fn members(&self) -> impl Iterator<Item = usize> {
+        (0..self.present.len()).filter(|p| self.present[*p])
+    }
+
+    /// The next that is to be heard; `None` if the deadline has passed. An end of a warden before its processes' is an error.
+    fn next(&mut self, deadline: Option<u64>) -> Result<Option<Tidings>> {
         loop {
-            match rustix::event::poll(&mut fds, timeout.as_ref()) {
-                Ok(_) => break,
-                // With a time limit, the caller is to look how much of it is left.
-                Err(Errno::INTR) if timeout.is_some() => return Ok((false, Vec::new())),
-                Err(Errno::INTR) => {}
+            if let Some(tidings) = self.heard.pop() {
+                return Ok(Some(tidings));
+            }
+            let mut fds = vec![PollFd::from_borrowed_fd(self.tidings.as_fd(), PollFlags::IN)];
+            fds.extend(self.wardens.iter().map(|w| PollFd::from_borrowed_fd(w.as_fd(), PollFlags::IN)));
+            let left = deadline.map(|d| Duration::from_nanos(d.saturating_sub(now_ns())));
+            let left = left.map(Timespec::try_from).transpose().ok().context("Cannot wait so long")?;
+            match rustix::event::poll(&mut fds, left.as_ref()) {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
                 Err(e) => return Err(e).context("Cannot wait for the processes"),
             }
+            let ready = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::IN);
+            if ready(&fds[0]) {
+                self.hear()?;
+                continue;
+            }
+            // With nothing left to be heard, a warden that has gone has left nobody behind, or died.
+            let ended: Vec<_> = (0..self.wardens.len()).rev().filter(|w| ready(&fds[w + 1])).collect();
+            for w in ended {
+                match self.wardens.swap_remove(w).wait().context("Cannot wait for a warden")? {
+                    Exit::Status(0) => {}
+                    Exit::Status(n) => bail!("A warden of the processes ended with status {n}"),
+                    Exit::Signal(n) => bail!("A warden of the processes was ended by signal {n}"),
+                }
+            }
         }
-        let ended = (0..self.members.len()).filter(|i| !fds[*i].revents().is_empty()).collect();
-        Ok((milestones && fds.last().is_some_and(|f| f.revents().contains(PollFlags::IN)), ended))
+    }
+
+    /// Reads what is in the pipe.
+    fn hear(&mut self) -> Result<()> {
+        let mut bytes = [0; 512 * RECORD];
+        let n = self.tidings.read(&mut bytes).context("Cannot hear of the processes")?;
+        // Whole records are written, so whole ones are read.
+        self.heard.extend(bytes[..n].as_chunks::<RECORD>().0.iter().rev().map(|r| Tidings::decode(*r)));
+        Ok(())
     }
 
     /// The error that the untimely end of a member is.
-    fn bury(&mut self, member: usize) -> Result<anyhow::Error> {
-        let Member { process, child, .. } = self.members.swap_remove(member);
-        let exit = child.wait().context("Cannot wait for a process")?;
-        Ok(obituary(self.instance, process, exit))
+    fn untimely(&mut self, process: usize, exit: Exit) -> anyhow::Error {
+        self.present[process] = false;
+        obituary(self.instance, process, exit)
     }
 }
 
-/// A worker that is a process.
-fn alone(instance: &Instance<'_>, worker: usize) -> i32 {
-    match work(instance, worker) {
-        Ok(()) => 0,
-        Err(e) => {
-            instance.leave_word(worker, &format!("{e:#}"));
-            1
-        }
+impl Drop for Crew<'_> {
+    fn drop(&mut self) {
+        // All first: each then needs no more than to be reaped.
+        self.wardens.iter().for_each(Family::kill);
     }
 }
 
-/// Workers that are threads of one process. The first one that fails ends them all.
-fn together(instance: &Instance<'_>, first: usize, count: usize) -> i32 {
+/// Runs the workers from number `first` on as threads of this process. The first one that fails ends them all.
+pub fn work_together(instance: &Instance<'_>, first: usize, count: usize) {
     std::thread::scope(|scope| {
         for worker in first..first + count {
             let body = move || {
                 // A panic must not leave the others waiting for this one.
-                let status = catch_unwind(AssertUnwindSafe(|| alone(instance, worker))).unwrap_or(101);
-                if status != 0 {
-                    exit_now(status);
+                match catch_unwind(AssertUnwindSafe(|| work(instance, worker, None))) {
+                    Ok(Ok(())) => {}
+                    Ok(Err(e)) => {
+                        instance.leave_word(worker, &format!("{e:#}"));
+                        exit_now(1);
+                    }
+                    Err(_) => exit_now(101),
                 }
             };
             if let Err(e) = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, body) {
@@ -179,28 +192,35 @@ fn together(instance: &Instance<'_>, first: usize, count: usize) -> i32 {
             }
         }
     });
-    0
 }
 
-fn work(instance: &Instance<'_>, process: usize) -> Result<()> {
+/// What `process` does, with the connection that it has if it is a client or a server.
+pub fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> Result<()> {
     instance.waits.attach(process);
     let class = instance.class(process);
-    match &class.kind {
-        Kind::Foreground => foreground::run(instance, process),
-        Kind::LogWriter { engine, .. } => log_writer::run(instance, engine),
-        Kind::DatabaseWriter { engine, batch, sorted } => db_writer::run(instance, process, engine, *batch, *sorted),
-        Kind::Checkpointer { percent } => checkpointer::run(instance, *percent),
-        Kind::Scanner { engine, request, work, .. } => scanner::run(instance, process, engine, *request, *work),
-        Kind::Archiver { request, bytes_per_second } => archiver::run(instance, *request, *bytes_per_second),
-        other => bail!("dbsim has no process of kind `{}`", other.word()),
+    match (&class.kind, link) {
+        (Kind::Foreground, _) => foreground::run(instance, process),
+        (Kind::LogWriter { engine, .. }, _) => log_writer::run(instance, engine),
+        (Kind::DatabaseWriter { engine, batch, sorted }, _) => {
+            db_writer::run(instance, process, engine, *batch, *sorted)
+        }
+        (Kind::Checkpointer { percent }, _) => checkpointer::run(instance, *percent),
+        (Kind::Scanner { engine, request, work, .. }, _) => scanner::run(instance, process, engine, *request, *work),
+        (Kind::Archiver { request, bytes_per_second }, _) => archiver::run(instance, *request, *bytes_per_second),
+        (Kind::Idle { touch, every }, _) => idle::run(instance, process, *touch, *every),
+        (Kind::Client { request, reply, .. }, Some(link)) => match instance.roles[process].part {
+            Part::Client => client::run(instance, process, link, *request, *reply),
+            _ => client::serve(instance, process, link, *request, *reply),
+        },
+        (other, _) => bail!("dbsim has no process of kind `{}`", other.word()),
     }
 }
 
 /// The error that the end of `process`, or of the threads from that one on, is.
 fn obituary(instance: &Instance<'_>, process: usize, exit: Exit) -> anyhow::Error {
     let class = instance.class(process);
-    let workers = process..process + if class.threads { class.count } else { 1 };
-    let failed = workers.clone().find(|w| instance.word_of(*w).is_some()).unwrap_or(process);
+    let mut workers = process..process + if class.threads { class.count } else { 1 };
+    let failed = workers.find(|w| instance.word_of(*w).is_some()).unwrap_or(process);
     let role = instance.name(failed);
     match (exit, instance.word_of(failed)) {
         (_, Some(word)) => anyhow::anyhow!("{role} failed: {word}"),

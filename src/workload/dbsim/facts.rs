@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::load::Histogram;
 
+use super::audit::Audit;
 use super::job::{DataSync, Job, Kind, Method};
 use super::outcome::{ClassOutcome, JobOutcome};
-use super::waits::Audit;
 
 /// The facts of a run.
 pub fn of(job: &Job, outcome: &JobOutcome) -> BTreeMap<String, String> {

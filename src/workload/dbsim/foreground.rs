@@ -6,13 +6,14 @@ use anyhow::Result;
 
 use crate::load::Recorder;
 
+use super::audit::Audits;
 use super::executor::Executor;
 use super::instance::{Counters, Instance, Milestone, Phase};
 use super::job::Pace;
 use super::pace::{self, Starts};
 use super::plan::Span;
 use super::transaction::{Stream, Transaction, share};
-use super::waits::{self, Audits, Event};
+use super::waits::{self, Event};
 
 /// Of so many transactions one is looked at closely, in turn by worker: what that costs must not show.
 const AUDITED: u64 = 16;
@@ -53,21 +54,21 @@ impl<'a> Transactor<'a> {
         let instance = self.instance;
         self.number += 1;
         self.stream.draw(&mut self.transaction);
-        let start = pace::now();
+        let (start, waited) = (pace::now(), waits::waited());
         let audited = self.number % AUDITED == self.worker as u64 % AUDITED;
         if audited {
             self.audits.begin();
         }
         self.executor.execute(&self.transaction)?;
         let audit = self.audits.end();
-        let end = pace::now();
+        let (end, waited) = (pace::now(), waits::waited() - waited);
         if instance.phase() == Phase::Measure as u32 {
             let latency = end.saturating_sub(intended.unwrap_or(start));
             self.kinds[self.transaction.kind].record(latency);
             if let Some(stretch) = self.stretches.get(instance.stretch()) {
                 stretch.record(latency);
             }
-            Counters::grow(&instance.counters[self.worker].busy_ns, end - start);
+            Counters::grow(&instance.counters[self.worker].outside_ns, (end - start).saturating_sub(waited));
             if let Some(audit) = audit {
                 instance.waits.add_audit(self.worker, &audit);
             }
@@ -139,7 +140,8 @@ impl<F: FnMut(Option<u64>) -> Result<()>> Driver<'_, F> {
     /// The worker's share of `total` transactions.
     fn transactions(&mut self, part: u64, pace: Option<Pace>, total: u64) -> Result<()> {
         let mut starts = self.starts(part, pace);
-        for _ in 0..share(total, self.worker, self.instance.job.transactors()) {
+        let (of, transactors) = (self.instance.transactor(self.worker), self.instance.job.transactors());
+        for _ in 0..share(total, of, transactors) {
             // A share is a share: whatever ends the sleep, the work is done.
             let intended = self.wait(&mut starts).unwrap_or_else(|interrupted| interrupted);
             (self.work)(intended)?;

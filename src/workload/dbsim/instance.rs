@@ -2,24 +2,27 @@
 //!
 //! Invariant: it is built by the parent before the first fork, so every process sees the same parts at the same addresses.
 
-use std::fs::File;
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::io::{PipeWriter, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use rustix::process::Pid;
 
 use crate::load::{ShardedHistogram, SharedHistogram};
 use crate::sys::latch::Event;
+use crate::sys::process::Exit;
 use crate::sys::segment::{Segment, shared_struct};
 
 use super::cache::Cache;
 use super::checkpoints::Checkpoints;
 use super::choice::Choosers;
-use super::job::{ClassSpec, Job, Kind, Share};
+use super::job::{ClassSpec, Job, Kind, Share, Transport};
 use super::ledger::{Book, Live};
+use super::link::{Mailbox, Mailboxes};
 use super::log::Log;
 use super::pace;
 use super::plan::Plan;
@@ -32,6 +35,49 @@ pub struct Role {
     /// Index into the job's classes.
     pub class: usize,
     pub number: usize,
+    pub part: Part,
+}
+
+/// Which process of those that one of a class consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The only one.
+    Whole,
+    /// The one that does a client's transactions.
+    Server,
+    Client,
+}
+
+/// Bytes of a record in the pipe to the parent.
+pub const RECORD: usize = 8;
+
+/// What the parent is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tidings {
+    /// The last process has reached a milestone.
+    Milestone,
+    /// A process has ended.
+    End(usize, Exit),
+}
+
+impl Tidings {
+    fn encode(self) -> [u8; RECORD] {
+        let (process, how) = match self {
+            Tidings::Milestone => (u32::MAX, 0),
+            Tidings::End(process, Exit::Status(n)) => (process as u32, n & 0xff),
+            Tidings::End(process, Exit::Signal(n)) => (process as u32, -n),
+        };
+        (u64::from(process) << 32 | u64::from(how.cast_unsigned())).to_le_bytes()
+    }
+
+    pub fn decode(record: [u8; RECORD]) -> Self {
+        let word = u64::from_le_bytes(record);
+        match ((word >> 32) as u32, (word as u32).cast_signed()) {
+            (u32::MAX, _) => Tidings::Milestone,
+            (process, n @ ..0) => Tidings::End(process as usize, Exit::Signal(-n)),
+            (process, n) => Tidings::End(process as usize, Exit::Status(n)),
+        }
+    }
 }
 
 /// How far the run is. Phases only ever grow.
@@ -91,8 +137,8 @@ shared_struct! {
         /// Transactions undone, and pieces of work that began after their intended start.
         pub rollbacks: AtomicU64,
         pub late: AtomicU64,
-        /// Nanoseconds that the window's transactions took, waits included.
-        pub busy_ns: AtomicU64,
+        /// Nanoseconds that the window's transactions spent outside all waits.
+        pub outside_ns: AtomicU64,
     }
 }
 
@@ -135,20 +181,51 @@ pub struct Instance<'s> {
     pub stretch_latency: Vec<ShardedHistogram<'s>>,
     /// By worker.
     pub waits: WaitTable,
+    /// By client, counted over all classes: from a request, or its intended start, to its answer.
+    pub round_trip: ShardedHistogram<'s>,
     /// What has been acknowledged.
     pub ledger: Live<'s>,
     stage: &'s Stage,
     texts: &'s [AtomicU8],
-    milestone: File,
+    /// By process: its process number, once it runs.
+    pids: &'s [AtomicU32],
+    /// By server: its connection, if that is in memory.
+    pub mailboxes: BTreeMap<usize, Mailboxes<'s>>,
+    tidings: PipeWriter,
 }
 
-/// The processes of a job. Those that do transactions come first, so that their number is also their index.
+/// The processes of a job. Those that do transactions come first, so that their number is also their index; a client, whose
+/// server does them, is one of the others.
 pub fn roles(job: &Job) -> Vec<Role> {
     let of = |transacts| {
-        let classes = job.classes.iter().enumerate().filter(move |(_, c)| c.kind.transacts() == transacts);
-        classes.flat_map(|(class, c)| (0..c.count).map(move |number| Role { class, number }))
+        let part = move |kind: &Kind| match (kind, transacts) {
+            (Kind::Client { .. }, true) => Some(Part::Server),
+            (Kind::Client { .. }, false) => Some(Part::Client),
+            (kind, _) => (kind.transacts() == transacts).then_some(Part::Whole),
+        };
+        let classes = job.classes.iter().enumerate().filter_map(move |(i, c)| Some((i, c.count, part(&c.kind)?)));
+        classes.flat_map(|(class, count, part)| (0..count).map(move |number| Role { class, number, part }))
     };
     of(true).chain(of(false)).collect()
+}
+
+fn is_client(class: &ClassSpec) -> bool {
+    matches!(class.kind, Kind::Client { .. })
+}
+
+/// Clients of all classes.
+fn clients(job: &Job) -> usize {
+    job.classes.iter().filter(|c| is_client(c)).map(|c| c.count).sum()
+}
+
+/// Mailbox sizes of a server, if its connection is in memory.
+fn in_memory(job: &Job, role: Role) -> Option<(usize, usize)> {
+    match job.classes[role.class].kind {
+        Kind::Client { transport: Transport::Memory, request, reply } if role.part == Part::Server => {
+            Some((request, reply))
+        }
+        _ => None,
+    }
 }
 
 /// The greatest common divisor of what paced classes wait for.
@@ -169,20 +246,19 @@ impl<'s> Instance<'s> {
     pub fn bytes(job: &Job) -> usize {
         let workers = roles(job).len();
         let transactors = job.transactors();
+        let mailboxes = roles(job).into_iter().filter_map(|role| in_memory(job, role));
+        let mailboxes: usize = mailboxes.map(|(a, b)| Mailbox::segment_bytes(a) + Mailbox::segment_bytes(b)).sum();
         let sharded = 1 + job.transactions.len() + job.run.phases.len();
         let histograms = CommitHistograms::bytes(transactors)
             + sharded * (ShardedHistogram::bytes(transactors) + 128)
+            + ShardedHistogram::bytes(clients(job))
             + SharedHistogram::BYTES
             + 128;
-        let per_worker = TEXT + size_of::<Counters>();
-        Checkpoints::bytes(job)
-            + Log::bytes(job, workers)
-            + histograms
-            + workers * per_worker
-            + (1 << 16)
+        let per_worker = TEXT + size_of::<Counters>() + size_of::<AtomicU32>();
+        Checkpoints::bytes(job) + Log::bytes(job, workers) + histograms + workers * per_worker + mailboxes + (1 << 16)
     }
 
-    /// Carves everything out of `segment`, but the cache, which has memory of its own. A byte is written to `milestone` whenever one is reached.
+    /// Carves everything out of `segment`, but the cache, which has memory of its own. What the parent is to know is written to `tidings`.
     pub fn new(
         segment: &'s Segment,
         cache: &'s Segment,
@@ -190,11 +266,15 @@ impl<'s> Instance<'s> {
         book: &'s Book,
         seed: u64,
         plan: Plan,
-        milestone: File,
+        tidings: PipeWriter,
     ) -> Result<Self> {
         let roles = roles(job);
         let histograms =
             |n: usize| (0..n).map(|_| ShardedHistogram::new(segment, job.transactors())).collect::<Vec<_>>();
+        let mailboxes = roles.iter().enumerate().filter_map(|(process, role)| {
+            let (request, reply) = in_memory(job, *role)?;
+            Some((process, Mailboxes { request: Mailbox::new(segment, request), reply: Mailbox::new(segment, reply) }))
+        });
         Ok(Self {
             job,
             dir: book.dir(),
@@ -212,11 +292,14 @@ impl<'s> Instance<'s> {
             waits: WaitTable::new(roles.len()).context("Cannot allocate the table of waits")?,
             ledger: Live::new(book.segment(), job),
             stage: segment.one(),
+            round_trip: ShardedHistogram::new(segment, clients(job)),
             texts: segment.many(roles.len() * TEXT),
+            pids: segment.many(roles.len()),
+            mailboxes: mailboxes.collect(),
             pace: pace(job),
             plan,
             roles,
-            milestone,
+            tidings,
         })
     }
 
@@ -236,7 +319,25 @@ impl<'s> Instance<'s> {
         let class = self.class(process);
         let mut name = class.name.replace('-', " ");
         name[..1].make_ascii_uppercase();
-        if class.count > 1 { format!("{name} {}", self.roles[process].number) } else { name }
+        let role = self.roles[process];
+        if class.count > 1 {
+            name = format!("{name} {}", role.number);
+        }
+        if role.part == Part::Server { format!("{name}'s server") } else { name }
+    }
+
+    /// The number of a client, counted over all classes of them.
+    pub fn client(&self, process: usize) -> usize {
+        let role = self.roles[process];
+        let before = &self.job.classes[..role.class];
+        before.iter().filter(|c| is_client(c)).map(|c| c.count).sum::<usize>() + role.number
+    }
+
+    /// The number of the server of a client, counted over all that do transactions.
+    pub fn transactor(&self, process: usize) -> usize {
+        let role = self.roles[process];
+        let before = &self.job.classes[..role.class];
+        before.iter().filter(|c| c.kind.transacts()).map(|c| c.count).sum::<usize>() + role.number
     }
 
     /// Processes whose work is a fixed share of the window's.
@@ -316,6 +417,11 @@ impl<'s> Instance<'s> {
         self.stage.changed.wait_until(|| self.reached(phase));
     }
 
+    /// Sleeps until `deadline`, but no longer than until the run has come to `phase`. Says whether it has.
+    pub fn sleep_or_reach(&self, deadline: Instant, phase: Phase) -> bool {
+        self.stage.changed.wait_until_or(deadline, || self.reached(phase))
+    }
+
     /// Goes on to `phase`, waking everybody who sleeps for lack of work.
     pub fn enter(&self, phase: Phase) {
         self.stage.phase.store(phase as u32, SeqCst);
@@ -334,7 +440,7 @@ impl<'s> Instance<'s> {
             Milestone::Done => (&self.stage.done, self.with_share()),
         };
         if counter.fetch_add(1, SeqCst) as usize + 1 == total {
-            (&self.milestone).write_all(b".").context("Cannot tell the parent")?;
+            self.tell(Tidings::Milestone)?;
         }
         Ok(())
     }
@@ -342,6 +448,25 @@ impl<'s> Instance<'s> {
     /// Transactions that have ended so far, ramp included.
     pub fn ended(&self) -> u64 {
         self.stage.transactions.load(SeqCst)
+    }
+
+    /// Tells the parent that a process has ended.
+    pub fn tell_end(&self, process: usize, exit: Exit) -> Result<()> {
+        self.tell(Tidings::End(process, exit))
+    }
+
+    fn tell(&self, tidings: Tidings) -> Result<()> {
+        (&self.tidings).write_all(&tidings.encode()).context("Cannot tell the parent")
+    }
+
+    /// Says which process `process` is. To be called by itself.
+    pub fn enrol(&self, process: usize) {
+        self.pids[process].store(rustix::process::getpid().as_raw_nonzero().get().cast_unsigned(), SeqCst);
+    }
+
+    /// Which process `process` is, if it has said so.
+    pub fn pid(&self, process: usize) -> Option<Pid> {
+        Pid::from_raw(self.pids[process].load(SeqCst).cast_signed())
     }
 
     /// Counts a transaction that has ended.

@@ -7,11 +7,13 @@
 //! The buffer is a ring of chunks: closed ones that the log writer has yet to take, then the open one. Nothing here costs more
 //! than the processes that really wait: commits queue up in the order of their LSNs, and waits for room first come first served.
 
+mod reservation;
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
-
-use anyhow::{Result, ensure};
 
 use crate::load::now_ns;
 use crate::sys::latch::Event;
@@ -19,11 +21,12 @@ use crate::sys::segment::{LatchedBytes, LockedBytes, Segment, shared_struct};
 
 use super::block::BLOCK;
 use super::job::{Job, Kind, Wake};
-use super::journal::{self, CHUNK_HEADER, JOURNAL_HEADER};
+use super::journal::{CHUNK_HEADER, JOURNAL_HEADER};
 use super::poll::Poll;
 use super::stages::Stages;
-use super::turns::{Cause, TurnCounts, Turns};
-use super::waits::{self, Event as Wait};
+use super::turns::{TurnCounts, Turns};
+
+pub use reservation::{Commit, Reservation};
 
 shared_struct! {
     struct Control {
@@ -120,23 +123,6 @@ pub struct LogCounts {
     pub turns: TurnCounts,
 }
 
-/// Room in log buffer and journal for what one transaction will write.
-pub struct Reservation<'a> {
-    log: &'a Log<'a>,
-    process: usize,
-    left: u64,
-}
-
-/// A commit whose redo is in the log buffer.
-#[derive(Clone, Copy, Debug)]
-pub struct Commit {
-    process: usize,
-    /// LSN behind its record.
-    pub lsn: u64,
-    requested: u64,
-    posted: u64,
-}
-
 /// A closed chunk, copied out of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
@@ -148,6 +134,9 @@ pub struct Closed {
     /// When the log writer began to take it, in nanoseconds.
     pub taken: u64,
 }
+
+/// Bytes of the largest record there may be.
+const RECORD_MAX: usize = 2 * BLOCK;
 
 /// Whether there is room.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -180,8 +169,7 @@ impl<'s> Log<'s> {
             queue: segment.many(processes),
             posted: segment.many(processes),
             redo_block,
-            // No less than the largest record needs, in whole redo blocks.
-            group_bytes: (group_bytes.clamp(2 * BLOCK, job.log_buffer_bytes()) as u64).next_multiple_of(redo_block),
+            group_bytes: (group_bytes.min(job.log_buffer_bytes()) as u64).next_multiple_of(redo_block),
             group_wait,
             wake,
         };
@@ -193,42 +181,6 @@ impl<'s> Log<'s> {
     /// What one record may cost beyond its bytes: it may be the last of its chunk, which is padded and followed by a header.
     fn overhead(&self) -> u64 {
         self.redo_block + CHUNK_HEADER as u64
-    }
-
-    /// Reserves room for `records` records of `bytes` together. To be called without a latch held. Waits for the log writer if
-    /// the buffer is full, and for the log switch if the journal is.
-    ///
-    /// An error if the log buffer has not so much room even when it is empty.
-    pub fn reserve(&self, process: usize, records: usize, bytes: usize) -> Result<Reservation<'_>> {
-        let c = self.control;
-        let want = bytes as u64 + records as u64 * self.overhead();
-        let most = self.buffer.len() as u64 - self.overhead() - CHUNK_HEADER as u64;
-        ensure!(want <= most, "A transaction's redo may need {want} bytes; the log buffer has room for {most}");
-        let reservation = Reservation { log: self, process, left: want };
-        let slot = &self.slots[process];
-        {
-            let _held = self.buffer.lock();
-            let room = if c.queued.load(SeqCst) == c.granted.load(SeqCst) { self.room(want) } else { Room::BufferFull };
-            if room == Room::Free {
-                c.reserved.fetch_add(want, SeqCst);
-                return Ok(reservation);
-            }
-            slot.want.store(want, SeqCst);
-            let at = c.queued.fetch_add(1, SeqCst) as usize;
-            self.queue[at % self.queue.len()].store(process as u64, SeqCst);
-        }
-        let mut waiting = waits::enter(Wait::LogBufferSpace);
-        let turn = self.turns.turn();
-        self.wake_writer();
-        slot.room.wait_until(|| slot.want.load(SeqCst) == 0);
-        if self.turns.turn() > turn {
-            waiting.becomes(match self.turns.cause() {
-                Some(Cause::Checkpoint) => Wait::LogSwitchCheckpoint,
-                Some(Cause::Archive) => Wait::LogSwitchArchiving,
-                None => Wait::LogSwitch,
-            });
-        }
-        Ok(reservation)
     }
 
     /// Whether `want` bytes can be reserved now; asks for what would make it possible. To be called with the latch held.
@@ -364,9 +316,10 @@ impl<'s> Log<'s> {
         }
     }
 
-    /// Bytes of the largest chunk, padded: what [`Log::take`] needs room for.
+    /// Bytes of the largest chunk, padded: what [`Log::take`] needs room for. A record that is larger than a group is a group of its
+    /// own.
     pub fn chunk_bytes(&self) -> usize {
-        self.group_bytes as usize
+        (self.group_bytes as usize).max((CHUNK_HEADER + RECORD_MAX).next_multiple_of(self.redo_block as usize))
     }
 
     /// Whether somebody waits for redo that is not on disk, or the log switch for the last of the journal's.
@@ -500,17 +453,6 @@ impl<'s> Log<'s> {
     }
 }
 
-/// Bytes at the start of a record that its number changes.
-const NUMBERED: usize = 16;
-
-/// Copies `bytes` to where the ring has the LSN `at`.
-fn copy_in(ring: &mut [u8], at: u64, bytes: &[u8]) {
-    let at = (at % ring.len() as u64) as usize;
-    let tail = bytes.len().min(ring.len() - at);
-    ring[at..at + tail].copy_from_slice(&bytes[..tail]);
-    ring[..bytes.len() - tail].copy_from_slice(&bytes[tail..]);
-}
-
 impl LogCounts {
     /// What was counted since `before`.
     pub fn since(self, before: Self) -> Self {
@@ -519,84 +461,6 @@ impl LogCounts {
             flushed_bytes: self.flushed_bytes - before.flushed_bytes,
             space_waits: self.space_waits - before.space_waits,
             turns: self.turns.since(before.turns),
-        }
-    }
-}
-
-impl Reservation<'_> {
-    /// Appends one record and returns the LSN behind it.
-    pub fn append(&mut self, record: &[u8]) -> u64 {
-        let mut buffer = self.log.buffer.lock();
-        self.append_to(&mut buffer, record)
-    }
-
-    fn append_to(&mut self, buffer: &mut LockedBytes<'_>, record: &[u8]) -> u64 {
-        let c = self.log.control;
-        let cost = record.len() as u64 + self.log.overhead();
-        self.left = self.left.checked_sub(cost).expect("more redo than was reserved");
-        let open = c.fill.load(SeqCst);
-        if open > CHUNK_HEADER as u64 && open + record.len() as u64 > self.log.group_bytes {
-            self.log.close(buffer);
-        }
-        let sequence = c.records.load(SeqCst) + 1;
-        let (mut head, rest) = (*record.first_chunk::<NUMBERED>().expect("a record has a header"), &record[NUMBERED..]);
-        journal::number_record(&mut head, sequence);
-        c.records.store(sequence, SeqCst);
-        let begin = c.chunk.load(SeqCst) + c.fill.load(SeqCst);
-        copy_in(buffer, begin, &head);
-        copy_in(buffer, begin + NUMBERED as u64, rest);
-        let lsn = begin + record.len() as u64;
-        c.fill.fetch_add(record.len() as u64, SeqCst);
-        c.next.store(lsn, SeqCst);
-        c.reserved.fetch_sub(cost, SeqCst);
-        lsn
-    }
-
-    /// Gives back what has not been used. To be called with the latch held; the caller then lets those in who are named.
-    fn release(&mut self) -> Vec<usize> {
-        self.log.control.reserved.fetch_sub(self.left, SeqCst);
-        self.left = 0;
-        self.log.grant()
-    }
-
-    /// Appends the record of a commit that was requested at `requested` (of [`now_ns`]), gives back what is left of the
-    /// reservation, and posts the log writer. [`Log::wait`] waits for the rest.
-    pub fn commit(mut self, record: &[u8], requested: u64) -> Commit {
-        let (log, process) = (self.log, self.process);
-        let c = log.control;
-        let mut buffer = log.buffer.lock();
-        let lsn = self.append_to(&mut buffer, record);
-        // Under the latch, so that commits are posted in the order of their LSNs.
-        let at = c.posted.load(SeqCst);
-        let entry = &log.posted[at as usize % log.posted.len()];
-        entry.lsn.store(lsn, SeqCst);
-        entry.process.store(process as u64, SeqCst);
-        c.posted.store(at + 1, SeqCst);
-        if c.first_post.load(SeqCst) == 0 {
-            c.first_post.store(requested, SeqCst);
-        }
-        c.wanted.fetch_max(lsn, SeqCst);
-        let granted = self.release();
-        drop(buffer);
-        // Nothing is left to be given back.
-        std::mem::forget(self);
-        log.let_in(&granted);
-        let posted = now_ns();
-        log.wake_writer();
-        Commit { process, lsn, requested, posted }
-    }
-}
-
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        let log = self.log;
-        let (granted, switching) = {
-            let _held = log.buffer.lock();
-            (self.release(), log.control.switching.load(SeqCst) == 1)
-        };
-        log.let_in(&granted);
-        if switching || log.control.wanted.load(SeqCst) > log.flushed() {
-            log.wake_writer();
         }
     }
 }

@@ -14,6 +14,7 @@ pub fn of(instance: &Instance<'_>, log: &LogCounts) -> Vec<(String, String)> {
         ("redo-writes", log.flushes.to_string()),
         ("redo-bytes", log.flushed_bytes.to_string()),
         ("redo-write-mean", ns(instance.redo_write.read().mean())),
+        ("commit-mean", ns(instance.commits.whole().mean())),
         ("log-switches", turns.switches.to_string()),
         ("log-space-waits", log.space_waits.to_string()),
         ("log-switch-waits-for-checkpoint", turns.checkpoint_waits.to_string()),
@@ -35,7 +36,7 @@ pub fn of(instance: &Instance<'_>, log: &LogCounts) -> Vec<(String, String)> {
 }
 
 fn ns(value: Option<f64>) -> String {
-    value.map_or_else(|| "none".to_owned(), |v| format!("{v:.0}"))
+    value.map_or_else(|| "none".to_owned(), |v| format!("{v:.1}"))
 }
 
 /// How redo is made durable.

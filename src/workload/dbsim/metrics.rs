@@ -107,7 +107,7 @@ pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> 
         for event in EVENTS.into_iter().filter(|e| waits_for(job, *e)) {
             put(&wait_name(event), per_transaction(outcome.waits().of(event).ns));
         }
-        put("wait-cpu", per_transaction(outcome.outside_waits()));
+        put("wait-cpu", outcome.counts.outside_ns as f64 / latency.count() as f64);
     }
     if job.writes() {
         ensure!(

@@ -6,11 +6,13 @@
 
 mod acks;
 mod archiver;
+pub mod audit;
 mod block;
 mod cache;
 mod checkpointer;
 mod checkpoints;
 mod choice;
+mod client;
 mod control_file;
 mod crew;
 mod db_writer;
@@ -20,10 +22,13 @@ mod files;
 mod foreground;
 mod honest_sync;
 mod huge_pages;
+mod idle;
 mod instance;
 pub mod job;
 mod journal;
 mod ledger;
+mod limits;
+mod link;
 mod log;
 mod log_facts;
 mod log_writer;
@@ -37,21 +42,26 @@ mod plan;
 mod poll;
 mod scanner;
 pub mod series;
+mod sort;
 mod stages;
+mod temp;
 mod transaction;
 mod trial;
 mod turns;
 mod verify;
 pub mod waits;
+mod warden;
 
 #[cfg(test)]
-mod log_tests;
+mod log_run_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_cache;
 #[cfg(test)]
 mod tests_front;
+#[cfg(test)]
+mod tests_many;
 
 use anyhow::Result;
 

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use crate::load::Histogram;
 
+use super::audit::Audit;
 use super::instance::{Counters, Instance};
 use super::log::LogCounts;
 use super::series::Series;
-use super::waits::{Audit, Event, Tallies};
+use super::waits::Tallies;
 
 /// What a run has found.
 #[derive(Clone, Debug)]
@@ -98,12 +99,6 @@ impl JobOutcome {
     pub fn audit(&self) -> Audit {
         self.classes.iter().fold(Audit::default(), |sum, c| sum.plus(&c.audit))
     }
-
-    /// Nanoseconds that transactions spent outside all waits: on a CPU, or ready to run.
-    pub fn outside_waits(&self) -> u64 {
-        let between = [Event::Pace, Event::Client, Event::Idle].map(|e| self.waits().of(e).ns);
-        self.counts.busy_ns.saturating_sub(self.waits().ns() - between.iter().sum::<u64>())
-    }
 }
 
 /// Totals over all processes.
@@ -115,8 +110,8 @@ pub struct Counts {
     pub rollbacks: u64,
     /// Pieces of work that began after their intended start.
     pub late: u64,
-    /// Nanoseconds of the transactions of the window.
-    pub busy_ns: u64,
+    /// Nanoseconds that the transactions of the window spent outside all waits: on a CPU, or ready for one.
+    pub outside_ns: u64,
     /// Blocks that those read who do transactions.
     pub reads: u64,
     /// Requests of all others.
@@ -138,8 +133,8 @@ impl Counts {
             hits: sum(transactors, |c| &c.hits),
             commits: sum(transactors, |c| &c.commits),
             rollbacks: sum(transactors, |c| &c.rollbacks),
-            late: sum(transactors, |c| &c.late),
-            busy_ns: sum(transactors, |c| &c.busy_ns),
+            late: sum(&instance.counters, |c| &c.late),
+            outside_ns: sum(transactors, |c| &c.outside_ns),
             reads: sum(transactors, |c| &c.reads),
             scanned: sum(others, |c| &c.reads),
             writes: sum(others, |c| &c.writes),
@@ -157,7 +152,7 @@ impl Counts {
             commits: self.commits - before.commits,
             rollbacks: self.rollbacks - before.rollbacks,
             late: self.late - before.late,
-            busy_ns: self.busy_ns - before.busy_ns,
+            outside_ns: self.outside_ns - before.outside_ns,
             reads: self.reads - before.reads,
             scanned: self.scanned - before.scanned,
             writes: self.writes - before.writes,

@@ -135,16 +135,6 @@ fn journals_are_switched_and_old_redo_is_in_the_data_files() {
 }
 
 #[test]
-fn commits_are_grouped() {
-    let grouped = |processes| {
-        let bench = Bench::new(&[("processes", processes), ("cache", "5M"), ("scan", "off")]);
-        count(&bench.prepare().run().unwrap(), "commits-per-redo-write")
-    };
-    assert_eq!(grouped("1"), 1.0);
-    assert!(grouped("16") > 2.0);
-}
-
-#[test]
 fn the_same_seed_does_the_same_transactions() {
     let changes = |seed| {
         let mut bench = Bench::new(&[]);

@@ -4,8 +4,6 @@
 //! and after is in none of them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +13,7 @@ use crate::clock::Clock;
 use crate::sys::segment::Segment;
 use crate::workload::Progress;
 
+use super::audit::Audit;
 use super::cache::Cache;
 use super::crew::Crew;
 use super::huge_pages::Permission;
@@ -26,7 +25,7 @@ use super::outcome::{ClassOutcome, Counts, JobOutcome, KindOutcome, PhaseOutcome
 use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
-use super::waits::{Audit, Tallies};
+use super::waits::Tallies;
 use super::{block, files, honest_sync, log_facts, pace};
 
 /// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
@@ -74,17 +73,16 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let private = page_tables::of_process("self")?;
     let segment = Segment::new(Instance::bytes(job)).context("Cannot map the shared segment")?;
     let memory = CacheMemory::new(job.cache.memory, Cache::bytes(job), Permission::of_this_machine())?;
-    let (milestones, milestone) = std::io::pipe().context("Cannot make a pipe")?;
-    let milestone = File::from(OwnedFd::from(milestone));
+    let (hear, tell) = std::io::pipe().context("Cannot make a pipe")?;
     let book = Book::open(job, cx.dir)?;
-    let instance = Instance::new(&segment, memory.segment(), job, &book, cx.seed, plan, milestone)?;
+    let instance = Instance::new(&segment, memory.segment(), job, &book, cx.seed, plan, tell)?;
     let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
     progress("fill the cache", 0);
     let honesty = if job.writes() { Some(honest_sync::test(job, cx.dir)?) } else { None };
     preload(&instance)?;
     let mut facts: BTreeMap<_, _> = memory.facts()?.into_iter().collect();
     progress("ramp", 1);
-    let mut crew = Crew::start(&instance, File::from(OwnedFd::from(milestones)))?;
+    let mut crew = Crew::start(&instance, hear)?;
     crew.wait_milestone()?;
     if let Span::Time(time) = instance.plan.ramp {
         crew.wait(Some(pace::now() + nanoseconds(time)))?;
@@ -120,7 +118,7 @@ fn check(job: &Job, plan: &Plan) -> Result<()> {
 }
 
 /// Reads the hottest blocks into the cache, coldest of them first, so that the window does not begin with an empty cache.
-fn preload(instance: &Instance<'_>) -> Result<()> {
+pub(super) fn preload(instance: &Instance<'_>) -> Result<()> {
     if instance.job.transactors() == 0 {
         return Ok(());
     }

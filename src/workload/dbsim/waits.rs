@@ -10,10 +10,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Instant;
 
-use crate::sys::cpu_clock::{RunDelay, thread_cpu_time};
 use crate::sys::latch::{self, Contended};
 use crate::sys::segment::shared_struct;
 use crate::sys::shared_memory::SharedMemory;
+
+use super::audit::{Audit, Auditor};
 
 macro_rules! events {
     ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
@@ -152,50 +153,6 @@ impl Tallies {
     }
 }
 
-/// Time of some transactions that were looked at closely, in nanoseconds: the identity `time = waits + cpu + run queue`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Audit {
-    /// Transactions looked at.
-    pub count: u64,
-    /// From first to last instruction.
-    pub time: u64,
-    /// Inside waits.
-    pub waits: u64,
-    /// Outside waits: on a CPU.
-    pub cpu: u64,
-    /// Outside waits: able to run, without a CPU.
-    pub run_queue: u64,
-}
-
-impl Audit {
-    /// Both together.
-    pub fn plus(&self, o: &Self) -> Self {
-        Self {
-            count: self.count + o.count,
-            time: self.time + o.time,
-            waits: self.waits + o.waits,
-            cpu: self.cpu + o.cpu,
-            run_queue: self.run_queue + o.run_queue,
-        }
-    }
-
-    /// What was counted since `before`.
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            count: self.count - before.count,
-            time: self.time - before.time,
-            waits: self.waits - before.waits,
-            cpu: self.cpu - before.cpu,
-            run_queue: self.run_queue - before.run_queue,
-        }
-    }
-
-    /// Share of the time that waits, CPU and run queue explain; 1 if all is well. `None` if nothing was looked at.
-    pub fn explained(&self) -> Option<f64> {
-        (self.time > 0).then(|| (self.waits + self.cpu + self.run_queue) as f64 / self.time as f64)
-    }
-}
-
 shared_struct! {
     struct Count {
         count: AtomicU64,
@@ -280,6 +237,8 @@ struct Here {
     inner: Cell<u64>,
     /// Waits under way, one inside the other.
     depth: Cell<u32>,
+    /// Nanoseconds of all finished waits, those inside others not counted twice.
+    waited: Cell<u64>,
     auditor: RefCell<Option<Auditor>>,
 }
 
@@ -314,6 +273,16 @@ pub fn enter(event: Event) -> Waiting {
     })
 }
 
+/// Nanoseconds that this thread has waited so far, for whatever.
+pub fn waited() -> u64 {
+    HERE.with(|here| here.waited.get())
+}
+
+/// From now on tells `auditor` of every wait of this thread, instead of the one that was told before.
+pub fn tell(auditor: Option<Auditor>) -> Option<Auditor> {
+    HERE.with(|here| here.auditor.replace(auditor))
+}
+
 /// Waits by running `f`.
 pub fn during<T>(event: Event, f: impl FnOnce() -> T) -> T {
     let _waiting = enter(event);
@@ -342,85 +311,13 @@ impl Drop for Waiting {
             }
             here.inner.set(self.outer + elapsed);
             here.depth.set(here.depth.get() - 1);
+            if here.depth.get() == 0 {
+                here.waited.set(here.waited.get() + elapsed);
+            }
             if let (Some(before), Some(auditor)) = (self.before, here.auditor.borrow_mut().as_mut()) {
                 auditor.left(before, elapsed);
             }
         });
-    }
-}
-
-/// The close look at one transaction.
-struct Auditor {
-    run_delay: RunDelay,
-    start: Instant,
-    /// CPU time and run delay when it began.
-    began: (u64, u64),
-    /// CPU time, run delay and time inside waits.
-    inside: (u64, u64, u64),
-}
-
-impl Auditor {
-    fn read(&self) -> Option<(u64, u64)> {
-        Some((thread_cpu_time().as_nanos() as u64, self.run_delay.read()?))
-    }
-
-    fn left(&mut self, before: (u64, u64), elapsed: u64) {
-        if let Some((cpu, delay)) = self.read() {
-            self.inside.0 += cpu - before.0;
-            self.inside.1 += delay - before.1;
-            self.inside.2 += elapsed;
-        }
-    }
-}
-
-/// Looks closely at transactions of this thread: besides the time of its waits, the CPU time and the time without a CPU outside
-/// them. Costs two system calls at either end of a wait, so that only some transactions are looked at.
-pub struct Audits {
-    /// `None` while a transaction is looked at, and where the kernel does not say how long a task is kept off the CPU.
-    run_delay: Option<RunDelay>,
-}
-
-impl Audits {
-    /// To be made by the worker itself: it is for the calling thread.
-    pub fn new() -> Self {
-        Self { run_delay: RunDelay::of_this_thread() }
-    }
-
-    /// A transaction begins that is to be looked at.
-    pub fn begin(&mut self) {
-        let Some(run_delay) = self.run_delay.take() else { return };
-        let mut auditor = Auditor { run_delay, start: Instant::now(), began: (0, 0), inside: (0, 0, 0) };
-        match auditor.read() {
-            Some(began) => {
-                auditor.began = began;
-                auditor.start = Instant::now();
-                HERE.with(|here| here.auditor.replace(Some(auditor)));
-            }
-            None => self.run_delay = Some(auditor.run_delay),
-        }
-    }
-
-    /// The transaction has ended; what was seen, if anything.
-    pub fn end(&mut self) -> Option<Audit> {
-        let auditor = HERE.with(|here| here.auditor.take())?;
-        let time = auditor.start.elapsed().as_nanos() as u64;
-        let read = auditor.read();
-        let (began, inside) = (auditor.began, auditor.inside);
-        self.run_delay = Some(auditor.run_delay);
-        let (cpu, delay) = read?;
-        Some(Audit {
-            count: 1,
-            time,
-            waits: inside.2,
-            cpu: (cpu - began.0).saturating_sub(inside.0),
-            run_queue: (delay - began.1).saturating_sub(inside.1),
-        })
-    }
-}
-
-impl Default for Audits {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -442,7 +339,7 @@ mod tests {
     fn no_instant_is_counted_twice() {
         let table = WaitTable::new(2).unwrap();
         table.attach(1);
-        let start = Instant::now();
+        let (start, waited) = (Instant::now(), waited());
         {
             let mut outer = enter(Event::FreeBuffer);
             std::thread::sleep(Duration::from_millis(3));
@@ -457,35 +354,6 @@ mod tests {
         assert_eq!((tallies.of(Event::LogBufferSpace).count, tallies.of(Event::Latch).count), (1, 2));
         assert!(tallies.of(Event::LogBufferSpace).ns >= 3_000_000 && tallies.of(Event::Latch).ns >= 5_000_000);
         assert!(tallies.ns() <= elapsed, "{} of {elapsed}", tallies.ns());
-    }
-
-    #[test]
-    fn what_is_looked_at_closely_adds_up() {
-        let mut audits = Audits::new();
-        if audits.run_delay.is_none() {
-            eprintln!("Not tested here: the kernel does not say how long a task is kept off the CPU");
-            return;
-        }
-        audits.begin();
-        let burn = |d| {
-            let end = thread_cpu_time() + d;
-            while thread_cpu_time() < end {}
-        };
-        for _ in 0..5 {
-            burn(Duration::from_millis(4));
-            during(Event::Think, || std::thread::sleep(Duration::from_millis(2)));
-            // CPU time inside a wait is the wait's.
-            during(Event::DataFileRead, || burn(Duration::from_millis(3)));
-        }
-        let audit = audits.end().unwrap();
-        let table = WaitTable::new(1).unwrap();
-        table.add_audit(0, &audit);
-        table.add_audit(0, &audit);
-        assert_eq!(table.audit(0), audit.plus(&audit));
-        assert!(audit.cpu >= 20_000_000 && audit.waits >= 25_000_000, "{audit:?}");
-        // The machine may be busy with anything: then it is the run queue that explains the time.
-        let explained = audit.explained().unwrap();
-        assert!((0.9..1.1).contains(&explained), "{explained} {audit:?}");
-        assert!(audits.end().is_none());
+        assert_eq!(super::waited() - waited, tallies.ns());
     }
 }

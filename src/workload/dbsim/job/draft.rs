@@ -171,11 +171,21 @@ impl Draft {
     /// # Errors
     /// If a key is unknown, a value is not what it can be, or the job could not run on any machine.
     pub fn job(&self) -> Result<Job, Refusal> {
+        let job = self.unchecked()?;
+        check(&job).map_err(|complaint| {
+            let place = self.root.place_of(&complaint.at.split('.').collect::<Vec<_>>());
+            Refusal::new(complaint.message).at(place.or_else(|| Some(self.file.clone())))
+        })?;
+        Ok(job)
+    }
+
+    /// The job that the values describe, whether or not they go together.
+    pub(super) fn unchecked(&self) -> Result<Job, Refusal> {
         let classes = self.classes()?;
         let transacts = classes.iter().any(|c| c.kind.transacts());
         let data = self.data()?;
         let phases = self.phases()?;
-        let job = Job {
+        Ok(Job {
             name: self.name()?,
             run: self.run(phases)?,
             cache: self.cache(transacts)?,
@@ -183,12 +193,7 @@ impl Draft {
             data,
             transactions: self.transaction_specs()?,
             classes,
-        };
-        check(&job).map_err(|complaint| {
-            let place = self.root.place_of(&complaint.at.split('.').collect::<Vec<_>>());
-            Refusal::new(complaint.message).at(place.or_else(|| Some(self.file.clone()).filter(|f| !f.is_empty())))
-        })?;
-        Ok(job)
+        })
     }
 
     fn name(&self) -> Result<String, Refusal> {

@@ -6,9 +6,9 @@ use rustix::process::{Pid, Signal};
 
 use super::stack::{self, Lie, Mode, Place, Remembered};
 use super::*;
-use std::sync::Arc;
 use crate::sys::process::{Child, fork_child};
 use crate::sys::shared_memory::SharedMemory;
+use std::sync::Arc;
 
 /// A run in a process group of its own.
 struct Running<'a> {
@@ -181,9 +181,8 @@ fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
         // Redo that was acknowledged goes with the cache; then blocks as well.
         let flushed = bench.ledger().flushed;
         let redo = |w: &&Remembered| w.done && matches!(w.place, Place::Journal(_)) && w.offset > 0;
-        let acknowledged = |w: &&Remembered| {
-            journal::ChunkHeader::read(&w.after).is_some_and(|c| c.lsn + u64::from(c.len) <= flushed)
-        };
+        let acknowledged =
+            |w: &&Remembered| journal::ChunkHeader::read(&w.after).is_some_and(|c| c.lsn + u64::from(c.len) <= flushed);
         let last = writes.iter().rfind(|w| redo(w) && acknowledged(w)).unwrap();
         put(&bench, last, &last.before);
         for by in [Acks::Ledger, Acks::Stream(&acks)] {
@@ -192,7 +191,9 @@ fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
         put(&bench, last, &last.after);
         assert!(bench.check(Acks::Ledger).passed());
         let block = writes.iter().rfind(|w| w.done && matches!(w.place, Place::Data(_)));
-        if let Some(block) = block.filter(|b| !writes.iter().any(|w| !w.done && w.offset == b.offset && w.place == b.place)) {
+        if let Some(block) =
+            block.filter(|b| !writes.iter().any(|w| !w.done && w.offset == b.offset && w.place == b.place))
+        {
             put(&bench, block, &block.before);
             assert!(bench.check(Acks::Ledger).counts.contains_key("lost-write"), "round {round}");
         }

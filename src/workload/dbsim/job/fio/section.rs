@@ -213,7 +213,9 @@ impl Draft {
                 return Err(s.refuse("All processes of a dbsim job run at the same time; make two jobs of it"));
             }
             "nrfiles" => {
-                return Err(s.refuse("A process of a dbsim job works on one file; write `nrfiles=1`, or more `numjobs`"));
+                return Err(
+                    s.refuse("A process of a dbsim job works on one file; write `nrfiles=1`, or more `numjobs`")
+                );
             }
             "bsrange" | "bssplit" => return Err(s.refuse("Requests of a dbsim class have one size; write `bs`")),
             name => {

@@ -1,0 +1,137 @@
+//! A client and its server: the client asks, over the transport of its class, and the server does one transaction and answers.
+//!
+//! Invariant: a client has one request under way at a time, and every answer is checked to be the answer to it. What the client
+//! measures is the round trip, as its user would.
+
+use std::io;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::load::now_ns;
+
+use super::foreground::{Transactor, drive};
+use super::instance::{Instance, Milestone, Phase};
+use super::link::Link;
+use super::waits::{self, Event};
+
+/// Bytes of a message at least: its number.
+pub const MESSAGE_MIN: usize = 8;
+/// The number of the message with which a client takes its leave.
+const BYE: u64 = u64::MAX;
+
+/// Makes message `number`: the number, then its lowest byte throughout.
+fn fill(message: &mut [u8], number: u64) {
+    message.fill(number as u8);
+    message[..MESSAGE_MIN].copy_from_slice(&number.to_le_bytes());
+}
+
+/// The number of a message that is whole.
+fn number(message: &[u8]) -> Result<u64> {
+    let (number, rest) = message.split_first_chunk::<MESSAGE_MIN>().context("A message is too short")?;
+    let number = u64::from_le_bytes(*number);
+    ensure!(rest.iter().all(|b| *b == number as u8), "Message {number} has been changed on its way");
+    Ok(number)
+}
+
+struct Client<'a> {
+    instance: &'a Instance<'a>,
+    link: Link<'a>,
+    request: Vec<u8>,
+    reply: Vec<u8>,
+    /// Requests so far.
+    number: u64,
+}
+
+/// Runs client `process`, at the pace of its class.
+pub fn run<'a>(instance: &'a Instance<'a>, process: usize, link: Link<'a>, request: usize, reply: usize) -> Result<()> {
+    ensure_sizes(request, reply)?;
+    let round_trip = instance.round_trip.recorder(instance.client(process));
+    let mut c = Client { instance, link, request: vec![0; request], reply: vec![0; reply], number: 0 };
+    drive(instance, process, |intended| {
+        let start = intended.unwrap_or_else(now_ns);
+        c.call()?;
+        if instance.phase() == Phase::Measure as u32 {
+            round_trip.record(now_ns().saturating_sub(start));
+        }
+        Ok(())
+    })?;
+    fill(&mut c.request, BYE);
+    c.sent()
+}
+
+impl Client<'_> {
+    /// One request and its answer.
+    fn call(&mut self) -> Result<()> {
+        self.number += 1;
+        fill(&mut self.request, self.number);
+        self.sent()?;
+        let received = waits::during(Event::Server, || self.link.receive(&mut self.reply));
+        other_end(self.instance, received).context("Cannot receive from the server")?;
+        let answered = number(&self.reply)?;
+        ensure!(answered == self.number, "Request {} was given the answer to {answered}", self.number);
+        Ok(())
+    }
+
+    fn sent(&mut self) -> Result<()> {
+        let sent = self.link.send(&self.request);
+        other_end(self.instance, sent).context("Cannot send to the server")
+    }
+}
+
+/// Runs server `process` until its client takes its leave.
+pub fn serve<'a>(
+    instance: &'a Instance<'a>,
+    process: usize,
+    mut link: Link<'a>,
+    request: usize,
+    reply: usize,
+) -> Result<()> {
+    ensure_sizes(request, reply)?;
+    let (mut request, mut reply) = (vec![0; request], vec![0; reply]);
+    let mut transactor = Transactor::new(instance, process)?;
+    instance.arrive(Milestone::Ready)?;
+    loop {
+        let received = waits::during(Event::Client, || link.receive(&mut request));
+        other_end(instance, received).context("Cannot receive from the client")?;
+        let asked = number(&request)?;
+        if asked == BYE {
+            return Ok(());
+        }
+        transactor.transaction(None)?;
+        fill(&mut reply, asked);
+        other_end(instance, link.send(&reply)).context("Cannot send to the client")?;
+    }
+}
+
+fn ensure_sizes(request: usize, reply: usize) -> Result<()> {
+    let least = request.min(reply);
+    ensure!(least >= MESSAGE_MIN, "A client's message of {least} bytes is too short; at least {MESSAGE_MIN}");
+    Ok(())
+}
+
+/// If the other end has gone, its process has died: the parent is about to hear of that, name it and kill this one. Waiting for
+/// that keeps the effect from being taken for the cause.
+fn other_end(instance: &Instance<'_>, result: io::Result<()>) -> io::Result<()> {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    if let Err(e) = &result
+        && matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+    {
+        instance.wait_for(Phase::End);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_message_is_noticed() {
+        let mut message = [0; 100];
+        fill(&mut message, 0x1234);
+        assert_eq!(number(&message).unwrap(), 0x1234);
+        message[99] ^= 1;
+        assert!(number(&message).is_err());
+        assert!(number(&message[..7]).is_err());
+    }
+}

@@ -1,0 +1,72 @@
+//! An idle session: connected, mostly asleep. Thousands of them are what a server of many users consists of: processes whose page
+//! tables have grown over the cache, and that now and then run for a moment.
+//!
+//! Invariant: what it touches and when it wakes depends on its number and the job alone, so it is the same from run to run.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::block;
+use super::files::{self, DataFiles};
+use super::instance::{Counters, Instance, Milestone, Phase};
+use super::waits::{self, Event};
+
+/// Runs idle session `process`: gets `touch` blocks once, then one every `every`, until the window has closed.
+pub fn run(instance: &Instance<'_>, process: usize, touch: usize, every: Duration) -> Result<()> {
+    let role = instance.roles[process];
+    let session = Session { instance, process, files: DataFiles::open(instance.job, instance.dir)? };
+    // What is in the cache to begin with: the hottest blocks, of which each session gets others than its neighbours.
+    let hot = instance.cache.len() * 3 / 4;
+    let first = role.number.wrapping_mul(touch);
+    for i in 0..touch.min(hot) {
+        session.get((first + i) % hot)?;
+    }
+    instance.arrive(Milestone::Ready)?;
+    instance.wait_for(Phase::Measure);
+    let opened = Instant::now();
+    // Spread over the interval: sessions do not wake in step.
+    let offset = every.mul_f64(role.number as f64 / instance.class(process).count as f64);
+    let sleep = |until| waits::during(Event::Idle, || instance.sleep_or_reach(until, Phase::Leave));
+    for n in 0u32.. {
+        if every.is_zero() || sleep(opened + offset + every * n) {
+            break;
+        }
+        if touch > 0 {
+            session.get((first + n as usize % touch) % hot)?;
+        }
+    }
+    instance.wait_for(Phase::Leave);
+    Ok(())
+}
+
+struct Session<'a> {
+    instance: &'a Instance<'a>,
+    process: usize,
+    files: DataFiles,
+}
+
+impl Session<'_> {
+    /// Gets the block of a rank and looks at it.
+    fn get(&self, rank: usize) -> Result<()> {
+        let instance = self.instance;
+        let number = instance.choosers.popular(rank);
+        let address = files::address(instance.job, number);
+        let counters = &instance.counters[self.process];
+        let pin = instance.cache.get(number, |page| {
+            self.files.read(address, page)?;
+            Counters::bump(&counters.reads);
+            Ok(block::check(page, address)?)
+        })?;
+        Counters::bump(&counters.gets);
+        if pin.hit {
+            Counters::bump(&counters.hits);
+        }
+        let page = pin.read();
+        // The whole block, so that each of its pages is in this process's page table.
+        for at in (0..page.len()).step_by(4096) {
+            std::hint::black_box(page[at]);
+        }
+        Ok(block::identify(&page, address)?)
+    }
+}

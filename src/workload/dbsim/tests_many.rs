@@ -1,0 +1,155 @@
+//! Runs of many processes, and of the classes that the default job has none of.
+
+use super::*;
+use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use crate::sys::segment::Segment;
+use crate::workload::options;
+
+use super::crew::Crew;
+use super::instance::Phase;
+use super::job::{ClassSpec, Kind as ClassKind, Length, Pace, Transport};
+
+/// A directory beside the test's executable, with the files of a small job without a scanner.
+struct Bench {
+    dir: tempfile::TempDir,
+    job: Job,
+}
+
+/// What is left of a run.
+struct Ran {
+    /// By process.
+    names: Vec<String>,
+    counters: Vec<[u64; 4]>,
+    round_trips: u64,
+    page_tables: u64,
+}
+
+impl Bench {
+    fn new(foregrounds: usize, transactions: u64, classes: Vec<ClassSpec>) -> Self {
+        let settings = [("data", "20M"), ("cache", "10M"), ("journal", "16M"), ("scan", "off"), ("direct", "off")];
+        let mut job = Job::parse(&options(&Dbsim, settings).unwrap()).unwrap();
+        job.run.length = Length::Transactions(transactions);
+        job.run.ramp = Some(Length::Transactions(30));
+        job.classes.retain_mut(|c| match c.kind {
+            ClassKind::Foreground => {
+                c.count = foregrounds;
+                foregrounds > 0
+            }
+            _ => true,
+        });
+        job.classes.extend(classes);
+        let beside = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        let dir = tempfile::tempdir_in(beside).unwrap();
+        files::lay_out(&job, dir.path(), |_| {}).unwrap();
+        Self { dir, job }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Runs the job; `during` is called when the window has opened.
+    fn run(&self, during: impl FnOnce(&Instance<'_>)) -> Result<Ran> {
+        let segment = Segment::new(Instance::bytes(&self.job)).unwrap();
+        let cache = Segment::new(cache::Cache::bytes(&self.job)).unwrap();
+        let (hear, tell) = std::io::pipe().unwrap();
+        let plan = plan::Plan::new(&self.job, crate::clock::Clock::Wall);
+        let book = ledger::Book::open(&self.job, self.path())?;
+        let instance = Instance::new(&segment, &cache, &self.job, &book, 7, plan, tell)?;
+        trial::preload(&instance)?;
+        let mut crew = Crew::start(&instance, hear)?;
+        crew.wait_milestone()?;
+        instance.enter(Phase::Measure);
+        during(&instance);
+        crew.wait_milestone()?;
+        let page_tables = crew.page_table_bytes()?.iter().map(|(_, bytes)| bytes).sum();
+        assert!(crew.cpu_time()? > Duration::ZERO);
+        instance.enter(Phase::Leave);
+        crew.wait_gone(|kind| !matches!(kind, ClassKind::LogWriter { .. }))?;
+        instance.enter(Phase::End);
+        crew.wait_gone(|_| true)?;
+        book.close(&instance.ledger)?;
+        let counters = instance.counters.iter();
+        Ok(Ran {
+            names: (0..instance.roles.len()).map(|p| instance.name(p)).collect(),
+            counters: counters.map(|c| [&c.gets, &c.commits, &c.reads, &c.writes].map(|n| n.load(SeqCst))).collect(),
+            round_trips: instance.round_trip.read().count(),
+            page_tables,
+        })
+    }
+
+    fn verify(&self) -> Result<()> {
+        verify::verify(&self.job, self.path())
+    }
+}
+
+fn class(name: &str, count: usize, kind: ClassKind) -> ClassSpec {
+    ClassSpec { name: name.to_owned(), count, threads: false, pace: Pace::Closed { think: Duration::ZERO }, kind }
+}
+
+fn client(transport: Transport) -> ClassKind {
+    ClassKind::Client { transport, request: 100, reply: 3_000 }
+}
+
+#[test]
+fn clients_are_served_over_every_transport() {
+    for transport in [Transport::Socket, Transport::Pipe, Transport::Memory, Transport::Tcp] {
+        let bench = Bench::new(2, 120, vec![class("user", 10, client(transport))]);
+        let ran = match bench.run(|_| {}) {
+            // Where neither root nor user namespaces are to be had.
+            Err(e) if transport == Transport::Tcp && format!("{e:#}").contains("No loopback network") => {
+                eprintln!("Not tested here: {e:#}");
+                continue;
+            }
+            ran => ran.unwrap(),
+        };
+        assert_eq!(ran.round_trips, 100, "{transport:?}: each of 12 that do transactions has 10");
+        assert_eq!(
+            ran.counters.iter().map(|c| c[0]).sum::<u64>(),
+            150 * 8,
+            "{transport:?}: gets of the ramp and the window"
+        );
+        assert_eq!((ran.names[2].as_str(), ran.names[14].as_str()), ("User 0's server", "User 0"));
+        bench.verify().unwrap();
+    }
+}
+
+#[test]
+fn idle_sessions_have_page_tables_over_the_cache() {
+    let idle = |touch| class("session", 40, ClassKind::Idle { touch, every: Duration::from_millis(2) });
+    let [few, many] = [1, 900].map(|touch| {
+        let ran = Bench::new(2, 100, vec![idle(touch)]).run(|_| std::thread::sleep(Duration::from_millis(50))).unwrap();
+        let gets: u64 = ran.counters[4..].iter().map(|c| c[0]).sum();
+        assert!(gets > 40 * touch as u64, "nobody has woken: {gets}");
+        ran.page_tables
+    });
+    // 900 blocks of two pages, of which 512 fit a page of the table: four more for each session at least.
+    assert!(many >= few + 40 * 3 * 4096, "{few} {many}");
+}
+
+#[test]
+fn a_killed_client_and_a_killed_server_are_named() {
+    for (victim, name) in [(2, "User 2's server"), (10, "User 3")] {
+        let bench = Bench::new(0, 1_000_000, vec![class("user", 5, client(Transport::Socket))]);
+        let error = bench.run(|instance| {
+            let pid = instance.pid(victim).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        });
+        assert_eq!(format!("{:#}", error.err().unwrap()), format!("{name} was ended by signal 9"));
+    }
+}
+
+#[test]
+fn hundreds_of_processes_start_and_leave_again_and_again() {
+    for _ in 0..5 {
+        let bench = Bench::new(60, 240, vec![class("user", 70, client(Transport::Socket))]);
+        let mut pids = Vec::new();
+        let ran = bench.run(|instance| pids.extend((0..instance.roles.len()).filter_map(|p| instance.pid(p)))).unwrap();
+        assert_eq!((ran.names.len(), pids.len()), (202, 202));
+        assert!(pids.into_iter().all(|pid| rustix::process::test_kill_process(pid).is_err()), "somebody has stayed");
+        bench.verify().unwrap();
+    }
+}
