@@ -408,6 +408,40 @@ mod tests {
     }
 
     #[test]
+    fn who_queues_for_a_frame_is_woken_when_its_turn_has_come() {
+        const PROCESSES: usize = 200;
+        let segment = Segment::new(1 << 14).unwrap();
+        let (latch, there) = (segment.one::<RwLatch>(), segment.one::<AtomicU64>());
+        let switches = segment.many::<AtomicU64>(PROCESSES);
+        latch.lock_exclusive();
+        let children: Vec<_> = switches
+            .iter()
+            .map(|own| {
+                fork_child(|| {
+                    there.fetch_add(1, SeqCst);
+                    latch.lock_exclusive();
+                    // The frame is held across a sleep, as while a block is read into it.
+                    std::thread::sleep(std::time::Duration::from_micros(100));
+                    latch.unlock_exclusive();
+                    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+                    let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+                    own.store(line.trim().parse().unwrap(), SeqCst);
+                    0
+                })
+                .unwrap()
+            })
+            .collect();
+        until(|| there.load(SeqCst) == PROCESSES as u64);
+        latch.unlock_exclusive();
+        for c in children {
+            assert_eq!(c.wait().unwrap(), Exit::Status(0));
+        }
+        // One or two each to get in and one for the sleep. Woken all at every turn they would wake each other some thousand times.
+        let all: u64 = switches.iter().map(|s| s.load(SeqCst)).sum();
+        assert!(all < 6 * PROCESSES as u64, "{all} switches");
+    }
+
+    #[test]
     fn who_has_to_sleep_is_observed() {
         static SEEN: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
         let segment = Segment::new(4096).unwrap();

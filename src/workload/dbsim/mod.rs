@@ -20,6 +20,7 @@ mod executor;
 mod facts;
 mod files;
 mod foreground;
+mod guard;
 mod honest_sync;
 mod huge_pages;
 mod idle;

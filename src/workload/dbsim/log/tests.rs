@@ -166,7 +166,7 @@ proptest! {
                         commits += 1;
                         prop_assert_eq!(last.insert(process, transaction).unwrap_or(0) + 1, transaction);
                     }
-                    Record::Filler { .. } => prop_assert!(false, "nobody wrote fillers"),
+                    Record::Filler { .. } => prop_assert!(false, "nobody wrote filler"),
                 }
             }
         }
