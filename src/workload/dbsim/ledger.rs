@@ -20,15 +20,16 @@ use crate::sys::shared_memory::SharedMemory;
 use super::job::Job;
 
 const MAGIC: u64 = 0x3252_4547_444c_4244;
-/// Words in front of those of the foregrounds: magic, foregrounds, blocks, and then:
-const HEAD: usize = 9;
+/// Words in front of those of the foregrounds (two cache lines): magic, foregrounds, blocks, and then:
+const HEAD: usize = 16;
 const ENDED: usize = 3;
 const FLUSHED: usize = 4;
 const CHECKPOINT: usize = 5;
 const SEQUENCE: usize = 6;
 const SWITCHING: usize = 7;
 const ARCHIVED: usize = 8;
-const PER_PROCESS: usize = 2;
+/// A cache line for each foreground: none writes to another's.
+const PER_PROCESS: usize = 8;
 const PER_BLOCK: usize = 3;
 /// Bits of a word that tell whether it is whole; the value is above them, so that words compare as values do.
 const CHECK_BITS: u32 = 16;
