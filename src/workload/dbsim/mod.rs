@@ -4,6 +4,7 @@
 //! Invariant: nothing depends on time, process numbers or addresses: the same seed does the same transactions, and under the
 //! exact clock takes the same time to the nanosecond.
 
+mod acks;
 mod archiver;
 pub mod audit;
 mod backup;
@@ -83,7 +84,7 @@ use outcome::JobOutcome;
 
 pub use block::BlockError;
 pub use trial::{JobContext, Live, prepare, run, verify};
-pub use verify::VerifyFailed;
+pub use verify::{Acks, Verdict, VerifyFailed, check};
 
 /// The workload `dbsim`.
 pub struct Dbsim;
@@ -134,7 +135,9 @@ impl Workload for Dbsim {
             // The segment, and half a mebibyte for each process's own stack, heap and page tables.
             memory_bytes: (Instance::bytes(&job) + Cache::bytes(&job) + (processes << 19)) as u64
                 + job.journal.files as u64 * job.journal.bytes
-                + sideline::memory_bytes(&job),
+                + sideline::memory_bytes(&job)
+                + Ledger::bytes(job.transactors(), job.blocks())
+                + verify::memory_bytes(&job),
             modules: Vec::new(),
         }
     }

@@ -61,7 +61,8 @@ impl Bench {
         let cache = Segment::new(cache::Cache::bytes(&self.job)).unwrap();
         let (hear, tell) = std::io::pipe().unwrap();
         let plan = Plan::new(&self.job, Clock::Wall);
-        let instance = Instance::new(&segment, &cache, &self.job, self.path(), 7, plan, tell)?;
+        let book = ledger::Book::open(&self.job, self.path())?;
+        let instance = Instance::new(&segment, &cache, &self.job, &book, 7, plan, tell)?;
         let mut crew = Crew::start(&instance, hear)?;
         crew.wait_milestone()?;
         instance.enter(Phase::Measure);
@@ -73,7 +74,7 @@ impl Bench {
         crew.wait_gone(|kind| !matches!(kind, Kind::LogWriter { .. }))?;
         instance.enter(Phase::End);
         crew.wait_gone(|_| true)?;
-        Ledger::of(&instance).save(self.path())?;
+        book.close(&instance.ledger)?;
         loader::save(&instance)?;
         let counters = instance.counters.iter();
         let load = |n: [&std::sync::atomic::AtomicU64; 3]| n.map(|n| n.load(SeqCst));

@@ -19,7 +19,7 @@ use super::crew::Crew;
 use super::huge_pages::Permission;
 use super::instance::{Instance, Phase};
 use super::job::{Job, Kind};
-use super::ledger::Ledger;
+use super::ledger::Book;
 use super::memory::CacheMemory;
 use super::outcome::{ClassOutcome, Counts, JobOutcome, KindOutcome, PhaseOutcome};
 use super::page_tables::{self, PageTables};
@@ -79,7 +79,8 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let segment = Segment::new(Instance::bytes(job)).context("Cannot map the shared segment")?;
     let memory = CacheMemory::new(job.cache.memory, Cache::bytes(job), Permission::of_this_machine())?;
     let (hear, tell) = std::io::pipe().context("Cannot make a pipe")?;
-    let instance = Instance::new(&segment, memory.segment(), job, cx.dir, cx.seed, plan, tell)?;
+    let book = Book::open(job, cx.dir)?;
+    let instance = Instance::new(&segment, memory.segment(), job, &book, cx.seed, plan, tell)?;
     let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
     progress("fill the cache", 0);
     let honesty = if job.writes() { Some(honest_sync::test(job, cx.dir)?) } else { None };
@@ -106,7 +107,7 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     // With a ramp of transactions its time is part of the start.
     facts.insert("start-ns".to_owned(), started.to_string());
     facts.insert("stop-ns".to_owned(), (pace::now() - end).to_string());
-    Ledger::of(&instance).save(cx.dir)?;
+    book.close(&instance.ledger)?;
     loader::save(&instance)?;
     facts.extend(sideline::facts(&instance));
     instance.requests.save(cx.dir)?;

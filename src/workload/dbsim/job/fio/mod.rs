@@ -49,7 +49,7 @@ pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
     });
     let job = Job {
         name: name(Path::new(file).file_stem().and_then(|s| s.to_str()).unwrap_or("job"), Vec::new()),
-        run: Run { length: first.length(), ramp: Some(Length::Time(first.ramp)), phases: Vec::new() },
+        run: Run { length: first.length(), ramp: Some(Length::Time(first.ramp)), phases: Vec::new(), acks: None },
         cache: draft::default_cache(false),
         data: DataSpec {
             files,
