@@ -19,8 +19,8 @@ pub fn run(instance: &Instance<'_>, process: usize, touch: usize, every: Duratio
     let session = Session { instance, process, files: DataFiles::open(instance.job, instance.dir)? };
     // What is in the cache to begin with: the hottest blocks, of which each session gets others than its neighbours.
     let hot = (instance.cache.len() * 3 / 4).min(instance.job.blocks() as usize).max(1);
-    let first = role.number.wrapping_mul(touch);
     let touch = touch.min(hot);
+    let first = role.number.wrapping_mul(touch);
     for i in 0..touch {
         session.get((first + i) % hot)?;
     }
@@ -60,7 +60,7 @@ impl Session<'_> {
         let counters = &instance.counters[self.process];
         let pin = instance.cache.get(number, |page| {
             self.files.read(address, page)?;
-            Counters::bump(&counters.reads);
+            Counters::grow(&counters.read_bytes, page.len() as u64);
             Ok(block::check(page, address)?)
         })?;
         Counters::bump(&counters.gets);

@@ -20,11 +20,12 @@ use crate::sys::segment::{Segment, shared_struct};
 use super::cache::Cache;
 use super::checkpoints::Checkpoints;
 use super::choice::Choosers;
-use super::job::{ClassSpec, Job, Kind, Share, Transport};
+use super::job::{ClassSpec, Job, Kind, Requests, Share, Transport};
 use super::link::{Mailbox, Mailboxes};
 use super::log::Log;
 use super::pace;
 use super::plan::Plan;
+use super::requests::Board;
 use super::stages::CommitHistograms;
 use super::waits::WaitTable;
 
@@ -143,6 +144,12 @@ shared_struct! {
         pub bytes: AtomicU64,
         /// Nanoseconds that the window's transactions spent outside all waits.
         pub outside_ns: AtomicU64,
+        /// Jobs that were done beside the transactions, and their traffic.
+        pub jobs: AtomicU64,
+        pub read_bytes: AtomicU64,
+        pub written_bytes: AtomicU64,
+        /// Blocks of its file that a loader has made durable.
+        pub loaded_blocks: AtomicU64,
     }
 }
 
@@ -190,6 +197,8 @@ pub struct Instance<'s> {
     /// By block: the latest version whose commit was acknowledged, and the latest that the database writer has written.
     pub committed: &'s [AtomicU32],
     pub written: &'s [AtomicU32],
+    /// What request classes share.
+    pub requests: Board<'s>,
     stage: &'s Stage,
     texts: &'s [AtomicU8],
     /// By process: its process number, once it runs.
@@ -263,6 +272,7 @@ impl<'s> Instance<'s> {
         let mailboxes: usize = mailboxes.map(|(a, b)| Mailbox::segment_bytes(a) + Mailbox::segment_bytes(b)).sum();
         Checkpoints::bytes(job)
             + Log::bytes(job, workers)
+            + Board::bytes(job)
             + histograms
             + job.blocks() as usize * 8
             + workers * per_worker
@@ -307,6 +317,7 @@ impl<'s> Instance<'s> {
             waits: WaitTable::new(roles.len()).context("Cannot allocate the table of waits")?,
             committed: segment.many(job.blocks() as usize),
             written: segment.many(job.blocks() as usize),
+            requests: Board::new(segment, job, roles.iter().map(|r| &job.classes[r.class].kind)),
             stage: segment.one(),
             round_trip: round_trip.map(|(class, c)| (class, ShardedHistogram::new(segment, c.count))).collect(),
             texts: segment.many(roles.len() * TEXT),
@@ -353,7 +364,8 @@ impl<'s> Instance<'s> {
     pub fn with_share(&self) -> usize {
         let fixed = |c: &&ClassSpec| {
             let scans = matches!(c.kind, Kind::Scanner { work: Share::PerTransactions(_), .. });
-            c.kind.transacts() || scans || does_jobs(&c.kind)
+            let counted = matches!(c.kind, Kind::Requests(Requests { count: Some(_), .. }));
+            c.kind.transacts() || scans || counted || does_jobs(&c.kind)
         };
         self.job.classes.iter().filter(fixed).map(|c| c.count).sum()
     }

@@ -26,7 +26,7 @@ use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
 use super::waits::Tallies;
-use super::{block, files, honest_sync, log_facts, pace, placing};
+use super::{block, files, honest_sync, loader, log_facts, pace, placing, requests, sideline};
 
 /// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
 pub const PRELOAD: (usize, usize) = (7, 8);
@@ -64,7 +64,11 @@ pub fn prepare(job: &Job, cx: &JobContext<'_>) -> Result<()> {
 /// Checks the files that a run has left behind; an error is lost or wrong data.
 pub fn verify(job: &Job, cx: &JobContext<'_>) -> Result<()> {
     (cx.progress)(Progress { step: "verify", done: 0, of: 1 });
-    super::verify::verify(job, cx.dir)
+    if !requests::alone(job) {
+        super::verify::verify(job, cx.dir)?;
+    }
+    requests::verify(job, cx.dir)?;
+    loader::verify(job, cx.dir)
 }
 
 /// Runs the job on files that [`prepare`] has laid out.
@@ -81,9 +85,12 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let honesty = if job.writes() { Some(honest_sync::test(job, cx.dir)?) } else { None };
     preload(&instance)?;
     let mut facts: BTreeMap<_, _> = memory.facts()?.into_iter().collect();
+    facts.extend(requests::engines(job)?);
     progress("ramp", 1);
+    let begin = pace::now();
     let mut crew = Crew::start(&instance, hear)?;
     crew.wait_milestone()?;
+    let started = pace::now() - begin;
     if let Span::Time(time) = instance.plan.ramp {
         crew.wait(Some(pace::now() + nanoseconds(time)))?;
     }
@@ -91,24 +98,32 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let window = Window::watch(&instance, &mut crew, cx)?;
     let page_tables = PageTables::new(&instance, &memory, private, &window.page_tables)?;
     progress("shut down", 3);
+    let end = pace::now();
     instance.enter(Phase::Leave);
     crew.wait_gone(|kind| !matches!(kind, Kind::LogWriter { .. }))?;
     instance.enter(Phase::End);
     crew.wait_gone(|_| true)?;
+    // With a ramp of transactions its time is part of the start.
+    facts.insert("start-ns".to_owned(), started.to_string());
+    facts.insert("stop-ns".to_owned(), (pace::now() - end).to_string());
     Ledger::of(&instance).save(cx.dir)?;
+    loader::save(&instance)?;
+    facts.extend(sideline::facts(&instance));
+    instance.requests.save(cx.dir)?;
     facts.extend(page_tables.facts);
-    facts.extend(honesty.map(|h| ("sync-honesty".to_owned(), h.to_string())));
+    facts.extend(honesty.iter().map(|h| ("sync-honesty".to_owned(), h.to_string())));
     if job.log_writer().is_some() {
         facts.extend(log_facts::of(&instance, &window.after.counts.log.since(window.before.counts.log)));
     }
     facts.insert("checkpoints".to_owned(), instance.checkpoints.count().to_string());
-    Ok(JobOutcome { page_table_bytes: page_tables.total, facts, ..window.outcome(&instance) })
+    Ok(JobOutcome { page_table_bytes: page_tables.total, sync: honesty, facts, ..window.outcome(&instance) })
 }
 
 /// Refuses what would wait for ever.
 fn check(job: &Job, plan: &Plan) -> Result<()> {
+    requests::check(job).map_err(anyhow::Error::msg)?;
     ensure!(
-        job.transactors() > 0 || !plan.counts_transactions(),
+        job.transactors() > 0 || !plan.counts_transactions() || requests::counted(job),
         "Nobody in the job does transactions, so that its length has to be a time, such as `time = \"30s\"`"
     );
     ensure!(job.log_writer().is_some() || !job.writes(), "The job's transactions write redo, but it has no log-writer");
@@ -145,6 +160,8 @@ struct Totals {
     at: u64,
     ended: u64,
     counts: Counts,
+    /// Reads and writes, by class.
+    requests: Vec<(u64, u64)>,
     cpu: Duration,
     /// By worker.
     waits: Vec<Tallies>,
@@ -154,6 +171,7 @@ impl Totals {
     fn of(instance: &Instance<'_>, crew: &Crew<'_>) -> Result<Self> {
         Ok(Self {
             counts: Counts::of(instance),
+            requests: requests::counts(instance),
             cpu: crew.cpu_time()?,
             waits: (0..instance.roles.len()).map(|w| instance.waits.read(w)).collect(),
             ended: instance.ended(),
@@ -251,6 +269,7 @@ impl Window {
                 workers: 0,
                 waits: Tallies::default(),
                 audit: Audit::default(),
+                requests: requests::outcome(instance, class, before.requests[class], after.requests[class]),
             };
             for w in workers {
                 outcome.workers += 1;
@@ -282,6 +301,7 @@ impl Window {
                 })
                 .collect(),
             series,
+            sync: None,
             facts: BTreeMap::new(),
         }
     }
