@@ -151,7 +151,7 @@ impl Counts {
             hits: sum(transactors, |c| &c.hits),
             commits: sum(transactors, |c| &c.commits),
             rollbacks: sum(transactors, |c| &c.rollbacks),
-            late: sum(&instance.counters, |c| &c.late),
+            late: sum(instance.counters, |c| &c.late),
             outside_ns: sum(transactors, |c| &c.outside_ns),
             reads: sum(transactors, |c| &c.reads),
             scanned: sum(others, |c| &c.reads),
