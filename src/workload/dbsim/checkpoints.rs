@@ -169,10 +169,15 @@ mod tests {
         assert_eq!(c.pass(1, 120), None);
         // The last one sees to it, and once.
         assert_eq!((c.pass(2, 100), c.pass(2, 100), c.reached()), (Some(100), None, Some(100)));
-        let mut told = Vec::new();
-        c.publish(100, || Ok(told.push(100))).unwrap();
-        c.publish(90, || Ok(told.push(90))).unwrap();
-        assert_eq!((told, c.published(), c.count(), c.reached()), (vec![100], 100, 1, None));
+        let told = std::cell::RefCell::new(Vec::new());
+        for lsn in [100, 90] {
+            let tell = || {
+                told.borrow_mut().push(lsn);
+                Ok(())
+            };
+            c.publish(lsn, tell).unwrap();
+        }
+        assert_eq!((told.into_inner(), c.published(), c.count(), c.reached()), (vec![100], 100, 1, None));
         // What is late must not take anything back.
         assert_eq!((c.pass(0, 120), c.pass(2, 110)), (None, Some(110)));
     }

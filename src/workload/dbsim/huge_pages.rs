@@ -3,16 +3,16 @@
 //! Invariant: as many pages as were added are taken away again: when the run is over, however it ends; if this process is killed,
 //! by a process that does nothing but wait for that.
 
-use std::cell::Cell;
-use std::fs;
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
+use rustix::fs::FlockOperation;
 use thiserror::Error;
 
 use crate::sys::memory::PageSize;
-use crate::sys::process::{Child, fork_child};
+
+use super::guard::Guard;
 
 /// Whether the machine's settings may be changed for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,12 @@ pub enum Permission {
 }
 
 impl Permission {
-    /// What holds when nobody has said anything: a machine whose first process is this very executable is a guest of ours.
+    /// Yes on a machine whose first process is this very executable, which is a guest of ours, and where the user has set
+    /// `BIGIRON_RESERVE_HUGE_PAGES`.
     pub fn of_this_machine() -> Self {
+        if std::env::var_os("BIGIRON_RESERVE_HUGE_PAGES").is_some() {
+            return Permission::MayChange;
+        }
         let executable = |process: &str| fs::read_link(format!("/proc/{process}/exe")).ok();
         match (executable("1"), executable("self")) {
             (Some(first), Some(own)) if first == own => Permission::MayChange,
@@ -39,7 +43,11 @@ impl Permission {
 pub enum Refused {
     #[error("This kernel has no huge pages of {}; {sizes}", PageSize(*page))]
     NoSuchSize { page: u64, sizes: String },
-    #[error("{needed} huge pages of {} are needed, {free} are free; reserve them by {how}", PageSize(*page))]
+    #[error(
+        "Huge pages of {}: {needed} needed, {free} free; reserve them by {how}, or set BIGIRON_RESERVE_HUGE_PAGES to have it \
+         done for the run",
+        PageSize(*page)
+    )]
     TooFew { page: u64, needed: u64, free: u64, how: String },
     #[error(
         "Only {given} of {needed} huge pages of {} could be set aside, memory is short or fragmented; reserve them by {how}",
@@ -100,9 +108,17 @@ impl Pool {
         fs::write(&path, format!("{pages}\n")).with_context(|| format!("Cannot write {}", path.display()))
     }
 
-    /// Takes `added` pages away again. Relative to what there is now: another run may have added its own meanwhile.
+    /// Takes `added` pages away again. Relative to what there is now: another run may have added its own meanwhile. To be called
+    /// with the lock held.
     fn lower(&self, added: u64) -> Result<()> {
         self.set(self.read("nr_hugepages")?.saturating_sub(added))
+    }
+
+    /// Keeps other runs from changing the pool, and from taking what has been found free.
+    fn lock(&self) -> Result<Lock> {
+        let file = File::open(self.dir.join("nr_hugepages")).context("Cannot open nr_hugepages")?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive).context("Cannot lock nr_hugepages")?;
+        Ok(Lock(file))
     }
 
     /// How a user would reserve `pages` in all.
@@ -120,12 +136,30 @@ impl Pool {
     }
 }
 
+/// A pool's lock. Processes forked meanwhile share it, so that closing the file would not be enough.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Lock {
+    fn release(&self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
 /// Huge pages that are there for a run. Those that were added for it go when this is dropped.
 #[derive(Debug)]
 pub struct Reserved {
     pool: Pool,
     added: u64,
     guard: Option<Guard>,
+    /// Held until the pages are taken.
+    lock: Option<Lock>,
 }
 
 impl Reserved {
@@ -139,18 +173,26 @@ impl Reserved {
 
     fn of(pools: &Path, page: u64, bytes: u64, permission: Permission) -> Result<Self> {
         let pool = Pool::find(pools, page)?;
+        let lock = pool.lock()?;
         let (needed, free, before) = (bytes.div_ceil(page), pool.free()?, pool.read("nr_hugepages")?);
         let added = needed.saturating_sub(free);
         let how = pool.how(before + added);
         if added == 0 {
-            return Ok(Self { pool, added, guard: None });
+            return Ok(Self { pool, added, guard: None, lock: Some(lock) });
         }
         if permission == Permission::MustExist {
             return Err(Refused::TooFew { page, needed, free, how }.into());
         }
-        let guard = Guard::start(&pool, before, added).context("Cannot start the guard of the huge pages")?;
+        let undo = |raised: bool| {
+            // The lock of whoever was killed lives on in here.
+            lock.release();
+            let _held = pool.lock()?;
+            // Killed before it could tell: then the pool itself tells whether it was raised.
+            if raised || pool.read("nr_hugepages")? >= before + added { pool.lower(added) } else { Ok(()) }
+        };
+        let guard = Guard::start(undo).context("Cannot start the guard of the huge pages")?;
         // From here on dropping it takes away what was added, be it less than wanted.
-        let mut reserved = Self { pool, added: 0, guard: Some(guard) };
+        let mut reserved = Self { pool, added: 0, guard: Some(guard), lock: Some(lock) };
         let raised = reserved.pool.set(before + added);
         reserved.added = reserved.pool.read("nr_hugepages")?.saturating_sub(before);
         if raised.is_err() || reserved.added < added {
@@ -161,9 +203,14 @@ impl Reserved {
             });
         }
         if let Some(guard) = &reserved.guard {
-            guard.tell(RAISED)?;
+            guard.changed()?;
         }
         Ok(reserved)
+    }
+
+    /// The pages are mapped: now nobody else can take them.
+    pub fn taken(&mut self) {
+        self.lock = None;
     }
 
     /// Pages that were added to the machine's pool for this run.
@@ -174,75 +221,24 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
+        let held = self.lock.take().map_or_else(|| self.pool.lock(), Ok);
         if self.added > 0
-            && let Err(e) = self.pool.lower(self.added)
+            && let Err(e) = held.as_ref().map_err(|e| anyhow!("{e:#}")).and_then(|_| self.pool.lower(self.added))
         {
             eprintln!("{} huge pages stay reserved that were not before: {e:#}", self.added);
         }
-        if let Some(guard) = self.guard.take() {
-            if let Err(e) = guard.dismiss() {
-                eprintln!("{e:#}");
-            }
+        if let Some(Err(e)) = self.guard.take().map(Guard::dismiss) {
+            eprintln!("{e:#}");
         }
     }
-}
-
-/// A process that takes the added pages away if the one that added them is killed. It waits for the end of a pipe whose other end
-/// the run's processes hold: only when all of them are gone are the pages free to go.
-#[derive(Debug)]
-struct Guard {
-    child: Child,
-    run: PipeWriter,
-}
-
-const RAISED: u8 = b'+';
-const DISMISSED: u8 = b'.';
-
-impl Guard {
-    fn start(pool: &Pool, before: u64, added: u64) -> Result<Self> {
-        let (end, run) = std::io::pipe()?;
-        let run = Cell::new(Some(run));
-        let child = fork_child(|| {
-            // The child's own copy of the writing end; the parent's cell keeps its own.
-            drop(run.take());
-            // It has to outlive the parent, and a Ctrl-C that is meant for the parent.
-            let alone =
-                rustix::process::set_parent_process_death_signal(None).is_ok() && rustix::process::setsid().is_ok();
-            i32::from(!alone || watch(end, pool, before, added).is_err())
-        })?;
-        Ok(Self { child, run: run.into_inner().context("The pipe is gone")? })
-    }
-
-    fn tell(&self, word: u8) -> Result<()> {
-        (&self.run).write_all(&[word]).context("The guard of the huge pages is gone")
-    }
-
-    /// Lets the guard go: there is nothing left to take away.
-    fn dismiss(self) -> Result<()> {
-        self.tell(DISMISSED)?;
-        Ok(self.child.wait()?.success("The guard of the huge pages")?)
-    }
-}
-
-fn watch(mut end: PipeReader, pool: &Pool, before: u64, added: u64) -> Result<()> {
-    let (mut word, mut raised) = ([0], false);
-    while end.read(&mut word)? == 1 {
-        match word[0] {
-            DISMISSED => return Ok(()),
-            _ => raised = true,
-        }
-    }
-    // Killed before it could tell: then the pool itself tells whether it was raised.
-    if raised || pool.read("nr_hugepages")? >= before + added {
-        pool.lower(added)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::process::Exit;
+    use crate::sys::process::{Exit, fork_child};
+    use std::io::{Read, Write};
+
     use rustix::process::Signal;
 
     const MIB: u64 = 1 << 20;
@@ -272,6 +268,7 @@ mod tests {
         for permission in [Permission::MustExist, Permission::MayChange] {
             let reserved = Reserved::of(pools.path(), 2 * MIB, 31 * MIB, permission).unwrap();
             assert_eq!((reserved.added(), total(&pools)), (0, 20));
+            drop(reserved);
         }
         assert_eq!(total(&pools), 20);
     }
@@ -287,14 +284,30 @@ mod tests {
     }
 
     #[test]
+    fn what_one_run_has_found_free_no_other_takes_before_it_has() {
+        let pools = pools(20, 20, 0);
+        let mut reserved = Reserved::of(pools.path(), 2 * MIB, 10 * MIB, Permission::MustExist).unwrap();
+        let (mut told, tell) = std::io::pipe().unwrap();
+        let other = fork_child(|| {
+            let _reserved = Reserved::of(pools.path(), 2 * MIB, 10 * MIB, Permission::MustExist);
+            i32::from((&tell).write_all(b"2").is_err())
+        })
+        .unwrap();
+        // However late the other comes: it cannot have told before this.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        (&tell).write_all(b"1").unwrap();
+        reserved.taken();
+        let mut order = [0; 2];
+        told.read_exact(&mut order).unwrap();
+        assert_eq!((&order, other.wait().unwrap()), (b"12", Exit::Status(0)));
+    }
+
+    #[test]
     fn refusals_say_how_to_reserve() {
         let pools = pools(20, 18, 2);
         let error = refusal(&pools, 2 * MIB, 50 * MIB, Permission::MustExist);
         assert!(matches!(error, Refused::TooFew { needed: 25, free: 16, .. }), "{error}");
-        assert!(
-            error.to_string().contains("25 huge pages of 2M are needed, 16 are free")
-                && error.to_string().contains("29")
-        );
+        assert!(error.to_string().contains("Huge pages of 2M: 25 needed, 16 free") && error.to_string().contains("29"));
         assert_eq!(
             refusal(&pools, 1 << 30, 1, Permission::MayChange).to_string(),
             "This kernel has no huge pages of 1G; it has 2M"

@@ -7,7 +7,7 @@ use std::io::{PipeWriter, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::process::Pid;
@@ -20,11 +20,12 @@ use crate::sys::segment::{Segment, shared_struct};
 use super::cache::Cache;
 use super::checkpoints::Checkpoints;
 use super::choice::Choosers;
-use super::job::{ClassSpec, Job, Kind, Share, Transport};
+use super::job::{ClassSpec, Job, Kind, Requests, Share, Transport};
 use super::link::{Mailbox, Mailboxes};
 use super::log::Log;
 use super::pace;
 use super::plan::Plan;
+use super::requests::Board;
 use super::stages::CommitHistograms;
 use super::waits::WaitTable;
 
@@ -139,8 +140,16 @@ shared_struct! {
         /// Transactions undone, and pieces of work that began after their intended start.
         pub rollbacks: AtomicU64,
         pub late: AtomicU64,
+        /// Bytes read in bulk.
+        pub bytes: AtomicU64,
         /// Nanoseconds that the window's transactions spent outside all waits.
         pub outside_ns: AtomicU64,
+        /// Jobs that were done beside the transactions, and their traffic.
+        pub jobs: AtomicU64,
+        pub read_bytes: AtomicU64,
+        pub written_bytes: AtomicU64,
+        /// Blocks of its file that a loader has made durable.
+        pub loaded_blocks: AtomicU64,
     }
 }
 
@@ -181,13 +190,15 @@ pub struct Instance<'s> {
     pub kind_latency: Vec<ShardedHistogram<'s>>,
     /// By stretch of the window; empty if there is but one.
     pub stretch_latency: Vec<ShardedHistogram<'s>>,
+    /// By class of clients: from a request to its answer.
+    pub round_trip: BTreeMap<usize, ShardedHistogram<'s>>,
     /// By worker.
     pub waits: WaitTable,
-    /// By client, counted over all classes: from a request, or its intended start, to its answer.
-    pub round_trip: ShardedHistogram<'s>,
     /// By block: the latest version whose commit was acknowledged, and the latest that the database writer has written.
     pub committed: &'s [AtomicU32],
     pub written: &'s [AtomicU32],
+    /// What request classes share.
+    pub requests: Board<'s>,
     stage: &'s Stage,
     texts: &'s [AtomicU8],
     /// By process: its process number, once it runs.
@@ -216,9 +227,9 @@ fn is_client(class: &ClassSpec) -> bool {
     matches!(class.kind, Kind::Client { .. })
 }
 
-/// Clients of all classes.
-fn clients(job: &Job) -> usize {
-    job.classes.iter().filter(|c| is_client(c)).map(|c| c.count).sum()
+/// Whether processes of this kind do one job in a window of transactions, and job after job in one of time.
+fn does_jobs(kind: &Kind) -> bool {
+    matches!(kind, Kind::Sorter { .. } | Kind::Loader { .. } | Kind::Backup { .. })
 }
 
 /// Mailbox sizes of a server, if its connection is in memory.
@@ -249,25 +260,29 @@ impl<'s> Instance<'s> {
     pub fn bytes(job: &Job) -> usize {
         let workers = roles(job).len();
         let transactors = job.transactors();
-        let mailboxes = roles(job).into_iter().filter_map(|role| in_memory(job, role));
-        let mailboxes: usize = mailboxes.map(|(a, b)| Mailbox::segment_bytes(a) + Mailbox::segment_bytes(b)).sum();
         let sharded = 1 + job.transactions.len() + job.run.phases.len();
         let histograms = CommitHistograms::bytes(transactors)
             + sharded * (ShardedHistogram::bytes(transactors) + 128)
-            + ShardedHistogram::bytes(clients(job))
             + SharedHistogram::BYTES
             + 128;
         let per_worker = TEXT + size_of::<Counters>() + size_of::<AtomicU32>();
+        let round_trips = job.classes.iter().filter(|c| is_client(c));
+        let round_trips: usize = round_trips.map(|c| ShardedHistogram::bytes(c.count) + 128).sum();
+        let mailboxes = roles(job).into_iter().filter_map(|role| in_memory(job, role));
+        let mailboxes: usize = mailboxes.map(|(a, b)| Mailbox::segment_bytes(a) + Mailbox::segment_bytes(b)).sum();
         Checkpoints::bytes(job)
             + Log::bytes(job, workers)
+            + Board::bytes(job)
             + histograms
             + job.blocks() as usize * 8
             + workers * per_worker
+            + round_trips
             + mailboxes
             + (1 << 16)
     }
 
-    /// Carves everything out of `segment`, but the cache, which has memory of its own. What the parent is to know is written to `tidings`.
+    /// Carves everything out of `segment`, but the cache, which has memory of its own. What the
+    /// parent is to know is written to `tidings`.
     pub fn new(
         segment: &'s Segment,
         cache: &'s Segment,
@@ -278,12 +293,13 @@ impl<'s> Instance<'s> {
         tidings: PipeWriter,
     ) -> Result<Self> {
         let roles = roles(job);
-        let histograms =
-            |n: usize| (0..n).map(|_| ShardedHistogram::new(segment, job.transactors())).collect::<Vec<_>>();
         let mailboxes = roles.iter().enumerate().filter_map(|(process, role)| {
             let (request, reply) = in_memory(job, *role)?;
             Some((process, Mailboxes { request: Mailbox::new(segment, request), reply: Mailbox::new(segment, reply) }))
         });
+        let round_trip = job.classes.iter().enumerate().filter(|(_, c)| is_client(c));
+        let histograms =
+            |n: usize| (0..n).map(|_| ShardedHistogram::new(segment, job.transactors())).collect::<Vec<_>>();
         Ok(Self {
             job,
             dir,
@@ -301,8 +317,9 @@ impl<'s> Instance<'s> {
             waits: WaitTable::new(roles.len()).context("Cannot allocate the table of waits")?,
             committed: segment.many(job.blocks() as usize),
             written: segment.many(job.blocks() as usize),
+            requests: Board::new(segment, job, roles.iter().map(|r| &job.classes[r.class].kind)),
             stage: segment.one(),
-            round_trip: ShardedHistogram::new(segment, clients(job)),
+            round_trip: round_trip.map(|(class, c)| (class, ShardedHistogram::new(segment, c.count))).collect(),
             texts: segment.many(roles.len() * TEXT),
             pids: segment.many(roles.len()),
             mailboxes: mailboxes.collect(),
@@ -336,13 +353,6 @@ impl<'s> Instance<'s> {
         if role.part == Part::Server { format!("{name}'s server") } else { name }
     }
 
-    /// The number of a client, counted over all classes of them.
-    pub fn client(&self, process: usize) -> usize {
-        let role = self.roles[process];
-        let before = &self.job.classes[..role.class];
-        before.iter().filter(|c| is_client(c)).map(|c| c.count).sum::<usize>() + role.number
-    }
-
     /// The number of the server of a client, counted over all that do transactions.
     pub fn transactor(&self, process: usize) -> usize {
         let role = self.roles[process];
@@ -353,7 +363,9 @@ impl<'s> Instance<'s> {
     /// Processes whose work is a fixed share of the window's.
     pub fn with_share(&self) -> usize {
         let fixed = |c: &&ClassSpec| {
-            c.kind.transacts() || matches!(c.kind, Kind::Scanner { work: Share::PerTransactions(_), .. })
+            let scans = matches!(c.kind, Kind::Scanner { work: Share::PerTransactions(_), .. });
+            let counted = matches!(c.kind, Kind::Requests(Requests { count: Some(_), .. }));
+            c.kind.transacts() || scans || counted || does_jobs(&c.kind)
         };
         self.job.classes.iter().filter(fixed).map(|c| c.count).sum()
     }
@@ -427,11 +439,6 @@ impl<'s> Instance<'s> {
         self.stage.changed.wait_until(|| self.reached(phase));
     }
 
-    /// Sleeps until `deadline`, but no longer than until the run has come to `phase`. Says whether it has.
-    pub fn sleep_or_reach(&self, deadline: Instant, phase: Phase) -> bool {
-        self.stage.changed.wait_until_or(deadline, || self.reached(phase))
-    }
-
     /// Goes on to `phase`, waking everybody who sleeps for lack of work.
     pub fn enter(&self, phase: Phase) {
         self.stage.phase.store(phase as u32, SeqCst);
@@ -455,11 +462,6 @@ impl<'s> Instance<'s> {
         Ok(())
     }
 
-    /// Transactions that have ended so far, ramp included.
-    pub fn ended(&self) -> u64 {
-        self.stage.transactions.load(SeqCst)
-    }
-
     /// Tells the parent that a process has ended.
     pub fn tell_end(&self, process: usize, exit: Exit) -> Result<()> {
         self.tell(Tidings::End(process, exit))
@@ -477,6 +479,11 @@ impl<'s> Instance<'s> {
     /// Which process `process` is, if it has said so.
     pub fn pid(&self, process: usize) -> Option<Pid> {
         Pid::from_raw(self.pids[process].load(SeqCst).cast_signed())
+    }
+
+    /// Transactions that have ended so far, ramp included.
+    pub fn ended(&self) -> u64 {
+        self.stage.transactions.load(SeqCst)
     }
 
     /// Counts a transaction that has ended.

@@ -15,6 +15,7 @@ use crate::sys::memory::{Memory, PageSize};
 use crate::sys::segment::Segment;
 use crate::sys::shared_memory::SharedMemory;
 
+use super::guard::Guard;
 use super::huge_pages::{Permission, Refused, Reserved};
 
 const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
@@ -25,6 +26,7 @@ pub struct CacheMemory {
     segment: Segment,
     memory: Memory,
     reserved: Option<Reserved>,
+    _advised: Option<Advised>,
 }
 
 /// What the kernel shows of the mapping to the process that asks.
@@ -44,19 +46,23 @@ impl CacheMemory {
     /// # Errors
     /// [`Refused`] if the machine has no such memory; it says what would be right.
     pub fn new(memory: Memory, bytes: usize, permission: Permission) -> Result<Self> {
-        let reserved = match memory.reserved_page() {
+        let mut reserved = match memory.reserved_page() {
             Some(page) => Some(Reserved::new(page, bytes as u64, permission)?),
             None => None,
         };
-        if memory == Memory::Thp {
-            thp_allowed(Path::new(SHMEM_ENABLED))?;
-        }
+        let advised = match memory {
+            Memory::Thp => Advised::new(Path::new(SHMEM_ENABLED), permission)?,
+            _ => None,
+        };
         let file = match memory {
             Memory::Hugetlbfs(page) => Some(hugetlbfs_file(page, permission)?),
             _ => None,
         };
         let shared = SharedMemory::of(memory, bytes, file.as_ref().map(File::as_fd)).map_err(|e| explain(e, memory))?;
-        let made = Self { segment: Segment::of(shared), memory, reserved };
+        if let Some(reserved) = &mut reserved {
+            reserved.taken();
+        }
+        let made = Self { segment: Segment::of(shared), memory, reserved, _advised: advised };
         made.mapped()?;
         Ok(made)
     }
@@ -142,13 +148,43 @@ fn mapping(line: &str) -> Option<Range<u64>> {
     Some(hex(start)?..hex(end)?)
 }
 
-/// Whether `MADV_HUGEPAGE` has any effect on shared memory.
-fn thp_allowed(path: &Path) -> Result<(), Refused> {
-    let text = fs::read_to_string(path).unwrap_or_else(|_| "[nothing]".to_owned());
-    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("nothing", |(word, _)| word);
-    match chosen {
-        "advise" | "always" | "within_size" | "force" => Ok(()),
-        other => Err(Refused::NoThp { path: path.display().to_string(), found: other.to_owned() }),
+/// The machine's setting whether `MADV_HUGEPAGE` has any effect on shared memory, changed for the run.
+struct Advised {
+    path: PathBuf,
+    before: String,
+    guard: Option<Guard>,
+}
+
+impl Advised {
+    /// Sees to it that it has, if `permission` says so; `None` if it has already.
+    fn new(path: &Path, permission: Permission) -> Result<Option<Self>> {
+        let text = fs::read_to_string(path).unwrap_or_else(|_| "[nothing]".to_owned());
+        let chosen =
+            text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("nothing", |(word, _)| word);
+        if matches!(chosen, "advise" | "always" | "within_size" | "force") {
+            return Ok(None);
+        }
+        let refused = Refused::NoThp { path: path.display().to_string(), found: chosen.to_owned() };
+        if permission == Permission::MustExist || chosen == "nothing" {
+            return Err(refused.into());
+        }
+        let before = chosen.to_owned();
+        let undo = |_| fs::write(path, &before).context("Cannot set transparent huge pages back");
+        let guard = Guard::start(undo).context("Cannot start the guard of the machine's settings")?;
+        fs::write(path, "advise").context(refused)?;
+        guard.changed()?;
+        Ok(Some(Self { path: path.to_owned(), before, guard: Some(guard) }))
+    }
+}
+
+impl Drop for Advised {
+    fn drop(&mut self) {
+        if let Err(e) = fs::write(&self.path, &self.before) {
+            eprintln!("{} was `{}` and stays `advise`: {e}", self.path.display(), self.before);
+        }
+        if let Some(Err(e)) = self.guard.take().map(Guard::dismiss) {
+            eprintln!("{e:#}");
+        }
     }
 }
 
@@ -214,7 +250,7 @@ mod tests {
 
     /// Memory of that kind, or `None` where this machine has none, which has to be said in so many words.
     fn try_new(memory: Memory, bytes: usize) -> Option<CacheMemory> {
-        match CacheMemory::new(memory, bytes, Permission::MustExist) {
+        match CacheMemory::new(memory, bytes, Permission::of_this_machine()) {
             Ok(made) => Some(made),
             Err(e) => {
                 let refused = e.downcast_ref::<Refused>().unwrap_or_else(|| panic!("{e:#}"));
@@ -278,12 +314,16 @@ Private_Hugetlb:    2048 kB
     fn transparent_huge_pages_have_to_be_allowed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("shmem_enabled");
-        let with = |text: &str| {
+        let with = |text: &str, permission| {
             fs::write(&path, text).unwrap();
-            thp_allowed(&path)
+            Advised::new(&path, permission)
         };
-        assert_eq!(with("always within_size [advise] never deny force\n"), Ok(()));
-        let error = with("always within_size advise [never] deny force\n").unwrap_err().to_string();
-        assert!(error.contains("says `never`; it has to say `advise` or `always`"), "{error}");
+        assert!(with("always within_size [advise] never deny force\n", Permission::MustExist).unwrap().is_none());
+        let error = with("always within_size advise [never] deny force\n", Permission::MustExist).err().unwrap();
+        assert!(error.to_string().contains("says `never`; it has to say `advise` or `always`"), "{error}");
+        let changed = with("always within_size advise [never] deny force\n", Permission::MayChange).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "advise");
+        drop(changed);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "never");
     }
 }

@@ -6,6 +6,7 @@
 
 mod archiver;
 pub mod audit;
+mod backup;
 mod block;
 mod cache;
 mod checkpointer;
@@ -19,7 +20,8 @@ mod executor;
 mod facts;
 mod files;
 mod foreground;
-mod honest_sync;
+mod guard;
+pub mod honest_sync;
 mod huge_pages;
 mod idle;
 mod instance;
@@ -28,6 +30,7 @@ mod journal;
 mod ledger;
 mod limits;
 mod link;
+mod loader;
 mod log;
 mod log_facts;
 mod log_writer;
@@ -40,9 +43,12 @@ mod page_tables;
 mod placing;
 mod plan;
 mod poll;
+pub mod requests;
 mod scanner;
 pub mod series;
+mod sideline;
 mod sort;
+mod sorter;
 mod stages;
 mod temp;
 mod transaction;
@@ -119,13 +125,16 @@ impl Workload for Dbsim {
                 job.data.bytes
                     + job.journal.files as u64 * job.journal.bytes
                     + archiver::storage_bytes(&job)
+                    + sideline::storage_bytes(&job)
                     + Ledger::bytes(job.transactors(), job.blocks())
+                    + requests::saved_bytes(&job)
                     // Directory, extents, and what the file system keeps for itself per file.
                     + (1 << 20),
             ),
             // The segment, and half a mebibyte for each process's own stack, heap and page tables.
             memory_bytes: (Instance::bytes(&job) + Cache::bytes(&job) + (processes << 19)) as u64
-                + job.journal.files as u64 * job.journal.bytes,
+                + job.journal.files as u64 * job.journal.bytes
+                + sideline::memory_bytes(&job),
             modules: Vec::new(),
         }
     }

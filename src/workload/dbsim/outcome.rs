@@ -10,8 +10,10 @@ use std::time::Duration;
 use crate::load::Histogram;
 
 use super::audit::Audit;
+use super::honest_sync::Honesty;
 use super::instance::{Counters, Instance};
 use super::log::LogCounts;
+use super::requests::RequestsOutcome;
 use super::series::Series;
 use super::waits::Tallies;
 
@@ -41,6 +43,8 @@ pub struct JobOutcome {
     /// Empty if the window has no phases.
     pub phases: Vec<PhaseOutcome>,
     pub series: Series,
+    /// Whether the device saw the redo's syncs; `None` if the job writes no redo.
+    pub sync: Option<Honesty>,
     /// What else is to be on record, by name.
     pub facts: BTreeMap<String, String>,
 }
@@ -55,6 +59,8 @@ pub struct ClassOutcome {
     pub waits: Tallies,
     /// Of the transactions that were looked at closely.
     pub audit: Audit,
+    /// Of a class of plain requests.
+    pub requests: Option<RequestsOutcome>,
 }
 
 /// One kind of transaction.
@@ -89,6 +95,17 @@ impl JobOutcome {
         all
     }
 
+    /// Plain requests of all classes: how many, and their latency (syncs are not among them).
+    pub fn requests(&self) -> (u64, Histogram) {
+        let (mut count, mut latency) = (0, Histogram::new());
+        for r in self.classes.iter().filter_map(|c| c.requests.as_ref()) {
+            count += r.reads + r.writes;
+            latency.merge(&r.latency[0]);
+            latency.merge(&r.latency[1]);
+        }
+        (count, latency)
+    }
+
     /// Waits of all who do transactions.
     pub fn waits(&self) -> Tallies {
         let transactors = self.classes.iter().filter(|c| matches!(c.kind, "foreground" | "client"));
@@ -114,8 +131,9 @@ pub struct Counts {
     pub outside_ns: u64,
     /// Blocks that those read who do transactions.
     pub reads: u64,
-    /// Requests of all others.
+    /// Requests of all others, and bytes that scanners read.
     pub scanned: u64,
+    pub scanned_bytes: u64,
     /// Blocks written.
     pub writes: u64,
     pub batches: u64,
@@ -137,6 +155,7 @@ impl Counts {
             outside_ns: sum(transactors, |c| &c.outside_ns),
             reads: sum(transactors, |c| &c.reads),
             scanned: sum(others, |c| &c.reads),
+            scanned_bytes: sum(others, |c| &c.bytes),
             writes: sum(others, |c| &c.writes),
             batches: sum(others, |c| &c.batches),
             free_waits: instance.cache.free_waits(),
@@ -155,6 +174,7 @@ impl Counts {
             outside_ns: self.outside_ns - before.outside_ns,
             reads: self.reads - before.reads,
             scanned: self.scanned - before.scanned,
+            scanned_bytes: self.scanned_bytes - before.scanned_bytes,
             writes: self.writes - before.writes,
             batches: self.batches - before.batches,
             free_waits: self.free_waits - before.free_waits,

@@ -148,7 +148,7 @@ mod tests {
     fn page_tables_grow_as_arithmetic_says() {
         const BYTES: u64 = 64 * MIB;
         for kind in [Memory::Mmap, Memory::Sysv, Memory::Thp, Memory::Huge(2 * MIB), Memory::SysvHuge(2 * MIB)] {
-            let memory = match CacheMemory::new(kind, BYTES as usize, Permission::MustExist) {
+            let memory = match CacheMemory::new(kind, BYTES as usize, Permission::of_this_machine()) {
                 Ok(memory) => memory,
                 Err(e) => {
                     eprintln!("Not tested here: {}", e.downcast::<Refused>().unwrap());

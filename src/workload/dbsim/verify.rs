@@ -27,6 +27,8 @@ pub enum VerifyFailed {
     NeverCommitted { address: Address, committed: u32, found: u32 },
     #[error("Redo for {address} has a gap: version {found} is followed by version {next}")]
     Gap { address: Address, found: u32, next: u32 },
+    #[error("Load is lost: of {blocks} blocks that were loaded durably, the file ends before {address}")]
+    LostLoad { address: Address, blocks: u64 },
     #[error("No journal has a valid header")]
     NoJournal,
     #[error("The log ends at LSN {found}; it was acknowledged up to LSN {flushed}")]

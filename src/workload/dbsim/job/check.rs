@@ -329,8 +329,8 @@ fn check_requests(job: &Job, class: &ClassSpec, r: &Requests) -> Result<(), Comp
             )
         })?;
     }
-    ensure(!r.verify || r.engine.method != Method::Null, key(class, "verify"), || {
-        "`null` keeps nothing that could be verified".to_owned()
+    ensure(!r.verify || r.engine.method != Method::Null || r.read_percent == 0, key(class, "verify"), || {
+        "`null` keeps nothing that could be verified; it can only write".to_owned()
     })
 }
 

@@ -234,7 +234,8 @@ pub enum Transport {
     Tcp,
 }
 
-/// Plain requests on a data file (dealt in turn to the class's processes).
+/// Plain requests on the data files: random ones on all of them, sequential ones from one to the next, each process beginning at
+/// another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requests {
     pub engine: Engine,
