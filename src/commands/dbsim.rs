@@ -1,9 +1,12 @@
 //! `bigiron dbsim`: jobs on this machine.
 
+mod device;
+mod live;
 mod place;
 mod result;
 mod run;
 mod runner;
+mod tables;
 
 use std::fmt::Write as _;
 use std::path::Path;

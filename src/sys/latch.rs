@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::sys::futex::{self, Scope};
 use crate::sys::segment::shared_struct;
@@ -84,21 +84,6 @@ impl Event {
         futex::wait(&self.generation, ticket, Scope::Shared, Some(timeout))
             .expect("a mapped and aligned word can be waited on");
         self.waiters.fetch_sub(1, SeqCst);
-    }
-
-    /// Sleeps until `done` says so, but no longer than until `deadline`. Returns what `done` says then.
-    pub fn wait_until_or(&self, deadline: Instant, done: impl Fn() -> bool) -> bool {
-        loop {
-            let ticket = self.ticket();
-            let left = deadline.saturating_duration_since(Instant::now());
-            if done() || left.is_zero() {
-                return done();
-            }
-            self.waiters.fetch_add(1, SeqCst);
-            futex::wait(&self.generation, ticket, Scope::Shared, Some(left))
-                .expect("a mapped and aligned word can be waited on");
-            self.waiters.fetch_sub(1, SeqCst);
-        }
     }
 
     /// Wakes everybody who waits. Costs no system call if nobody does.
@@ -255,24 +240,6 @@ mod tests {
             assert_eq!(c.wait().unwrap(), Exit::Status(0));
         }
         assert_eq!(count.load(SeqCst), 80_000);
-    }
-
-    #[test]
-    fn a_wait_with_a_deadline_ends_by_either() {
-        let segment = Segment::new(4096).unwrap();
-        let (event, word) = (segment.one::<Event>(), segment.one::<AtomicU32>());
-        let start = Instant::now();
-        let soon = start + std::time::Duration::from_millis(5);
-        assert!(!event.wait_until_or(soon, || word.load(SeqCst) == 1));
-        assert!(start.elapsed().as_millis() >= 5);
-        let child = fork_child(|| {
-            word.store(1, SeqCst);
-            event.signal();
-            0
-        })
-        .unwrap();
-        assert!(event.wait_until_or(start + std::time::Duration::from_secs(600), || word.load(SeqCst) == 1));
-        assert_eq!(child.wait().unwrap(), Exit::Status(0));
     }
 
     #[test]

@@ -13,14 +13,17 @@ use tempfile::TempDir;
 use crate::refusal::Refusal;
 use crate::size;
 use crate::workload::Needs;
+use crate::workload::dbsim::job::{Draft, Job};
 
 const PREFIX: &str = "bigiron-dbsim-";
 /// The file in a run's directory that the run holds a lock on.
 const LOCK: &str = "lock";
 /// Where data files and journals lie.
 const WORK: &str = "work";
-/// The job of a run, with everything decided, and its seed.
-pub(super) const JOB: &str = "job.toml";
+/// The job of a run, with everything decided.
+const JOB: &str = "job.toml";
+/// Says that a directory was left on purpose.
+const KEPT: &str = "kept";
 
 /// Part of a file system's free space that a run leaves alone.
 const SPARE: u64 = 16 << 20;
@@ -49,8 +52,11 @@ impl Place {
         Ok(Place { dir, _lock: lock })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        self.dir.path()
+    /// Writes down what is run here, for whoever finds the directory.
+    pub(super) fn describe(&self, job: &str, seed: u64) -> anyhow::Result<()> {
+        let path = self.dir.path().join(JOB);
+        fs::write(&path, format!("# Run with seed {seed}.\n{job}"))
+            .with_context(|| format!("Cannot write `{}`", path.display()))
     }
 
     pub(super) fn work(&self) -> PathBuf {
@@ -63,10 +69,29 @@ impl Place {
         self.dir.close().with_context(|| format!("Cannot remove `{}`", path.display()))
     }
 
-    /// Leaves everything where it is.
-    pub(super) fn keep(self) -> PathBuf {
-        self.dir.keep()
+    /// Leaves everything where it is, on purpose.
+    pub(super) fn keep(self) -> anyhow::Result<PathBuf> {
+        let path = self.dir.path().join(KEPT);
+        File::create(&path).with_context(|| format!("Cannot write `{}`", path.display()))?;
+        Ok(self.dir.keep())
     }
+}
+
+/// The job of the run whose directory is `dir`.
+///
+/// # Errors
+/// If there is none, or the run is still under way.
+pub(super) fn job_of(dir: &Path) -> Result<Job, Refusal> {
+    let path = dir.join(JOB);
+    let name = path.display().to_string();
+    let text = fs::read_to_string(&path).map_err(|e| {
+        Refusal::new(format!("`{}` is no directory of a dbsim run: {name}: {e}", dir.display()))
+            .hint("`bigiron dbsim run JOB --keep` leaves one")
+    })?;
+    if !is_free(&dir.join(LOCK)) {
+        return Err(Refusal::new(format!("The run in `{}` is still under way", dir.display())));
+    }
+    Draft::parse(&name, &text)?.job()
 }
 
 /// Where data files and journals lie in a run's directory.
@@ -80,8 +105,7 @@ pub(super) fn left_over(parent: &Path) -> Vec<(PathBuf, u64)> {
     let ours = |path: &Path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(PREFIX));
     let mut found: Vec<(PathBuf, u64)> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        // A run that was asked to keep its directory has left its job there.
-        .filter(|path| ours(path) && !path.join(JOB).exists() && is_free(&path.join(LOCK)))
+        .filter(|path| ours(path) && !path.join(KEPT).exists() && is_free(&path.join(LOCK)))
         .map(|path| {
             let bytes = bytes(&path);
             (path, bytes)
@@ -151,10 +175,13 @@ mod tests {
         let place = Place::make(parent.path(), &Needs::default()).unwrap();
         assert_eq!(left_over(parent.path()), []);
         fs::write(place.work().join("data"), [0; 1000]).unwrap();
-        let path = place.keep();
-        assert_eq!(left_over(parent.path()), [(path.clone(), 1000)]);
-        fs::write(path.join(JOB), "").unwrap();
+        let path = place.dir.keep();
         assert_eq!(left_over(parent.path()), []);
+        drop(place._lock);
+        assert_eq!(left_over(parent.path()), [(path, 1000)]);
+        let kept = Place::make(parent.path(), &Needs::default()).unwrap().keep().unwrap();
+        assert_eq!(left_over(parent.path()).len(), 1);
+        assert!(job_of(&kept).unwrap_err().message.contains("is no directory of a dbsim run"));
     }
 
     #[test]

@@ -1,55 +1,144 @@
-//! What a run found, as text and as JSON.
+//! The result of a run, as text and as JSON.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::metric::MetricDef;
+use super::tables::{CloseLook, Tables};
+use crate::metric::{MetricDef, Unit};
 use crate::report::quantity::Quantity;
 
 /// The result of one run.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct RunResult {
+pub(super) struct RunResult<'a> {
     pub bigiron: &'static str,
-    pub job: String,
+    pub job: &'a str,
     pub seed: u64,
-    /// The job file that says all of it.
-    pub text: String,
-    pub values: BTreeMap<String, f64>,
-    pub facts: BTreeMap<String, String>,
+    /// The job file with everything decided.
+    pub text: &'a str,
+    #[serde(flatten)]
+    pub tables: &'a Tables,
     /// Whether everything was checked and right; absent if nobody asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid: Option<bool>,
+    /// The first thing that was wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wrong: Option<String>,
+    pub wrong: Option<&'a str>,
 }
 
-impl RunResult {
+fn ns(value: f64) -> String {
+    Quantity::metric(value, Unit::Ns, 0.0).to_string()
+}
+
+/// Facts that stand in a table already.
+const TABLED: &[&str] = &["wait.", "transaction.", "phase.", "series.", "wait-identity", "stage-"];
+
+impl RunResult<'_> {
     pub(super) fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a result is plain data")
     }
 
     pub(super) fn text(&self, metrics: &[MetricDef]) -> String {
-        let mut out = format!("Job {}, seed {}\n\n", self.job, self.seed);
-        let width = self.values.keys().chain(self.facts.keys()).map(String::len).max().unwrap_or(0);
-        for metric in metrics {
-            if let Some(value) = self.values.get(&metric.name) {
-                let _ = writeln!(out, "{:<width$}  {}", metric.name, Quantity::metric(*value, metric.unit, 0.0));
-            }
+        let t = self.tables;
+        let mut out = format!(
+            "Job {}, seed {}: {} processes, window of {}\n",
+            self.job,
+            self.seed,
+            t.processes,
+            ns(t.elapsed_ns as f64)
+        );
+        let rows = metrics.iter().filter_map(|m| {
+            let value = t.metrics.get(&m.name)?;
+            Some(vec![m.name.clone(), Quantity::metric(*value, m.unit, 0.0).to_string()])
+        });
+        table(&mut out, &["Metric", "value"], rows);
+        let rows = t.latencies.iter().map(|l| {
+            let times = [l.mean_ns, l.p50_ns as f64, l.p99_ns as f64, l.p999_ns as f64, l.max_ns as f64];
+            [l.of.clone(), l.count.to_string()].into_iter().chain(times.map(ns)).collect()
+        });
+        table(&mut out, &["Latency of", "count", "mean", "p50", "p99", "p99.9", "max"], rows);
+        let commit: f64 = t.stages.iter().map(|s| s.mean_ns).sum();
+        let rows = t.stages.iter().filter(|_| commit > 0.0);
+        let rows = rows.map(|s| vec![s.name.clone(), ns(s.mean_ns), percent(s.mean_ns, commit)]);
+        table(&mut out, &["Stage of a commit", "mean", "share"], rows);
+        let rows = t.waits.iter().map(|w| {
+            let mean = w.total_ns as f64 / w.count.max(1) as f64;
+            let share = format!("{:.2} %", w.share_percent);
+            vec![w.class.clone(), w.event.clone(), w.count.to_string(), ns(mean), ns(w.total_ns as f64), share]
+        });
+        table(&mut out, &["Who waits", "for", "count", "mean", "in all", "of the time"], rows);
+        if let Some(look) = &t.close_look {
+            close_look(&mut out, look);
         }
-        let _ = writeln!(out);
-        for (name, value) in &self.facts {
-            let _ = writeln!(out, "{name:<width$}  {value}");
-        }
-        match (&self.valid, &self.wrong) {
-            (Some(true), _) => out.push_str("\nValid: every acknowledged commit is there, and nothing else is\n"),
-            (Some(false), Some(wrong)) => {
-                let _ = writeln!(out, "\nINVALID: {wrong}");
+        let facts = t.facts.iter().filter(|(name, _)| !TABLED.iter().any(|t| name.starts_with(t)));
+        table(&mut out, &["Fact", ""], facts.map(|(name, value)| vec![name.clone(), value.clone()]));
+        match (self.valid, self.wrong) {
+            (Some(true), _) => out.push_str("\nValid: all data and redo were read, and are what was acknowledged\n"),
+            (Some(false), wrong) => {
+                let _ = writeln!(out, "\nINVALID: {}", wrong.unwrap_or("not said why"));
             }
-            _ => {}
+            (None, _) => {}
         }
         out
+    }
+}
+
+fn percent(part: f64, whole: f64) -> String {
+    format!("{:.1} %", 100.0 * part / whole)
+}
+
+fn close_look(out: &mut String, look: &CloseLook) {
+    let whole = look.time_ns.max(1) as f64;
+    let share = |part: u64| percent(part as f64, whole);
+    let _ = writeln!(
+        out,
+        "\n{} transactions were looked at closely: {} waiting, {} on a CPU, {} ready without one",
+        look.transactions,
+        share(look.waits_ns),
+        share(look.cpu_ns),
+        share(look.run_queue_ns)
+    );
+}
+
+/// A table of text: the first column to the left, numbers to the right; nothing if there are no rows.
+fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let rows: Vec<Vec<String>> = rows.collect();
+    if rows.is_empty() {
+        return;
+    }
+    let head: Vec<String> = head.iter().map(|h| (*h).to_owned()).collect();
+    let all = || std::iter::once(&head).chain(&rows);
+    let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    // Words are read from the left.
+    let is_word =
+        |column: usize| column == 0 || rows.iter().any(|row| row[column].starts_with(|c: char| c.is_alphabetic()));
+    let words: Vec<bool> = (0..head.len()).map(is_word).collect();
+    out.push('\n');
+    for row in all() {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let gap = if column == 0 { "" } else { "  " };
+            let width = widths[column];
+            let _ =
+                if words[column] { write!(line, "{gap}{cell:<width$}") } else { write!(line, "{gap}{cell:>width$}") };
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stand_left_and_numbers_right() {
+        let mut out = String::new();
+        let rows = [["read", "7", "a"], ["commit", "12", "bc"]].map(|r| r.map(str::to_owned).to_vec());
+        table(&mut out, &["Of", "count", "for"], rows.into_iter());
+        assert_eq!(out, "\nOf      count  for\nread        7  a\ncommit     12  bc\n");
+        table(&mut out, &["Of"], std::iter::empty());
+        assert_eq!(out.lines().count(), 4);
     }
 }

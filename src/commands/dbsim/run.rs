@@ -1,82 +1,127 @@
 //! `bigiron dbsim run` and `verify`.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 
-use super::super::{conduct, output};
+use super::super::{FAILED, conduct, output};
+use super::device::{self, Kind};
+use super::live::Display;
 use super::place::{self, Place};
 use super::result::RunResult;
 use super::runner::{self, Event, Order, Runner};
+use super::tables::Tables;
 use crate::cli::{DbsimFormat, DbsimRun};
+use crate::clock::Clock;
 use crate::refusal::Refusal;
 use crate::size;
 use crate::sys::process::Exit;
-use crate::workload::Workload;
-use crate::workload::dbsim::{Dbsim, job};
+use crate::workload::dbsim::job::{self, Job};
+use crate::workload::dbsim::{Dbsim, JobContext, metrics};
+use crate::workload::{Needs, Workload};
+
+/// How long the child may be silent before a Ctrl-C is looked for.
+const GLANCE: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
     let mut options = super::options(&args.job)?;
     if let Some(seconds) = args.seconds {
         options.insert("run.time".to_owned(), format!("{seconds}s"));
     }
-    let job = job::Job::parse(&options).map_err(Refusal::new)?;
-    let text = job::print(&job);
+    let mut job = Job::parse(&options).map_err(Refusal::new)?;
     let needs = Dbsim.needs(&options);
     place::check_memory(&needs)?;
-    for (path, bytes) in place::left_over(&args.dir) {
+    warn_of_left_over(&args.dir);
+    let seed = args.seed.map_or_else(conduct::draw_seed, Ok)?;
+    let cancel = conduct::cancelled_by_signals()?;
+    let place = Place::make(&args.dir, &needs)?;
+    let others = elsewhere(&mut job)?;
+    let text = job::print(&job);
+    place.describe(&text, seed)?;
+    let mut display = Display::stderr();
+    let order = Order { job: &job, seed, work: &place.work(), validate: args.validate, live: display.is_on() };
+    let outcome = attend(&order, &cancel, &mut display);
+    drop(display);
+    // What became of the run comes first, what became of its directories second.
+    let tidied = if args.keep && outcome.is_ok() {
+        let kept: Result<Vec<_>, _> = std::iter::once(place).chain(others).map(Place::keep).collect();
+        kept.map(|kept| output::note(&format!("Kept: {}", kept[0].display())))
+    } else {
+        std::iter::once(place).chain(others).try_for_each(Place::remove)
+    };
+    let Found { tables, valid, wrong } = outcome?;
+    tidied?;
+    let result = RunResult {
+        bigiron: env!("CARGO_PKG_VERSION"),
+        job: &job.name,
+        seed,
+        text: &text,
+        tables: &tables,
+        valid,
+        wrong: wrong.as_deref(),
+    };
+    output::data(&match args.format {
+        DbsimFormat::Text => result.text(&metrics(&job)),
+        DbsimFormat::Json => result.json(),
+    })?;
+    Ok(if valid == Some(false) { FAILED } else { 0 })
+}
+
+fn warn_of_left_over(dir: &Path) {
+    for (path, bytes) in place::left_over(dir) {
         let (path, bytes) = (path.display(), size::print_bytes(bytes.next_multiple_of(1 << 20)));
         output::line(format_args!(
             "warning: `{path}` with {bytes} is left of a run that was killed; remove it if nobody needs it"
         ));
     }
-    let seed = args.seed.map_or_else(conduct::draw_seed, Ok)?;
-    let cancel = conduct::cancelled_by_signals()?;
-    let place = Place::make(&args.dir, &needs)?;
-    let order = Order { options: &options, seed, work: &place.work(), validate: args.validate };
-    let outcome = attend(&order, &cancel);
-    // What became of the run comes first, what became of its directory second.
-    let left = if args.keep && outcome.is_ok() { keep(place, &text, seed) } else { place.remove() };
-    let (values, facts, valid, wrong) = outcome?;
-    left?;
-    let result = RunResult {
-        bigiron: env!("CARGO_PKG_VERSION"),
-        job: job.name.clone(),
-        seed,
-        text,
-        values,
-        facts,
-        valid,
-        wrong,
-    };
-    output::data(&match args.format {
-        DbsimFormat::Text => result.text(&Dbsim.metrics(&options)),
-        DbsimFormat::Json => result.json(),
-    })?;
-    Ok(if result.valid == Some(false) { super::super::FAILED } else { 0 })
 }
 
-/// What a run found: values, facts, whether all was right, and what was wrong.
-type Found = (BTreeMap<String, f64>, BTreeMap<String, String>, Option<bool>, Option<String>);
+/// Gives the job directories of its own in the places that it names. Devices are taken as they are, if nothing else uses them.
+fn elsewhere(job: &mut Job) -> anyhow::Result<Vec<Place>> {
+    let mut made = Vec::new();
+    let count = job.data.places.len();
+    let file = job.data.bytes / job.data.files as u64;
+    for place in &mut job.data.places {
+        if device::look_at(place, file)? == Kind::Directory {
+            let bytes = file * job.data.files.div_ceil(count) as u64;
+            made.push(Place::make(place, &Needs { storage_bytes: Some(bytes), ..Needs::default() })?);
+            *place = made[made.len() - 1].work();
+        }
+    }
+    if let Some(place) = &mut job.journal.place {
+        if device::look_at(place, job.journal.bytes)? == Kind::Device {
+            return Err(Refusal::new(format!("`{}` is a device; journals are files", place.display())).into());
+        }
+        let bytes = job.journal.bytes * job.journal.files as u64;
+        made.push(Place::make(place, &Needs { storage_bytes: Some(bytes), ..Needs::default() })?);
+        *place = made[made.len() - 1].work();
+    }
+    Ok(made)
+}
+
+/// What a run found, and whether it was right if that was asked.
+struct Found {
+    tables: Tables,
+    valid: Option<bool>,
+    wrong: Option<String>,
+}
 
 /// Runs a child, shows how far it is, and hears what it found.
-fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>) -> anyhow::Result<Found> {
+fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) -> anyhow::Result<Found> {
     let (sender, receiver) = mpsc::channel();
-    let mut listener = None;
+    // The child is forked before there is a second thread.
     let runner = Runner::start(order, |from| {
-        listener = Some(std::thread::spawn(move || {
+        std::thread::spawn(move || {
             for event in runner::events(from) {
                 if sender.send(event).is_err() {
                     return;
                 }
             }
-        }));
+        });
     })?;
     let mut found = None;
     let (mut valid, mut wrong) = (None, None);
@@ -84,10 +129,11 @@ fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>) -> anyhow::Result<Found> 
         if cancel.load(Ordering::SeqCst) {
             bail!("Interrupted");
         }
-        match receiver.recv_timeout(Duration::from_millis(100)) {
+        match receiver.recv_timeout(GLANCE) {
             Ok(event) => match event? {
-                Event::Step { .. } => {}
-                Event::Result { values, facts } => found = Some((values, facts)),
+                Event::Step { step, done, of } => display.step(&step, done, of),
+                Event::Sample(sample) => display.sample(&sample),
+                Event::Result(tables) => found = Some(tables),
                 Event::Verified => valid = Some(true),
                 Event::Wrong(why) => (valid, wrong) = (Some(false), Some(why)),
                 Event::Failed(why) => bail!("{why}"),
@@ -97,20 +143,26 @@ fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>) -> anyhow::Result<Found> 
         }
     }
     let exit = runner.wait()?;
-    let (values, facts) = found.ok_or_else(|| match exit {
-        Exit::Signal(n) => anyhow!("The process that ran the job was killed by signal {n}"),
-        Exit::Status(n) => anyhow!("The process that ran the job ended with status {n}"),
-    })?;
-    Ok((values, facts, valid, wrong))
-}
-
-fn keep(place: Place, text: &str, seed: u64) -> anyhow::Result<()> {
-    let path = place.path().join(place::JOB);
-    fs::write(&path, format!("# seed {seed}\n{text}")).with_context(|| format!("Cannot write `{}`", path.display()))?;
-    output::note(&format!("Kept: {}", place.keep().display()));
-    Ok(())
+    match (found, exit) {
+        (Some(tables), Exit::Status(0)) => Ok(Found { tables: *tables, valid, wrong }),
+        (_, Exit::Signal(n)) => Err(anyhow!("The process that ran the job was killed by signal {n}")),
+        (_, Exit::Status(n)) => Err(anyhow!("The process that ran the job ended with status {n} before it was done")),
+    }
 }
 
 pub(super) fn verify(dir: &Path) -> anyhow::Result<u8> {
-    Err(Refusal::new(format!("`{}`", dir.display())).into())
+    let job = place::job_of(dir)?;
+    let work = place::work(dir);
+    // Neither seed nor clock matter to what is on disk.
+    let cx = JobContext { dir: &work, seed: 0, clock: Clock::Wall, progress: &|_| {}, live: None };
+    match crate::workload::dbsim::verify(&job, &cx) {
+        Ok(()) => {
+            output::data("Valid: all data and redo were read, and are what was acknowledged\n")?;
+            Ok(0)
+        }
+        Err(e) => {
+            output::data(&format!("INVALID: {e:#}\n"))?;
+            Ok(FAILED)
+        }
+    }
 }

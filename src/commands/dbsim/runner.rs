@@ -4,7 +4,6 @@
 //!
 //! Invariant: when [`Runner`] is dropped, the child and every process that it started are gone.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -15,10 +14,13 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
+use super::live::Sample;
+use super::tables::Tables;
 use crate::clock::Clock;
 use crate::sys::process::{self, Child, Exit};
-use crate::workload::dbsim::Dbsim;
-use crate::workload::{Context, Options, Outcome, Progress, Workload};
+use crate::workload::Progress;
+use crate::workload::dbsim::job::Job;
+use crate::workload::dbsim::{self, JobContext, Live};
 
 /// What the child says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,10 +31,8 @@ pub(super) enum Event {
         done: u32,
         of: u32,
     },
-    Result {
-        values: BTreeMap<String, f64>,
-        facts: BTreeMap<String, String>,
-    },
+    Sample(Sample),
+    Result(Box<Tables>),
     /// Everything was verified.
     Verified,
     /// Lost or wrong data.
@@ -42,10 +42,12 @@ pub(super) enum Event {
 
 /// What is to be run, and where.
 pub(super) struct Order<'a> {
-    pub options: &'a Options,
+    pub job: &'a Job,
     pub seed: u64,
     pub work: &'a Path,
     pub validate: bool,
+    /// Whether anybody looks on.
+    pub live: bool,
 }
 
 /// A child that runs a job.
@@ -81,7 +83,6 @@ impl Runner {
     /// How the child ended.
     pub(super) fn wait(mut self) -> anyhow::Result<Exit> {
         let child = self.child.take().context("A child is waited for once")?;
-        // The child's own children first: nobody would know their group afterwards.
         let exit = child.wait().context("Cannot wait for the process that runs the job")?;
         Ok(exit)
     }
@@ -113,23 +114,21 @@ fn work(order: &Order<'_>, to: File) {
         let _ = (&to).write_all(&line);
     };
     let step = |p: Progress<'_>| say(&Event::Step { step: p.step.to_owned(), done: p.done, of: p.of });
-    let system = rustix::system::sysinfo();
-    let cx = Context {
-        options: order.options,
+    let live = |live: &Live<'_>| say(&Event::Sample(Sample::of(live)));
+    let cx = JobContext {
+        dir: order.work,
         seed: order.seed,
         clock: Clock::Wall,
-        dir: order.work.to_owned(),
-        cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-        memory_bytes: system.totalram * u64::from(system.mem_unit),
-        executable: "/proc/self/exe".into(),
         progress: &step,
+        live: if order.live { Some(&live) } else { None },
     };
-    match Dbsim.prepare(&cx).and_then(|()| Dbsim.run(&cx)) {
-        Ok(Outcome { values, facts }) => say(&Event::Result { values, facts }),
+    let ran = dbsim::prepare(order.job, &cx).and_then(|()| Tables::new(order.job, &dbsim::run(order.job, &cx)?));
+    match ran {
+        Ok(tables) => say(&Event::Result(Box::new(tables))),
         Err(e) => return say(&Event::Failed(format!("{e:#}"))),
     }
     if order.validate {
-        match Dbsim.verify(&cx) {
+        match dbsim::verify(order.job, &cx) {
             Ok(()) => say(&Event::Verified),
             Err(e) => say(&Event::Wrong(format!("{e:#}"))),
         }

@@ -7,11 +7,10 @@ use std::io;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::load::now_ns;
-
-use super::foreground::{Transactor, drive};
+use super::foreground::{self, Transactor};
 use super::instance::{Instance, Milestone, Phase};
 use super::link::Link;
+use super::pace;
 use super::waits::{self, Event};
 
 /// Bytes of a message at least: its number.
@@ -42,17 +41,17 @@ struct Client<'a> {
     number: u64,
 }
 
-/// Runs client `process`, at the pace of its class.
+/// Runs client `process`: takes its server through the run, and leaves the transactions to it.
 pub fn run<'a>(instance: &'a Instance<'a>, process: usize, link: Link<'a>, request: usize, reply: usize) -> Result<()> {
     ensure_sizes(request, reply)?;
     let role = instance.roles[process];
     let round_trip = instance.round_trip[&role.class].recorder(role.number);
     let mut c = Client { instance, link, request: vec![0; request], reply: vec![0; reply], number: 0 };
-    drive(instance, process, |intended| {
-        let start = intended.unwrap_or_else(now_ns);
+    foreground::drive(instance, instance.transactor(process), |intended| {
+        let start = intended.unwrap_or_else(pace::now);
         c.call()?;
         if instance.phase() == Phase::Measure as u32 {
-            round_trip.record(now_ns().saturating_sub(start));
+            round_trip.record(pace::now().saturating_sub(start));
         }
         Ok(())
     })?;

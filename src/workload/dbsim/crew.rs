@@ -13,7 +13,6 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use crate::load::now_ns;
 use crate::sys::cpu_clock::cpu_time;
 use crate::sys::family::Family;
 use crate::sys::process::{Exit, exit_now};
@@ -23,7 +22,7 @@ use super::job::Kind;
 use super::link::Link;
 use super::warden::{self, Unit};
 use super::{
-    archiver, backup, checkpointer, client, db_writer, foreground, idle, limits, loader, log_writer, page_tables,
+    archiver, backup, checkpointer, client, db_writer, foreground, idle, limits, loader, log_writer, pace, page_tables,
     scanner, sorter,
 };
 
@@ -34,7 +33,7 @@ const STACK: usize = 256 << 10;
 pub struct Crew<'a> {
     instance: &'a Instance<'a>,
     wardens: Vec<Family>,
-    /// By process: whether it has not been heard to have ended.
+    /// By worker: whether it is a process, or the first thread of one, that has not been heard to have ended.
     present: Vec<bool>,
     tidings: PipeReader,
     /// Records that have been read, last first.
@@ -44,13 +43,11 @@ pub struct Crew<'a> {
 impl<'a> Crew<'a> {
     /// Forks every process of the instance. `tidings` is the reading end of the instance's pipe.
     pub fn start(instance: &'a Instance<'a>, tidings: PipeReader) -> Result<Self> {
-        let units = Unit::all(instance);
+        let units = Unit::all(instance.job, &instance.roles);
         let wardens = units.len().div_ceil(warden::PROCESSES);
         limits::check(instance.roles.len() + wardens)?;
-        let mut present = vec![true; instance.roles.len()];
-        for unit in &units {
-            present[unit.other_threads()].fill(false);
-        }
+        let mut present = vec![false; instance.roles.len()];
+        units.iter().flat_map(|u| u.processes()).for_each(|p| present[p] = true);
         let mut crew = Self { instance, wardens: Vec::with_capacity(wardens), present, tidings, heard: Vec::new() };
         for units in units.chunks(units.len().div_ceil(wardens.max(1)).max(1)) {
             let family = Family::found(|children| warden::run(instance, units, children));
@@ -68,8 +65,8 @@ impl<'a> Crew<'a> {
     /// a member ends meanwhile is an error.
     pub fn wait(&mut self, deadline: Option<u64>) -> Result<bool> {
         match self.next(deadline)? {
-            Some(Tidings::End(process, exit)) => Err(self.untimely(process, exit)),
             Some(Tidings::Milestone) => Ok(true),
+            Some(Tidings::End(process, exit)) => Err(self.untimely(process, exit)),
             None => Ok(false),
         }
     }
@@ -126,8 +123,8 @@ impl<'a> Crew<'a> {
             }
             let mut fds = vec![PollFd::from_borrowed_fd(self.tidings.as_fd(), PollFlags::IN)];
             fds.extend(self.wardens.iter().map(|w| PollFd::from_borrowed_fd(w.as_fd(), PollFlags::IN)));
-            let left = deadline.map(|d| Duration::from_nanos(d.saturating_sub(now_ns())));
-            let left = left.map(Timespec::try_from).transpose().ok().context("Cannot wait so long")?;
+            let left = deadline.map(|d| Duration::from_nanos(d.saturating_sub(pace::now())));
+            let left = left.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
             match rustix::event::poll(&mut fds, left.as_ref()) {
                 Ok(0) => return Ok(None),
                 Ok(_) => {}
@@ -174,19 +171,35 @@ impl Drop for Crew<'_> {
     }
 }
 
-/// Runs the workers from number `first` on as threads of this process. The first one that fails ends them all.
-pub fn work_together(instance: &Instance<'_>, first: usize, count: usize) {
+/// What `process` does, alone or as threads, from its first moment to its exit status; with the connection that it has if it is a
+/// client or a server.
+pub fn live(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> i32 {
+    instance.enrol(process);
+    let class = instance.class(process);
+    let workers = if class.threads { class.count } else { 1 };
+    if workers > 1 { together(instance, process, workers) } else { alone(instance, process, link) }
+}
+
+/// A worker that is a process.
+fn alone(instance: &Instance<'_>, worker: usize, link: Option<Link<'_>>) -> i32 {
+    match work(instance, worker, link) {
+        Ok(()) => 0,
+        Err(e) => {
+            instance.leave_word(worker, &format!("{e:#}"));
+            1
+        }
+    }
+}
+
+/// Workers that are threads of one process. The first one that fails ends them all.
+fn together(instance: &Instance<'_>, first: usize, count: usize) -> i32 {
     std::thread::scope(|scope| {
         for worker in first..first + count {
             let body = move || {
                 // A panic must not leave the others waiting for this one.
-                match catch_unwind(AssertUnwindSafe(|| work(instance, worker, None))) {
-                    Ok(Ok(())) => {}
-                    Ok(Err(e)) => {
-                        instance.leave_word(worker, &format!("{e:#}"));
-                        exit_now(1);
-                    }
-                    Err(_) => exit_now(101),
+                let status = catch_unwind(AssertUnwindSafe(|| alone(instance, worker, None))).unwrap_or(101);
+                if status != 0 {
+                    exit_now(status);
                 }
             };
             if let Err(e) = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, body) {
@@ -195,10 +208,10 @@ pub fn work_together(instance: &Instance<'_>, first: usize, count: usize) {
             }
         }
     });
+    0
 }
 
-/// What `process` does, with the connection that it has if it is a client or a server.
-pub fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> Result<()> {
+fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> Result<()> {
     instance.waits.attach(process);
     let class = instance.class(process);
     match (&class.kind, link) {
@@ -208,7 +221,9 @@ pub fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> 
             db_writer::run(instance, process, engine, *batch, *sorted)
         }
         (Kind::Checkpointer { percent }, _) => checkpointer::run(instance, *percent),
-        (Kind::Scanner { engine, request, work, .. }, _) => scanner::run(instance, process, engine, *request, *work),
+        (Kind::Scanner { engine, request, direct, work }, _) => {
+            scanner::run(instance, process, engine, *request, *direct, *work)
+        }
         (Kind::Archiver { request, bytes_per_second }, _) => archiver::run(instance, *request, *bytes_per_second),
         (Kind::Idle { touch, every }, _) => idle::run(instance, process, *touch, *every),
         (Kind::Client { request, reply, .. }, Some(link)) => match instance.roles[process].part {

@@ -61,6 +61,11 @@ impl DataFiles {
         (0..job.data.files).map(file).collect::<Result<_>>().map(Self)
     }
 
+    /// The same for one who reads in bulk: past the page cache or through it, whatever the others do.
+    pub fn open_for_scan(job: &Job, dir: &Path, direct: bool) -> Result<Self> {
+        (0..job.data.files).map(|f| open(&data_path(dir, f), direct, false)).collect::<Result<_>>().map(Self)
+    }
+
     /// Reads one block into a page-aligned `page`. What was read is for the caller to check.
     pub fn read(&self, address: Address, page: &mut [u8]) -> Result<()> {
         let file = &self.0[address.file as usize];
@@ -75,10 +80,9 @@ impl DataFiles {
         Request { slot, fd: self.fd(address.file as usize), offset: offset(address), len: BLOCK, write, dsync: false }
     }
 
-    /// A request to read an extent into the engine's buffer `slot`.
-    pub fn read_extent(&self, slot: usize, file: usize, extent: u64) -> Request<'_> {
-        let offset = extent * EXTENT as u64;
-        Request { slot, fd: self.fd(file), offset, len: EXTENT, write: false, dsync: false }
+    /// A request to read `len` bytes of a file from `offset` on into the engine's buffer `slot`.
+    pub fn read_range(&self, slot: usize, file: usize, offset: u64, len: usize) -> Request<'_> {
+        Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false }
     }
 
     /// A request to read `len` bytes at a byte `offset` of a file into the engine's buffer `slot`.

@@ -4,7 +4,8 @@
 //!
 //! Counters: `stat` of a block device in sysfs (the kernel's Documentation/block/stat.rst): field 5 counts writes completed,
 //! field 16 flushes completed (since Linux 5.5, for the whole disk only). A write-through device gets no flushes; there a synced
-//! write is a write. So it is with FUA, by which a write becomes durable without a flush.
+//! write is a write. So it is with FUA, by which a direct write with `O_DSYNC` becomes durable without a flush; `fdatasync` and
+//! `fsync` always flush a cache.
 
 use std::fmt;
 use std::fs;
@@ -19,7 +20,7 @@ use thiserror::Error;
 use crate::sys::async_io::{Blocking, Engine};
 
 use super::files::Journals;
-use super::job::Job;
+use super::job::{Job, LogSync};
 use super::log_facts;
 
 /// Synced writes made.
@@ -86,7 +87,8 @@ pub fn test(job: &Job, dir: &Path) -> Result<Honesty> {
     std::thread::sleep(took.min(CONTROL_MAX));
     let (Ok(after), Ok(control)) = (after, disk.count()) else { return Ok(Honesty::NotKnown(disk.silent())) };
     let how = log_facts::durability(job);
-    Ok(disk.judge(how, before, after.since(before), control.since(after)))
+    let by_write = job.journal.direct && matches!(job.journal.sync, LogSync::Dsync | LogSync::RwfDsync);
+    Ok(disk.judge(how, by_write, before, after.since(before), control.since(after)))
 }
 
 /// A whole disk, with those that it consists of.
@@ -177,7 +179,8 @@ impl Disk {
     }
 
     /// What to make of the counters: `total` before the writes, `ours` while they were made, `others` in as long a time without.
-    fn judge(&self, how: &str, total: Count, ours: Count, others: Count) -> Honesty {
+    /// `by_write`: a disk that can make a write durable without a flush is asked to.
+    fn judge(&self, how: &str, by_write: bool, total: Count, ours: Count, others: Count) -> Honesty {
         let name = &self.name;
         if !self.counting {
             return Honesty::NotKnown(format!("{name} does not count (its `iostats` is off)"));
@@ -186,36 +189,24 @@ impl Disk {
         if total.writes == 0 && ours.writes == 0 {
             return Honesty::NotKnown(format!("{name} counts nothing"));
         }
-        let noisy = |n: u64| n * 4 > SYNCS;
-        let by_others =
-            |n, what| Honesty::NotKnown(format!("{name} is busy with others' {what} ({n} in as long a time)"));
+        let seen = |what, others: u64| match others * 4 > SYNCS {
+            true => Honesty::NotKnown(format!("{name} is busy with what others do ({what})")),
+            false => Honesty::Honest(format!("{name} counted a {what} for each of {SYNCS} synced redo writes ({how})")),
+        };
         let flushes = ours.flushes.unwrap_or(0);
         if self.cache && flushes >= SYNCS {
-            return match others.flushes.unwrap_or(0) {
-                n if noisy(n) => by_others(n, "flushes"),
-                _ => Honesty::Honest(format!("{SYNCS} synced redo writes ({how}) were {flushes} flushes of {name}")),
-            };
+            return seen("flush", others.flushes.unwrap_or(0));
         }
-        let cache = match (self.cache, self.fua) {
-            (false, _) => "which is write-through",
-            (true, true) => "which writes through on demand (FUA)",
-            (true, false) => "which has a volatile cache",
-        };
-        let durable_by_write = !self.cache || self.fua;
+        let durable_by_write = !self.cache || self.fua && by_write;
         if durable_by_write && ours.writes >= SYNCS {
-            return match others.writes {
-                n if noisy(n) => by_others(n, "writes"),
-                _ => Honesty::Honest(format!(
-                    "{SYNCS} synced redo writes ({how}) were {} writes to {name}, {cache}",
-                    ours.writes
-                )),
-            };
+            return seen(if self.cache { "write through its cache" } else { "write" }, others.writes);
         }
-        if self.cache && !self.fua && ours.flushes.is_none() {
-            return Honesty::NotKnown(format!("this kernel does not count the flushes of {name}, {cache}"));
+        if !durable_by_write && ours.flushes.is_none() {
+            return Honesty::NotKnown(format!("this kernel does not count the flushes of {name}, which has a cache"));
         }
+        let cache = if self.cache { "has a volatile cache" } else { "is write-through" };
         Honesty::NoOp(format!(
-            "{name}, {cache}: {SYNCS} synced redo writes ({how}) were {} writes and {flushes} flushes there",
+            "{name}, which {cache}: {SYNCS} synced redo writes ({how}) were {} writes and {flushes} flushes there",
             ours.writes
         ))
     }
@@ -248,7 +239,7 @@ mod tests {
     }
 
     fn judge(disk: &Disk, ours: Count, others: Count) -> Honesty {
-        disk.judge(HOW, count(1000, 10), ours, others)
+        disk.judge(HOW, true, count(1000, 10), ours, others)
     }
 
     #[test]
@@ -273,6 +264,13 @@ mod tests {
     }
 
     #[test]
+    fn fdatasync_flushes_a_cache_even_where_writes_could_be_durable() {
+        let judge = |ours| disk(true, true).judge(HOW, false, count(1000, 10), ours, count(0, 0));
+        assert!(matches!(judge(count(16, 16)), Honesty::Honest(_)));
+        assert!(matches!(judge(count(16, 0)), Honesty::NoOp(_)));
+    }
+
+    #[test]
     fn what_cannot_be_told_is_not_known() {
         let not_known = |h: Honesty| {
             h.validate().unwrap();
@@ -283,7 +281,7 @@ mod tests {
         not_known(judge(&disk(false, false), count(20, 0), count(5, 0)));
         not_known(judge(&cached, Count { writes: 16, flushes: None }, Count { writes: 0, flushes: None }));
         not_known(judge(&Disk { counting: false, ..cached.clone() }, count(0, 0), count(0, 0)));
-        not_known(cached.judge(HOW, count(0, 0), count(0, 0), count(0, 0)));
+        not_known(cached.judge(HOW, true, count(0, 0), count(0, 0), count(0, 0)));
     }
 
     #[test]

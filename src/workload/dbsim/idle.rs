@@ -3,13 +3,14 @@
 //!
 //! Invariant: what it touches and when it wakes depends on its number and the job alone, so it is the same from run to run.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 
 use super::block;
 use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Milestone, Phase};
+use super::pace;
 use super::waits::{self, Event};
 
 /// Runs idle session `process`: gets `touch` blocks once, then one every `every`, until the window has closed.
@@ -18,26 +19,29 @@ pub fn run(instance: &Instance<'_>, process: usize, touch: usize, every: Duratio
     let session = Session { instance, process, files: DataFiles::open(instance.job, instance.dir)? };
     // What is in the cache to begin with: the hottest blocks, of which each session gets others than its neighbours.
     let hot = (instance.cache.len() * 3 / 4).min(instance.job.blocks() as usize).max(1);
-    let touch = touch.min(hot);
     let first = role.number.wrapping_mul(touch);
+    let touch = touch.min(hot);
     for i in 0..touch {
         session.get((first + i) % hot)?;
     }
     instance.arrive(Milestone::Ready)?;
-    instance.wait_for(Phase::Measure);
-    let opened = Instant::now();
+    waits::during(Event::Idle, || instance.wait_for(Phase::Measure));
     // Spread over the interval: sessions do not wake in step.
-    let offset = every.mul_f64(role.number as f64 / instance.class(process).count as f64);
-    let sleep = |until| waits::during(Event::Idle, || instance.sleep_or_reach(until, Phase::Leave));
-    for n in 0u32.. {
-        if every.is_zero() || sleep(opened + offset + every * n) {
-            break;
-        }
-        if touch > 0 {
-            session.get((first + n as usize % touch) % hot)?;
+    let every = every.as_nanos() as u64;
+    let offset = (every as f64 * role.number as f64 / instance.class(process).count as f64) as u64;
+    let mut wake = pace::now() + offset;
+    let mut n = 0;
+    while every > 0 && !instance.reached(Phase::Close) {
+        // Woken early if the run goes on to another stretch of the window.
+        if waits::during(Event::Idle, || instance.sleep_until(wake)) {
+            if touch > 0 {
+                session.get((first + n % touch) % hot)?;
+            }
+            n += 1;
+            wake += every;
         }
     }
-    instance.wait_for(Phase::Leave);
+    waits::during(Event::Idle, || instance.wait_for(Phase::Leave));
     Ok(())
 }
 

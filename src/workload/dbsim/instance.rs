@@ -7,7 +7,7 @@ use std::io::{PipeWriter, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::process::Pid;
@@ -139,6 +139,8 @@ shared_struct! {
         /// Transactions undone, and pieces of work that began after their intended start.
         pub rollbacks: AtomicU64,
         pub late: AtomicU64,
+        /// Bytes read in bulk.
+        pub bytes: AtomicU64,
         /// Nanoseconds that the window's transactions spent outside all waits.
         pub outside_ns: AtomicU64,
         /// Jobs that were done beside the transactions, and their traffic.
@@ -187,10 +189,10 @@ pub struct Instance<'s> {
     pub kind_latency: Vec<ShardedHistogram<'s>>,
     /// By stretch of the window; empty if there is but one.
     pub stretch_latency: Vec<ShardedHistogram<'s>>,
+    /// By class of clients: from a request to its answer.
+    pub round_trip: BTreeMap<usize, ShardedHistogram<'s>>,
     /// By worker.
     pub waits: WaitTable,
-    /// By class of clients: from a request, or its intended start, to its answer.
-    pub round_trip: BTreeMap<usize, ShardedHistogram<'s>>,
     /// By block: the latest version whose commit was acknowledged, and the latest that the database writer has written.
     pub committed: &'s [AtomicU32],
     pub written: &'s [AtomicU32],
@@ -255,27 +257,28 @@ impl<'s> Instance<'s> {
     pub fn bytes(job: &Job) -> usize {
         let workers = roles(job).len();
         let transactors = job.transactors();
-        let mailboxes = roles(job).into_iter().filter_map(|role| in_memory(job, role));
-        let mailboxes: usize = mailboxes.map(|(a, b)| Mailbox::segment_bytes(a) + Mailbox::segment_bytes(b)).sum();
-        let round_trips = job.classes.iter().filter(|c| is_client(c));
-        let round_trips: usize = round_trips.map(|c| ShardedHistogram::bytes(c.count) + 128).sum();
         let sharded = 1 + job.transactions.len() + job.run.phases.len();
         let histograms = CommitHistograms::bytes(transactors)
             + sharded * (ShardedHistogram::bytes(transactors) + 128)
-            + round_trips
             + SharedHistogram::BYTES
             + 128;
         let per_worker = TEXT + size_of::<Counters>() + size_of::<AtomicU32>();
+        let round_trips = job.classes.iter().filter(|c| is_client(c));
+        let round_trips: usize = round_trips.map(|c| ShardedHistogram::bytes(c.count) + 128).sum();
+        let mailboxes = roles(job).into_iter().filter_map(|role| in_memory(job, role));
+        let mailboxes: usize = mailboxes.map(|(a, b)| Mailbox::segment_bytes(a) + Mailbox::segment_bytes(b)).sum();
         Checkpoints::bytes(job)
             + Log::bytes(job, workers)
             + histograms
             + job.blocks() as usize * 8
             + workers * per_worker
+            + round_trips
             + mailboxes
             + (1 << 16)
     }
 
-    /// Carves everything out of `segment`, but the cache, which has memory of its own. What the parent is to know is written to `tidings`.
+    /// Carves everything out of `segment`, but the cache, which has memory of its own. What the
+    /// parent is to know is written to `tidings`.
     pub fn new(
         segment: &'s Segment,
         cache: &'s Segment,
@@ -286,13 +289,13 @@ impl<'s> Instance<'s> {
         tidings: PipeWriter,
     ) -> Result<Self> {
         let roles = roles(job);
-        let histograms =
-            |n: usize| (0..n).map(|_| ShardedHistogram::new(segment, job.transactors())).collect::<Vec<_>>();
-        let round_trip = job.classes.iter().enumerate().filter(|(_, c)| is_client(c));
         let mailboxes = roles.iter().enumerate().filter_map(|(process, role)| {
             let (request, reply) = in_memory(job, *role)?;
             Some((process, Mailboxes { request: Mailbox::new(segment, request), reply: Mailbox::new(segment, reply) }))
         });
+        let round_trip = job.classes.iter().enumerate().filter(|(_, c)| is_client(c));
+        let histograms =
+            |n: usize| (0..n).map(|_| ShardedHistogram::new(segment, job.transactors())).collect::<Vec<_>>();
         Ok(Self {
             job,
             dir,
@@ -430,11 +433,6 @@ impl<'s> Instance<'s> {
         self.stage.changed.wait_until(|| self.reached(phase));
     }
 
-    /// Sleeps until `deadline`, but no longer than until the run has come to `phase`. Says whether it has.
-    pub fn sleep_or_reach(&self, deadline: Instant, phase: Phase) -> bool {
-        self.stage.changed.wait_until_or(deadline, || self.reached(phase))
-    }
-
     /// Goes on to `phase`, waking everybody who sleeps for lack of work.
     pub fn enter(&self, phase: Phase) {
         self.stage.phase.store(phase as u32, SeqCst);
@@ -458,11 +456,6 @@ impl<'s> Instance<'s> {
         Ok(())
     }
 
-    /// Transactions that have ended so far, ramp included.
-    pub fn ended(&self) -> u64 {
-        self.stage.transactions.load(SeqCst)
-    }
-
     /// Tells the parent that a process has ended.
     pub fn tell_end(&self, process: usize, exit: Exit) -> Result<()> {
         self.tell(Tidings::End(process, exit))
@@ -480,6 +473,11 @@ impl<'s> Instance<'s> {
     /// Which process `process` is, if it has said so.
     pub fn pid(&self, process: usize) -> Option<Pid> {
         Pid::from_raw(self.pids[process].load(SeqCst).cast_signed())
+    }
+
+    /// Transactions that have ended so far, ramp included.
+    pub fn ended(&self) -> u64 {
+        self.stage.transactions.load(SeqCst)
     }
 
     /// Counts a transaction that has ended.

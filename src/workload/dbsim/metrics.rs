@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 
 use crate::metric::{Better, Kind, MetricDef, Unit};
 
-use super::job::Job;
+use super::job::{Job, Kind as Class, Share};
 use super::outcome::JobOutcome;
 use super::stages;
 use super::waits::Event;
@@ -31,6 +31,11 @@ fn waits_for(job: &Job, event: Event) -> bool {
         Event::DataFileRead => job.reads(),
         _ => false,
     }
+}
+
+/// Whether a scanner's work is no fixed share of the foregrounds'.
+fn scans_freely(job: &Job) -> bool {
+    job.classes.iter().any(|c| matches!(c.kind, Class::Scanner { work: Share::Free, .. }))
 }
 
 /// The metrics that a run of `job` delivers.
@@ -63,6 +68,11 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
         let cpu = "CPU time, user and system, of all processes per transaction";
         defs.push(latency("cpu-per-transaction", Kind::Cost, cpu));
     }
+    if scans_freely(job) {
+        let summary = "What scanners read in the window, that read as fast as they can";
+        let better = Better::Higher;
+        defs.push(def("scan-bandwidth", Unit::BytesPerSecond, better, Kind::Throughput, summary));
+    }
     defs.push(def(
         "page-table-bytes",
         Unit::Bytes,
@@ -82,6 +92,10 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
     if job.transactors() > 0 {
         let summary = "Time of a transaction outside all waits, on a CPU or ready for one, mean";
         defs.push(latency("wait-cpu", Kind::Cost, summary));
+    }
+    // Without a throughput, what is named first carries the verdict.
+    if !defs.iter().any(|d| d.primary) {
+        defs[0].primary = true;
     }
     defs
 }
@@ -108,6 +122,10 @@ pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> 
             put(&wait_name(event), per_transaction(outcome.waits().of(event).ns));
         }
         put("wait-cpu", outcome.counts.outside_ns as f64 / latency.count() as f64);
+    }
+    if scans_freely(job) {
+        ensure!(outcome.counts.scanned_bytes > 0, "Scanners read nothing in the window; the job's length is too small");
+        put("scan-bandwidth", outcome.counts.scanned_bytes as f64 / outcome.elapsed.as_secs_f64());
     }
     if job.writes() {
         ensure!(

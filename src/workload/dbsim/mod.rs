@@ -40,6 +40,7 @@ mod metrics;
 pub mod outcome;
 mod pace;
 mod page_tables;
+mod placing;
 mod plan;
 mod poll;
 mod scanner;

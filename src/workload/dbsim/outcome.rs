@@ -114,8 +114,9 @@ pub struct Counts {
     pub outside_ns: u64,
     /// Blocks that those read who do transactions.
     pub reads: u64,
-    /// Requests of all others.
+    /// Requests of all others, and bytes that scanners read.
     pub scanned: u64,
+    pub scanned_bytes: u64,
     /// Blocks written.
     pub writes: u64,
     pub batches: u64,
@@ -137,6 +138,7 @@ impl Counts {
             outside_ns: sum(transactors, |c| &c.outside_ns),
             reads: sum(transactors, |c| &c.reads),
             scanned: sum(others, |c| &c.reads),
+            scanned_bytes: sum(others, |c| &c.bytes),
             writes: sum(others, |c| &c.writes),
             batches: sum(others, |c| &c.batches),
             free_waits: instance.cache.free_waits(),
@@ -155,6 +157,7 @@ impl Counts {
             outside_ns: self.outside_ns - before.outside_ns,
             reads: self.reads - before.reads,
             scanned: self.scanned - before.scanned,
+            scanned_bytes: self.scanned_bytes - before.scanned_bytes,
             writes: self.writes - before.writes,
             batches: self.batches - before.batches,
             free_waits: self.free_waits - before.free_waits,

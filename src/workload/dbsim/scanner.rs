@@ -11,39 +11,56 @@ use crate::sys::segment::{Frames, Segment};
 use super::block::{self, Address, BLOCK};
 use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Milestone, Phase};
-use super::job::{EXTENT, Engine as EngineSpec, Share};
+use super::job::{Engine as EngineSpec, Job, Share};
 use super::waits::{self, Event};
 
 /// A block that is being written while it is read may come torn, as in any database that is copied while it runs. It is read
 /// again after the batch that is on its way; torn this often it counts as broken.
 pub const REREADS: usize = 100;
 
+/// What a scanner reads at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    file: usize,
+    offset: u64,
+    len: usize,
+}
+
 struct Scanner<'a> {
     instance: &'a Instance<'a>,
     counters: &'a Counters,
     files: DataFiles,
     engine: Box<dyn Engine>,
-    /// By the engine's buffer: the extent that is being read into it.
-    slots: Vec<Option<u64>>,
+    /// By the engine's buffer: what is being read into it.
+    slots: Vec<Option<Place>>,
     work: Share,
+    places: Places,
     /// A page-aligned buffer for one block.
     page: Frames<'a>,
-    /// Extents asked for, and extents read and checked.
+    /// Requests made, and requests read and checked.
     next: u64,
     checked: u64,
 }
 
-/// Runs the scanner, as process number `process`: its share of the ramp, then of the window.
-pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, request: usize, work: Share) -> Result<()> {
+/// Runs a scanner, as process number `process`: its share of the ramp, then of the window, by requests of `request` bytes.
+pub fn run(
+    instance: &Instance<'_>,
+    process: usize,
+    engine: &EngineSpec,
+    request: usize,
+    direct: bool,
+    work: Share,
+) -> Result<()> {
     let job = instance.job;
     let scratch = Segment::new(2 * BLOCK).context("Cannot allocate a buffer")?;
     let mut s = Scanner {
         instance,
         counters: &instance.counters[process],
-        files: DataFiles::open(job, instance.dir)?,
+        files: DataFiles::open_for_scan(job, instance.dir, direct)?,
         engine: files::engine(engine, request)?,
         slots: vec![None; engine.depth],
         work,
+        places: Places::new(job, request, (instance.roles[process].number, instance.class(process).count)),
         page: scratch.frames(1, BLOCK),
         next: 0,
         checked: 0,
@@ -82,9 +99,10 @@ impl Scanner<'_> {
             let closed = end == u64::MAX && self.instance.reached(Phase::Close);
             while self.next < due && !closed {
                 let Some(slot) = self.slots.iter().position(Option::is_none) else { break };
-                let (file, extent) = self.place(self.next);
-                self.engine.submit(&[self.files.read_extent(slot, file, extent)]).context("Cannot read an extent")?;
-                self.slots[slot] = Some(self.next);
+                let place = self.places.of(self.next);
+                let request = self.files.read_range(slot, place.file, place.offset, place.len);
+                self.engine.submit(&[request]).context("Cannot read an extent")?;
+                self.slots[slot] = Some(place);
                 self.next += 1;
             }
             if self.engine.pending() == 0 {
@@ -93,11 +111,12 @@ impl Scanner<'_> {
             done.clear();
             waits::during(Event::DataFileScan, || self.engine.wait(1, &mut done))
                 .context("Cannot wait for an extent")?;
-            files::finished(&done, EXTENT).context("Cannot read an extent")?;
             for c in &done {
-                let extent = self.slots[c.slot].take().context("An extent came that was not asked for")?;
-                self.check(c.slot, extent)?;
+                let place = self.slots[c.slot].take().context("An extent came that was not asked for")?;
+                files::finished(std::slice::from_ref(c), place.len).context("Cannot read an extent")?;
+                self.check(c.slot, place)?;
                 Counters::bump(&self.counters.reads);
+                Counters::grow(&self.counters.bytes, place.len as u64);
                 self.checked += 1;
             }
         }
@@ -115,17 +134,10 @@ impl Scanner<'_> {
         }
     }
 
-    /// The file, and the extent within it, of the `n`th read.
-    fn place(&self, n: u64) -> (usize, u64) {
-        let per_file = u64::from(self.instance.job.blocks_per_file()) * BLOCK as u64 / EXTENT as u64;
-        let n = n % (per_file * self.instance.job.data.files as u64);
-        ((n / per_file) as usize, n % per_file)
-    }
-
-    fn check(&mut self, slot: usize, n: u64) -> Result<()> {
-        let (file, extent) = self.place(n);
-        for (i, block) in self.engine.buffer(slot).chunks_exact(BLOCK).enumerate() {
-            let address = Address { file: file as u32, block: extent as u32 * (EXTENT / BLOCK) as u32 + i as u32 };
+    fn check(&mut self, slot: usize, place: Place) -> Result<()> {
+        for (i, block) in self.engine.buffer(slot)[..place.len].chunks_exact(BLOCK).enumerate() {
+            let first = (place.offset / BLOCK as u64) as u32;
+            let address = Address { file: place.file as u32, block: first + i as u32 };
             let mut result = block::check(block, address);
             for _ in 0..REREADS {
                 if result.is_ok() {
@@ -139,5 +151,61 @@ impl Scanner<'_> {
             result?;
         }
         Ok(())
+    }
+}
+
+/// Where a scanner's requests go: through all files from end to end, again and again. Several scanners begin apart.
+struct Places {
+    request: u64,
+    file_bytes: u64,
+    /// Requests to a file, the last of which may be shorter, and to all files.
+    per_file: u64,
+    all: u64,
+    start: u64,
+}
+
+impl Places {
+    /// Of scanner `number` of `count`.
+    fn new(job: &Job, request: usize, (number, count): (usize, usize)) -> Self {
+        let file_bytes = u64::from(job.blocks_per_file()) * BLOCK as u64;
+        let per_file = file_bytes.div_ceil(request as u64);
+        let all = per_file * job.data.files as u64;
+        Self { request: request as u64, file_bytes, per_file, all, start: all * number as u64 / count.max(1) as u64 }
+    }
+
+    fn of(&self, n: u64) -> Place {
+        let at = (self.start + n) % self.all;
+        let offset = at % self.per_file * self.request;
+        let len = self.request.min(self.file_bytes - offset) as usize;
+        Place { file: (at / self.per_file) as usize, offset, len }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Workload, dbsim::Dbsim, options};
+
+    #[test]
+    fn every_byte_is_read_once_a_round() {
+        let job = Job::parse(&options(&Dbsim as &dyn Workload, [("data", "20M"), ("cache", "1M")]).unwrap()).unwrap();
+        for request in [8 << 10, 1 << 20, 3 << 19, 4 << 20] {
+            let places = Places::new(&job, request, (1, 3));
+            let mut round: Vec<_> = (0..places.all).map(|n| places.of(n)).collect();
+            assert_eq!(places.of(places.all), round[0]);
+            assert_ne!(places.of(0), Places::new(&job, request, (0, 3)).of(0));
+            round.sort_by_key(|p| (p.file, p.offset));
+            let mut at = (0, 0);
+            for p in round {
+                assert!(p.len <= request && p.len.is_multiple_of(BLOCK));
+                if p.file > at.0 {
+                    assert_eq!(at.1, 2 << 20);
+                    at = (at.0 + 1, 0);
+                }
+                assert_eq!((p.file, p.offset), at);
+                at.1 += p.len as u64;
+            }
+            assert_eq!(at, (9, 2 << 20));
+        }
     }
 }

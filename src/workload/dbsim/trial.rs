@@ -26,7 +26,7 @@ use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
 use super::waits::Tallies;
-use super::{block, files, honest_sync, loader, log_facts, pace, sideline};
+use super::{block, files, honest_sync, loader, log_facts, pace, placing, sideline};
 
 /// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
 pub const PRELOAD: (usize, usize) = (7, 8);
@@ -55,6 +55,7 @@ pub struct Live<'a> {
 
 /// Lays out the job's files.
 pub fn prepare(job: &Job, cx: &JobContext<'_>) -> Result<()> {
+    placing::link(job, cx.dir)?;
     files::lay_out(job, cx.dir, |f| {
         (cx.progress)(Progress { step: "lay out", done: f as u32, of: job.data.files as u32 });
     })

@@ -7,9 +7,9 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::Instant;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
+use crate::load::now_ns;
 use crate::sys::latch::{self, Contended};
 use crate::sys::segment::shared_struct;
 use crate::sys::shared_memory::SharedMemory;
@@ -160,9 +160,11 @@ shared_struct! {
     }
 }
 
-/// Counts of a worker: one for each event, then those of [`Audit`], on cache lines that it shares with nobody.
+/// Counts of a worker: one for each event, then those of [`Audit`], then the wait that is under way (its event + 1, and when it
+/// began), on cache lines that it shares with nobody.
 const AUDIT: usize = EVENTS;
-const ROW: usize = (AUDIT + 3).next_multiple_of(4);
+const UNDER_WAY: usize = AUDIT + 3;
+const ROW: usize = (UNDER_WAY + 1).next_multiple_of(4);
 
 /// The waits of all workers, in memory that they share: each row is written by its worker alone.
 #[derive(Clone)]
@@ -194,10 +196,27 @@ impl WaitTable {
         });
     }
 
-    /// What `worker` has waited for so far.
+    /// What `worker` has waited for so far; of a wait that is under way, the time until now. So the waits between two readings are
+    /// never longer than the time between them.
     pub fn read(&self, worker: usize) -> Tallies {
         let row = self.row(worker);
-        Tallies(std::array::from_fn(|i| Tally { count: row[i].count.load(Acquire), ns: row[i].ns.load(Acquire) }))
+        let under_way = || (row[UNDER_WAY].count.load(SeqCst), row[UNDER_WAY].ns.load(SeqCst));
+        let mut tries = 0;
+        loop {
+            let before = under_way();
+            let of = |i: usize| Tally { count: row[i].count.load(SeqCst), ns: row[i].ns.load(SeqCst) };
+            let mut tallies = Tallies(std::array::from_fn(of));
+            let now = now_ns();
+            tries += 1;
+            // It has gone on meanwhile: what was read does not fit together. One that goes on all the time waits for moments only.
+            if under_way() != before && tries < 8 {
+                continue;
+            }
+            if let (Some(event), start) = (before.0.checked_sub(1), before.1) {
+                tallies.0[event as usize].ns += now.saturating_sub(start);
+            }
+            return tallies;
+        }
     }
 
     /// The transactions of `worker` that were looked at closely.
@@ -249,7 +268,8 @@ thread_local! {
 /// A wait that is under way; it ends when this is dropped.
 pub struct Waiting {
     event: Event,
-    start: Instant,
+    /// Nanoseconds of the monotonic clock.
+    start: u64,
     /// What had been waited inside the wait around this one.
     outer: u64,
     /// CPU time and run delay before the wait, if the transaction is looked at closely and this is its outermost wait.
@@ -269,7 +289,15 @@ pub fn enter(event: Event) -> Waiting {
         let outer = here.inner.replace(0);
         let depth = here.depth.replace(here.depth.get() + 1);
         let before = if depth == 0 { here.auditor.borrow().as_ref().and_then(Auditor::read) } else { None };
-        Waiting { event, start: Instant::now(), outer, before }
+        let start = now_ns();
+        if depth == 0
+            && let Some((table, worker)) = &*here.to.borrow()
+        {
+            let under_way = &table.row(*worker)[UNDER_WAY];
+            under_way.ns.store(start, Release);
+            under_way.count.store(event as u64 + 1, Release);
+        }
+        Waiting { event, start, outer, before }
     })
 }
 
@@ -302,15 +330,19 @@ fn observe_latches() {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let elapsed = self.start.elapsed().as_nanos() as u64;
+        let elapsed = now_ns().saturating_sub(self.start);
         HERE.with(|here| {
+            here.depth.set(here.depth.get() - 1);
             if let Some((table, worker)) = &*here.to.borrow() {
-                let count = &table.row(*worker)[self.event as usize];
+                let row = table.row(*worker);
+                if here.depth.get() == 0 {
+                    row[UNDER_WAY].count.store(0, Release);
+                }
+                let count = &row[self.event as usize];
                 grow(&count.count, 1);
                 grow(&count.ns, elapsed.saturating_sub(here.inner.get()));
             }
             here.inner.set(self.outer + elapsed);
-            here.depth.set(here.depth.get() - 1);
             if here.depth.get() == 0 {
                 here.waited.set(here.waited.get() + elapsed);
             }
@@ -324,7 +356,7 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn names_are_unlike_each_other_and_slugs_plain() {
@@ -333,6 +365,23 @@ mod tests {
         slugs.sort();
         slugs.dedup();
         assert_eq!(slugs.len(), EVENTS);
+    }
+
+    #[test]
+    fn a_wait_under_way_counts_until_now() {
+        let table = WaitTable::new(1).unwrap();
+        table.attach(0);
+        let start = Instant::now();
+        let waiting = enter(Event::Idle);
+        std::thread::sleep(Duration::from_millis(4));
+        let inside = table.read(0);
+        assert_eq!(inside.of(Event::Idle).count, 0);
+        assert!(inside.of(Event::Idle).ns >= 4_000_000);
+        std::thread::sleep(Duration::from_millis(2));
+        drop(waiting);
+        let after = table.read(0).since(&inside).of(Event::Idle);
+        assert!(after.count == 1 && after.ns >= 2_000_000);
+        assert!(u128::from(table.read(0).ns()) <= start.elapsed().as_nanos());
     }
 
     #[test]

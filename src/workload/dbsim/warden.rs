@@ -3,6 +3,7 @@
 //! Invariant: the parent hears of every end exactly once, in a record of eight bytes in the pipe that it reads milestones from;
 //! pipes keep records so short whole. So a run of ten thousand processes costs the parent one file descriptor for each warden.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use anyhow::{Context as _, Result};
@@ -12,8 +13,8 @@ use crate::sys::net;
 use crate::sys::process::Exit;
 
 use super::instance::{Instance, Part, Role};
-use super::job::{Kind, Transport};
-use super::link::{Ends, Link};
+use super::job::{Job, Kind, Transport};
+use super::link::Ends;
 use super::{crew, limits};
 
 /// Processes of one warden at most. Wardens fork side by side, each from a small address space of its own.
@@ -25,11 +26,6 @@ const OTHER_FILES: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     One(usize),
-    /// The workers of a class that are threads of one process.
-    Threads {
-        first: usize,
-        count: usize,
-    },
     /// A server and its client: connected before they are forked.
     Pair {
         server: usize,
@@ -39,54 +35,36 @@ pub enum Unit {
 
 impl Unit {
     /// All processes of a run in the order in which they are forked.
-    pub fn all(instance: &Instance<'_>) -> Vec<Self> {
-        Self::of(&instance.roles, |role| {
-            let class = &instance.job.classes[role.class];
-            class.threads.then_some(class.count)
-        })
-    }
-
-    /// The same; `threads` says of how many threads a role is one.
-    fn of(roles: &[Role], threads: impl Fn(&Role) -> Option<usize>) -> Vec<Self> {
-        let mut clients = vec![None; roles.len()];
-        let mut at = std::collections::BTreeMap::new();
-        for (process, role) in roles.iter().enumerate() {
-            match role.part {
-                Part::Server => {
-                    at.insert((role.class, role.number), process);
-                }
-                Part::Client => {
-                    if let Some(server) = at.get(&(role.class, role.number)) {
-                        clients[*server] = Some(process);
-                    }
-                }
-                Part::Whole => {}
+    pub fn all(job: &Job, roles: &[Role]) -> Vec<Self> {
+        let client = |(process, role): (usize, &Role)| {
+            (role.part == Part::Client).then_some(((role.class, role.number), process))
+        };
+        let clients: BTreeMap<_, _> = roles.iter().enumerate().filter_map(client).collect();
+        let unit = |(process, role): (usize, &Role)| match role.part {
+            Part::Server => {
+                clients.get(&(role.class, role.number)).map(|client| Unit::Pair { server: process, client: *client })
             }
-        }
-        let unit = |(process, role): (usize, &Role)| match (role.part, clients[process]) {
-            (Part::Server, Some(client)) => Some(Unit::Pair { server: process, client }),
-            (Part::Client, _) => None,
-            (Part::Whole, _) if threads(role).is_some() => {
-                let first = role.number == 0;
-                first.then(|| Unit::Threads { first: process, count: threads(role).unwrap_or(1) })
-            }
-            _ => Some(Unit::One(process)),
+            // Forked with its server.
+            Part::Client => None,
+            // Threads are all in the first one's process.
+            Part::Whole => (role.number == 0 || !job.classes[role.class].threads).then_some(Unit::One(process)),
         };
         roles.iter().enumerate().filter_map(unit).collect()
+    }
+
+    /// Its processes.
+    pub fn processes(self) -> impl Iterator<Item = usize> {
+        let second = match self {
+            Unit::One(_) => None,
+            Unit::Pair { client, .. } => Some(client),
+        };
+        std::iter::once(self.first()).chain(second)
     }
 
     /// The first of its processes.
     pub fn first(self) -> usize {
         match self {
-            Unit::One(process) | Unit::Pair { server: process, .. } | Unit::Threads { first: process, .. } => process,
-        }
-    }
-
-    /// Workers that are threads of the first one's process.
-    pub fn other_threads(self) -> std::ops::Range<usize> {
-        match self {
-            Unit::Threads { first, count } => first + 1..first + count,
-            _ => 0..0,
+            Unit::One(process) | Unit::Pair { server: process, .. } => process,
         }
     }
 }
@@ -137,15 +115,7 @@ fn network() -> io::Result<()> {
 fn fork(instance: &Instance<'_>, unit: Unit, children: &mut Children) -> Result<()> {
     let cannot = |process| format!("Cannot start process {process} of {}", instance.roles.len());
     match unit {
-        Unit::One(process) => children.fork(process, || child(instance, process, None)).context(cannot(process)),
-        Unit::Threads { first, count } => {
-            let body = || {
-                instance.enrol(first);
-                crew::work_together(instance, first, count);
-                0
-            };
-            children.fork(first, body).context(cannot(first))
-        }
+        Unit::One(process) => children.fork(process, || crew::live(instance, process, None)).context(cannot(process)),
         Unit::Pair { server, client } => {
             let Kind::Client { transport, .. } = instance.class(server).kind else {
                 anyhow::bail!("Process {server} is no client's server");
@@ -153,23 +123,11 @@ fn fork(instance: &Instance<'_>, unit: Unit, children: &mut Children) -> Result<
             let mailboxes = instance.mailboxes.get(&server);
             let mut ends = Some(Ends::connect(transport, mailboxes).context("Cannot connect a client")?);
             children
-                .fork(server, || child(instance, server, ends.take().map(Ends::into_server)))
+                .fork(server, || crew::live(instance, server, ends.take().map(Ends::into_server)))
                 .context(cannot(server))?;
             children
-                .fork(client, || child(instance, client, ends.take().map(Ends::into_client)))
+                .fork(client, || crew::live(instance, client, ends.take().map(Ends::into_client)))
                 .context(cannot(client))
-        }
-    }
-}
-
-/// What a process does from its first moment to its exit status.
-fn child(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> i32 {
-    instance.enrol(process);
-    match crew::work(instance, process, link) {
-        Ok(()) => 0,
-        Err(e) => {
-            instance.leave_word(process, &format!("{e:#}"));
-            1
         }
     }
 }
@@ -179,7 +137,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_forked_with_its_server() {
+    fn a_client_is_forked_with_its_server_and_threads_with_the_first() {
+        let mut job = Job::parse(&crate::workload::options(&crate::workload::dbsim::Dbsim, []).unwrap()).unwrap();
+        job.classes[3].threads = true;
         let role = |class, number, part| Role { class, number, part };
         let roles = [
             role(0, 0, Part::Whole),
@@ -192,13 +152,13 @@ mod tests {
             role(3, 1, Part::Whole),
         ];
         assert_eq!(
-            Unit::of(&roles, |role| (role.class == 3).then_some(2)),
+            Unit::all(&job, &roles),
             [
                 Unit::One(0),
                 Unit::Pair { server: 1, client: 4 },
                 Unit::Pair { server: 2, client: 5 },
                 Unit::One(3),
-                Unit::Threads { first: 6, count: 2 },
+                Unit::One(6)
             ]
         );
     }

@@ -162,6 +162,7 @@ proptest! {
                         let byte = (u64::from(process) * 31 + transaction) as u8;
                         prop_assert!(payload.iter().all(|b| *b == byte), "a record was damaged");
                     }
+                    Record::Filler { .. } => prop_assert!(false, "nobody has written filler"),
                     Record::Commit { process, transaction } => {
                         commits += 1;
                         prop_assert_eq!(last.insert(process, transaction).unwrap_or(0) + 1, transaction);

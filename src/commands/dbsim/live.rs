@@ -1,0 +1,125 @@
+//! The line on a terminal that shows how far a run is. Nothing is shown where nobody looks.
+
+use std::io::{IsTerminal, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::workload::dbsim::Live;
+
+/// What was done since the last time, as the child says it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Sample {
+    pub elapsed_ns: u64,
+    pub interval_ns: u64,
+    pub transactions: u64,
+    pub commits: u64,
+    pub reads: u64,
+    pub redo_writes: u64,
+    pub phase: String,
+}
+
+impl Sample {
+    pub(super) fn of(live: &Live<'_>) -> Self {
+        Sample {
+            elapsed_ns: live.elapsed.as_nanos() as u64,
+            interval_ns: live.interval.as_nanos() as u64,
+            transactions: live.done.transactions,
+            commits: live.done.commits,
+            reads: live.done.reads,
+            redo_writes: live.done.redo_writes,
+            phase: live.phase.to_owned(),
+        }
+    }
+
+    fn add(&mut self, next: &Sample) {
+        self.elapsed_ns = next.elapsed_ns;
+        self.interval_ns += next.interval_ns;
+        self.transactions += next.transactions;
+        self.commits += next.commits;
+        self.reads += next.reads;
+        self.redo_writes += next.redo_writes;
+        self.phase.clone_from(&next.phase);
+    }
+
+    fn line(&self) -> String {
+        let rate = |n: u64| n as f64 / (self.interval_ns.max(1) as f64 / 1e9);
+        let phase = if self.phase.is_empty() { String::new() } else { format!("  {}", self.phase) };
+        format!(
+            "{:>6.1} s{phase}  {:>8.0} tx/s  {:>8.0} commits/s  {:>8.0} reads/s  {:>7.0} redo writes/s",
+            self.elapsed_ns as f64 / 1e9,
+            rate(self.transactions),
+            rate(self.commits),
+            rate(self.reads),
+            rate(self.redo_writes)
+        )
+    }
+}
+
+/// The line.
+pub(super) struct Display {
+    on: bool,
+    since: Sample,
+}
+
+impl Display {
+    pub(super) fn stderr() -> Self {
+        let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
+        Display { on: std::io::stderr().is_terminal() && !dumb, since: Sample::default() }
+    }
+
+    /// Whether anybody looks.
+    pub(super) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    pub(super) fn step(&mut self, step: &str, done: u32, of: u32) {
+        if step == "lay out" && of > 0 {
+            self.write(&format!("{step} {done}/{of}"));
+        } else {
+            self.write(step);
+        }
+    }
+
+    /// Once a second is enough to read.
+    pub(super) fn sample(&mut self, sample: &Sample) {
+        self.since.add(sample);
+        if self.since.interval_ns >= 950_000_000 {
+            self.write(&self.since.line());
+            self.since = Sample::default();
+        }
+    }
+
+    /// Leaves an empty line behind.
+    pub(super) fn clear(&mut self) {
+        self.write("");
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.on {
+            let mut err = std::io::stderr().lock();
+            // Back to the start of the line, and nothing left of what stood there.
+            let _ = write!(err, "\r\x1b[K{text}").and_then(|()| err.flush());
+        }
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_rates_of_all_that_was_added() {
+        let mut sum = Sample::default();
+        for elapsed in [500_000_000, 1_000_000_000] {
+            sum.add(&Sample { elapsed_ns: elapsed, interval_ns: 500_000_000, transactions: 40, ..Sample::default() });
+        }
+        assert!(sum.line().starts_with("   1.0 s        80 tx/s"), "{}", sum.line());
+    }
+}
