@@ -19,8 +19,8 @@ pub fn run(instance: &Instance<'_>, process: usize, touch: usize, every: Duratio
     let session = Session { instance, process, files: DataFiles::open(instance.job, instance.dir)? };
     // What is in the cache to begin with: the hottest blocks, of which each session gets others than its neighbours.
     let hot = (instance.cache.len() * 3 / 4).min(instance.job.blocks() as usize).max(1);
-    let touch = touch.min(hot);
     let first = role.number.wrapping_mul(touch);
+    let touch = touch.min(hot);
     for i in 0..touch {
         session.get((first + i) % hot)?;
     }
