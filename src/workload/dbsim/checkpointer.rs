@@ -30,13 +30,14 @@ pub fn run(instance: &Instance<'_>, percent: u32) -> Result<()> {
             waits::during(Event::DataFileSync, || files.sync(job))?;
             checkpoints.publish(lsn, || {
                 waits::during(Event::DataFileWrite, || control.record(lsn))?;
+                instance.ledger.checkpoint(lsn);
                 log.publish_checkpoint(lsn);
                 Ok(())
             })?;
         }
         if log.flushed() >= due && !instance.reached(Phase::Leave) {
-            // Everything up to here, not just what was asked for last: a writer that has not begun yet need not pass twice.
-            asked = log.next();
+            // No further than redo is on disk: recovery could not start from where the log has not come to yet.
+            asked = log.flushed();
             checkpoints.ask(asked);
             cache.writer().signal();
         }

@@ -33,9 +33,6 @@ pub fn path(dir: &Path) -> PathBuf {
 }
 
 impl ControlFile {
-    /// Bytes that it takes.
-    pub const BYTES: u64 = 2 * PLACE as u64;
-
     /// A new control file in `dir`, whose first entry says that nothing is in the data files.
     pub fn create(dir: &Path) -> Result<Self> {
         let mut options = OpenOptions::new();
@@ -104,7 +101,7 @@ mod tests {
         control.record(900).unwrap();
         assert_eq!(last(), Entry { sequence: 3, checkpoint: 900 });
         let mut bytes = std::fs::read(path(dir.path())).unwrap();
-        assert_eq!(bytes.len() as u64, ControlFile::BYTES);
+        assert_eq!(bytes.len(), 2 * PLACE);
         bytes[PLACE + 17] ^= 1;
         std::fs::write(path(dir.path()), &bytes).unwrap();
         assert_eq!(last(), Entry { sequence: 2, checkpoint: 700 });

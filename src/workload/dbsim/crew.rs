@@ -22,8 +22,8 @@ use super::job::Kind;
 use super::link::Link;
 use super::warden::{self, Unit};
 use super::{
-    archiver, checkpointer, client, db_writer, foreground, idle, limits, log_writer, pace, page_tables, requests,
-    scanner,
+    archiver, backup, checkpointer, client, db_writer, foreground, idle, limits, loader, log_writer, pace, page_tables,
+    requests, scanner, sorter,
 };
 
 /// Bytes of a thread's stack: what a transaction needs, with room to spare.
@@ -231,6 +231,9 @@ fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> Resu
             Part::Client => client::run(instance, process, link, *request, *reply),
             _ => client::serve(instance, process, link, *request, *reply),
         },
+        (Kind::Sorter { bytes, memory, request }, _) => sorter::run(instance, process, *bytes, *memory, *request),
+        (Kind::Loader { engine, request, bytes }, _) => loader::run(instance, process, engine, *request, *bytes),
+        (Kind::Backup { request, bytes_per_second }, _) => backup::run(instance, process, *request, *bytes_per_second),
         (other, _) => bail!("dbsim has no process of kind `{}`", other.word()),
     }
 }

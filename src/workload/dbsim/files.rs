@@ -87,6 +87,11 @@ impl DataFiles {
         Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false }
     }
 
+    /// A request to read `len` bytes at a byte `offset` of a file into the engine's buffer `slot`.
+    pub fn read_at(&self, slot: usize, file: usize, offset: u64, len: usize) -> Request<'_> {
+        Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false }
+    }
+
     /// Makes everything written so far durable, unless every write was so already.
     pub fn sync(&self, job: &Job) -> Result<()> {
         if job.data.sync == DataSync::Fdatasync {
@@ -160,7 +165,11 @@ pub fn engine(spec: &EngineSpec, bytes: usize) -> Result<Box<dyn Engine>> {
 
 /// The same for requests to those files only, which io_uring registers if it is to.
 pub fn engine_on(spec: &EngineSpec, bytes: usize, files: &[BorrowedFd<'_>]) -> Result<Box<dyn Engine>> {
-    async_io::open(spec, bytes, files).with_context(|| format!("Cannot open the engine {:?}", spec.method))
+    let engine =
+        async_io::open(spec, bytes, files).with_context(|| format!("Cannot open the engine {:?}", spec.method))?;
+    #[cfg(test)]
+    let engine = super::tests::stack::under(engine);
+    Ok(engine)
 }
 
 /// Whether it is a block device, or a link to one.

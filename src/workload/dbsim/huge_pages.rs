@@ -3,10 +3,11 @@
 //! Invariant: as many pages as were added are taken away again: when the run is over, however it ends; if this process is killed,
 //! by a process that does nothing but wait for that.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
+use rustix::fs::FlockOperation;
 use thiserror::Error;
 
 use crate::sys::memory::PageSize;
@@ -107,9 +108,17 @@ impl Pool {
         fs::write(&path, format!("{pages}\n")).with_context(|| format!("Cannot write {}", path.display()))
     }
 
-    /// Takes `added` pages away again. Relative to what there is now: another run may have added its own meanwhile.
+    /// Takes `added` pages away again. Relative to what there is now: another run may have added its own meanwhile. To be called
+    /// with the lock held.
     fn lower(&self, added: u64) -> Result<()> {
         self.set(self.read("nr_hugepages")?.saturating_sub(added))
+    }
+
+    /// Keeps other runs from changing the pool, and from taking what has been found free.
+    fn lock(&self) -> Result<Lock> {
+        let file = File::open(self.dir.join("nr_hugepages")).context("Cannot open nr_hugepages")?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive).context("Cannot lock nr_hugepages")?;
+        Ok(Lock(file))
     }
 
     /// How a user would reserve `pages` in all.
@@ -127,12 +136,30 @@ impl Pool {
     }
 }
 
+/// A pool's lock. Processes forked meanwhile share it, so that closing the file would not be enough.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Lock {
+    fn release(&self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
 /// Huge pages that are there for a run. Those that were added for it go when this is dropped.
 #[derive(Debug)]
 pub struct Reserved {
     pool: Pool,
     added: u64,
     guard: Option<Guard>,
+    /// Held until the pages are taken.
+    lock: Option<Lock>,
 }
 
 impl Reserved {
@@ -146,22 +173,26 @@ impl Reserved {
 
     fn of(pools: &Path, page: u64, bytes: u64, permission: Permission) -> Result<Self> {
         let pool = Pool::find(pools, page)?;
+        let lock = pool.lock()?;
         let (needed, free, before) = (bytes.div_ceil(page), pool.free()?, pool.read("nr_hugepages")?);
         let added = needed.saturating_sub(free);
         let how = pool.how(before + added);
         if added == 0 {
-            return Ok(Self { pool, added, guard: None });
+            return Ok(Self { pool, added, guard: None, lock: Some(lock) });
         }
         if permission == Permission::MustExist {
             return Err(Refused::TooFew { page, needed, free, how }.into());
         }
         let undo = |raised: bool| {
+            // The lock of whoever was killed lives on in here.
+            lock.release();
+            let _held = pool.lock()?;
             // Killed before it could tell: then the pool itself tells whether it was raised.
             if raised || pool.read("nr_hugepages")? >= before + added { pool.lower(added) } else { Ok(()) }
         };
         let guard = Guard::start(undo).context("Cannot start the guard of the huge pages")?;
         // From here on dropping it takes away what was added, be it less than wanted.
-        let mut reserved = Self { pool, added: 0, guard: Some(guard) };
+        let mut reserved = Self { pool, added: 0, guard: Some(guard), lock: Some(lock) };
         let raised = reserved.pool.set(before + added);
         reserved.added = reserved.pool.read("nr_hugepages")?.saturating_sub(before);
         if raised.is_err() || reserved.added < added {
@@ -177,6 +208,11 @@ impl Reserved {
         Ok(reserved)
     }
 
+    /// The pages are mapped: now nobody else can take them.
+    pub fn taken(&mut self) {
+        self.lock = None;
+    }
+
     /// Pages that were added to the machine's pool for this run.
     pub fn added(&self) -> u64 {
         self.added
@@ -185,8 +221,9 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
+        let held = self.lock.take().map_or_else(|| self.pool.lock(), Ok);
         if self.added > 0
-            && let Err(e) = self.pool.lower(self.added)
+            && let Err(e) = held.as_ref().map_err(|e| anyhow!("{e:#}")).and_then(|_| self.pool.lower(self.added))
         {
             eprintln!("{} huge pages stay reserved that were not before: {e:#}", self.added);
         }
@@ -231,6 +268,7 @@ mod tests {
         for permission in [Permission::MustExist, Permission::MayChange] {
             let reserved = Reserved::of(pools.path(), 2 * MIB, 31 * MIB, permission).unwrap();
             assert_eq!((reserved.added(), total(&pools)), (0, 20));
+            drop(reserved);
         }
         assert_eq!(total(&pools), 20);
     }
@@ -243,6 +281,25 @@ mod tests {
         reserved.pool.set(33).unwrap();
         drop(reserved);
         assert_eq!(total(&pools), 24);
+    }
+
+    #[test]
+    fn what_one_run_has_found_free_no_other_takes_before_it_has() {
+        let pools = pools(20, 20, 0);
+        let mut reserved = Reserved::of(pools.path(), 2 * MIB, 10 * MIB, Permission::MustExist).unwrap();
+        let (mut told, tell) = std::io::pipe().unwrap();
+        let other = fork_child(|| {
+            let _reserved = Reserved::of(pools.path(), 2 * MIB, 10 * MIB, Permission::MustExist);
+            i32::from((&tell).write_all(b"2").is_err())
+        })
+        .unwrap();
+        // However late the other comes: it cannot have told before this.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        (&tell).write_all(b"1").unwrap();
+        reserved.taken();
+        let mut order = [0; 2];
+        told.read_exact(&mut order).unwrap();
+        assert_eq!((&order, other.wait().unwrap()), (b"12", Exit::Status(0)));
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl CacheMemory {
     /// # Errors
     /// [`Refused`] if the machine has no such memory; it says what would be right.
     pub fn new(memory: Memory, bytes: usize, permission: Permission) -> Result<Self> {
-        let reserved = match memory.reserved_page() {
+        let mut reserved = match memory.reserved_page() {
             Some(page) => Some(Reserved::new(page, bytes as u64, permission)?),
             None => None,
         };
@@ -59,6 +59,9 @@ impl CacheMemory {
             _ => None,
         };
         let shared = SharedMemory::of(memory, bytes, file.as_ref().map(File::as_fd)).map_err(|e| explain(e, memory))?;
+        if let Some(reserved) = &mut reserved {
+            reserved.taken();
+        }
         let made = Self { segment: Segment::of(shared), memory, reserved, _advised: advised };
         made.mapped()?;
         Ok(made)

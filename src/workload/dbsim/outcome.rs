@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::load::Histogram;
 
 use super::audit::Audit;
+use super::honest_sync::Honesty;
 use super::instance::{Counters, Instance};
 use super::log::LogCounts;
 use super::requests::RequestsOutcome;
@@ -42,6 +43,8 @@ pub struct JobOutcome {
     /// Empty if the window has no phases.
     pub phases: Vec<PhaseOutcome>,
     pub series: Series,
+    /// Whether the device saw the redo's syncs; `None` if the job writes no redo.
+    pub sync: Option<Honesty>,
     /// What else is to be on record, by name.
     pub facts: BTreeMap<String, String>,
 }
@@ -148,7 +151,7 @@ impl Counts {
             hits: sum(transactors, |c| &c.hits),
             commits: sum(transactors, |c| &c.commits),
             rollbacks: sum(transactors, |c| &c.rollbacks),
-            late: sum(&instance.counters, |c| &c.late),
+            late: sum(instance.counters, |c| &c.late),
             outside_ns: sum(transactors, |c| &c.outside_ns),
             reads: sum(transactors, |c| &c.reads),
             scanned: sum(others, |c| &c.reads),

@@ -290,7 +290,7 @@ mod tests {
     }
 
     impl Meter for Sums {
-        fn io(&mut self, write: bool, bytes: usize, _: u64) {
+        fn io(&mut self, write: bool, bytes: usize) {
             *if write { &mut self.written } else { &mut self.read } += bytes as u64;
         }
     }

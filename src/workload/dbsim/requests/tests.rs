@@ -28,7 +28,7 @@ fn requests() -> Requests {
 
 fn job(files: usize, bytes: u64, classes: &[(usize, Requests)]) -> Job {
     let mut job = Job::parse(&options(&Dbsim as &dyn Workload, []).unwrap()).unwrap();
-    job.run = crate::workload::dbsim::job::Run { length: Length::Auto, ramp: None, phases: Vec::new() };
+    job.run = crate::workload::dbsim::job::Run { length: Length::Auto, ramp: None, phases: Vec::new(), acks: None };
     job.cache.bytes = MIB;
     job.data.files = files;
     job.data.bytes = bytes;
