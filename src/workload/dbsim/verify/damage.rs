@@ -19,6 +19,7 @@ pub enum Damage {
     Corrupted(VerifyFailed),
 }
 
+#[cfg(test)]
 impl Damage {
     pub fn finding(self) -> VerifyFailed {
         match self {
