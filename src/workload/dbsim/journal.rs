@@ -105,12 +105,14 @@ pub struct Chunk<'a> {
 }
 
 /// The chunks of a journal, from its first to the last whole one in unbroken order.
+#[cfg(test)]
 pub struct Chunks<'a> {
     rest: &'a [u8],
     lsn: u64,
     sequence: u64,
 }
 
+#[cfg(test)]
 impl<'a> Chunks<'a> {
     pub fn new(journal: &'a [u8], header: JournalHeader) -> Self {
         Self { rest: &journal[JOURNAL_HEADER..], lsn: header.start, sequence: header.sequence }
@@ -124,6 +126,7 @@ impl<'a> Chunks<'a> {
     }
 }
 
+#[cfg(test)]
 impl<'a> Iterator for Chunks<'a> {
     type Item = Chunk<'a>;
     fn next(&mut self) -> Option<Chunk<'a>> {
