@@ -240,7 +240,13 @@ fn host(
     };
     // Not current_exe(): its file may have been replaced meanwhile, and the running executable is what must go into the guests.
     let agent = Path::new("/proc/self/exe");
-    Ok(Box::new(VmHost::new(plan, kernels, environment.cache(), qemu, accelerator, agent)?))
+    let host = VmHost::new(plan, kernels, environment.cache(), qemu, accelerator, agent)?;
+    if let Some(why) = host.out_of_step() {
+        output::line(format_args!(
+            "warning: QEMU's threads cannot run in lockstep: {why}; numbers may differ by some nanoseconds when repeated"
+        ));
+    }
+    Ok(Box::new(host))
 }
 
 /// A seed from the system's randomness.

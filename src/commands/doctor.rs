@@ -6,7 +6,7 @@ use std::path::Path;
 use super::environment::Environment;
 use super::output;
 use crate::size;
-use crate::vm::image;
+use crate::vm::{image, lockstep};
 
 /// Memory that the default comparison's guest has, and room for QEMU itself.
 const MEMORY: u64 = (1 << 30) + (256 << 20);
@@ -31,6 +31,7 @@ pub(super) fn run() -> anyhow::Result<u8> {
     let environment = Environment::new(None)?;
     let checks = [
         ("QEMU", qemu(&environment)),
+        ("lockstep", lockstep(&environment)),
         ("KVM", kvm(&environment)),
         ("apt", tool("apt-get", "kernels from packages (`debian:…`); other kernels work without", true)),
         ("mke2fs", tool("mke2fs", "ext4 file systems; `apt-get install e2fsprogs` brings it", true)),
@@ -67,6 +68,18 @@ fn qemu(environment: &Environment) -> Found {
         Ok(qemu) => Found::Ok(format!("{} ({})", qemu.version, qemu.program.display())),
         Err(refusal) if image::find_tool(crate::vm::qemu::PROGRAM).is_some() => Found::Broken(refusal.message, true),
         Err(refusal) => Found::Missing(refusal.message, true),
+    }
+}
+
+/// Lockstep is not needed to compare, only to repeat to the last digit.
+fn lockstep(environment: &Environment) -> Found {
+    let Ok(qemu) = environment.qemu() else { return Found::Unknown("there is no QEMU to try it with".to_owned()) };
+    match lockstep::try_out(qemu) {
+        Ok(()) => Found::Ok("QEMU's threads take turns: the exact clock repeats to the last digit".to_owned()),
+        Err(why) => Found::Missing(
+            format!("{why}; the exact clock may be some nanoseconds off from one run to the next, rarely"),
+            false,
+        ),
     }
 }
 

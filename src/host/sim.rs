@@ -77,13 +77,6 @@ pub struct Incident {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    Panic,
-    Hang,
-    EarlyExit,
-    NoAgent,
-    AgentDied,
-    WorkloadError,
-    VerifyFailed,
     /// The host fails for this once.
     Void,
     /// The host fails for good.
@@ -94,18 +87,15 @@ pub enum What {
     WrongRelease,
     /// The workload keeps back its last metric.
     MissingMetric,
+    /// The guest fails.
+    #[serde(untagged)]
+    Guest(Failure),
 }
 
 impl What {
     fn failure(self) -> Option<Failure> {
         match self {
-            What::Panic => Some(Failure::Panic),
-            What::Hang => Some(Failure::Hang),
-            What::EarlyExit => Some(Failure::EarlyExit),
-            What::NoAgent => Some(Failure::NoAgent),
-            What::AgentDied => Some(Failure::AgentDied),
-            What::WorkloadError => Some(Failure::WorkloadError),
-            What::VerifyFailed => Some(Failure::VerifyFailed),
+            What::Guest(failure) => Some(failure),
             What::Void | What::Fatal | What::Stall | What::WrongRelease | What::MissingMetric => None,
         }
     }
@@ -186,7 +176,7 @@ impl Host for SimHost {
         let share = duration / (steps + 1);
         let until = |step: u32| end.checked_sub(share * (steps - step)).unwrap_or(end);
         pause(until(0), trial.cancel)?;
-        let talks = !matches!(what, Some(What::NoAgent));
+        let talks = !matches!(what, Some(What::Guest(Failure::NoAgent)));
         if talks {
             phase(Phase::Up);
             for (done, &index) in trial.slot.order.iter().enumerate() {
@@ -233,6 +223,7 @@ impl Host for SimHost {
             cost: HostCost {
                 accelerator: "sim".to_owned(),
                 qemu: String::new(),
+                lockstep: None,
                 wall_s: duration.as_secs_f64(),
                 cpu_s: 0.0,
                 overhead_s: 0.0,

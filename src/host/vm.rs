@@ -23,6 +23,7 @@ use crate::study::plan::Plan;
 use crate::study::storage::DISK_CACHE_FACT;
 use crate::vm::disk::{self, Disk};
 use crate::vm::image;
+use crate::vm::lockstep::Library;
 use crate::vm::qemu::{Accelerator, Config, Process, Qemu};
 use crate::vm::watch::{Ended, Watch};
 use arm::{PreparedArm, image_path, storage_mib, storage_of};
@@ -42,6 +43,8 @@ pub struct VmHost {
     accelerator: Accelerator,
     cache: PathBuf,
     arms: Vec<PreparedArm>,
+    /// For the exact clock alone: on the others the host's time is the guest's.
+    lockstep: Option<Result<Library, String>>,
 }
 
 impl VmHost {
@@ -67,7 +70,13 @@ impl VmHost {
                 arm::prepare(plan, arm, kernel, cache, &agent).with_context(|| format!("Arm `{}`", arm.name))
             })
             .collect::<anyhow::Result<_>>()?;
-        Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms })
+        let lockstep = (plan.clock == Clock::Exact).then(|| Library::of(&qemu));
+        Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep })
+    }
+
+    /// Why guests of the exact clock will not run in lockstep, if that is known before the first boot.
+    pub fn out_of_step(&self) -> Option<&str> {
+        self.lockstep.as_ref()?.as_ref().err().map(String::as_str)
     }
 }
 
@@ -95,11 +104,14 @@ impl Host for VmHost {
             events: &files.events,
             disks: &disks,
         };
-        let mut process = Process::start(&self.qemu, &config, &files.errors).map_err(|e| full(&e, &files.errors))?;
+        let library = self.lockstep.as_ref().and_then(|library| library.as_ref().ok());
+        let mut process =
+            Process::start(&self.qemu, &config, library, &files.errors).map_err(|e| full(&e, &files.errors))?;
         let started = Instant::now();
         phase(Phase::Booting);
         let mut watch = Watch::new(&files.events, &files.console, trial.plan.design.hang_cpu_seconds);
         let mut heard = Heard::default();
+        let mut in_lockstep = false;
         let ended = loop {
             if trial.cancel.load(Ordering::Relaxed) {
                 files.remove_bulk(&process);
@@ -109,6 +121,10 @@ impl Host for VmHost {
             let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
             for event in watch.read().map_err(|e| HostError::Void(format!("The guest's events: {e}")))? {
                 heard.take(event, phase);
+            }
+            // By the agent's first word the kernel has waited for many a timer.
+            if library.is_some() && !in_lockstep && heard.hello.is_some() {
+                in_lockstep = process.is_in_lockstep();
             }
             files.check_room()?;
             if let Some(status) = status {
@@ -138,6 +154,7 @@ impl Host for VmHost {
             cost: HostCost {
                 accelerator: self.accelerator.name().to_owned(),
                 qemu: self.qemu.version.to_string(),
+                lockstep: self.lockstep.as_ref().map(|_| in_lockstep),
                 wall_s: round(begun.elapsed()),
                 cpu_s,
                 overhead_s: round(overhead),

@@ -171,6 +171,7 @@ pub(crate) fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricD
         host: HostCost {
             accelerator: "tcg".into(),
             qemu: "7.2.22".into(),
+            lockstep: (plan.clock == Clock::Exact).then_some(true),
             wall_s: 12.0 + f64::from(slot.slot) / 10.0,
             cpu_s: 11.0,
             overhead_s: 0.2,

@@ -3,8 +3,8 @@
 //! Invariant: log-linear buckets (as in HDR histograms, G. Tene): 1,024 per power of two, so a bucket is at most 0.1 % wide.
 //! Memory does not grow with the number of processes: beyond [`SHARDS`] of them they share.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::load::Histogram;
 use crate::sys::segment::Segment;
@@ -19,13 +19,13 @@ pub const BUCKETS: usize = ((TOP_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
 /// The histogram's place in a shared segment.
 #[derive(Clone, Copy)]
 pub struct SharedHistogram<'s> {
-    buckets: &'s [AtomicU32],
+    buckets: &'s [AtomicU64],
     sum: &'s AtomicU64,
 }
 
 impl<'s> SharedHistogram<'s> {
     /// Bytes of segment that it takes. Only pages that are hit are ever populated.
-    pub const BYTES: usize = BUCKETS * 4 + 128;
+    pub const BYTES: usize = BUCKETS * 8 + 128;
 
     /// An empty histogram in a new part of `segment`.
     pub fn new(segment: &'s Segment) -> Self {
@@ -43,7 +43,7 @@ impl<'s> SharedHistogram<'s> {
         for (i, n) in self.buckets.iter().enumerate() {
             match n.load(Relaxed) {
                 0 => {}
-                n => h.add(middle(i), u64::from(n)),
+                n => h.add(middle(i), n),
             }
         }
         h.set_sum(u128::from(self.sum.load(Relaxed)));
@@ -197,6 +197,42 @@ mod tests {
             let m = middle(index(ns));
             prop_assert!(m.abs_diff(ns) as f64 <= ns as f64 * 0.0005);
             prop_assert_eq!(index(m), index(ns));
+        }
+
+        #[test]
+        fn percentiles_are_near_the_sorted_list(
+            // From a nanosecond to five minutes, every order of magnitude as likely.
+            exponents in prop::collection::vec(0.0f64..38.0, 1..600), seed in any::<u64>()
+        ) {
+            let mut values: Vec<u64> = exponents.iter().map(|e| (e.exp2() + (seed % 97) as f64) as u64).collect();
+            let segment = Segment::new(SharedHistogram::BYTES + 64).unwrap();
+            let histogram = SharedHistogram::new(&segment);
+            let recorder = histogram.recorder();
+            for ns in &values {
+                recorder.record(*ns);
+            }
+            values.sort_unstable();
+            let read = histogram.read();
+            for q in [0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
+                let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len());
+                let exact = values[rank - 1] as f64;
+                prop_assert!((read.quantile(q).unwrap() as f64 / exact - 1.0).abs() <= 0.002, "{q} of {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn minutes_are_told_apart() {
+        let segment = Segment::new(SharedHistogram::BYTES + 64).unwrap();
+        let histogram = SharedHistogram::new(&segment);
+        let minutes = |n: u64| n * 60_000_000_000;
+        for n in [1, 5, 18] {
+            histogram.recorder().record(minutes(n));
+        }
+        let read = histogram.read();
+        for (q, n) in [(0.3, 1), (0.6, 5), (1.0, 18)] {
+            let found = read.quantile(q).unwrap();
+            assert!((found as f64 / minutes(n) as f64 - 1.0).abs() < 0.002, "{found}");
         }
     }
 }

@@ -53,6 +53,18 @@ pub fn machine(plan: &Plan, records: &[Record]) -> String {
     )
 }
 
+/// A line on boots whose numbers may not come out the same to the last digit another time, if there are any.
+pub(super) fn out_of_step(records: &[Record]) -> Option<String> {
+    let boots = results(records).filter(|r| r.outcome == Outcome::Completed && r.host.lockstep.is_some()).count();
+    let out = results(records).filter(|r| r.outcome == Outcome::Completed && r.host.lockstep == Some(false)).count();
+    (out > 0).then(|| {
+        format!(
+            "In {out} of {boots} boots QEMU's threads did not run in lockstep (`bigiron doctor` says why): repeated, they may differ by \
+             some nanoseconds"
+        )
+    })
+}
+
 /// "1 GiB", not "1.000 GiB".
 pub(super) fn whole(memory: &Quantity) -> String {
     let text = memory.to_string();

@@ -256,6 +256,17 @@ fn reports_do_not_depend_on_the_order_or_cost_of_records() {
 }
 
 /// Every tag is closed by its own, attributes are quoted, and `<` and `&` occur only as markup.
+#[test]
+fn boots_that_may_not_repeat_to_the_last_digit_are_told() {
+    let (plan, mut records) = study(1.05);
+    let says = "of 20 boots QEMU's threads did not run in lockstep";
+    assert!(!print(&plan, &records, &Extras::default()).text.contains("lockstep"));
+    records[3].host.lockstep = Some(false);
+    let printed = print(&plan, &records, &Extras::default());
+    assert!(printed.text.replace("\n  ", " ").contains(&format!("In 1 {says}")), "{}", printed.text);
+    assert!(printed.html.contains("lockstep"));
+}
+
 fn well_formed(page: &str) -> Result<(), String> {
     let page = page.strip_prefix("<!DOCTYPE html>").ok_or("no doctype")?;
     let mut open: Vec<&str> = Vec::new();

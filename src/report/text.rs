@@ -236,6 +236,7 @@ pub(super) fn trouble_lines(report: &Report<'_>) -> Vec<String> {
             lines.push(format!("{}: {trials} void through the host's fault, {again}: {causes}", survival.arm));
         }
     }
+    lines.extend(scope::out_of_step(report.records));
     for row in report.rows.iter().flatten().filter(|r| r.line.missing.absent > 0) {
         let line = row.line;
         lines.push(format!(

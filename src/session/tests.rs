@@ -118,8 +118,11 @@ fn only_the_exact_clock_runs_trials_side_by_side() {
 #[test]
 fn slots_run_in_the_plans_order_and_side_by_side_gives_the_same_records() {
     let plan = plan(8, 3, Clock::Exact, 5);
-    let script =
-        Script { delay_ms: 1, spread_ms: 4, ..script(vec![at(What::Panic, 4, None), at(What::Void, 7, Some(0))]) };
+    let script = Script {
+        delay_ms: 1,
+        spread_ms: 4,
+        ..script(vec![at(What::Guest(Failure::Panic), 4, None), at(What::Void, 7, Some(0))])
+    };
     let serial = Study::new(&plan);
     let (ended, events) = serial.play(script.clone(), 1);
     assert_eq!(ended.unwrap(), Summary { completed: 23, failed: 1, void_pairs: 1, ran: 25 });
@@ -181,13 +184,13 @@ fn events_of_a_trial_come_in_order_and_its_end_after_its_record() {
 fn a_failed_trial_is_evidence_and_not_tried_again() {
     let study = Study::new(&plan(8, 2, Clock::Exact, 5));
     let wrong = [
-        (What::Panic, Failure::Panic),
-        (What::Hang, Failure::Hang),
-        (What::EarlyExit, Failure::EarlyExit),
-        (What::NoAgent, Failure::NoAgent),
-        (What::AgentDied, Failure::AgentDied),
-        (What::WorkloadError, Failure::WorkloadError),
-        (What::VerifyFailed, Failure::VerifyFailed),
+        (What::Guest(Failure::Panic), Failure::Panic),
+        (What::Guest(Failure::Hang), Failure::Hang),
+        (What::Guest(Failure::EarlyExit), Failure::EarlyExit),
+        (What::Guest(Failure::NoAgent), Failure::NoAgent),
+        (What::Guest(Failure::AgentDied), Failure::AgentDied),
+        (What::Guest(Failure::WorkloadError), Failure::WorkloadError),
+        (What::Guest(Failure::VerifyFailed), Failure::VerifyFailed),
         (What::MissingMetric, Failure::WorkloadError),
     ];
     let incidents = (0..).zip(&wrong).map(|(slot, (what, _))| at(*what, slot, None)).collect();
@@ -318,7 +321,7 @@ impl Host for DiesOfInterrupt<'_> {
 
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
         self.0.store(true, Ordering::SeqCst);
-        SimHost::new(script(vec![incident(What::EarlyExit)]))
+        SimHost::new(script(vec![incident(What::Guest(Failure::EarlyExit))]))
             .run(&Trial { cancel: &AtomicBool::new(false), ..*trial }, phase)
     }
 }
@@ -362,7 +365,7 @@ fn a_script_reads_as_toml() {
     .unwrap();
     assert_eq!(
         script.incidents,
-        [Incident { pair: Some(2), arm: Some("debian:6.1".into()), ..incident(What::EarlyExit) }]
+        [Incident { pair: Some(2), arm: Some("debian:6.1".into()), ..incident(What::Guest(Failure::EarlyExit)) }]
     );
     assert!(toml::from_str::<Script>("dealy-ms = 3").unwrap_err().to_string().contains("dealy-ms"));
 
@@ -419,7 +422,7 @@ proptest! {
         wall in any::<bool>(),
     ) {
         let plan = plan(4, 2, if wall { Clock::Wall } else { Clock::Exact }, 5);
-        let played = script(vec![at(What::Panic, 1, None)]);
+        let played = script(vec![at(What::Guest(Failure::Panic), 1, None)]);
         let study = Study::new(&plan);
         for (boots, bytes) in stops {
             let cancel = AtomicBool::new(boots == 0);

@@ -12,7 +12,7 @@ use super::tests::{by_slot, incident};
 use super::*;
 use crate::clock::Clock;
 use crate::host::sim::{Incident, Script, SimHost, What};
-use crate::store::record::{Outcome, Record};
+use crate::store::record::{Failure, Outcome, Record};
 use crate::store::testing::plan;
 use crate::store::{Folder, StoreError, Tally};
 use crate::study::plan::Plan;
@@ -22,7 +22,8 @@ const PAIRS: u32 = 30;
 /// Boots of 3 to 18 ms, with a panic, a hang and a void among them.
 fn script() -> Script {
     let once = |what, slot| Incident { slot: Some(slot), attempt: Some(0), ..incident(what) };
-    let incidents = vec![once(What::Panic, 3), once(What::Hang, 17), once(What::Void, 8)];
+    let incidents =
+        vec![once(What::Guest(Failure::Panic), 3), once(What::Guest(Failure::Hang), 17), once(What::Void, 8)];
     Script { delay_ms: 3, spread_ms: 15, incidents, ..Script::default() }
 }
 

@@ -117,6 +117,9 @@ pub struct HostCost {
     /// `kvm` or `tcg`, and QEMU's version.
     pub accelerator: String,
     pub qemu: String,
+    /// Under the exact clock: whether QEMU's threads were seen to take turns, on which bit-identity rests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lockstep: Option<bool>,
     /// The whole trial.
     pub wall_s: f64,
     /// QEMU's CPU time.

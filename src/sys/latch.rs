@@ -120,6 +120,11 @@ impl Latch {
         Held(self)
     }
 
+    /// Takes the latch if it is free.
+    pub fn try_lock(&self) -> Option<Held<'_>> {
+        self.try_acquire().then(|| Held(self))
+    }
+
     fn acquire(&self, what: Contended) {
         if !self.try_acquire() {
             contended(what, || self.wait());

@@ -1,6 +1,7 @@
 //! Kinds of memory that processes can share, and how each is asked of the kernel.
 //!
-//! Invariant: nothing outlives the processes that have it mapped, however they end: no name, no key, no file is left behind.
+//! Invariant: nothing outlives the processes that have it mapped, however they end: no name, no key, no file is left behind,
+//! but a file that the caller gave and keeps.
 
 use std::fmt;
 use std::io;
@@ -115,6 +116,12 @@ impl Mapped {
 
     fn anonymous(len: usize, flags: i32) -> io::Result<Self> {
         Self::map(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags | libc::MAP_ANONYMOUS, -1)
+    }
+
+    /// The first `len` bytes of a file that is to outlive who maps it; it is made that long.
+    pub fn of_file(len: usize, file: BorrowedFd<'_>) -> io::Result<Self> {
+        rustix::fs::ftruncate(file, len as u64)?;
+        Self::map(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, 0, file.as_raw_fd())
     }
 
     fn file(len: usize, file: BorrowedFd<'_>) -> io::Result<Self> {

@@ -17,3 +17,4 @@ pub mod select;
 pub mod shared_memory;
 pub mod signal;
 pub mod spin;
+pub mod ticks;

@@ -59,6 +59,11 @@ impl SharedMemory {
         Ok(Self { mapped: Mapped::new(memory, len, file)?, len })
     }
 
+    /// The first `len` bytes of a file, which is made that long. What is stored there outlives every process that has mapped it.
+    pub fn of_file(len: usize, file: BorrowedFd<'_>) -> io::Result<Self> {
+        Ok(Self { mapped: Mapped::of_file(len, file)?, len })
+    }
+
     /// The addresses that are mapped, up to the end of the last page: where the kernel's accounts of this process show it.
     pub fn addresses(&self) -> Range<u64> {
         let start = self.mapped.base.as_ptr() as u64;
@@ -170,6 +175,22 @@ mod tests {
         assert_eq!(memory.pwrite(file.as_fd(), 0..8, 4).unwrap(), 8);
         assert_eq!(memory.pread(file.as_fd(), 4096..8192, 8).unwrap(), 4);
         assert_eq!(memory.at::<AtomicU8>(4096).load(Ordering::Relaxed), b'e');
+    }
+
+    #[test]
+    fn what_is_stored_in_a_file_outlives_a_killed_process() {
+        let file = tempfile::tempfile().unwrap();
+        let memory = SharedMemory::of_file(8192, file.as_fd()).unwrap();
+        let child = fork_child(|| {
+            memory.at::<AtomicU64>(4096).store(u64::from_ne_bytes(*b"survives"), Ordering::SeqCst);
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+            0
+        });
+        assert_eq!(child.unwrap().wait().unwrap(), Exit::Signal(9));
+        drop(memory);
+        let mut bytes = [0; 8];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 4096).unwrap();
+        assert_eq!(&bytes, b"survives");
     }
 
     #[test]

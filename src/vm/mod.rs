@@ -3,6 +3,7 @@
 pub mod disk;
 pub mod image;
 pub mod initramfs;
+pub mod lockstep;
 pub mod probe;
 pub mod qemu;
 pub mod watch;

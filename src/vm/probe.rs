@@ -109,7 +109,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         disks: &[],
     };
     let begun = Instant::now();
-    let mut process = Process::start(qemu, &config, &file("errors"))?;
+    let mut process = Process::start(qemu, &config, None, &file("errors"))?;
     let mut watch = Watch::new(&file("events"), &file("console"), u32::MAX / 100);
     let mut done = false;
     loop {

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::sys;
 use crate::vm::disk::Disk;
 use crate::vm::image::find_tool;
+use crate::vm::lockstep::{self, Library};
 
 /// The program, as it is called for an x86-64 guest.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -219,10 +220,14 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts QEMU; what it says on its standard error goes to the file `errors`.
-    pub fn start(qemu: &Qemu, config: &Config<'_>, errors: &Path) -> io::Result<Self> {
+    /// Starts QEMU, with the library that keeps its threads in lockstep if there is one; what it says on its standard error goes to the
+    /// file `errors`.
+    pub fn start(qemu: &Qemu, config: &Config<'_>, lockstep: Option<&Library>, errors: &Path) -> io::Result<Self> {
         let mut command = Command::new(&qemu.program);
         command.args(arguments(config)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(errors)?);
+        if let Some(library) = lockstep {
+            library.preload(&mut command);
+        }
         let child = sys::child::die_with_parent(&mut command).spawn()?;
         Ok(Self { child, errors: errors.to_owned(), status: None })
     }
@@ -242,6 +247,11 @@ impl Process {
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
         Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    /// Whether its threads are seen to take turns; not before its guest has first waited for a timer.
+    pub fn is_in_lockstep(&self) -> bool {
+        lockstep::has(self.child.id())
     }
 
     /// Ends it now.

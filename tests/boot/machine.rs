@@ -1,5 +1,6 @@
 //! One trial each on the machines that a study can ask for: devices, file systems, kernels old and new.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::AtomicBool;
 
 use bigiron::clock::Clock;
@@ -27,7 +28,7 @@ struct Machines {
 const USUAL: Machines =
     Machines { kernel: "debian:6.12", clock: Clock::Exact, storage: "nvme", filesystem: "ext4", only: DISK };
 
-fn boot(machines: &Machines) -> Result<TrialResult, HostError> {
+fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
     let store = Store::at(&cache()).unwrap();
     let kernel = store.resolve(&Spec::parse(machines.kernel).unwrap(), &|note| eprintln!("{note}")).unwrap();
     let micro = workload::find("micro").unwrap();
@@ -56,7 +57,7 @@ fn boot(machines: &Machines) -> Result<TrialResult, HostError> {
         Slot { slot: 0, pair: 0, position: 0, arm: 0, workload_seed: 1, boot_seed: 2, jitter: 3, order: vec![0] };
     let agent = std::path::Path::new(env!("CARGO_BIN_EXE_bigiron"));
     let accelerator = Accelerator::Tcg;
-    let host = VmHost::new(&plan, &[kernel], &cache(), Qemu::find().unwrap(), accelerator, agent).unwrap();
+    let host = VmHost::new(&plan, &[kernel], &cache(), qemu, accelerator, agent).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let cancel = AtomicBool::new(false);
     let trial =
@@ -66,7 +67,13 @@ fn boot(machines: &Machines) -> Result<TrialResult, HostError> {
 
 #[track_caller]
 fn completes(machines: &Machines) -> TrialResult {
-    let result = boot(machines).unwrap();
+    let result = boot(machines, Qemu::find().unwrap()).unwrap();
+    assert_eq!(result.cost.lockstep, (machines.clock == Clock::Exact).then_some(true));
+    completed(machines, result)
+}
+
+#[track_caller]
+fn completed(machines: &Machines, result: TrialResult) -> TrialResult {
     assert_eq!(result.failure, None);
     assert_eq!(result.metrics.len(), machines.only.split(',').count() + 1);
     assert!(result.complaints.is_empty(), "{:?}", result.complaints);
@@ -86,6 +93,18 @@ fn modelled_devices_take_the_time_of_their_profile() {
     // The model adds its completion time to the path through the kernel, which is some 15 us.
     assert!((nvme - ram) > 5_000.0 && nvme < 60_000.0, "nvme {nvme}, ram {ram}");
     assert!((60_000.0..80_000.0).contains(&(ssd - nvme)), "ssd {ssd}, nvme {nvme}: 70 us more");
+}
+
+#[test]
+fn a_qemu_that_may_not_take_the_library_runs_out_of_step_and_says_so() {
+    let found = Qemu::find().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("qemu");
+    std::fs::write(&program, format!("#!/bin/sh\nexec {} \"$@\"\n", found.program.display())).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let machines = Machines { only: "null-call", ..USUAL };
+    let result = completed(&machines, boot(&machines, Qemu { program, ..found }).unwrap());
+    assert_eq!(result.cost.lockstep, Some(false));
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_job_that_cannot_run_is_refused_with_its_line() {
         (format!("dbsim = 1\n{foregrounds}[process.l]\nkind = \"log-writer\"\n"), "j.toml:7: Process `l` has no database writer"),
         (format!("dbsim = 1\n{foregrounds}{crew}[process.m]\nkind = \"log-writer\"\n"), "A job has one log writer, and `m` is another"),
         (format!("dbsim = 1\n{foregrounds}{crew}count = 2\n"), "j.toml:10: A job has one log writer, not 2"),
-        (format!("dbsim = 1\n{foregrounds}count = 500\n{crew}"), "make `cache.size`"),
+        (format!("dbsim = 1\n{foregrounds}count = 500\n{crew}"), "make `journal.size` at least 32M"),
         (format!("dbsim = 1\n[journal]\nsync = \"linked\"\n{foregrounds}{crew}"), "j.toml:3: `linked` requests exist in io_uring only"),
         (format!("dbsim = 1\n[data]\ndirect = false\n{foregrounds}{crew}io = \"uring\"\niopoll = true\n"), "Only direct I/O can be polled for"),
         (format!("dbsim = 1\n[data]\nplaces = [\"/dev/sdz\"]\n{foregrounds}{crew}"), "j.toml:3: Everything on `/dev/sdz` would be lost"),
@@ -208,14 +208,14 @@ fn files_go_where_the_job_says() {
 
 #[test]
 fn a_fio_job_becomes_a_job_or_is_refused() {
-    let fio = "[global]\nioengine=libaio\ndirect=1\nbs=8k\nsize=16m\nruntime=2\ntime_based\n\n[readers]\nrw=randread\nnorandommap\n\
+    let fio = "[global]\nioengine=libaio\ndirect=1\nbs=8k\nsize=16m\nfilename=f\nruntime=2\ntime_based\n\n[readers]\nrw=randread\nnorandommap\n\
                iodepth=8\nnumjobs=2\ngroup_reporting\n";
     let test = Test::new().file("r.fio", fio).file("bad.fio", "[a]\nsize=1m\nzonemode=zbd\n");
     let job = test.run(&["dbsim", "import-fio", "r.fio"]).status(0).stdout;
     let test = test.file("r.toml", &job);
     test.run(&["dbsim", "check", "r.toml"])
         .status(0)
-        .stdout_has("2 × readers (requests): reads of 8K anywhere in 2 data files by libaio, 8 in flight");
+        .stdout_has("2 × readers (requests): reads of 8K anywhere in 1 data files by libaio, 8 in flight");
     test.run(&["dbsim", "import-fio", "bad.fio"]).refused("bad.fio:3: `zonemode`: No dbsim job can express it");
 }
 

@@ -9,8 +9,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
 use super::live::Sample;
@@ -34,7 +35,7 @@ pub(super) enum Event {
     Result(Box<Tables>),
     /// Everything was verified.
     Verified,
-    /// Lost or wrong data.
+    /// Lost or wrong data, or syncs that reach no device.
     Wrong(String),
     Failed(String),
 }
@@ -58,6 +59,8 @@ pub(super) struct Runner {
 impl Runner {
     /// Starts a child. `heard` gets what it says, the last of it when it has ended.
     pub(super) fn start(order: &Order<'_>, heard: impl FnOnce(File)) -> anyhow::Result<Self> {
+        // Orphans of the run are then this process's to reap.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).context("Cannot become a reaper")?;
         let (from, to) = pipe_with(PipeFlags::CLOEXEC).context("Cannot make a pipe")?;
         let child = process::fork_child(|| {
             // A group of its own: a Ctrl-C at the terminal reaches the parent alone.
@@ -87,8 +90,11 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        if self.child.is_some() {
+        if let Some(child) = self.child.take() {
             let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
+            drop(child);
+            // The run's processes die with their wardens, and those with the child: all come to us, and then there is none left.
+            while matches!(rustix::process::wait(WaitOptions::empty()), Ok(_) | Err(Errno::INTR)) {}
         }
     }
 }
@@ -116,13 +122,21 @@ fn work(order: &Order<'_>, to: File) {
         progress: &step,
         live: if order.live { Some(&live) } else { None },
     };
-    let ran = dbsim::prepare(order.job, &cx).and_then(|()| Tables::new(order.job, &dbsim::run(order.job, &cx)?));
-    match ran {
-        Ok(tables) => say(&Event::Result(Box::new(tables))),
+    let ran = dbsim::prepare(order.job, &cx).and_then(|()| {
+        let outcome = dbsim::run(order.job, &cx)?;
+        Ok((Tables::new(order.job, &outcome)?, outcome.sync))
+    });
+    let sync = match ran {
+        Ok((tables, sync)) => {
+            say(&Event::Result(Box::new(tables)));
+            sync
+        }
         Err(e) => return say(&Event::Failed(format!("{e:#}"))),
-    }
+    };
     if order.validate {
-        match dbsim::verify(order.job, &cx) {
+        // Data that is right now, and may not be after a power failure, is not durable: a run of the kind is no pass.
+        let durable = sync.map_or(Ok(()), |honesty| honesty.validate().map_err(anyhow::Error::from));
+        match dbsim::verify(order.job, &cx).and(durable) {
             Ok(()) => say(&Event::Verified),
             Err(e) => say(&Event::Wrong(format!("{e:#}"))),
         }

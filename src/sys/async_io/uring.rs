@@ -4,7 +4,7 @@
 //! not in flight.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{IoUring, opcode, types};
@@ -33,10 +33,48 @@ pub struct Uring {
     queued: u32,
     sqpoll: bool,
     iopoll: bool,
-    fixed_buffers: bool,
-    /// By file descriptor: its index among the registered files.
-    fixed_files: Vec<u32>,
+    registered: Registered,
     task_run: &'static str,
+}
+
+/// What the kernel has been told of beforehand.
+#[derive(Default)]
+struct Registered {
+    buffers: bool,
+    /// By file descriptor: its index among the registered files.
+    files: Vec<u32>,
+}
+
+impl Registered {
+    fn file(&self, fd: RawFd) -> Result<types::Fixed, types::Fd> {
+        match self.files.get(fd as usize) {
+            Some(index) if *index != UNREGISTERED => Ok(types::Fixed(*index)),
+            _ => Err(types::Fd(fd)),
+        }
+    }
+
+    /// The request as an entry of the submission queue.
+    fn entry(&self, r: &Request<'_>, buf: *mut u8) -> Entry {
+        let flags = if r.write && r.dsync { libc::RWF_DSYNC } else { 0 };
+        let (len, slot) = (r.len as u32, r.slot as u16);
+        macro_rules! build {
+            ($fd:expr) => {
+                match (r.write, self.buffers) {
+                    (false, false) => opcode::Read::new($fd, buf, len).offset(r.offset).build(),
+                    (false, true) => opcode::ReadFixed::new($fd, buf, len, slot).offset(r.offset).build(),
+                    (true, false) => opcode::Write::new($fd, buf, len).offset(r.offset).rw_flags(flags).build(),
+                    (true, true) => {
+                        opcode::WriteFixed::new($fd, buf, len, slot).offset(r.offset).rw_flags(flags).build()
+                    }
+                }
+            };
+        }
+        match self.file(r.fd.as_raw_fd()) {
+            Ok(fixed) => build!(fixed),
+            Err(plain) => build!(plain),
+        }
+        .user_data(r.slot as u64)
+    }
 }
 
 impl Uring {
@@ -74,8 +112,7 @@ impl Uring {
             queued: 0,
             sqpoll: false,
             iopoll: false,
-            fixed_buffers: false,
-            fixed_files: Vec::new(),
+            registered: Registered::default(),
             task_run,
         })
     }
@@ -87,7 +124,7 @@ impl Uring {
         // SAFETY: the buffers live as long as self, which drops the ring before them.
         unsafe { self.ring.submitter().register_buffers(&vectors) }
             .map_err(|e| explain(&e, "The kernel does not register the buffers (is RLIMIT_MEMLOCK large enough?)"))?;
-        self.fixed_buffers = true;
+        self.registered.buffers = true;
         if files.is_empty() {
             return Ok(());
         }
@@ -97,9 +134,9 @@ impl Uring {
             .register_files(&descriptors)
             .map_err(|e| explain(&e, "The kernel does not register the files"))?;
         let last = descriptors.iter().copied().max().unwrap_or(0);
-        self.fixed_files = vec![UNREGISTERED; last as usize + 1];
+        self.registered.files = vec![UNREGISTERED; last as usize + 1];
         for (index, fd) in descriptors.into_iter().enumerate() {
-            self.fixed_files[fd as usize] = index as u32;
+            self.registered.files[fd as usize] = index as u32;
         }
         Ok(())
     }
@@ -139,40 +176,22 @@ impl Uring {
         }
     }
 
-    fn file(&self, fd: RawFd) -> Result<types::Fixed, types::Fd> {
-        match self.fixed_files.get(fd as usize) {
-            Some(index) if *index != UNREGISTERED => Ok(types::Fixed(*index)),
-            _ => Err(types::Fd(fd)),
-        }
-    }
-
-    fn entry(&self, r: &Request<'_>, buf: *mut u8) -> Entry {
-        let flags = if r.write && r.dsync { libc::RWF_DSYNC } else { 0 };
-        let (len, slot) = (r.len as u32, r.slot as u16);
-        macro_rules! build {
-            ($fd:expr) => {
-                match (r.write, self.fixed_buffers) {
-                    (false, false) => opcode::Read::new($fd, buf, len).offset(r.offset).build(),
-                    (false, true) => opcode::ReadFixed::new($fd, buf, len, slot).offset(r.offset).build(),
-                    (true, false) => opcode::Write::new($fd, buf, len).offset(r.offset).rw_flags(flags).build(),
-                    (true, true) => {
-                        opcode::WriteFixed::new($fd, buf, len, slot).offset(r.offset).rw_flags(flags).build()
-                    }
-                }
-            };
-        }
-        match self.file(r.fd.as_raw_fd()) {
-            Ok(fixed) => build!(fixed),
-            Err(plain) => build!(plain),
-        }
-        .user_data(r.slot as u64)
-    }
-
     fn push(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
+        if self.sqpoll {
+            for r in requests {
+                let buf = self.buffers.take(r)?;
+                let entry = self.registered.entry(r, buf);
+                self.push_entry(&entry)?;
+            }
+            return Ok(());
+        }
+        let mut queue = self.ring.submission();
         for r in requests {
             let buf = self.buffers.take(r)?;
-            let entry = self.entry(r, buf);
-            self.push_entry(&entry)?;
+            // SAFETY: the buffer belongs to self and stays untouched until its completion is seen.
+            unsafe { queue.push(&self.registered.entry(r, buf)) }
+                .map_err(|_| io::Error::other("The submission queue of io_uring is full"))?;
+            self.queued += 1;
         }
         Ok(())
     }
@@ -329,9 +348,9 @@ impl Engine for Uring {
             ));
         }
         let buf = self.buffers.take(request)?;
-        let write = self.entry(request, buf).flags(Flags::IO_LINK);
+        let write = self.registered.entry(request, buf).flags(Flags::IO_LINK);
         let datasync = types::FsyncFlags::DATASYNC;
-        let sync = match self.file(request.fd.as_raw_fd()) {
+        let sync = match self.registered.file(request.fd.as_raw_fd()) {
             Ok(fixed) => opcode::Fsync::new(fixed).flags(datasync).build(),
             Err(plain) => opcode::Fsync::new(plain).flags(datasync).build(),
         };
@@ -358,8 +377,8 @@ impl Engine for Uring {
     fn describe(&self) -> String {
         let mut text = format!("io_uring{}", self.task_run);
         for (set, what) in [
-            (self.fixed_buffers, ", registered buffers"),
-            (!self.fixed_files.is_empty(), ", registered files"),
+            (self.registered.buffers, ", registered buffers"),
+            (!self.registered.files.is_empty(), ", registered files"),
             (self.sqpoll, ", polling submission thread"),
             (self.iopoll, ", polled completion"),
         ] {
@@ -392,6 +411,7 @@ impl Drop for Uring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
 
     fn spec() -> Spec {
         Spec { method: super::super::Method::Uring, depth: 4, batch: 4, ..Spec::default() }

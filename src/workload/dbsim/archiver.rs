@@ -89,6 +89,7 @@ impl Archiver<'_> {
         }
         fs::rename(&unfinished, path(instance.dir, full.turn)).context("Cannot rename an archive")?;
         rustix::fs::fsync(File::open(instance.dir)?).context("Cannot sync the directory")?;
+        instance.ledger.archived(full.turn);
         turns.publish_archived(full.turn, bytes(full));
         Ok(())
     }

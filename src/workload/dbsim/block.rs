@@ -30,7 +30,7 @@ impl std::fmt::Display for Address {
 }
 
 /// What is wrong with a block.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BlockError {
     #[error("Checksum of {0} is wrong: torn or corrupted")]
     Checksum(Address),
@@ -97,13 +97,19 @@ pub fn initialise(page: &mut [u8], address: Address) {
     fill(&mut page[HEADER..BLOCK], seed(address, 0));
 }
 
-/// What the change to `version` writes, into `payload`, and where.
-pub fn change(address: Address, version: u32, payload: &mut [u8; CHANGE_MAX]) -> Extent {
+/// Where the change to `version` goes.
+pub fn extent(address: Address, version: u32) -> Extent {
     let seed = seed(address, version);
     let len = CHANGE_MIN + (seed >> 40) as usize % (CHANGE_MAX - CHANGE_MIN + 1);
     let offset = HEADER + (seed & 0xffff) as usize % (BLOCK - HEADER - len + 1);
-    fill(&mut payload[..len], seed);
     Extent { offset, len }
+}
+
+/// What the change to `version` writes, into `payload`, and where.
+pub fn change(address: Address, version: u32, payload: &mut [u8; CHANGE_MAX]) -> Extent {
+    let extent = extent(address, version);
+    fill(&mut payload[..extent.len], seed(address, version));
+    extent
 }
 
 /// Puts a change into the block and stamps it.
@@ -153,15 +159,51 @@ pub fn check(page: &[u8], wanted: Address) -> Result<(), BlockError> {
 pub fn check_body(page: &[u8], address: Address) -> Result<(), BlockError> {
     let version = stamp(page).version;
     let mut expected = [0; BLOCK];
-    let mut payload = [0; CHANGE_MAX];
-    initialise(&mut expected, address);
-    for v in 1..=version {
-        let Extent { offset, len } = change(address, v, &mut payload);
-        expected[offset..offset + len].copy_from_slice(&payload[..len]);
-    }
+    image(&mut expected, address, version);
     // By words: comparing slices of bytes is a call of memcmp, which goes byte by byte in musl.
     let (found, wanted) = (page[HEADER..BLOCK].as_chunks::<8>().0, expected[HEADER..].as_chunks::<8>().0);
     if found.iter().eq(wanted) { Ok(()) } else { Err(BlockError::Body(address, version)) }
+}
+
+/// Versions up to here are made by applying every change; beyond, it is cheaper to go back from the last change until every
+/// byte has been written.
+const FORWARD: u32 = 64;
+
+/// Makes `page` what the block's body must be in `version`. The header has magic and address only.
+pub fn image(page: &mut [u8], address: Address, version: u32) {
+    initialise(page, address);
+    let mut payload = [0; CHANGE_MAX];
+    if version <= FORWARD {
+        for v in 1..=version {
+            let Extent { offset, len } = change(address, v, &mut payload);
+            page[offset..offset + len].copy_from_slice(&payload[..len]);
+        }
+        return;
+    }
+    // Stretches that no later change has written.
+    let mut open = vec![HEADER..BLOCK];
+    for v in (1..=version).rev() {
+        let Extent { offset, len } = extent(address, v);
+        let end = offset + len;
+        if !open.iter().any(|o| o.start < end && offset < o.end) {
+            continue;
+        }
+        change(address, v, &mut payload);
+        let mut left = Vec::with_capacity(open.len() + 1);
+        for o in open {
+            let (from, to) = (o.start.max(offset), o.end.min(end));
+            if from < to {
+                page[from..to].copy_from_slice(&payload[from - offset..to - offset]);
+                left.extend([o.start..from, to..o.end].into_iter().filter(|r| !r.is_empty()));
+            } else {
+                left.push(o);
+            }
+        }
+        if left.is_empty() {
+            return;
+        }
+        open = left;
+    }
 }
 
 #[cfg(test)]
@@ -200,6 +242,22 @@ mod tests {
         assert_eq!(check_body(&earlier, HERE), Err(BlockError::Body(HERE, 3)));
         seal(&mut page);
         assert_eq!(check_body(&page, HERE), Ok(()));
+    }
+
+    #[test]
+    fn the_image_of_a_late_version_is_that_of_all_changes() {
+        let mut page = [0; BLOCK];
+        let mut payload = [0; CHANGE_MAX];
+        initialise(&mut page, HERE);
+        for version in 1..=3_000 {
+            let e = change(HERE, version, &mut payload);
+            page[e.offset..e.offset + e.len].copy_from_slice(&payload[..e.len]);
+            if version < 3 * FORWARD || version % 500 == 0 {
+                let mut made = [0; BLOCK];
+                image(&mut made, HERE, version);
+                assert!(made == page, "version {version}");
+            }
+        }
     }
 
     proptest! {

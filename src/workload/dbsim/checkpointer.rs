@@ -30,6 +30,7 @@ pub fn run(instance: &Instance<'_>, percent: u32) -> Result<()> {
             waits::during(Event::DataFileSync, || files.sync(job))?;
             checkpoints.publish(lsn, || {
                 waits::during(Event::DataFileWrite, || control.record(lsn))?;
+                instance.ledger.checkpoint(lsn);
                 log.publish_checkpoint(lsn);
                 Ok(())
             })?;

@@ -22,7 +22,8 @@ use super::job::Kind;
 use super::link::Link;
 use super::warden::{self, Unit};
 use super::{
-    archiver, checkpointer, client, db_writer, foreground, idle, limits, log_writer, pace, page_tables, scanner,
+    archiver, backup, checkpointer, client, db_writer, foreground, idle, limits, loader, log_writer, pace, page_tables,
+    requests, scanner, sorter,
 };
 
 /// Bytes of a thread's stack: what a transaction needs, with room to spare.
@@ -224,11 +225,15 @@ fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> Resu
             scanner::run(instance, process, engine, *request, *direct, *work)
         }
         (Kind::Archiver { request, bytes_per_second }, _) => archiver::run(instance, *request, *bytes_per_second),
+        (Kind::Requests(spec), _) => requests::run(instance, process, spec),
         (Kind::Idle { touch, every }, _) => idle::run(instance, process, *touch, *every),
         (Kind::Client { request, reply, .. }, Some(link)) => match instance.roles[process].part {
             Part::Client => client::run(instance, process, link, *request, *reply),
             _ => client::serve(instance, process, link, *request, *reply),
         },
+        (Kind::Sorter { bytes, memory, request }, _) => sorter::run(instance, process, *bytes, *memory, *request),
+        (Kind::Loader { engine, request, bytes }, _) => loader::run(instance, process, engine, *request, *bytes),
+        (Kind::Backup { request, bytes_per_second }, _) => backup::run(instance, process, *request, *bytes_per_second),
         (other, _) => bail!("dbsim has no process of kind `{}`", other.word()),
     }
 }

@@ -3,8 +3,6 @@
 //! Invariant: a block is written only after the redo of its last change is durable (write-ahead), and only by the writer that owns
 //! its buffer.
 
-use std::sync::atomic::Ordering::SeqCst;
-
 use anyhow::{Context as _, Result};
 
 use crate::sys::async_io::{Completion, Engine};
@@ -79,6 +77,7 @@ impl DatabaseWriter<'_> {
         if let Some(lsn) = checkpoints.pass(self.number, lsn) {
             waits::during(Event::DataFileSync, || self.files.sync(self.instance.job))?;
             checkpoints.publish(lsn, || {
+                self.instance.ledger.checkpoint(lsn);
                 log.publish_checkpoint(lsn);
                 Ok(())
             })?;
@@ -123,7 +122,7 @@ impl DatabaseWriter<'_> {
     }
 
     fn submit(&mut self, blocks: &[(u32, usize)]) -> Result<()> {
-        let Instance { job, cache, log, .. } = self.instance;
+        let Instance { job, cache, log, ledger, .. } = self.instance;
         let mut lsn = 0;
         let mut requests = Vec::with_capacity(blocks.len());
         let mut free = (0..self.slots.len()).filter(|s| self.slots[*s].is_none()).collect::<Vec<_>>().into_iter();
@@ -133,6 +132,7 @@ impl DatabaseWriter<'_> {
             let stamp = block::stamp(page);
             block::seal(page);
             lsn = lsn.max(stamp.lsn);
+            ledger.writing(number, stamp.version);
             self.slots[slot] = Some((number, stamp.version, pin));
             requests.push(self.files.request(slot, files::address(job, number), true));
         }
@@ -151,7 +151,7 @@ impl DatabaseWriter<'_> {
         for completion in &self.done {
             let (number, version, pin) =
                 self.slots[completion.slot].take().context("A block was written that was not to be")?;
-            self.instance.written[number as usize].store(version, SeqCst);
+            self.instance.ledger.written(number, version);
             Counters::bump(&self.instance.counters[self.process].writes);
             // Unpinned first: who has waited for a free buffer is to find one.
             drop(pin);

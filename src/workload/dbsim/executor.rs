@@ -3,7 +3,6 @@
 //! Invariant: a transaction counts as committed only after the log writer has made its redo durable, and only then do its versions
 //! enter the ledger. Room for redo is reserved while nothing is held that others need.
 
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -18,6 +17,7 @@ use super::choice::mix;
 use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Phase};
 use super::journal::{self, RECORD_HEADER};
+use super::ledger::CommitEntry;
 use super::log::Reservation;
 use super::stages::{CommitRecorder, Stages};
 use super::transaction::{Action, Transaction};
@@ -152,11 +152,10 @@ impl<'a> Executor<'a> {
         let commit = redo.commit(&self.record[..len], requested);
         let stages = waits::during(Event::LogFileSync, || log.wait(&commit));
         for (block, version) in self.changed.drain(..) {
-            self.instance.committed[block as usize].fetch_max(version, SeqCst);
+            self.instance.ledger.committed(block, version);
         }
         self.filled = false;
-        self.counters.last_lsn.store(commit.lsn, SeqCst);
-        self.counters.last_transaction.store(self.number, SeqCst);
+        self.instance.ledger.acknowledged(self.worker, CommitEntry { transaction: self.number, lsn: commit.lsn });
         Ok(stages)
     }
 

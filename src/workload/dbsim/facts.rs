@@ -17,6 +17,9 @@ pub fn of(job: &Job, outcome: &JobOutcome) -> BTreeMap<String, String> {
     facts.extend(sizes(job, outcome).map(|(name, value)| (name.to_owned(), value)));
     for class in &outcome.classes {
         waits(class, outcome.elapsed, &mut facts);
+        if let Some(requests) = &class.requests {
+            facts.insert(format!("requests.{}", class.name), requests.text(outcome.elapsed));
+        }
     }
     if let Some(text) = identity(&outcome.audit()) {
         facts.insert("wait-identity".to_owned(), text);

@@ -1,20 +1,21 @@
-//! The files under the job's directory: ten data files and two journals, and how they are opened.
+//! The files under the job's directory: data files and journals, and how they are opened.
 //!
 //! Invariant: every process opens them for itself, with the flags that the job's durability asks for.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use rustix::fs::Advice;
 
-use crate::sys::async_io::{Blocking, Completion, Engine, LibAio, Request, Uring};
+use crate::sys::async_io::{self, Blocking, Completion, Engine, Request};
 
 use super::block::{self, Address, BLOCK};
-use super::job::{DataSync, EXTENT, Engine as EngineSpec, Job, LogSync, Method};
+use super::job::{DataSync, EXTENT, Engine as EngineSpec, Job, LogSync};
 use super::journal::{JOURNAL_HEADER, JournalHeader};
+use super::requests;
 
 /// Path of a data file.
 pub fn data_path(dir: &Path, file: usize) -> PathBuf {
@@ -37,7 +38,8 @@ pub fn number(job: &Job, address: Address) -> Option<u32> {
     inside.then(|| address.file * job.blocks_per_file() + address.block)
 }
 
-fn open(path: &Path, direct: bool, dsync: bool) -> Result<File> {
+/// Opens a file for reading and writing.
+pub fn open(path: &Path, direct: bool, dsync: bool) -> Result<File> {
     let mut flags = 0;
     if direct {
         flags |= libc::O_DIRECT;
@@ -85,6 +87,11 @@ impl DataFiles {
         Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false }
     }
 
+    /// A request to read `len` bytes at a byte `offset` of a file into the engine's buffer `slot`.
+    pub fn read_at(&self, slot: usize, file: usize, offset: u64, len: usize) -> Request<'_> {
+        Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false }
+    }
+
     /// Makes everything written so far durable, unless every write was so already.
     pub fn sync(&self, job: &Job) -> Result<()> {
         if job.data.sync == DataSync::Fdatasync {
@@ -124,9 +131,8 @@ impl Journals {
             ensure!(written == len, "Only {written} of {len} bytes of redo were written");
             return Ok(());
         }
-        engine.submit(&[request]).context("Cannot write redo")?;
         let mut done = Vec::with_capacity(1);
-        engine.wait(1, &mut done).context("Cannot wait for the redo write")?;
+        engine.submit_and_wait(&[request], 1, &mut done).context("Cannot write redo")?;
         finished(&done, len).context("Cannot write redo")?;
         match job.journal.sync {
             LogSync::Dsync | LogSync::RwfDsync | LogSync::Linked => Ok(()),
@@ -154,18 +160,21 @@ pub fn finished(done: &[Completion], len: usize) -> Result<()> {
 
 /// The engine that is asked for, with buffers of so many bytes.
 pub fn engine(spec: &EngineSpec, bytes: usize) -> Result<Box<dyn Engine>> {
-    let depth = spec.depth;
-    Ok(match spec.method {
-        Method::Sync => Box::new(Blocking::new(depth, bytes).context("Cannot allocate buffers")?),
-        Method::Libaio => Box::new(
-            LibAio::new(depth, bytes).context("This kernel gives no AIO context (`dbsim.io=sync` does without)")?,
-        ),
-        Method::Uring => Box::new(
-            Uring::new(depth, bytes)
-                .context("This kernel gives no io_uring (`dbsim.io=libaio` or `sync` do without)")?,
-        ),
-        other => bail!("There is no engine {other:?}"),
-    })
+    engine_on(spec, bytes, &[])
+}
+
+/// The same for requests to those files only, which io_uring registers if it is to.
+pub fn engine_on(spec: &EngineSpec, bytes: usize, files: &[BorrowedFd<'_>]) -> Result<Box<dyn Engine>> {
+    let engine =
+        async_io::open(spec, bytes, files).with_context(|| format!("Cannot open the engine {:?}", spec.method))?;
+    #[cfg(test)]
+    let engine = super::tests::stack::under(engine);
+    Ok(engine)
+}
+
+/// Whether it is a block device, or a link to one.
+fn is_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|m| m.file_type().is_block_device())
 }
 
 /// Lays out all files, every byte written, so that the run allocates nothing. Leaves nothing of them in the page cache.
@@ -173,6 +182,9 @@ pub fn lay_out(job: &Job, dir: &Path, progress: impl Fn(usize)) -> Result<()> {
     let mut engine = Blocking::new(1, EXTENT).context("Cannot allocate a buffer")?;
     for f in 0..job.data.files {
         progress(f);
+        if requests::blind(job) && is_device(&data_path(dir, f)) {
+            continue;
+        }
         let extents = u64::from(job.blocks_per_file()) * BLOCK as u64 / EXTENT as u64;
         create(&data_path(dir, f), job.data.direct, &mut engine, extents, |extent, buffer| {
             for (i, page) in buffer.chunks_exact_mut(BLOCK).enumerate() {

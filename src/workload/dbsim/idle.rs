@@ -60,7 +60,7 @@ impl Session<'_> {
         let counters = &instance.counters[self.process];
         let pin = instance.cache.get(number, |page| {
             self.files.read(address, page)?;
-            Counters::bump(&counters.reads);
+            Counters::grow(&counters.read_bytes, page.len() as u64);
             Ok(block::check(page, address)?)
         })?;
         Counters::bump(&counters.gets);

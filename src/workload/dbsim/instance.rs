@@ -20,11 +20,13 @@ use crate::sys::segment::{Segment, shared_struct};
 use super::cache::Cache;
 use super::checkpoints::Checkpoints;
 use super::choice::Choosers;
-use super::job::{ClassSpec, Job, Kind, Share, Transport};
+use super::job::{ClassSpec, Job, Kind, Requests, Share, Transport};
+use super::ledger::{Book, Live};
 use super::link::{Mailbox, Mailboxes};
 use super::log::Log;
 use super::pace;
 use super::plan::Plan;
+use super::requests::Board;
 use super::stages::CommitHistograms;
 use super::waits::WaitTable;
 
@@ -133,9 +135,6 @@ shared_struct! {
         pub writes: AtomicU64,
         /// System calls' worth of writing: batches of the database writer.
         pub batches: AtomicU64,
-        /// The last acknowledged commit, and the LSN behind it.
-        pub last_transaction: AtomicU64,
-        pub last_lsn: AtomicU64,
         /// Transactions undone, and pieces of work that began after their intended start.
         pub rollbacks: AtomicU64,
         pub late: AtomicU64,
@@ -143,6 +142,12 @@ shared_struct! {
         pub bytes: AtomicU64,
         /// Nanoseconds that the window's transactions spent outside all waits.
         pub outside_ns: AtomicU64,
+        /// Jobs that were done beside the transactions, and their traffic.
+        pub jobs: AtomicU64,
+        pub read_bytes: AtomicU64,
+        pub written_bytes: AtomicU64,
+        /// Blocks of its file that a loader has made durable.
+        pub loaded_blocks: AtomicU64,
     }
 }
 
@@ -187,9 +192,10 @@ pub struct Instance<'s> {
     pub round_trip: BTreeMap<usize, ShardedHistogram<'s>>,
     /// By worker.
     pub waits: WaitTable,
-    /// By block: the latest version whose commit was acknowledged, and the latest that the database writer has written.
-    pub committed: &'s [AtomicU32],
-    pub written: &'s [AtomicU32],
+    /// What has been acknowledged.
+    pub ledger: Live<'s>,
+    /// What request classes share.
+    pub requests: Board<'s>,
     stage: &'s Stage,
     texts: &'s [AtomicU8],
     /// By process: its process number, once it runs.
@@ -263,8 +269,8 @@ impl<'s> Instance<'s> {
         let mailboxes: usize = mailboxes.map(|(a, b)| Mailbox::segment_bytes(a) + Mailbox::segment_bytes(b)).sum();
         Checkpoints::bytes(job)
             + Log::bytes(job, workers)
+            + Board::bytes(job)
             + histograms
-            + job.blocks() as usize * 8
             + workers * per_worker
             + round_trips
             + mailboxes
@@ -277,7 +283,7 @@ impl<'s> Instance<'s> {
         segment: &'s Segment,
         cache: &'s Segment,
         job: &'s Job,
-        dir: &'s Path,
+        book: &'s Book,
         seed: u64,
         plan: Plan,
         tidings: PipeWriter,
@@ -292,7 +298,7 @@ impl<'s> Instance<'s> {
             |n: usize| (0..n).map(|_| ShardedHistogram::new(segment, job.transactors())).collect::<Vec<_>>();
         Ok(Self {
             job,
-            dir,
+            dir: book.dir(),
             seed,
             choosers: Choosers::new(job, seed),
             cache: Cache::new(cache, job),
@@ -305,8 +311,8 @@ impl<'s> Instance<'s> {
             kind_latency: histograms(job.transactions.len()),
             stretch_latency: histograms(if plan.stretches.len() > 1 { plan.stretches.len() } else { 0 }),
             waits: WaitTable::new(roles.len()).context("Cannot allocate the table of waits")?,
-            committed: segment.many(job.blocks() as usize),
-            written: segment.many(job.blocks() as usize),
+            ledger: Live::new(book.segment(), job),
+            requests: Board::new(segment, job, roles.iter().map(|r| &job.classes[r.class].kind)),
             stage: segment.one(),
             round_trip: round_trip.map(|(class, c)| (class, ShardedHistogram::new(segment, c.count))).collect(),
             texts: segment.many(roles.len() * TEXT),
@@ -353,7 +359,8 @@ impl<'s> Instance<'s> {
     pub fn with_share(&self) -> usize {
         let fixed = |c: &&ClassSpec| {
             let scans = matches!(c.kind, Kind::Scanner { work: Share::PerTransactions(_), .. });
-            c.kind.transacts() || scans || does_jobs(&c.kind)
+            let counted = matches!(c.kind, Kind::Requests(Requests { count: Some(_), .. }));
+            c.kind.transacts() || scans || counted || does_jobs(&c.kind)
         };
         self.job.classes.iter().filter(fixed).map(|c| c.count).sum()
     }

@@ -68,6 +68,33 @@ pub fn seal_chunk(chunk: &mut [u8], used: usize, lsn: u64, sequence: u64) {
     put(chunk, 4, &sum.to_le_bytes());
 }
 
+/// What a chunk says of itself, whether it is whole or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHeader {
+    pub lsn: u64,
+    /// Bytes of the chunk, and those of them that are header and records.
+    pub len: u32,
+    pub used: u32,
+    /// That of the journal's turn.
+    pub sequence: u64,
+}
+
+impl ChunkHeader {
+    /// `None` if `bytes` do not begin as a chunk does.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let (lsn, len, used) = (u64_at(bytes, 8)?, u32_at(bytes, 16)?, u32_at(bytes, 20)?);
+        let header = Self { lsn, len, used, sequence: u64_at(bytes, 24)? };
+        (u32_at(bytes, 0)? == CHUNK_MAGIC && used <= len && used as usize >= CHUNK_HEADER).then_some(header)
+    }
+
+    /// LSN up to which the records of this chunk, which may be damaged, are whole.
+    pub fn records_to(&self, bytes: &[u8]) -> u64 {
+        let end = bytes.len().min(self.used as usize);
+        let records = Chunk { records: &bytes[CHUNK_HEADER.min(end)..end], lsn: self.lsn, end: 0 }.records();
+        records.map_while(Result::ok).last().map_or(self.lsn, |entry| entry.lsn)
+    }
+}
+
 /// A whole chunk of a journal.
 pub struct Chunk<'a> {
     records: &'a [u8],

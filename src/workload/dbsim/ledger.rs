@@ -1,15 +1,38 @@
-//! The ledger: what the run acknowledged, kept apart from the database that verification is to hold it against.
+//! The ledger: what a run has acknowledged, kept apart from the database that verification is to hold it against.
 //!
-//! Invariant: it is written after the processes have gone, and read back only if it is whole.
+//! Invariant: it is written while the run goes on, in a shared mapping of a file in memory that outlives every process, so that
+//! what was acknowledged before a kill is on record. Each word says by itself whether it is whole.
 
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail};
+use rustix::fs::statfs;
 
-use super::instance::Instance;
+use crate::sys::segment::Segment;
+use crate::sys::shared_memory::SharedMemory;
 
-const MAGIC: u64 = 0x3152_4547_444c_4244;
+use super::job::Job;
+
+const MAGIC: u64 = 0x3252_4547_444c_4244;
+/// Words in front of those of the foregrounds (two cache lines): magic, foregrounds, blocks, and then:
+const HEAD: usize = 16;
+const ENDED: usize = 3;
+const FLUSHED: usize = 4;
+const CHECKPOINT: usize = 5;
+const SEQUENCE: usize = 6;
+const SWITCHING: usize = 7;
+const ARCHIVED: usize = 8;
+/// A cache line for each foreground: none writes to another's.
+const PER_PROCESS: usize = 8;
+const PER_BLOCK: usize = 3;
+/// Bits of a word that tell whether it is whole; the value is above them, so that words compare as values do.
+const CHECK_BITS: u32 = 16;
 
 /// What was acknowledged for one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +41,8 @@ pub struct BlockEntry {
     pub committed: u32,
     /// Latest version that the kernel said to be in the data file.
     pub written: u32,
+    /// Latest version that the kernel was asked to write.
+    pub writing: u32,
 }
 
 /// The last commit that was acknowledged to one foreground.
@@ -28,97 +53,411 @@ pub struct CommitEntry {
     pub lsn: u64,
 }
 
-/// What a run acknowledged.
+/// What a run acknowledged, as verification reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
+    /// How the run stopped.
+    pub stop: Stop,
     /// Everything before this LSN was said to be on disk.
     pub flushed: u64,
+    /// All changes before this LSN were said to be in the data files.
+    pub checkpoint: u64,
+    /// The latest journal header that was said to be on disk, by its sequence.
+    pub sequence: u64,
+    /// The latest journal header that was to be written.
+    pub switching: u64,
+    /// The last turn of a journal of which a durable copy was said to exist.
+    pub archived: u64,
     /// By foreground.
     pub commits: Vec<CommitEntry>,
     /// By block, counted over all files.
     pub blocks: Vec<BlockEntry>,
 }
 
+/// How a run stopped, which decides what may be missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stop {
+    /// It came to its end: nothing was on its way.
+    #[default]
+    Ended,
+    /// Its processes were killed; what the kernel had taken it still has.
+    Killed,
+    /// The machine stopped: what was not durable may be gone.
+    Crashed,
+}
+
+/// SplitMix64's finaliser (S. Vigna), cut to the bits that a word has for it.
+fn check_of(index: usize, value: u64) -> u64 {
+    let x = value ^ (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) >> (64 - CHECK_BITS)
+}
+
+fn word(index: usize, value: u64) -> u64 {
+    value << CHECK_BITS | check_of(index, value)
+}
+
+fn value(index: usize, word: u64) -> Option<u64> {
+    let value = word >> CHECK_BITS;
+    (check_of(index, value) == word & ((1 << CHECK_BITS) - 1)).then_some(value)
+}
+
+fn words(processes: usize, blocks: usize) -> usize {
+    HEAD + PER_PROCESS * processes + PER_BLOCK * blocks
+}
+
+/// The ledger of a run that is going on, as every process of it sees it.
+pub struct Live<'s> {
+    words: &'s [AtomicU64],
+    processes: usize,
+}
+
+impl<'s> Live<'s> {
+    /// Takes the mapping that [`Book::open`] made for `job`. To be called before the first fork.
+    pub fn new(segment: &'s Segment, job: &Job) -> Self {
+        let (processes, blocks) = (job.transactors(), job.blocks() as usize);
+        let live = Self { words: segment.many(words(processes, blocks)), processes };
+        for index in 1..live.words.len() {
+            live.set(index, 0);
+        }
+        live.set(1, processes as u64);
+        live.set(2, blocks as u64);
+        live.set(SEQUENCE, 1);
+        live.set(SWITCHING, 1);
+        // Last: a ledger without its magic is one of a run that never began.
+        live.words[0].store(MAGIC, SeqCst);
+        live
+    }
+
+    fn set(&self, index: usize, value: u64) {
+        self.words[index].store(word(index, value), SeqCst);
+    }
+
+    fn raise(&self, index: usize, value: u64) {
+        self.words[index].fetch_max(word(index, value), SeqCst);
+    }
+
+    /// Everything before `lsn` is on disk. To be told before anybody who waits for it is woken.
+    pub fn flushed(&self, lsn: u64) {
+        self.raise(FLUSHED, lsn);
+    }
+
+    /// All changes before `lsn` are in the data files.
+    pub fn checkpoint(&self, lsn: u64) {
+        self.raise(CHECKPOINT, lsn);
+    }
+
+    /// A journal header of this sequence is about to be written.
+    pub fn switching(&self, sequence: u64) {
+        self.raise(SWITCHING, sequence);
+    }
+
+    /// It is on disk.
+    pub fn switched(&self, sequence: u64) {
+        self.raise(SEQUENCE, sequence);
+    }
+
+    /// A durable copy of this turn of a journal exists.
+    pub fn archived(&self, turn: u64) {
+        self.raise(ARCHIVED, turn);
+    }
+
+    /// A foreground has its commit. To be told after its blocks have been told by [`Live::committed`].
+    pub fn acknowledged(&self, process: usize, commit: CommitEntry) {
+        let at = HEAD + PER_PROCESS * process;
+        self.set(at, commit.transaction);
+        self.set(at + 1, commit.lsn);
+    }
+
+    fn block(&self, number: u32) -> usize {
+        HEAD + PER_PROCESS * self.processes + PER_BLOCK * number as usize
+    }
+
+    /// The commit of this version of a block was acknowledged.
+    pub fn committed(&self, number: u32, version: u32) {
+        self.raise(self.block(number), version.into());
+    }
+
+    /// This version of a block is about to be written to its data file.
+    pub fn writing(&self, number: u32, version: u32) {
+        self.raise(self.block(number) + 2, version.into());
+    }
+
+    /// The kernel says that it has been.
+    pub fn written(&self, number: u32, version: u32) {
+        self.raise(self.block(number) + 1, version.into());
+    }
+}
+
+/// The file that a live ledger is in, and where it goes when the run has ended.
+pub struct Book {
+    segment: Segment,
+    /// Where it is while the run goes on.
+    live: PathBuf,
+    dir: PathBuf,
+}
+
+/// Where the ledger of a run that has ended is.
 fn path(dir: &Path) -> PathBuf {
     dir.join("ledger")
 }
 
-impl Ledger {
-    /// The ledger of a run whose processes have gone.
-    pub fn of(instance: &Instance<'_>) -> Self {
-        let commits = instance.counters[..instance.job.transactors()]
-            .iter()
-            .map(|c| CommitEntry { transaction: c.last_transaction.load(SeqCst), lsn: c.last_lsn.load(SeqCst) });
-        let blocks = instance
-            .committed
-            .iter()
-            .zip(instance.written)
-            .map(|(c, w)| BlockEntry { committed: c.load(SeqCst), written: w.load(SeqCst) });
-        Self { flushed: instance.log.flushed(), commits: commits.collect(), blocks: blocks.collect() }
+/// What it is written as before it is renamed.
+fn unfinished(dir: &Path) -> PathBuf {
+    dir.join("ledger.new")
+}
+
+/// The symbolic link to the ledger of a run that goes on or was killed.
+fn link(dir: &Path) -> PathBuf {
+    dir.join("ledger.live")
+}
+
+/// A directory in memory, if the machine has one that may be written to: so that keeping the ledger is no I/O.
+fn in_memory() -> Option<&'static Path> {
+    /// `TMPFS_MAGIC` and `RAMFS_MAGIC` of linux/magic.h.
+    const MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+    let fits = |p: &&Path| {
+        statfs(*p).is_ok_and(|s| MEMORY.contains(&(s.f_type as u64)))
+            && rustix::fs::access(*p, rustix::fs::Access::WRITE_OK).is_ok()
+    };
+    ["/dev/shm", "/run", "/tmp"].map(Path::new).into_iter().find(fits)
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| format!("Cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes every ledger of earlier runs in `dir`.
+pub fn clear(dir: &Path) -> Result<()> {
+    if let Ok(live) = std::fs::read_link(link(dir)) {
+        remove(&live)?;
+    }
+    for p in [path(dir), unfinished(dir), link(dir)] {
+        remove(&p)?;
+    }
+    Ok(())
+}
+
+impl Book {
+    /// A new file for the ledger of a run of `job` in `dir`, in memory if the machine has a file system there, else in `dir`.
+    pub fn open(job: &Job, dir: &Path) -> Result<Self> {
+        clear(dir)?;
+        let dir = dir.canonicalize().with_context(|| format!("Cannot find {}", dir.display()))?;
+        // The directory's name alone decides: nothing about a run may depend on time or process numbers.
+        let name = dir.as_os_str().as_encoded_bytes().iter();
+        let name = name.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+        let live = match in_memory() {
+            Some(memory) => memory.join(format!("bigiron-ledger-{name:016x}")),
+            None => dir.join("ledger.words"),
+        };
+        remove(&live)?;
+        let len = words(job.transactors(), job.blocks() as usize) * 8;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&live);
+        let segment = file.and_then(|f| SharedMemory::of_file(len, f.as_fd())).map(Segment::of);
+        let segment = segment.with_context(|| format!("Cannot keep the ledger in {}", live.display()))?;
+        std::os::unix::fs::symlink(&live, link(&dir)).context("Cannot link to the ledger")?;
+        Ok(Self { segment, live, dir })
     }
 
+    /// The run's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The mapping.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Puts the ledger beside the database, durably, once every process has gone home.
+    pub fn close(&self, live: &Live<'_>) -> Result<()> {
+        live.set(ENDED, 1);
+        let mut bytes: Vec<_> = live.words.iter().flat_map(|w| w.load(SeqCst).to_le_bytes()).collect();
+        bytes.extend(u64::from(crc32c::crc32c(&bytes)).to_le_bytes());
+        let (new, last) = (unfinished(&self.dir), path(&self.dir));
+        let save = || {
+            let mut file = File::create(&new)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            std::fs::rename(&new, &last)?;
+            File::open(&self.dir)?.sync_all()
+        };
+        save().with_context(|| format!("Cannot write {}", last.display()))?;
+        remove(&link(&self.dir))?;
+        remove(&self.live)
+    }
+}
+
+/// What there is of a ledger in a directory.
+pub enum Found {
+    Whole(Ledger),
+    /// It is there, but not as it was written.
+    Damaged(&'static str),
+    /// It was written and synced, but not under its name.
+    NotRenamed,
+}
+
+impl Ledger {
     /// Bytes that the ledger of a job takes on disk.
     pub fn bytes(processes: usize, blocks: u32) -> u64 {
-        40 + 16 * processes as u64 + 8 * u64::from(blocks)
+        8 * (words(processes, blocks as usize) as u64 + 1)
     }
 
-    pub fn save(&self, dir: &Path) -> Result<()> {
-        let mut out = Vec::new();
-        for n in [MAGIC, self.flushed, self.commits.len() as u64, self.blocks.len() as u64] {
-            out.extend(n.to_le_bytes());
-        }
-        for c in &self.commits {
-            out.extend(c.transaction.to_le_bytes());
-            out.extend(c.lsn.to_le_bytes());
-        }
-        for b in &self.blocks {
-            out.extend(b.committed.to_le_bytes());
-            out.extend(b.written.to_le_bytes());
-        }
-        out.extend(u64::from(crc32c::crc32c(&out)).to_le_bytes());
-        std::fs::write(path(dir), out).context("Cannot write the ledger")
-    }
-
+    /// The ledger of the run in `dir`, be it over or killed. An error if there is none, or none that is whole.
     pub fn load(dir: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path(dir)).context("No ledger: a run has to end before it can be verified")?;
-        let whole = bytes
-            .split_last_chunk::<8>()
-            .filter(|(body, sum)| u64::from_le_bytes(**sum) == u64::from(crc32c::crc32c(body)));
-        let (body, _) = whole.context("The ledger itself is broken")?;
-        let mut words = body.as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w));
-        let mut next = || words.next().context("The ledger is short");
-        ensure!(next()? == MAGIC, "The ledger is of another version");
-        let (flushed, commits, blocks) = (next()?, next()?, next()?);
+        match Self::find(dir)? {
+            Found::Whole(ledger) => Ok(ledger),
+            Found::Damaged(how) => bail!("The ledger is damaged: {how}"),
+            Found::NotRenamed => bail!("The ledger has not got its name"),
+        }
+    }
+
+    /// What there is of the ledger of the run in `dir`. An error if there has been none.
+    pub fn find(dir: &Path) -> Result<Found> {
+        if let Some(bytes) = read(&path(dir))? {
+            let Some((body, sum)) = bytes.split_last_chunk::<8>() else { return Ok(Found::Damaged("it is empty")) };
+            if u64::from_le_bytes(*sum) != u64::from(crc32c::crc32c(body)) {
+                return Ok(Found::Damaged("its checksum is wrong"));
+            }
+            return Ok(Self::parse(body));
+        }
+        if let Some(bytes) = read(&link(dir))? {
+            return Ok(Self::parse(&bytes));
+        }
+        if unfinished(dir).exists() {
+            return Ok(Found::NotRenamed);
+        }
+        if link(dir).is_symlink() {
+            bail!(
+                "The ledger was in memory and is gone; after a restart of the machine only a stream of acknowledgements can tell"
+            );
+        }
+        bail!("No ledger: there has been no run in {}", dir.display())
+    }
+
+    fn parse(bytes: &[u8]) -> Found {
+        Self::read_words(bytes).map_or_else(Found::Damaged, Found::Whole)
+    }
+
+    fn read_words(bytes: &[u8]) -> Result<Self, &'static str> {
+        let raw: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w)).collect();
+        let get = |index: usize| value(index, *raw.get(index).ok_or("it is short")?).ok_or("a word of it is not whole");
+        if raw.first() != Some(&MAGIC) {
+            return Err("it does not begin as one");
+        }
+        let (processes, blocks) = (get(1)? as usize, get(2)? as usize);
+        if raw.len() != words(processes, blocks) {
+            return Err("it has not the length that it says");
+        }
+        let commit = |p: usize| -> Result<_, &'static str> {
+            let at = HEAD + PER_PROCESS * p;
+            Ok(CommitEntry { transaction: get(at)?, lsn: get(at + 1)? })
+        };
+        let block = |b: usize| -> Result<_, &'static str> {
+            let at = HEAD + PER_PROCESS * processes + PER_BLOCK * b;
+            Ok(BlockEntry { committed: get(at)? as u32, written: get(at + 1)? as u32, writing: get(at + 2)? as u32 })
+        };
         Ok(Self {
-            flushed,
-            commits: (0..commits)
-                .map(|_| Ok(CommitEntry { transaction: next()?, lsn: next()? }))
-                .collect::<Result<_>>()?,
-            blocks: (0..blocks)
-                .map(|_| next().map(|w| BlockEntry { committed: w as u32, written: (w >> 32) as u32 }))
-                .collect::<Result<_>>()?,
+            stop: if get(ENDED)? == 1 { Stop::Ended } else { Stop::Killed },
+            flushed: get(FLUSHED)?,
+            checkpoint: get(CHECKPOINT)?,
+            sequence: get(SEQUENCE)?,
+            switching: get(SWITCHING)?,
+            archived: get(ARCHIVED)?,
+            commits: (0..processes).map(commit).collect::<Result<_, _>>()?,
+            blocks: (0..blocks).map(block).collect::<Result<_, _>>()?,
         })
+    }
+}
+
+/// The file's bytes, or `None` if there is no such file.
+fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).with_context(|| format!("Cannot read {}", path.display())),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::{Workload, dbsim::Dbsim, options};
+
+    fn job() -> Job {
+        Job::parse(&options(&Dbsim as &dyn Workload, [("data", "10M"), ("cache", "1M")]).unwrap()).unwrap()
+    }
+
+    fn whole(dir: &Path) -> Option<Ledger> {
+        Ledger::load(dir).ok()
+    }
+
+    fn fill(live: &Live<'_>) {
+        live.flushed(77);
+        live.flushed(76);
+        live.checkpoint(5);
+        live.switching(3);
+        live.switched(2);
+        live.committed(0, 4);
+        live.writing(1279, 9);
+        live.written(1279, 8);
+        live.acknowledged(7, CommitEntry { transaction: 5, lsn: 70 });
+    }
+
+    fn check(ledger: &Ledger) {
+        let Ledger { flushed, checkpoint, sequence, switching, ref commits, ref blocks, .. } = *ledger;
+        assert_eq!((flushed, checkpoint, sequence, switching), (77, 5, 2, 3));
+        assert_eq!((commits[0], commits[7]), (CommitEntry::default(), CommitEntry { transaction: 5, lsn: 70 }));
+        assert_eq!(blocks[0], BlockEntry { committed: 4, written: 0, writing: 0 });
+        assert_eq!(blocks[1279], BlockEntry { committed: 0, written: 8, writing: 9 });
+        assert_eq!(blocks.len(), 1280);
+    }
 
     #[test]
-    fn what_was_saved_is_loaded_and_damage_is_noticed() {
-        let dir = tempfile::tempdir().unwrap();
-        let ledger = Ledger {
-            flushed: 77,
-            commits: vec![CommitEntry { transaction: 5, lsn: 70 }; 2],
-            blocks: vec![BlockEntry { committed: 3, written: 2 }, BlockEntry::default()],
-        };
-        ledger.save(dir.path()).unwrap();
-        assert_eq!(Ledger::load(dir.path()).unwrap(), ledger);
-        let mut bytes = std::fs::read(path(dir.path())).unwrap();
-        assert_eq!(bytes.len() as u64, Ledger::bytes(2, 2));
-        bytes[33] ^= 1;
-        std::fs::write(path(dir.path()), bytes).unwrap();
+    fn a_killed_run_has_its_ledger_and_an_ended_one_keeps_it() {
+        let (dir, job) = (tempfile::tempdir().unwrap(), job());
+        let book = Book::open(&job, dir.path()).unwrap();
+        let live = Live::new(book.segment(), &job);
+        fill(&live);
+        let killed = whole(dir.path()).unwrap();
+        assert_eq!(killed.stop, Stop::Killed);
+        check(&killed);
+        book.close(&live).unwrap();
+        let ended = whole(dir.path()).unwrap();
+        assert_eq!(ended.stop, Stop::Ended);
+        check(&ended);
+        assert_eq!(std::fs::metadata(path(dir.path())).unwrap().len(), Ledger::bytes(8, 1280));
+        assert!(!book.live.exists() && !link(dir.path()).is_symlink());
+    }
+
+    #[test]
+    fn damage_to_any_word_is_noticed() {
+        let (dir, job) = (tempfile::tempdir().unwrap(), job());
+        let book = Book::open(&job, dir.path()).unwrap();
+        let live = Live::new(book.segment(), &job);
+        fill(&live);
+        for index in (0..live.words.len()).step_by(7).chain([0, HEAD]) {
+            let before = live.words[index].load(SeqCst);
+            for damaged in [before ^ 1 << (index % 64), 0, live.words[(index + 40) % live.words.len()].load(SeqCst)] {
+                live.words[index].store(damaged, SeqCst);
+                assert!(whole(dir.path()).is_none(), "word {index}: {damaged:#x} instead of {before:#x}");
+            }
+            live.words[index].store(before, SeqCst);
+        }
+        check(&whole(dir.path()).unwrap());
+        book.close(&live).unwrap();
+        let bytes = std::fs::read(path(dir.path())).unwrap();
+        std::fs::write(path(dir.path()), &bytes[..bytes.len() - 8]).unwrap();
+        assert!(matches!(Ledger::find(dir.path()).unwrap(), Found::Damaged(_)));
+        std::fs::rename(path(dir.path()), unfinished(dir.path())).unwrap();
+        assert!(matches!(Ledger::find(dir.path()).unwrap(), Found::NotRenamed));
+        clear(dir.path()).unwrap();
         assert!(Ledger::load(dir.path()).is_err());
     }
 }

@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::load::{Recorder, now_ns};
 use crate::sys::async_io::Engine;
 
+use super::acks::Stream;
 use super::files::{self, Journals};
 use super::instance::{Instance, Milestone, Phase};
 use super::job::Engine as EngineSpec;
@@ -20,6 +21,7 @@ struct LogWriter<'a> {
     engine: Box<dyn Engine>,
     /// Redo writes, from their submission until they are durable.
     writes: Recorder<'a>,
+    acks: Option<Stream>,
 }
 
 /// Runs the log writer until the end.
@@ -30,6 +32,7 @@ pub fn run(instance: &Instance<'_>, engine: &EngineSpec) -> Result<()> {
         journals: Journals::open(instance.job, instance.dir)?,
         engine: files::engine(engine, buffer_bytes(log.chunk_bytes()))?,
         writes: instance.redo_write.recorder(),
+        acks: instance.job.run.acks.as_ref().map(|to| to.open().map(Stream::new)).transpose()?,
     };
     instance.arrive(Milestone::Ready)?;
     loop {
@@ -67,6 +70,11 @@ impl LogWriter<'_> {
             if self.instance.reached(Phase::Measure) {
                 self.writes.record(now_ns() - start);
             }
+            if let Some(acks) = &mut self.acks {
+                let chunk = &self.engine.buffer(0)[..closed.len];
+                acks.send(self.instance.job, chunk, closed.lsn, log.turns.turn(), log.turns.checkpoint())?;
+            }
+            self.instance.ledger.flushed(closed.lsn + closed.len as u64);
             log.publish_flushed(&closed);
             self.instance.checkpoints.redo_at(log.flushed());
         }
@@ -100,7 +108,9 @@ impl LogWriter<'_> {
         turns.waited(waited);
         let turn = turns.turn() + 1;
         JournalHeader { sequence: turn, start: log.switch_lsn() }.encode(self.engine.buffer(0));
+        self.instance.ledger.switching(turn);
         self.write(turns.journal_of(turn), 0, JOURNAL_HEADER)?;
+        self.instance.ledger.switched(turn);
         log.switched();
         self.instance.cache.writer().signal();
         Ok(())

@@ -10,6 +10,7 @@ use crate::metric::{Better, Kind, MetricDef, Unit};
 
 use super::job::{Job, Kind as Class, Share};
 use super::outcome::JobOutcome;
+use super::requests;
 use super::stages;
 use super::waits::Event;
 
@@ -68,6 +69,18 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
         let cpu = "CPU time, user and system, of all processes per transaction";
         defs.push(latency("cpu-per-transaction", Kind::Cost, cpu));
     }
+    if requests::alone(job) {
+        let summary = "Plain requests of all classes per second";
+        defs.push(def("throughput", Unit::OperationsPerSecond, Better::Higher, Kind::Throughput, summary));
+        defs.push(latency(
+            "request-p50",
+            Kind::P50,
+            "Time of a request from handing it over until its end is seen, median",
+        ));
+        defs.push(latency("request-p99", Kind::P99, "The same, 99th percentile"));
+        let cpu = "CPU time, user and system, of all processes per request";
+        defs.push(latency("cpu-per-request", Kind::Cost, cpu));
+    }
     if scans_freely(job) {
         let summary = "What scanners read in the window, that read as fast as they can";
         let better = Better::Higher;
@@ -122,6 +135,14 @@ pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> 
             put(&wait_name(event), per_transaction(outcome.waits().of(event).ns));
         }
         put("wait-cpu", outcome.counts.outside_ns as f64 / latency.count() as f64);
+    }
+    if requests::alone(job) {
+        let (count, latency) = outcome.requests();
+        ensure!(count > 0 && latency.count() > 0, "No request ended in the window; the job's length is too small");
+        put("throughput", count as f64 / outcome.elapsed.as_secs_f64());
+        put("request-p50", ns(latency.quantile(0.5)));
+        put("request-p99", ns(latency.quantile(0.99)));
+        put("cpu-per-request", outcome.cpu.as_nanos() as f64 / count as f64);
     }
     if scans_freely(job) {
         ensure!(outcome.counts.scanned_bytes > 0, "Scanners read nothing in the window; the job's length is too small");

@@ -4,8 +4,10 @@
 //! Invariant: nothing depends on time, process numbers or addresses: the same seed does the same transactions, and under the
 //! exact clock takes the same time to the nanosecond.
 
+mod acks;
 mod archiver;
 pub mod audit;
+mod backup;
 mod block;
 mod cache;
 mod checkpointer;
@@ -20,7 +22,7 @@ mod facts;
 mod files;
 mod foreground;
 mod guard;
-mod honest_sync;
+pub mod honest_sync;
 mod huge_pages;
 mod idle;
 mod instance;
@@ -29,6 +31,7 @@ mod journal;
 mod ledger;
 mod limits;
 mod link;
+mod loader;
 mod log;
 mod log_facts;
 mod log_writer;
@@ -41,9 +44,12 @@ mod page_tables;
 mod placing;
 mod plan;
 mod poll;
+pub mod requests;
 mod scanner;
 pub mod series;
+mod sideline;
 mod sort;
+mod sorter;
 mod stages;
 mod temp;
 mod transaction;
@@ -78,7 +84,7 @@ use outcome::JobOutcome;
 
 pub use block::BlockError;
 pub use trial::{JobContext, Live, prepare, run, verify};
-pub use verify::VerifyFailed;
+pub use verify::{Acks, Verdict, VerifyFailed, check};
 
 /// The workload `dbsim`.
 pub struct Dbsim;
@@ -120,13 +126,18 @@ impl Workload for Dbsim {
                 job.data.bytes
                     + job.journal.files as u64 * job.journal.bytes
                     + archiver::storage_bytes(&job)
+                    + sideline::storage_bytes(&job)
                     + Ledger::bytes(job.transactors(), job.blocks())
+                    + requests::saved_bytes(&job)
                     // Directory, extents, and what the file system keeps for itself per file.
                     + (1 << 20),
             ),
             // The segment, and half a mebibyte for each process's own stack, heap and page tables.
             memory_bytes: (Instance::bytes(&job) + Cache::bytes(&job) + (processes << 19)) as u64
-                + job.journal.files as u64 * job.journal.bytes,
+                + job.journal.files as u64 * job.journal.bytes
+                + sideline::memory_bytes(&job)
+                + Ledger::bytes(job.transactors(), job.blocks())
+                + verify::memory_bytes(&job),
             modules: Vec::new(),
         }
     }

@@ -10,8 +10,10 @@ use std::time::Duration;
 use crate::load::Histogram;
 
 use super::audit::Audit;
+use super::honest_sync::Honesty;
 use super::instance::{Counters, Instance};
 use super::log::LogCounts;
+use super::requests::RequestsOutcome;
 use super::series::Series;
 use super::waits::Tallies;
 
@@ -41,6 +43,8 @@ pub struct JobOutcome {
     /// Empty if the window has no phases.
     pub phases: Vec<PhaseOutcome>,
     pub series: Series,
+    /// Whether the device saw the redo's syncs; `None` if the job writes no redo.
+    pub sync: Option<Honesty>,
     /// What else is to be on record, by name.
     pub facts: BTreeMap<String, String>,
 }
@@ -55,6 +59,8 @@ pub struct ClassOutcome {
     pub waits: Tallies,
     /// Of the transactions that were looked at closely.
     pub audit: Audit,
+    /// Of a class of plain requests.
+    pub requests: Option<RequestsOutcome>,
 }
 
 /// One kind of transaction.
@@ -87,6 +93,17 @@ impl JobOutcome {
             all.merge(&k.latency);
         }
         all
+    }
+
+    /// Plain requests of all classes: how many, and their latency (syncs are not among them).
+    pub fn requests(&self) -> (u64, Histogram) {
+        let (mut count, mut latency) = (0, Histogram::new());
+        for r in self.classes.iter().filter_map(|c| c.requests.as_ref()) {
+            count += r.reads + r.writes;
+            latency.merge(&r.latency[0]);
+            latency.merge(&r.latency[1]);
+        }
+        (count, latency)
     }
 
     /// Waits of all who do transactions.
@@ -134,7 +151,7 @@ impl Counts {
             hits: sum(transactors, |c| &c.hits),
             commits: sum(transactors, |c| &c.commits),
             rollbacks: sum(transactors, |c| &c.rollbacks),
-            late: sum(&instance.counters, |c| &c.late),
+            late: sum(instance.counters, |c| &c.late),
             outside_ns: sum(transactors, |c| &c.outside_ns),
             reads: sum(transactors, |c| &c.reads),
             scanned: sum(others, |c| &c.reads),

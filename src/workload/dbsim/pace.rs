@@ -24,7 +24,7 @@ pub enum Starts {
     /// When the last piece is done, and so long after.
     Closed { think: Duration },
     /// At these times, whether or not the last piece is done.
-    Open(Arrivals),
+    Open(Box<Arrivals>),
 }
 
 /// An endless sequence of intended starts, in nanoseconds of the monotonic clock.
@@ -48,7 +48,11 @@ impl Starts {
                 random.set_stream(ARRIVALS * (stretch + 1) + worker);
                 // Evenly spaced over the class as a whole: each worker begins its share of an interval later than the one before.
                 let offset = if poisson { 0.0 } else { interval * (number as f64 / count as f64 - 1.0) };
-                Self::Open(Arrivals { at: start as f64 + offset, interval, random: poisson.then_some(random) })
+                Self::Open(Box::new(Arrivals {
+                    at: start as f64 + offset,
+                    interval,
+                    random: poisson.then_some(random),
+                }))
             }
         }
     }

@@ -16,7 +16,7 @@ use super::waits::{self, Event};
 
 /// A block that is being written while it is read may come torn, as in any database that is copied while it runs. It is read
 /// again after the batch that is on its way; torn this often it counts as broken.
-const REREADS: usize = 100;
+pub const REREADS: usize = 100;
 
 /// What a scanner reads at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

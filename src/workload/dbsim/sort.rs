@@ -214,7 +214,7 @@ impl<'a> Sort<'a> {
                 if !whole {
                     return Ok(None);
                 }
-                if run.keys as usize % per_request > 0 {
+                if !(run.keys as usize).is_multiple_of(per_request) {
                     self.put(&mut io, fan_in)?;
                 }
                 merged.push(run);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     impl Meter for Sums {
-        fn io(&mut self, write: bool, bytes: usize, _: u64) {
+        fn io(&mut self, write: bool, bytes: usize) {
             *if write { &mut self.written } else { &mut self.read } += bytes as u64;
         }
     }

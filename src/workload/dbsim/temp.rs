@@ -6,16 +6,17 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::sys::async_io::{Blocking, Engine, Request};
 
+use super::waits::{self, Event};
+
 /// What temporary I/O has come to.
 pub trait Meter {
-    /// One request of `bytes` has taken `ns` nanoseconds.
-    fn io(&mut self, write: bool, bytes: usize, ns: u64);
+    /// One request of `bytes` is done.
+    fn io(&mut self, write: bool, bytes: usize);
 }
 
 /// A file without a name.
@@ -65,16 +66,16 @@ impl TempFile {
         meter: &mut dyn Meter,
     ) -> Result<()> {
         let what = if write { "write" } else { "read" };
-        let start = Instant::now();
         let mut done = Vec::with_capacity(1);
-        io.submit(&[Request { slot, fd: self.file.as_fd(), offset, len, write, dsync: false }])
-            .and_then(|()| io.wait(1, &mut done))
+        let event = if write { Event::TempFileWrite } else { Event::TempFileRead };
+        let request = Request { slot, fd: self.file.as_fd(), offset, len, write, dsync: false };
+        waits::during(event, || io.submit(&[request]).and_then(|()| io.wait(1, &mut done)))
             .with_context(|| format!("Cannot {what} a temporary file"))?;
         for c in done {
             let moved = c.result.with_context(|| format!("Cannot {what} a temporary file"))?;
             ensure!(moved == len, "Only {moved} of {len} bytes of a temporary file were transferred");
         }
-        meter.io(write, len, start.elapsed().as_nanos() as u64);
+        meter.io(write, len);
         Ok(())
     }
 }

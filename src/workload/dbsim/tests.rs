@@ -1,5 +1,10 @@
 //! Whole runs, small, on this machine's own file system.
 
+mod faults;
+mod kills;
+pub mod stack;
+mod writers;
+
 use super::*;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -55,8 +60,22 @@ impl Bench {
         self.with(|cx| Dbsim.verify(cx))
     }
 
-    fn failure(&self) -> VerifyFailed {
-        self.verify().expect_err("must be noticed").downcast().expect("is no other error")
+    /// Sets a key of the job.
+    fn set(&mut self, key: &str, value: &str) {
+        self.options.insert(key.to_owned(), value.to_owned());
+    }
+
+    fn job(&self) -> Job {
+        self.with(|cx| parse(cx).unwrap())
+    }
+
+    /// The ledger, which must be whole.
+    fn ledger(&self) -> Ledger {
+        Ledger::load(self.path()).unwrap()
+    }
+
+    fn check(&self, acks: Acks<'_>) -> Verdict {
+        verify::check(&self.job(), self.path(), acks).unwrap()
     }
 
     /// Processes that have `file` under the directory open, or any file for the empty name.
@@ -121,21 +140,13 @@ fn the_same_seed_does_the_same_transactions() {
         let mut bench = Bench::new(&[]);
         bench.seed = seed;
         bench.prepare().run().unwrap();
-        let ledger = Ledger::load(bench.path()).unwrap();
+        let ledger = bench.ledger();
         let versions: Vec<_> = ledger.blocks.iter().map(|b| b.committed).collect();
         (versions, ledger.commits.iter().map(|c| c.transaction).collect::<Vec<_>>())
     };
     let first = changes(1);
     assert_eq!(first, changes(1));
     assert_ne!(first, changes(2));
-}
-
-/// The data file and byte offset of some block that was changed, and was written after its change.
-fn written_block(bench: &Bench) -> (PathBuf, u64) {
-    let ledger = Ledger::load(bench.path()).unwrap();
-    let number = ledger.blocks.iter().position(|b| b.written > 0).expect("something was written") as u32;
-    let address = bench.with(|cx| files::address(&parse(cx).unwrap(), number));
-    (files::data_path(bench.path(), address.file as usize), u64::from(address.block) * block::BLOCK as u64)
 }
 
 fn edit(path: &Path, offset: u64, change: impl FnOnce(&mut [u8])) {
@@ -145,66 +156,6 @@ fn edit(path: &Path, offset: u64, change: impl FnOnce(&mut [u8])) {
     change(&mut page);
     file.write_all_at(&page, offset).unwrap();
     file.sync_all().unwrap();
-}
-
-#[test]
-fn planted_faults_are_found() {
-    let bench = Bench::new(&[("sync", "fdatasync")]);
-    bench.prepare().run().unwrap();
-    bench.verify().unwrap();
-    let (path, offset) = written_block(&bench);
-    let whole = std::fs::read(&path).unwrap();
-    let restore = || std::fs::write(&path, &whole).unwrap();
-
-    edit(&path, offset, |page| page[5000] ^= 1);
-    assert!(matches!(bench.failure(), VerifyFailed::Block(BlockError::Checksum(_))), "flipped bit");
-    restore();
-
-    // As the layout wrote it: whole, and in its place, but old.
-    let initial = |page: &mut [u8]| {
-        let u32_at = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().unwrap());
-        let address = block::Address { file: u32_at(8), block: u32_at(12) };
-        block::initialise(page, address);
-        block::seal(page);
-    };
-    edit(&path, offset, initial);
-    assert!(matches!(bench.failure(), VerifyFailed::LostWrite { found: 0, .. }), "lost block write");
-    restore();
-
-    edit(&path, offset, |page| {
-        let mut old = page.to_vec();
-        initial(&mut old);
-        page[4096..].copy_from_slice(&old[4096..]);
-        page[64] ^= u8::from(page[4096..] == whole[offset as usize + 4096..][..4096]);
-    });
-    assert!(matches!(bench.failure(), VerifyFailed::Block(BlockError::Checksum(_))), "torn block");
-    restore();
-
-    let neighbour = if offset == 0 { block::BLOCK as u64 } else { offset - block::BLOCK as u64 };
-    edit(&path, neighbour, |page| page.copy_from_slice(&whole[offset as usize..][..block::BLOCK]));
-    assert!(matches!(bench.failure(), VerifyFailed::Block(BlockError::Misplaced { .. })), "misdirected block");
-    restore();
-    bench.verify().unwrap();
-}
-
-#[test]
-fn a_lost_redo_write_is_found() {
-    let bench = Bench::new(&[]);
-    bench.prepare().run().unwrap();
-    bench.verify().unwrap();
-    let flushed = Ledger::load(bench.path()).unwrap().flushed;
-    let path = files::journal_path(bench.path(), 0);
-    let whole = std::fs::read(&path).unwrap();
-    // No switch in so short a run: the log's end is in the first journal. The last 4 KiB written, as if never written.
-    let last = journal::JOURNAL_HEADER as u64 + flushed - 4096;
-    for lost in [last, last / 2 / 4096 * 4096] {
-        let mut journal = whole.clone();
-        journal[lost as usize..][..4096].fill(0);
-        std::fs::write(&path, journal).unwrap();
-        assert!(matches!(bench.failure(), VerifyFailed::LostRedo { .. }), "at {lost}");
-    }
-    std::fs::write(&path, whole).unwrap();
-    bench.verify().unwrap();
 }
 
 #[test]

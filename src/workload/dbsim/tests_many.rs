@@ -27,6 +27,8 @@ struct Ran {
     counters: Vec<[u64; 4]>,
     round_trips: u64,
     page_tables: u64,
+    /// By process: jobs, bytes read, bytes written.
+    sidelines: Vec<[u64; 3]>,
 }
 
 impl Bench {
@@ -59,7 +61,8 @@ impl Bench {
         let cache = Segment::new(cache::Cache::bytes(&self.job)).unwrap();
         let (hear, tell) = std::io::pipe().unwrap();
         let plan = Plan::new(&self.job, Clock::Wall);
-        let instance = Instance::new(&segment, &cache, &self.job, self.path(), 7, plan, tell)?;
+        let book = ledger::Book::open(&self.job, self.path())?;
+        let instance = Instance::new(&segment, &cache, &self.job, &book, 7, plan, tell)?;
         let mut crew = Crew::start(&instance, hear)?;
         crew.wait_milestone()?;
         instance.enter(Phase::Measure);
@@ -71,13 +74,19 @@ impl Bench {
         crew.wait_gone(|kind| !matches!(kind, Kind::LogWriter { .. }))?;
         instance.enter(Phase::End);
         crew.wait_gone(|_| true)?;
-        Ledger::of(&instance).save(self.path())?;
+        book.close(&instance.ledger)?;
+        loader::save(&instance)?;
         let counters = instance.counters.iter();
+        let load = |n: [&std::sync::atomic::AtomicU64; 3]| n.map(|n| n.load(SeqCst));
         Ok(Ran {
             names: (0..instance.roles.len()).map(|p| instance.name(p)).collect(),
-            counters: counters.map(|c| [&c.gets, &c.commits, &c.reads, &c.writes].map(|n| n.load(SeqCst))).collect(),
+            counters: counters
+                .clone()
+                .map(|c| [&c.gets, &c.commits, &c.reads, &c.writes].map(|n| n.load(SeqCst)))
+                .collect(),
             round_trips: instance.round_trip.values().map(|h| h.read().count()).sum(),
             page_tables,
+            sidelines: counters.map(|c| load([&c.jobs, &c.read_bytes, &c.written_bytes])).collect(),
         })
     }
 
@@ -140,6 +149,44 @@ fn a_killed_client_and_a_killed_server_are_named() {
         });
         assert_eq!(format!("{:#}", error.err().unwrap()), format!("{name} was ended by signal 9"));
     }
+}
+
+#[test]
+fn sorts_loads_and_backups_are_done_once_beside_the_transactions() {
+    let engine = job::Engine { depth: 4, batch: 4, ..job::Engine::default() };
+    let classes = vec![
+        class("sorter", 2, Kind::Sorter { bytes: 2 << 20, memory: 256 << 10, request: 16 << 10 }),
+        class("loader", 2, Kind::Loader { engine, request: 64 << 10, bytes: 1 << 20 }),
+        class("backup", 1, Kind::Backup { request: 256 << 10, bytes_per_second: None }),
+    ];
+    let bench = Bench::new(3, 200, classes);
+    let ran = bench.run(|_| {}).unwrap();
+    // By process, after three foregrounds, log writer and database writer: jobs, bytes read, bytes written.
+    for sorter in [5, 6] {
+        assert_eq!(ran.sidelines[sorter], [1, 2 << 20, 2 << 20]);
+    }
+    for loader in [7, 8] {
+        assert_eq!(ran.sidelines[loader], [1, 0, 1 << 20]);
+    }
+    assert_eq!(ran.sidelines[9], [1, 40 << 20, 20 << 20], "the copy is read back");
+    let names = std::fs::read_dir(bench.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let left: Vec<_> = names.filter(|n| n.starts_with("temp") || n.starts_with("backup")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    bench.verify().unwrap();
+
+    let loaded = || loader::verify(&bench.job, bench.path());
+    loaded().unwrap();
+    let path = bench.path().join("load.00001");
+    let whole = std::fs::read(&path).unwrap();
+    let mut flipped = whole.clone();
+    flipped[700_000] ^= 1;
+    std::fs::write(&path, &flipped).unwrap();
+    let failure = |e: anyhow::Error| e.downcast::<VerifyFailed>().unwrap();
+    assert!(matches!(failure(loaded().unwrap_err()), VerifyFailed::Block(BlockError::Checksum(_))));
+    std::fs::write(&path, &whole[..whole.len() - 4096]).unwrap();
+    assert!(matches!(failure(loaded().unwrap_err()), VerifyFailed::LostLoad { blocks: 128, .. }));
+    std::fs::write(&path, &whole).unwrap();
+    loaded().unwrap();
 }
 
 #[test]

@@ -19,14 +19,14 @@ use super::crew::Crew;
 use super::huge_pages::Permission;
 use super::instance::{Instance, Phase};
 use super::job::{Job, Kind};
-use super::ledger::Ledger;
+use super::ledger::Book;
 use super::memory::CacheMemory;
 use super::outcome::{ClassOutcome, Counts, JobOutcome, KindOutcome, PhaseOutcome};
 use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
 use super::waits::Tallies;
-use super::{block, files, honest_sync, log_facts, pace, placing};
+use super::{block, files, honest_sync, loader, log_facts, pace, placing, requests, sideline};
 
 /// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
 pub const PRELOAD: (usize, usize) = (7, 8);
@@ -64,7 +64,11 @@ pub fn prepare(job: &Job, cx: &JobContext<'_>) -> Result<()> {
 /// Checks the files that a run has left behind; an error is lost or wrong data.
 pub fn verify(job: &Job, cx: &JobContext<'_>) -> Result<()> {
     (cx.progress)(Progress { step: "verify", done: 0, of: 1 });
-    super::verify::verify(job, cx.dir)
+    if !requests::alone(job) {
+        super::verify::verify(job, cx.dir)?;
+    }
+    requests::verify(job, cx.dir)?;
+    loader::verify(job, cx.dir)
 }
 
 /// Runs the job on files that [`prepare`] has laid out.
@@ -75,15 +79,19 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let segment = Segment::new(Instance::bytes(job)).context("Cannot map the shared segment")?;
     let memory = CacheMemory::new(job.cache.memory, Cache::bytes(job), Permission::of_this_machine())?;
     let (hear, tell) = std::io::pipe().context("Cannot make a pipe")?;
-    let instance = Instance::new(&segment, memory.segment(), job, cx.dir, cx.seed, plan, tell)?;
+    let book = Book::open(job, cx.dir)?;
+    let instance = Instance::new(&segment, memory.segment(), job, &book, cx.seed, plan, tell)?;
     let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
     progress("fill the cache", 0);
     let honesty = if job.writes() { Some(honest_sync::test(job, cx.dir)?) } else { None };
     preload(&instance)?;
     let mut facts: BTreeMap<_, _> = memory.facts()?.into_iter().collect();
+    facts.extend(requests::engines(job)?);
     progress("ramp", 1);
+    let begin = pace::now();
     let mut crew = Crew::start(&instance, hear)?;
     crew.wait_milestone()?;
+    let started = pace::now() - begin;
     if let Span::Time(time) = instance.plan.ramp {
         crew.wait(Some(pace::now() + nanoseconds(time)))?;
     }
@@ -91,24 +99,32 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let window = Window::watch(&instance, &mut crew, cx)?;
     let page_tables = PageTables::new(&instance, &memory, private, &window.page_tables)?;
     progress("shut down", 3);
+    let end = pace::now();
     instance.enter(Phase::Leave);
     crew.wait_gone(|kind| !matches!(kind, Kind::LogWriter { .. }))?;
     instance.enter(Phase::End);
     crew.wait_gone(|_| true)?;
-    Ledger::of(&instance).save(cx.dir)?;
+    // With a ramp of transactions its time is part of the start.
+    facts.insert("start-ns".to_owned(), started.to_string());
+    facts.insert("stop-ns".to_owned(), (pace::now() - end).to_string());
+    book.close(&instance.ledger)?;
+    loader::save(&instance)?;
+    facts.extend(sideline::facts(&instance));
+    instance.requests.save(cx.dir)?;
     facts.extend(page_tables.facts);
-    facts.extend(honesty.map(|h| ("sync-honesty".to_owned(), h.to_string())));
+    facts.extend(honesty.iter().map(|h| ("sync-honesty".to_owned(), h.to_string())));
     if job.log_writer().is_some() {
         facts.extend(log_facts::of(&instance, &window.after.counts.log.since(window.before.counts.log)));
     }
     facts.insert("checkpoints".to_owned(), instance.checkpoints.count().to_string());
-    Ok(JobOutcome { page_table_bytes: page_tables.total, facts, ..window.outcome(&instance) })
+    Ok(JobOutcome { page_table_bytes: page_tables.total, sync: honesty, facts, ..window.outcome(&instance) })
 }
 
 /// Refuses what would wait for ever.
 fn check(job: &Job, plan: &Plan) -> Result<()> {
+    requests::check(job).map_err(anyhow::Error::msg)?;
     ensure!(
-        job.transactors() > 0 || !plan.counts_transactions(),
+        job.transactors() > 0 || !plan.counts_transactions() || requests::counted(job),
         "Nobody in the job does transactions, so that its length has to be a time, such as `time = \"30s\"`"
     );
     ensure!(job.log_writer().is_some() || !job.writes(), "The job's transactions write redo, but it has no log-writer");
@@ -145,6 +161,8 @@ struct Totals {
     at: u64,
     ended: u64,
     counts: Counts,
+    /// Reads and writes, by class.
+    requests: Vec<(u64, u64)>,
     cpu: Duration,
     /// By worker.
     waits: Vec<Tallies>,
@@ -154,6 +172,7 @@ impl Totals {
     fn of(instance: &Instance<'_>, crew: &Crew<'_>) -> Result<Self> {
         Ok(Self {
             counts: Counts::of(instance),
+            requests: requests::counts(instance),
             cpu: crew.cpu_time()?,
             waits: (0..instance.roles.len()).map(|w| instance.waits.read(w)).collect(),
             ended: instance.ended(),
@@ -191,6 +210,9 @@ impl Window {
         let mut next_tick = before.at + nanoseconds(series.every());
         let mut stretches = Vec::new();
         let (mut at, mut ended) = (before.at, before.ended);
+        // Whether all who have a share of the work have done it before the time was up.
+        let mut done = false;
+        let mut closed = (at, ended);
         for (i, stretch) in instance.plan.stretches.iter().enumerate() {
             if i > 0 {
                 instance.next_stretch();
@@ -199,7 +221,7 @@ impl Window {
                 Span::Time(time) => Some(at + nanoseconds(time)),
                 Span::Transactions(_) => None,
             };
-            while !Self::step(crew, end, next_tick)? {
+            while !Self::step(crew, end, next_tick, &mut done)? {
                 if pace::now() >= next_tick {
                     let done = series.tick(sample(instance));
                     next_tick += nanoseconds(series.every());
@@ -208,25 +230,28 @@ impl Window {
             }
             let now = (pace::now(), instance.ended());
             stretches.push((Duration::from_nanos(now.0 - at), now.1 - ended));
+            closed = now;
             // By the plan, not by the clock: what is late once is not late for good.
             (at, ended) = (end.unwrap_or(now.0), now.1);
         }
-        let after = Totals::of(instance, crew)?;
+        // Reading the clocks of thousands of processes takes its time, which is not the window's.
+        let after = Totals { at: closed.0, ended: closed.1, ..Totals::of(instance, crew)? };
         let page_tables = crew.page_table_bytes()?;
         if instance.by_time() {
             instance.enter(Phase::Close);
-            if instance.with_share() > 0 {
+            if instance.with_share() > 0 && !done {
                 crew.wait_milestone()?;
             }
         }
         Ok(Self { before, after, page_tables, series, stretches })
     }
 
-    /// Waits until the stretch ends, by its time or by the processes' word, or until `next_tick`; whether it has ended.
-    fn step(crew: &mut Crew<'_>, end: Option<u64>, next_tick: u64) -> Result<bool> {
+    /// Waits until the stretch ends, by its time or by the processes' word, or until `next_tick`; whether it has ended. `done` is
+    /// set if the word comes while it is the time that counts.
+    fn step(crew: &mut Crew<'_>, end: Option<u64>, next_tick: u64, done: &mut bool) -> Result<bool> {
         match end {
             Some(end) => {
-                crew.wait(Some(end.min(next_tick)))?;
+                *done |= crew.wait(Some(end.min(next_tick)))?;
                 Ok(pace::now() >= end)
             }
             None => crew.wait(Some(next_tick)),
@@ -245,6 +270,7 @@ impl Window {
                 workers: 0,
                 waits: Tallies::default(),
                 audit: Audit::default(),
+                requests: requests::outcome(instance, class, before.requests[class], after.requests[class]),
             };
             for w in workers {
                 outcome.workers += 1;
@@ -276,6 +302,7 @@ impl Window {
                 })
                 .collect(),
             series,
+            sync: None,
             facts: BTreeMap::new(),
         }
     }

@@ -4,7 +4,7 @@
 
 use super::class::{self, COUNT};
 use super::{
-    Amount, ClassSpec, EXTENT, Engine, Job, Kind, Length, LogSync, Method, Requests, Share, Step, TransactionSpec,
+    Amount, ClassSpec, EXTENT, Engine, Job, Kind, Length, LogSync, Method, Pace, Requests, Share, Step, TransactionSpec,
 };
 use crate::size::print_bytes;
 use crate::workload::dbsim::block::BLOCK;
@@ -311,11 +311,34 @@ fn check_requests(job: &Job, class: &ClassSpec, r: &Requests) -> Result<(), Comp
             class.name
         )
     })?;
-    ensure(!r.verify || r.bytes.is_multiple_of(BLOCK), key(class, "request"), || {
-        "Requests with `verify` are whole blocks; make `request` a multiple of 8K".to_owned()
+    let open = matches!(class.pace, Pace::Open { .. });
+    ensure(!open || r.engine.depth == 1, key(class, "depth"), || {
+        format!(
+            "Process `{}` has a rate, so that each of its processes has one request in flight; more processes keep more",
+            class.name
+        )
     })?;
-    ensure(!r.verify || r.engine.method != Method::Null, key(class, "verify"), || {
-        "`null` keeps nothing that could be verified".to_owned()
+    if let Some((other, o)) = verifier(job).filter(|(other, _)| other.name != class.name) {
+        ensure(!r.verify || r.bytes == o.bytes, key(class, "request"), || {
+            format!("Processes `{}` and `{}` verify the same blocks; make `request` the same", other.name, class.name)
+        })?;
+        ensure(r.verify || !writes, key(class, "verify"), || {
+            format!(
+                "Process `{}` would overwrite what `{}` verifies; make its `verify` true too",
+                class.name, other.name
+            )
+        })?;
+    }
+    ensure(!r.verify || r.engine.method != Method::Null || r.read_percent == 0, key(class, "verify"), || {
+        "`null` keeps nothing that could be verified; it can only write".to_owned()
+    })
+}
+
+/// The first class that verifies plain requests.
+fn verifier(job: &Job) -> Option<(&ClassSpec, &Requests)> {
+    job.classes.iter().find_map(|c| match &c.kind {
+        Kind::Requests(r) if r.verify => Some((c, r)),
+        _ => None,
     })
 }
 

@@ -23,7 +23,7 @@ pub const VERSION: u64 = 1;
 const ROOT: &[&str] = &["dbsim", "name", "about", "run", "phase", "cache", "data", "journal", "transaction", "process"];
 /// Tables with keys of their own, and those keys.
 const TABLES: &[(&str, &[&str])] = &[
-    ("run", &["transactions", "time", "ramp"]),
+    ("run", &["transactions", "time", "ramp", "acks"]),
     ("cache", &["size", "memory", "replacement", "dirty"]),
     ("data", &["files", "size", "direct", "sync", "places", "overwrite"]),
     ("journal", &["files", "size", "direct", "sync", "block", "place"]),
@@ -239,7 +239,8 @@ impl Draft {
             Some(_) => together(&phases),
             None => length.map_or(Length::Auto, |(length, _)| length),
         };
-        Ok(Run { length, ramp: ramp.transpose()?, phases })
+        let acks = table.get("acks").map(|value| value.string()?.parse().map_err(|right| value.cannot_be(right)));
+        Ok(Run { length, ramp: ramp.transpose()?, phases, acks: acks.transpose()? })
     }
 
     fn phases(&self) -> Result<Vec<PhaseSpec>, Refusal> {

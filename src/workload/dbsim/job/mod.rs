@@ -25,6 +25,7 @@ pub use crate::sys::memory::Memory;
 
 use crate::clock::Clock;
 
+pub use super::acks::Target;
 use super::block::BLOCK;
 
 pub use draft::Draft;
@@ -59,6 +60,8 @@ pub struct Run {
     pub ramp: Option<Length>,
     /// Named stretches of the window, each with its own share of it and pace; empty: one, at the classes' own pace.
     pub phases: Vec<PhaseSpec>,
+    /// Where acknowledgements are told before anybody is, so that they outlive this machine.
+    pub acks: Option<Target>,
 }
 
 /// Work or time.
@@ -234,7 +237,8 @@ pub enum Transport {
     Tcp,
 }
 
-/// Plain requests on a data file (dealt in turn to the class's processes).
+/// Plain requests on the data files: random ones on all of them, sequential ones from one to the next, each process beginning at
+/// another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requests {
     pub engine: Engine,

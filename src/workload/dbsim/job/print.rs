@@ -118,6 +118,9 @@ fn run(out: &mut String, job: &Job) {
         Some(Length::Transactions(n)) => table.raw("ramp", n),
         Some(Length::Time(time)) => table.text("ramp", print_duration(time)),
     }
+    if let Some(to) = &job.run.acks {
+        table.text("acks", to.to_string());
+    }
     table.end(out);
 }
 
@@ -387,8 +390,9 @@ mod tests {
             proptest::option::of(lengths()),
             proptest::option::of(lengths()),
             proptest::collection::vec((1u64..9999, proptest::option::of(paces())), 0..3),
+            proptest::option::of(prop_oneof!["tcp:[a-z]{1,8}:[1-9][0-9]{0,3}", "/[a-z]{1,9} [a-z]{1,9}"]),
         )
-            .prop_map(|(length, ramp, phases)| {
+            .prop_map(|(length, ramp, phases, acks)| {
                 let phases: Vec<_> = phases
                     .into_iter()
                     .enumerate()
@@ -396,7 +400,7 @@ mod tests {
                     .collect();
                 let sum = phases.iter().map(|p| if let Length::Transactions(n) = p.length { n } else { 0 }).sum();
                 let length = if phases.is_empty() { length.unwrap_or(Length::Auto) } else { Length::Transactions(sum) };
-                Run { length, ramp, phases }
+                Run { length, ramp, phases, acks: acks.map(|to| to.parse().unwrap()) }
             });
         let memory = prop_oneof![
             pick(&[Memory::Mmap, Memory::Thp, Memory::Sysv]),

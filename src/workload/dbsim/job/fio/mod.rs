@@ -49,7 +49,7 @@ pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
     });
     let job = Job {
         name: name(Path::new(file).file_stem().and_then(|s| s.to_str()).unwrap_or("job"), Vec::new()),
-        run: Run { length: first.length(), ramp: Some(Length::Time(first.ramp)), phases: Vec::new() },
+        run: Run { length: first.length(), ramp: Some(Length::Time(first.ramp)), phases: Vec::new(), acks: None },
         cache: draft::default_cache(false),
         data: DataSpec {
             files,
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_plain_job_is_kept() {
         let job = job(
-            "[global]\nioengine=libaio\ndirect=1\nbs=8k\nsize=64m\nruntime=10\ntime_based\nramp_time=2s\ngroup_reporting\n\
+            "[global]\nioengine=libaio\ndirect=1\nbs=8k\nsize=64m\nfilename=f\nruntime=10\ntime_based\nramp_time=2s\ngroup_reporting\n\
              [random readers]\nrw=randread\nnorandommap\niodepth=16\niodepth_batch=8\nnumjobs=4\n",
         )
         .unwrap();
@@ -112,7 +112,7 @@ mod tests {
         let Kind::Requests(r) = &class.kind else { panic!("{class:?}") };
         assert_eq!((r.engine.method, r.engine.depth, r.engine.batch), (Method::Libaio, 16, 8));
         assert_eq!((r.bytes, r.random, r.read_percent, r.direct, r.count), (8192, true, 100, true, None));
-        assert_eq!((job.data.files, job.data.bytes), (4, 256 << 20));
+        assert_eq!((job.data.files, job.data.bytes), (1, 64 << 20));
         assert_eq!(job.run.length, Length::Time(Duration::from_secs(10)));
         assert_eq!(job.run.ramp, Some(Length::Time(Duration::from_secs(2))));
     }
@@ -120,6 +120,8 @@ mod tests {
     #[test]
     fn a_job_without_a_runtime_does_its_size() {
         let job = job("[w]\nrw=write\nbs=1m\nsize=16m\nloops=3\nthinktime=50\nfdatasync=4\n").unwrap();
+        let four = self::job("[w]\nrw=read\nbs=1m\nsize=16m\nnumjobs=4\n").unwrap();
+        assert_eq!((four.data.files, four.data.bytes), (4, 64 << 20));
         let Kind::Requests(r) = &job.classes[0].kind else { panic!() };
         assert_eq!((r.count, r.read_percent, r.fdatasync_every, r.direct), (Some(48), 0, 4, false));
         assert_eq!(job.classes[0].pace, Pace::Closed { think: Duration::from_micros(50) });
@@ -129,7 +131,7 @@ mod tests {
     fn jobs_that_name_the_same_file_share_it() {
         let job = job("[global]\nfilename=/mnt/x/f\nsize=8m\n[a]\nrw=read\n[a]\nrw=write\n").unwrap();
         assert_eq!(job.classes.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["a", "a-2"]);
-        assert_eq!((job.data.files, job.data.places.clone()), (1, vec![PathBuf::from("/mnt/x")]));
+        assert_eq!((job.data.files, job.data.places), (1, vec![PathBuf::from("/mnt/x")]));
     }
 
     #[test]
@@ -139,6 +141,10 @@ mod tests {
             ("[a]\nsize=1m\nzonemode=zbd\n", "x.fio:3: `zonemode`: No dbsim job can express it"),
             ("[a]\nsize=1m\nidepth=4\n", "did you mean `iodepth`?"),
             ("[a]\nrw=read\n", "x.fio:1: Job `a`: dbsim makes the files itself"),
+            (
+                "[a]\nsize=1m\nnumjobs=2\nloops=2\n",
+                "x.fio:3: Job `a`: Each of fio's `numjobs` keeps to a file of its own",
+            ),
             ("[a]\nsize=1m\nrw=randread\n", "x.fio:3: Job `a`: By default fio goes to each place once"),
             ("[a]\nsize=1m\nruntime=5\n", "x.fio:3: Job `a`: With one of `runtime` and `time_based` alone"),
             ("[a]\nsize=1m\nstonewall\n", "x.fio:3: `stonewall`: All processes of a dbsim job run at the same time"),

@@ -272,6 +272,10 @@ impl Draft {
             let why = "With one of `runtime` and `time_based` alone fio ends by its `size` too; say both, or neither";
             return Err(refuse(if self.time_based { "time_based" } else { "runtime" }, why.to_owned()));
         }
+        if self.file.is_none() && self.count > 1 && (self.random || self.runtime.is_some() || self.loops > 1) {
+            let why = "Each of fio's `numjobs` keeps to a file of its own, and processes of a dbsim class go through all files; say `filename`";
+            return Err(refuse("numjobs", why.to_owned()));
+        }
         let pace = match self.rate {
             Some(_) if !self.think.is_zero() => {
                 return Err(refuse("thinktime", "A pace is a rate or a time to think, not both".to_owned()));
