@@ -310,6 +310,7 @@ impl Ledger {
     }
 
     /// The ledger of the run in `dir`, be it over or killed. An error if there is none, or none that is whole.
+    #[cfg(test)]
     pub fn load(dir: &Path) -> Result<Self> {
         match Self::find(dir)? {
             Found::Whole(ledger) => Ok(ledger),
