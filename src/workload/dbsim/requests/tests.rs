@@ -209,7 +209,7 @@ fn what_cannot_be_is_refused() {
     let refused = |classes: &[(usize, Requests)]| check(&job(1, MIB, classes)).unwrap_err();
     let plain = Requests { verify: false, ..requests() };
     assert_eq!(
-        refused(&[(1, Requests { bytes: 1000, ..plain.clone() })]),
+        refused(&[(1, Requests { bytes: 1000, ..plain })]),
         "Requests of `plain-0` cannot be of 1000 bytes; a multiple of 512 up to 16777216"
     );
     assert_eq!(
