@@ -104,7 +104,7 @@ pub struct Chunk<'a> {
     pub end: u64,
 }
 
-/// The chunks of a journal, from its first to the last whole one in unbroken order.
+/// The chunks of a journal, from its first to the last whole one in unbroken order: what verification reads through a window.
 #[cfg(test)]
 pub struct Chunks<'a> {
     rest: &'a [u8],

@@ -356,6 +356,9 @@ impl Ledger {
         if raw.len() != words(processes, blocks) {
             return Err("it has not the length that it says");
         }
+        if !(1..raw.len()).all(|index| value(index, raw[index]).is_some()) {
+            return Err("a word of it is not whole");
+        }
         let commit = |p: usize| -> Result<_, &'static str> {
             let at = HEAD + PER_PROCESS * p;
             Ok(CommitEntry { transaction: get(at)?, lsn: get(at + 1)? })
