@@ -272,6 +272,9 @@ pub enum DbsimAction {
     Verify {
         /// The run's directory
         dir: PathBuf,
+        /// What was received of the acknowledgements that the job's `run.acks` sent, after a crash of the machine
+        #[arg(long, value_name = "FILE")]
+        acks: Option<PathBuf>,
     },
     /// List the jobs that come with bigiron
     Jobs {

@@ -22,7 +22,7 @@ pub(super) fn run(action: DbsimAction) -> anyhow::Result<u8> {
     match action {
         DbsimAction::Run(args) => run::run(&args),
         DbsimAction::Check { job, print } => check(&job, print),
-        DbsimAction::Verify { dir } => run::verify(&dir),
+        DbsimAction::Verify { dir, acks } => run::verify(&dir, acks.as_deref()),
         DbsimAction::Jobs { name } => jobs(name.as_deref()),
         DbsimAction::ImportFio { file } => import_fio(&file),
     }

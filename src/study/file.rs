@@ -85,7 +85,7 @@ fn noted<T>(
 ) -> Result<Option<T>, Refusal> {
     let Some(value) = table.get(key) else { return Ok(None) };
     places.lines.insert(format!("{}.{key}", table.name), value.line());
-    read(&value).map(Some)
+    read(value).map(Some)
 }
 
 fn arms(root: &Table, q: &mut Question) -> Result<(), Refusal> {
@@ -111,7 +111,7 @@ fn arms(root: &Table, q: &mut Question) -> Result<(), Refusal> {
             let arm = ArmText {
                 name: table.get("name").map(|v| v.string()).transpose()?,
                 kernel: kernel.string()?,
-                settings: table.get("set").map_or(Ok(Vec::new()), |set| settings(set))?,
+                settings: table.get("set").map_or(Ok(Vec::new()), settings)?,
             };
             arm.check().map_err(|r| r.at(item.place()))?;
             q.arms.push(arm);

@@ -21,7 +21,7 @@ use crate::refusal::Refusal;
 use crate::size;
 use crate::sys::process::Exit;
 use crate::workload::dbsim::job::{self, Job};
-use crate::workload::dbsim::{Dbsim, JobContext, metrics};
+use crate::workload::dbsim::{self, Acks, Dbsim, JobContext, metrics};
 use crate::workload::{Needs, Workload};
 
 /// How long the child may be silent before a Ctrl-C is looked for.
@@ -150,15 +150,35 @@ fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) ->
     }
 }
 
-pub(super) fn verify(dir: &Path) -> anyhow::Result<u8> {
+pub(super) fn verify(dir: &Path, acks: Option<&Path>) -> anyhow::Result<u8> {
     let job = place::job_of(dir)?;
     let work = place::work(dir);
     // Neither seed nor clock matter to what is on disk.
     let cx = JobContext { dir: &work, seed: 0, clock: Clock::Wall, progress: &|_| {}, live: None };
-    match crate::workload::dbsim::verify(&job, &cx) {
-        Ok(()) => {
-            output::data("Valid: all data and redo were read, and are what was acknowledged\n")?;
+    match dbsim::examine(&job, &cx, acks.map_or(Acks::Ledger, Acks::Stream)) {
+        Ok(verdict) if verdict.passed() => {
+            let mut text = "Valid: all data and redo were read, and are what was acknowledged\n".to_owned();
+            for (name, n) in verdict.facts {
+                text.push_str(&format!("  {name} {n}\n"));
+            }
+            output::data(&text)?;
             Ok(0)
+        }
+        Ok(verdict) => {
+            let found: u64 = verdict.counts.values().sum();
+            let mut text = format!("INVALID: {found} finding{}\n", if found == 1 { "" } else { "s" });
+            for finding in &verdict.findings {
+                text.push_str(&format!("  {}: {finding}\n", finding.kind()));
+            }
+            if found > verdict.findings.len() as u64 {
+                text.push_str("  and more; in all");
+                for (kind, n) in verdict.counts {
+                    text.push_str(&format!(" {kind} {n}"));
+                }
+                text.push('\n');
+            }
+            output::data(&text)?;
+            Ok(FAILED)
         }
         Err(e) => {
             output::data(&format!("INVALID: {e:#}\n"))?;

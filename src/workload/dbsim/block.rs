@@ -181,7 +181,7 @@ pub fn image(page: &mut [u8], address: Address, version: u32) {
         return;
     }
     // Stretches that no later change has written.
-    let mut open = vec![HEADER..BLOCK];
+    let mut open: Vec<_> = std::iter::once(HEADER..BLOCK).collect();
     for v in (1..=version).rev() {
         let Extent { offset, len } = extent(address, v);
         let end = offset + len;

@@ -103,6 +103,12 @@ impl Pool {
         Ok(self.read("free_hugepages")?.saturating_sub(self.read("resv_hugepages")?))
     }
 
+    /// Pages that are there to stay. `nr_hugepages` shows besides them those that only stay until they are no longer used, because
+    /// the pool was lowered meanwhile.
+    fn persistent(&self) -> Result<u64> {
+        Ok(self.read("nr_hugepages")?.saturating_sub(self.read("surplus_hugepages")?))
+    }
+
     fn set(&self, pages: u64) -> Result<()> {
         let path = self.dir.join("nr_hugepages");
         fs::write(&path, format!("{pages}\n")).with_context(|| format!("Cannot write {}", path.display()))
@@ -111,7 +117,7 @@ impl Pool {
     /// Takes `added` pages away again. Relative to what there is now: another run may have added its own meanwhile. To be called
     /// with the lock held.
     fn lower(&self, added: u64) -> Result<()> {
-        self.set(self.read("nr_hugepages")?.saturating_sub(added))
+        self.set(self.persistent()?.saturating_sub(added))
     }
 
     /// Keeps other runs from changing the pool, and from taking what has been found free.
@@ -174,8 +180,9 @@ impl Reserved {
     fn of(pools: &Path, page: u64, bytes: u64, permission: Permission) -> Result<Self> {
         let pool = Pool::find(pools, page)?;
         let lock = pool.lock()?;
-        let (needed, free, before) = (bytes.div_ceil(page), pool.free()?, pool.read("nr_hugepages")?);
-        let added = needed.saturating_sub(free);
+        let (needed, free, before) = (bytes.div_ceil(page), pool.free()?, pool.persistent()?);
+        // Pages in use that were to go later stay first, before any new one comes.
+        let added = if needed > free { needed - free + pool.read("surplus_hugepages")? } else { 0 };
         let how = pool.how(before + added);
         if added == 0 {
             return Ok(Self { pool, added, guard: None, lock: Some(lock) });
@@ -188,13 +195,13 @@ impl Reserved {
             lock.release();
             let _held = pool.lock()?;
             // Killed before it could tell: then the pool itself tells whether it was raised.
-            if raised || pool.read("nr_hugepages")? >= before + added { pool.lower(added) } else { Ok(()) }
+            if raised || pool.persistent()? >= before + added { pool.lower(added) } else { Ok(()) }
         };
         let guard = Guard::start(undo).context("Cannot start the guard of the huge pages")?;
         // From here on dropping it takes away what was added, be it less than wanted.
         let mut reserved = Self { pool, added: 0, guard: Some(guard), lock: Some(lock) };
         let raised = reserved.pool.set(before + added);
-        reserved.added = reserved.pool.read("nr_hugepages")?.saturating_sub(before);
+        reserved.added = reserved.pool.persistent()?.saturating_sub(before);
         if raised.is_err() || reserved.added < added {
             let given = free + reserved.added;
             return Err(Refused::Short { page, needed, given, how }).context(match raised {
@@ -248,7 +255,9 @@ mod tests {
         let pools = tempfile::tempdir().unwrap();
         let dir = pools.path().join("hugepages-2048kB");
         fs::create_dir(&dir).unwrap();
-        for (file, value) in [("nr_hugepages", total), ("free_hugepages", free), ("resv_hugepages", promised)] {
+        let files =
+            [("nr_hugepages", total), ("free_hugepages", free), ("resv_hugepages", promised), ("surplus_hugepages", 0)];
+        for (file, value) in files {
             fs::write(dir.join(file), format!("{value}\n")).unwrap();
         }
         pools
@@ -281,6 +290,15 @@ mod tests {
         reserved.pool.set(33).unwrap();
         drop(reserved);
         assert_eq!(total(&pools), 24);
+    }
+
+    #[test]
+    fn pages_that_are_to_go_anyway_are_not_kept() {
+        let pools = pools(20, 0, 0);
+        fs::write(pools.path().join("hugepages-2048kB/surplus_hugepages"), "4").unwrap();
+        // Of 20 pages 16 are there to stay, 3 of which go now.
+        Pool::find(pools.path(), 2 * MIB).unwrap().lower(3).unwrap();
+        assert_eq!(total(&pools), 13);
     }
 
     #[test]

@@ -310,6 +310,7 @@ impl Ledger {
     }
 
     /// The ledger of the run in `dir`, be it over or killed. An error if there is none, or none that is whole.
+    #[cfg(test)]
     pub fn load(dir: &Path) -> Result<Self> {
         match Self::find(dir)? {
             Found::Whole(ledger) => Ok(ledger),
@@ -354,6 +355,9 @@ impl Ledger {
         let (processes, blocks) = (get(1)? as usize, get(2)? as usize);
         if raw.len() != words(processes, blocks) {
             return Err("it has not the length that it says");
+        }
+        if !(1..raw.len()).all(|index| value(index, raw[index]).is_some()) {
+            return Err("a word of it is not whole");
         }
         let commit = |p: usize| -> Result<_, &'static str> {
             let at = HEAD + PER_PROCESS * p;

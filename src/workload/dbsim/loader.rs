@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::sys::async_io::{Completion, Engine, Request};
+use crate::sys::async_io::{Completion, Request};
 
 use super::block::{self, Address, BLOCK};
 use super::files;

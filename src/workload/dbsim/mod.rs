@@ -83,8 +83,8 @@ use ledger::Ledger;
 use outcome::JobOutcome;
 
 pub use block::BlockError;
-pub use trial::{JobContext, Live, prepare, run, verify};
-pub use verify::{Acks, Verdict, VerifyFailed, check};
+pub use trial::{JobContext, Live, examine, prepare, run, verify};
+pub use verify::{Acks, Verdict, VerifyFailed};
 
 /// The workload `dbsim`.
 pub struct Dbsim;

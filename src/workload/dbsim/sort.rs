@@ -214,7 +214,7 @@ impl<'a> Sort<'a> {
                 if !whole {
                     return Ok(None);
                 }
-                if run.keys as usize % per_request > 0 {
+                if !(run.keys as usize).is_multiple_of(per_request) {
                     self.put(&mut io, fan_in)?;
                 }
                 merged.push(run);

@@ -25,6 +25,7 @@ use super::outcome::{ClassOutcome, Counts, JobOutcome, KindOutcome, PhaseOutcome
 use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
+use super::verify::{Acks, Verdict};
 use super::waits::Tallies;
 use super::{block, files, honest_sync, loader, log_facts, pace, placing, requests, sideline};
 
@@ -63,12 +64,19 @@ pub fn prepare(job: &Job, cx: &JobContext<'_>) -> Result<()> {
 
 /// Checks the files that a run has left behind; an error is lost or wrong data.
 pub fn verify(job: &Job, cx: &JobContext<'_>) -> Result<()> {
+    examine(job, cx, Acks::Ledger)?.into_result()
+}
+
+/// The same, telling all that is wrong with blocks and redo instead of the first. What other classes have left (plain requests,
+/// loaders) is looked at only if those are as they should be, and is an error.
+pub fn examine(job: &Job, cx: &JobContext<'_>, acks: Acks<'_>) -> Result<Verdict> {
     (cx.progress)(Progress { step: "verify", done: 0, of: 1 });
-    if !requests::alone(job) {
-        super::verify::verify(job, cx.dir)?;
+    let verdict = if requests::alone(job) { Verdict::default() } else { super::verify::check(job, cx.dir, acks)? };
+    if verdict.passed() {
+        requests::verify(job, cx.dir)?;
+        loader::verify(job, cx.dir)?;
     }
-    requests::verify(job, cx.dir)?;
-    loader::verify(job, cx.dir)
+    Ok(verdict)
 }
 
 /// Runs the job on files that [`prepare`] has laid out.

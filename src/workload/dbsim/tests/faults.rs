@@ -197,7 +197,7 @@ fn faults_in_redo_are_found() {
     let long = chunks.iter().find(|c| c.len() > 4 * SECTOR).unwrap().clone();
     lost(&["torn-redo", "lost-redo"], &|f| f[long.start + 2 * SECTOR..long.end].fill(0));
     lost(&["corrupted-redo", "lost-redo"], &|f| f[long.start + SECTOR] ^= 1);
-    let (early, late) = (chunks[1].clone(), middle.clone());
+    let (early, late) = (chunks[1].clone(), middle);
     lost(&["duplicated-redo", "lost-redo"], &|f| f.copy_within(early.clone(), late.start));
     lost(&["misdirected-redo", "lost-redo"], &|f| {
         let later = f[late.clone()].to_vec();

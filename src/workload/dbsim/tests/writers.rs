@@ -6,7 +6,8 @@ use super::*;
 fn sixty_four_writers_of_the_same_blocks_raise_no_false_alarm() {
     for io in ["sync", "libaio"] {
         // A cache of a fifth of the data: what one writes another soon reads back from disk, and checks.
-        let sizes = [("data", "40M"), ("cache", "8M"), ("processes", "64"), ("transactions", "3000")];
+        let sizes =
+            [("data", "40M"), ("cache", "8M"), ("journal", "4M"), ("processes", "64"), ("transactions", "3000")];
         let bench = Bench::new(&[&sizes[..], &[("write", "60"), ("io", io)]].concat());
         let outcome = bench.prepare().run().unwrap();
         assert!(count(&outcome, "block-reads") > 100.0 && count(&outcome, "block-writes") > 100.0);

@@ -167,6 +167,7 @@ pub fn memory_bytes(job: &Job) -> u64 {
 }
 
 /// As [`check`] against the run's own ledger. Lost or wrong data is a [`VerifyFailed`].
+#[cfg(test)]
 pub fn verify(job: &Job, dir: &Path) -> Result<()> {
     check(job, dir, Acks::Ledger)?.into_result()
 }
