@@ -131,7 +131,7 @@ mod tests {
     fn jobs_that_name_the_same_file_share_it() {
         let job = job("[global]\nfilename=/mnt/x/f\nsize=8m\n[a]\nrw=read\n[a]\nrw=write\n").unwrap();
         assert_eq!(job.classes.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["a", "a-2"]);
-        assert_eq!((job.data.files, job.data.places.clone()), (1, vec![PathBuf::from("/mnt/x")]));
+        assert_eq!((job.data.files, job.data.places), (1, vec![PathBuf::from("/mnt/x")]));
     }
 
     #[test]
