@@ -32,7 +32,7 @@ fn ns(value: f64) -> String {
 }
 
 /// Facts that stand in a table already.
-const TABLED: &[&str] = &["wait.", "transaction.", "phase.", "series.", "wait-identity", "stage-"];
+const TABLED: &[&str] = &["requests.", "wait.", "transaction.", "phase.", "series.", "wait-identity", "stage-"];
 
 impl RunResult<'_> {
     pub(super) fn json(&self) -> String {

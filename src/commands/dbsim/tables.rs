@@ -89,6 +89,11 @@ impl Tables {
         );
         latencies.extend(Latency::new("commit".to_owned(), &outcome.commits));
         latencies.extend(Latency::new("block read".to_owned(), &outcome.reads));
+        for class in &outcome.classes {
+            let Some(requests) = &class.requests else { continue };
+            let named = requests.latency.iter().zip(["reads", "writes", "syncs"]);
+            latencies.extend(named.filter_map(|(h, what)| Latency::new(format!("{} {what}", class.name), h)));
+        }
         let stage = |(metric, mean): &(String, f64)| Stage {
             name: metric.trim_start_matches("stage-").trim_end_matches("-mean").to_owned(),
             mean_ns: *mean,
