@@ -278,19 +278,30 @@ impl Book {
     /// Puts the ledger beside the database, durably, once every process has gone home.
     pub fn close(&self, live: &Live<'_>) -> Result<()> {
         live.set(ENDED, 1);
-        let mut bytes: Vec<_> = live.words.iter().flat_map(|w| w.load(SeqCst).to_le_bytes()).collect();
+        self.save().with_context(|| format!("Cannot write {}", path(&self.dir).display()))
+    }
+
+    fn save(&self) -> std::io::Result<()> {
+        let mut bytes = std::fs::read(&self.live)?;
         bytes.extend(u64::from(crc32c::crc32c(&bytes)).to_le_bytes());
-        let (new, last) = (unfinished(&self.dir), path(&self.dir));
-        let save = || {
-            let mut file = File::create(&new)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            std::fs::rename(&new, &last)?;
-            File::open(&self.dir)?.sync_all()
-        };
-        save().with_context(|| format!("Cannot write {}", last.display()))?;
-        remove(&link(&self.dir))?;
-        remove(&self.live)
+        let new = unfinished(&self.dir);
+        let mut file = File::create(&new)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path(&self.dir))?;
+        File::open(&self.dir)?.sync_all()?;
+        std::fs::remove_file(link(&self.dir))?;
+        std::fs::remove_file(&self.live)
+    }
+}
+
+impl Drop for Book {
+    /// A run that failed leaves a ledger too, as one that was killed does, but not in memory: nobody may come for it.
+    fn drop(&mut self) {
+        if self.live.exists() {
+            let _ = self.save();
+            let _ = std::fs::remove_file(&self.live);
+        }
     }
 }
 
@@ -430,6 +441,7 @@ mod tests {
         let live = Live::new(book.segment(), &job);
         fill(&live);
         let killed = whole(dir.path()).unwrap();
+        assert!(book.live.exists());
         assert_eq!(killed.stop, Stop::Killed);
         check(&killed);
         book.close(&live).unwrap();
@@ -438,6 +450,19 @@ mod tests {
         check(&ended);
         assert_eq!(std::fs::metadata(path(dir.path())).unwrap().len(), Ledger::bytes(8, 1280));
         assert!(!book.live.exists() && !link(dir.path()).is_symlink());
+    }
+
+    #[test]
+    fn a_failed_run_leaves_its_ledger_but_nothing_in_memory() {
+        let (dir, job) = (tempfile::tempdir().unwrap(), job());
+        let book = Book::open(&job, dir.path()).unwrap();
+        fill(&Live::new(book.segment(), &job));
+        let live = book.live.clone();
+        drop(book);
+        let failed = whole(dir.path()).unwrap();
+        assert_eq!(failed.stop, Stop::Killed);
+        check(&failed);
+        assert!(!live.exists() && !link(dir.path()).is_symlink());
     }
 
     #[test]
