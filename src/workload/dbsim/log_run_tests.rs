@@ -89,14 +89,14 @@ fn the_stages_add_up_to_the_commit() {
         let run = Run::new(foregrounds, "", &format!(", wake = \"{wake}\""), "").set("transactions", "60");
         let outcome = run.go().unwrap();
         let sum: f64 = stages::STAGES.iter().map(|(name, _)| outcome.values[&format!("stage-{name}-mean")]).sum();
-        let whole = fact(&outcome, "commit-mean");
+        let whole = fact(&outcome, "commit-mean-ns");
         assert!((sum / whole - 1.0).abs() < 0.01, "{sum} of {whole}");
         // A commit waits for the redo write that carries it, whole.
         assert!(outcome.values["stage-flush-mean"] < whole);
         if foregrounds == 1 {
             // One stream: one flush for each commit, and its stage begins before the write and ends behind it.
             assert_eq!(outcome.facts["commits-per-redo-write"], "1.0000");
-            assert!(outcome.values["stage-flush-mean"] >= fact(&outcome, "redo-write-mean"));
+            assert!(outcome.values["stage-flush-mean"] >= fact(&outcome, "redo-write-mean-ns"));
         }
     }
 }

@@ -15,6 +15,7 @@ mod checkpoints;
 mod choice;
 mod client;
 mod control_file;
+mod counters;
 mod crew;
 mod db_writer;
 mod executor;

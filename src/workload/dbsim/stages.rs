@@ -81,7 +81,7 @@ impl<'s> CommitHistograms<'s> {
     /// By stage: `stage-NAME-p99` and its value in nanoseconds, as facts.
     pub fn facts(&self) -> impl Iterator<Item = (String, String)> {
         let p99 = |h: &ShardedHistogram<'_>| h.read().quantile(0.99).unwrap_or(0);
-        STAGES.iter().zip(&self.stages).map(move |((name, _), h)| (format!("stage-{name}-p99"), p99(h).to_string()))
+        STAGES.iter().zip(&self.stages).map(move |((name, _), h)| (format!("stage-{name}-p99-ns"), p99(h).to_string()))
     }
 }
 
