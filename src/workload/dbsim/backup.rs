@@ -14,12 +14,12 @@ use crate::load::now_ns;
 use crate::sys::async_io::{Blocking, Engine, Request};
 use crate::sys::segment::{Frames, Segment};
 
-use super::block::{self, Address, BLOCK};
+use super::block::{Address, BLOCK};
 use super::files::{self, DataFiles};
 use super::instance::Instance;
-use super::scanner::REREADS;
 use super::sideline::{self, Traffic};
 use super::temp::Meter;
+use super::torn;
 use super::waits::{self, Event};
 
 struct Backup<'a> {
@@ -97,18 +97,10 @@ impl Backup<'_> {
         for offset in (0..len).step_by(BLOCK) {
             let block = ((at + offset as u64) / BLOCK as u64) as u32;
             let address = Address { file: file as u32, block };
-            let mut result = block::check(&self.engine.buffer(0)[offset..][..BLOCK], address);
-            for _ in 0..REREADS {
-                if result.is_ok() {
-                    break;
-                }
-                self.instance.cache.wait_written();
-                let mut page = self.page.exclusive(0);
-                self.files.read(address, &mut page)?;
-                result = block::check(&page, address);
-                self.engine.buffer(0)[offset..][..BLOCK].copy_from_slice(&page);
+            let block = &self.engine.buffer(0)[offset..][..BLOCK];
+            if torn::settle(block, address, &self.instance.cache, &self.files, &self.page)? {
+                self.engine.buffer(0)[offset..][..BLOCK].copy_from_slice(&self.page.shared(0));
             }
-            result?;
         }
         Ok(())
     }

@@ -53,6 +53,7 @@ mod sort;
 mod sorter;
 mod stages;
 mod temp;
+mod torn;
 mod transaction;
 mod trial;
 mod turns;

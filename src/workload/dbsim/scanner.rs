@@ -8,15 +8,12 @@ use anyhow::{Context as _, Result};
 use crate::sys::async_io::{Completion, Engine};
 use crate::sys::segment::{Frames, Segment};
 
-use super::block::{self, Address, BLOCK};
+use super::block::{Address, BLOCK};
 use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Milestone, Phase};
 use super::job::{Engine as EngineSpec, Job, Share};
+use super::torn;
 use super::waits::{self, Event};
-
-/// A block that is being written while it is read may come torn, as in any database that is copied while it runs. It is read
-/// again after the batch that is on its way; torn this often it counts as broken.
-pub const REREADS: usize = 100;
 
 /// What a scanner reads at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,17 +135,7 @@ impl Scanner<'_> {
         for (i, block) in self.engine.buffer(slot)[..place.len].chunks_exact(BLOCK).enumerate() {
             let first = (place.offset / BLOCK as u64) as u32;
             let address = Address { file: place.file as u32, block: first + i as u32 };
-            let mut result = block::check(block, address);
-            for _ in 0..REREADS {
-                if result.is_ok() {
-                    break;
-                }
-                self.instance.cache.wait_written();
-                let mut page = self.page.exclusive(0);
-                self.files.read(address, &mut page)?;
-                result = block::check(&page, address);
-            }
-            result?;
+            torn::settle(block, address, &self.instance.cache, &self.files, &self.page)?;
         }
         Ok(())
     }
