@@ -3,6 +3,7 @@
 
 pub mod dbsim;
 pub mod micro;
+pub mod oltp;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,0 +1,119 @@
+//! What a terminal asks for: the inputs of the five transactions (TPC-C, clauses 2.4.1 to 2.8.1).
+//!
+//! Invariant: an input is complete: what a transaction does depends on it and on the rows alone, never on a clock or on the engine.
+
+use super::scale::UNUSED_ITEM;
+
+/// The five transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    NewOrder,
+    Payment,
+    OrderStatus,
+    Delivery,
+    StockLevel,
+}
+
+impl Kind {
+    /// In the order of the mix, and of every table that shows them.
+    pub const ALL: [Kind; 5] = [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
+
+    /// As in metrics and tables, e.g. `new-order`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::NewOrder => "new-order",
+            Kind::Payment => "payment",
+            Kind::OrderStatus => "order-status",
+            Kind::Delivery => "delivery",
+            Kind::StockLevel => "stock-level",
+        }
+    }
+
+    /// Its place in [`Kind::ALL`].
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// One line of a new order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// 1..=100,000, or [`UNUSED_ITEM`].
+    pub item: u32,
+    pub supply_warehouse: u32,
+    /// 1..=10.
+    pub quantity: u32,
+}
+
+/// How a terminal names a customer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Customer {
+    /// 1..=3000.
+    Id(u32),
+    /// The number 0..=999 that the last name spells ([`super::random::last_name`]).
+    LastName(u32),
+}
+
+/// What is asked for. Warehouses and districts count from 1; money is in cents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    NewOrder {
+        warehouse: u32,
+        district: u32,
+        customer: u32,
+        /// 5..=15 lines. If the last one's item is [`UNUSED_ITEM`] the transaction is rolled back when that is found.
+        lines: Vec<Line>,
+    },
+    Payment {
+        warehouse: u32,
+        district: u32,
+        /// Where the customer lives: 15 % at another warehouse than the terminal's.
+        customer_warehouse: u32,
+        customer_district: u32,
+        customer: Customer,
+        /// 100..=500,000 cents.
+        amount: u32,
+    },
+    OrderStatus {
+        warehouse: u32,
+        district: u32,
+        customer: Customer,
+    },
+    Delivery {
+        warehouse: u32,
+        /// 1..=10.
+        carrier: u32,
+    },
+    StockLevel {
+        warehouse: u32,
+        district: u32,
+        /// 10..=20.
+        threshold: u32,
+    },
+}
+
+impl Input {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Input::NewOrder { .. } => Kind::NewOrder,
+            Input::Payment { .. } => Kind::Payment,
+            Input::OrderStatus { .. } => Kind::OrderStatus,
+            Input::Delivery { .. } => Kind::Delivery,
+            Input::StockLevel { .. } => Kind::StockLevel,
+        }
+    }
+
+    /// Whether it is a new order that has to be rolled back.
+    pub fn must_roll_back(&self) -> bool {
+        matches!(self, Input::NewOrder { lines, .. } if lines.last().is_some_and(|l| l.item == UNUSED_ITEM))
+    }
+}
+
+/// An input with the date that its rows will bear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub input: Input,
+    /// Microseconds since 2000-01-01 (PostgreSQL's epoch), given by the driver and unique in a run: it is how an acknowledged payment is
+    /// found again, and what makes rows independent of the server's clock.
+    pub date: i64,
+}

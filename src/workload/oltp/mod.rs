@@ -1,0 +1,15 @@
+//! oltp: TPC-C-like transactions on a real PostgreSQL, on any server that speaks its protocol, or on the embedded SQLite.
+//!
+//! Invariant: the same seed asks for the same transactions in every wire mode and on every engine, and leaves the same rows behind.
+//!
+//! Derived from TPC-C, and no TPC benchmark: there are no tpmC here, only new-orders per minute (NOTPM, as DBT-2 counts them).
+
+pub mod config;
+pub mod input;
+pub mod output;
+pub mod scale;
+
+pub use config::{Config, Mode};
+pub use input::{Input, Kind, Request};
+pub use output::{Output, TransactionError};
+pub use scale::Scale;
