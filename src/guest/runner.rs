@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, kill_process};
 
+use super::block::Mounts;
 use super::protocol::{Event, Job, WorkloadJob};
 use super::{channel, rest_after_prepare};
 use crate::lever::Fault;
@@ -21,12 +22,12 @@ use crate::sys::process::Exit;
 use crate::workload::{self, Context, Outcome, Progress};
 
 /// Runs the job's workloads in a child and passes its events on. The trial's failure, if the child could not say it itself.
-pub(super) fn run(job: &Job, guest: &GuestIdentity, dirs: &[PathBuf]) -> anyhow::Result<Option<(Failure, String)>> {
+pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow::Result<Option<(Failure, String)>> {
     let (events, events_in) = pipe_with(PipeFlags::CLOEXEC)?;
     let (acks, acks_in) = pipe_with(PipeFlags::CLOEXEC)?;
     let child = sys::process::fork_child(|| {
         let mut voice = Voice { events: File::from(clone(&events_in)), acks: File::from(clone(&acks)) };
-        workloads(job, guest, dirs, &mut voice);
+        workloads(job, guest, mounts, &mut voice);
         0
     })?;
     drop((events_in, acks));
@@ -73,9 +74,9 @@ impl Voice {
     }
 }
 
-fn workloads(job: &Job, guest: &GuestIdentity, dirs: &[PathBuf], voice: &mut Voice) {
-    for (workload, dir) in job.workloads.iter().zip(dirs) {
-        match one(job, guest, workload, dir, voice) {
+fn workloads(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], voice: &mut Voice) {
+    for (workload, mounts) in job.workloads.iter().zip(mounts) {
+        match one(job, guest, workload, mounts, voice) {
             Ok(outcome) => voice.say(&Event::Result {
                 workload: workload.name.clone(),
                 values: outcome.values.into_iter().collect(),
@@ -95,7 +96,7 @@ fn one(
     job: &Job,
     guest: &GuestIdentity,
     planned: &WorkloadJob,
-    dir: &Path,
+    mounts: &Mounts,
     voice: &mut Voice,
 ) -> Result<Outcome, (Failure, anyhow::Error)> {
     let error = |e| (Failure::WorkloadError, e);
@@ -114,7 +115,8 @@ fn one(
         options: &planned.options,
         seed: job.seed,
         clock: job.clock,
-        dir: dir.join("work"),
+        dir: mounts.dir.join("work"),
+        images: &mounts.images,
         cpus: guest.cpus,
         memory_bytes: guest.memory_bytes,
         executable: PathBuf::from("/init"),
