@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::mount::{MountFlags, mount};
+use serde::{Deserialize, Serialize};
 
 use super::protocol::{Copy, Device, Job, Storage, WorkloadJob};
 use crate::vm::image::Extents;
@@ -18,10 +19,11 @@ const COPY_BYTES: usize = 1 << 20;
 const BLOCK: usize = 4096;
 
 /// Where a workload's file systems are mounted.
-pub(super) struct Mounts {
-    pub(super) dir: PathBuf,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mounts {
+    pub dir: PathBuf,
     /// Its images, by their names.
-    pub(super) images: BTreeMap<String, PathBuf>,
+    pub images: BTreeMap<String, PathBuf>,
 }
 
 /// Makes and mounts what the job's workloads asked for, in the order of the job.

@@ -4,11 +4,11 @@
 //! Invariant: inside a measured window nobody but the workload runs: the agent waits in a read, and what the workload reports
 //! between windows is acknowledged before the next window may begin.
 
-mod block;
+pub mod block;
 mod channel;
 pub mod protocol;
 mod quiet;
-mod runner;
+pub mod runner;
 
 use std::ffi::CString;
 use std::fs::{self, File};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -26,8 +26,8 @@ pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow
     let (events, events_in) = pipe_with(PipeFlags::CLOEXEC)?;
     let (acks, acks_in) = pipe_with(PipeFlags::CLOEXEC)?;
     let child = sys::process::fork_child(|| {
-        let mut voice = Voice { events: File::from(clone(&events_in)), acks: File::from(clone(&acks)) };
-        workloads(job, guest, mounts, &mut voice);
+        let (events, acks) = (File::from(clone(&events_in)), File::from(clone(&acks)));
+        serve(job, guest, mounts, Path::new("/init"), events, acks);
         0
     })?;
     drop((events_in, acks));
@@ -58,13 +58,14 @@ fn died(exit: Exit) -> String {
     }
 }
 
-/// The child's way to the agent.
-struct Voice {
+/// The child's way to who waits for its events.
+struct Voice<'a> {
     events: File,
     acks: File,
+    executable: &'a Path,
 }
 
-impl Voice {
+impl Voice<'_> {
     /// Says `event` and waits until the agent has passed it on.
     fn say(&mut self, event: &Event) {
         let mut line = serde_json::to_vec(event).expect("events have string keys only");
@@ -74,7 +75,9 @@ impl Voice {
     }
 }
 
-fn workloads(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], voice: &mut Voice) {
+/// Runs the job's workloads in this process. Each event goes out as a line, and one byte must come back before work goes on.
+pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &Path, events: File, acks: File) {
+    let voice = &mut Voice { events, acks, executable };
     for (workload, mounts) in job.workloads.iter().zip(mounts) {
         match one(job, guest, workload, mounts, voice) {
             Ok(outcome) => voice.say(&Event::Result {
@@ -97,11 +100,12 @@ fn one(
     guest: &GuestIdentity,
     planned: &WorkloadJob,
     mounts: &Mounts,
-    voice: &mut Voice,
+    voice: &mut Voice<'_>,
 ) -> Result<Outcome, (Failure, anyhow::Error)> {
     let error = |e| (Failure::WorkloadError, e);
     let workload =
         workload::find(&planned.name).ok_or_else(|| error(anyhow!("This executable has no such workload")))?;
+    let executable = voice.executable.to_owned();
     let voice = std::cell::RefCell::new(voice);
     let step = |p: Progress<'_>| {
         voice.borrow_mut().say(&Event::Step {
@@ -119,7 +123,7 @@ fn one(
         images: &mounts.images,
         cpus: guest.cpus,
         memory_bytes: guest.memory_bytes,
-        executable: PathBuf::from("/init"),
+        executable,
         progress: &step,
     };
     std::fs::create_dir(&cx.dir).map_err(|e| error(anyhow!("{}: {e}", cx.dir.display())))?;

@@ -4,7 +4,7 @@
 
 mod arm;
 mod files;
-mod heard;
+
 mod images;
 mod outcome;
 
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use super::heard::Heard;
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
 use crate::guest::protocol::{self, Job, PROTOCOL, Storage, WorkloadJob};
@@ -29,7 +30,6 @@ use crate::vm::qemu::{Accelerator, Config, Process, Qemu};
 use crate::vm::watch::{Ended, Watch};
 use arm::{PreparedArm, image_path, storage_mib, storage_of};
 use files::Files;
-use heard::Heard;
 
 /// Idle seconds of the guest's clock before work. Free under the exact clock.
 const SETTLE_EXACT_S: u32 = 5;

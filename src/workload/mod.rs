@@ -187,6 +187,7 @@ pub fn options<'a>(
 pub fn worker(args: &[String]) -> i32 {
     match args.first().map_or("", String::as_str) {
         "exit" => micro::worker_exit(),
+        "trial" => crate::host::local::worker(),
         name => {
             eprintln!("No worker `{name}`");
             2

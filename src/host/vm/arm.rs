@@ -122,6 +122,7 @@ fn wanted_modules(plan: &Plan, arm: &Arm) -> anyhow::Result<Vec<&'static str>> {
             Medium::Ram => wanted.push("brd"),
             Medium::Modelled { .. } => wanted.extend(["configfs", "null_blk"]),
             Medium::HostFile => wanted.extend(["virtio_pci", "virtio_blk"]),
+            Medium::Folder => anyhow::bail!("Storage `{}` is no disk of a guest", storage::LOCAL),
         }
         wanted.push(match plan.machine.filesystem.as_str() {
             "ext4" => "ext4",
