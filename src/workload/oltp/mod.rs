@@ -10,6 +10,7 @@ pub mod input;
 pub mod output;
 pub mod scale;
 pub mod schema;
+pub mod server;
 
 pub use config::{Config, Mode};
 pub use input::{Input, Kind, Request};
