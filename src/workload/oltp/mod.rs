@@ -8,6 +8,7 @@ pub mod config;
 pub mod database;
 pub mod input;
 pub mod output;
+pub mod pg;
 pub mod scale;
 pub mod schema;
 pub mod server;
