@@ -14,6 +14,7 @@ pub mod random;
 pub mod scale;
 pub mod schema;
 pub mod terminal;
+pub mod server;
 
 pub use config::{Config, Mode};
 pub use input::{Input, Kind, Request};
