@@ -7,9 +7,14 @@
 pub mod config;
 pub mod database;
 pub mod input;
+pub mod job;
+pub mod jobs;
+pub mod options;
 pub mod output;
 pub mod scale;
 pub mod schema;
+pub mod settings;
+mod values;
 
 pub use config::{Config, Mode};
 pub use input::{Input, Kind, Request};
