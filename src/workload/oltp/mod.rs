@@ -11,6 +11,7 @@ pub mod job;
 pub mod jobs;
 pub mod options;
 pub mod output;
+pub mod pg;
 pub mod scale;
 pub mod schema;
 pub mod settings;
