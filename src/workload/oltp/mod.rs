@@ -12,9 +12,12 @@ pub mod jobs;
 pub mod options;
 pub mod output;
 pub mod pg;
+pub mod population;
+pub mod random;
 pub mod scale;
 pub mod schema;
 pub mod settings;
+pub mod terminal;
 mod values;
 
 pub use config::{Config, Mode};
