@@ -7,14 +7,19 @@
 pub mod config;
 pub mod database;
 pub mod input;
+pub mod job;
+pub mod jobs;
+pub mod options;
 pub mod output;
 pub mod pg;
 pub mod population;
 pub mod random;
 pub mod scale;
 pub mod schema;
+pub mod settings;
 pub mod terminal;
 pub mod server;
+mod values;
 
 pub use config::{Config, Mode};
 pub use input::{Input, Kind, Request};
