@@ -4,12 +4,15 @@
 //!
 //! Derived from TPC-C, and no TPC benchmark: there are no tpmC here, only new-orders per minute (NOTPM, as DBT-2 counts them).
 
+pub mod check;
 pub mod config;
 pub mod database;
 pub mod input;
+pub mod ledger;
 pub mod output;
 pub mod scale;
 pub mod schema;
+pub mod sqlite;
 
 pub use config::{Config, Mode};
 pub use input::{Input, Kind, Request};
