@@ -4,12 +4,14 @@
 //!
 //! Derived from TPC-C, and no TPC benchmark: there are no tpmC here, only new-orders per minute (NOTPM, as DBT-2 counts them).
 
+pub mod check;
 pub mod config;
 pub mod database;
 pub mod input;
 pub mod job;
 pub mod jobs;
 pub mod options;
+pub mod ledger;
 pub mod output;
 pub mod pg;
 pub mod population;
@@ -20,6 +22,7 @@ pub mod settings;
 pub mod terminal;
 pub mod server;
 mod values;
+pub mod sqlite;
 
 pub use config::{Config, Mode};
 pub use input::{Input, Kind, Request};
