@@ -7,6 +7,7 @@
 pub mod config;
 pub mod database;
 pub mod input;
+pub mod load;
 pub mod output;
 pub mod pg;
 pub mod population;
