@@ -9,8 +9,11 @@ pub mod database;
 pub mod input;
 pub mod output;
 pub mod pg;
+pub mod population;
+pub mod random;
 pub mod scale;
 pub mod schema;
+pub mod terminal;
 
 pub use config::{Config, Mode};
 pub use input::{Input, Kind, Request};
