@@ -16,6 +16,7 @@ mod tests;
 
 pub use audit::{Marks, audit, server_new_orders};
 pub use conditions::conditions;
+pub use ledger::prove;
 
 pub use sums::{Digest, TableSum, digest, sums};
 
