@@ -29,6 +29,7 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
         seed: design.seed,
         hang_limit: design.hang_limit,
         idle_gap: design.idle_gap,
+        host: design.on.clone(),
         cpus: design.cpus,
         storage: design.storage.clone(),
         filesystem: design.filesystem.clone(),

@@ -15,6 +15,7 @@ use super::output;
 use crate::cli::{self, FailOn, Format};
 use crate::clock::Clock;
 use crate::host::Host;
+use crate::host::local::{self, LocalHost};
 use crate::host::sim::{Script, SimHost};
 use crate::host::vm::VmHost;
 use crate::judge::{self, Judgement};
@@ -192,8 +193,10 @@ fn jobs(settled: &Settled, asked: Option<usize>, here: &Environment) -> anyhow::
 
 /// The arms' kernels; simulated ones are nothing but a name.
 fn kernels(settled: &Settled, environment: &Environment) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
-    if settled.machine.host == "sim" {
-        return Ok((settled.arms.iter().map(|arm| simulated(&arm.kernel)).collect(), Vec::new()));
+    match settled.machine.host.as_str() {
+        "sim" => return Ok((settled.arms.iter().map(|arm| simulated(&arm.kernel)).collect(), Vec::new())),
+        "local" => return Ok((settled.arms.iter().map(|_| local::identity()).collect(), Vec::new())),
+        _ => {}
     }
     let mut kernels: Vec<Kernel> = Vec::new();
     for (i, arm) in settled.arms.iter().enumerate() {
@@ -227,6 +230,9 @@ fn host(
 ) -> anyhow::Result<Box<dyn Host>> {
     if plan.machine.host == "sim" {
         return Ok(Box::new(SimHost::new(script.cloned().unwrap_or_default())));
+    }
+    if plan.machine.host == "local" {
+        return Ok(Box::new(LocalHost::new(plan)?));
     }
     let qemu = environment.qemu()?.clone();
     let accelerator = match plan.clock {

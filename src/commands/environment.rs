@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::output;
+use crate::host::local;
 use crate::kernel::spec::Spec;
 use crate::kernel::store::Store;
 use crate::kernel::{Identity, Kernel, KernelError};
@@ -134,6 +135,11 @@ impl Surroundings for Environment {
 
     fn cpus(&self) -> u32 {
         std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+    }
+
+    fn filesystem(&self) -> String {
+        // Studies are kept below the working directory, unless `--out` names another place; the record has what is below that.
+        local::filesystem(Path::new("."))
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -1,30 +1,52 @@
 //! Block devices and file systems for the workloads, each workload its own.
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::mount::{MountFlags, mount};
+use serde::{Deserialize, Serialize};
 
-use super::protocol::{Device, Job, Storage};
+use super::protocol::{Copy, Device, Job, Storage, WorkloadJob};
 use crate::vm::image::Extents;
 
-/// Makes and mounts what the job's workloads asked for; their directories, in the order of the job.
-pub(super) fn mount_all(job: &Job) -> anyhow::Result<Vec<PathBuf>> {
-    job.workloads
-        .iter()
-        .map(|w| {
-            let dir = Path::new("/data").join(&w.name);
-            fs::create_dir_all(&dir)?;
-            if let Some(storage) = &w.storage {
-                let device = device(&w.name, storage).with_context(|| format!("No disk for `{}`", w.name))?;
-                mount_at(&device, &dir, &storage.filesystem)?;
-            }
-            Ok(dir)
-        })
-        .collect()
+/// Bytes that are copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+/// What direct I/O is aligned to.
+const BLOCK: usize = 4096;
+
+/// Where a workload's file systems are mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mounts {
+    pub dir: PathBuf,
+    /// Its images, by their names.
+    pub images: BTreeMap<String, PathBuf>,
+}
+
+/// Makes and mounts what the job's workloads asked for, in the order of the job.
+pub(super) fn mount_all(job: &Job) -> anyhow::Result<Vec<Mounts>> {
+    job.workloads.iter().map(mount_for).collect()
+}
+
+fn mount_for(w: &WorkloadJob) -> anyhow::Result<Mounts> {
+    let dir = Path::new("/data").join(&w.name);
+    fs::create_dir_all(&dir)?;
+    let mut images = BTreeMap::new();
+    for tree in &w.trees {
+        let at = Path::new("/data").join(format!("{}.{}", w.name, tree.name));
+        fs::create_dir_all(&at)?;
+        mount_at(&pmem(tree.pmem)?, &at, &tree.filesystem, MountFlags::RDONLY)?;
+        images.insert(tree.name.clone(), at);
+    }
+    if let Some(storage) = &w.storage {
+        let device = device(&w.name, storage).with_context(|| format!("No disk for `{}`", w.name))?;
+        mount_at(&device, &dir, &storage.filesystem, MountFlags::NOATIME)?;
+        images.extend(w.loaded.iter().map(|name| (name.clone(), dir.clone())));
+    }
+    Ok(Mounts { dir, images })
 }
 
 fn device(name: &str, storage: &Storage) -> anyhow::Result<PathBuf> {
@@ -32,7 +54,11 @@ fn device(name: &str, storage: &Storage) -> anyhow::Result<PathBuf> {
         Device::NullBlk { size_mib, completion_ns, queues } => null_blk(name, *size_mib, *completion_ns, *queues)?,
         Device::Ram { index } => PathBuf::from(format!("/dev/ram{index}")),
         Device::Virtio { serial } => virtio(serial)?,
+        Device::Pmem { index } => pmem(*index)?,
     };
+    if let Some(copy) = &storage.copy {
+        copy_extents(copy, &device)?;
+    }
     if let Some(image) = &storage.image {
         let packed = fs::read(image).with_context(|| format!("No {image} in the initramfs"))?;
         let disk = OpenOptions::new().write(true).open(&device)?;
@@ -42,6 +68,49 @@ fn device(name: &str, storage: &Storage) -> anyhow::Result<PathBuf> {
         disk.sync_all()?;
     }
     Ok(device)
+}
+
+/// Lays what is on a pmem device onto another disk.
+fn copy_extents(copy: &Copy, onto: &Path) -> anyhow::Result<()> {
+    let source = pmem(copy.pmem)?;
+    let from = opened(&source)?;
+    // Past the page cache on both sides: the pages would be the guest's memory twice over.
+    let to = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(onto)?;
+    let mut room = vec![0; COPY_BYTES + BLOCK];
+    let aligned = room.as_ptr().align_offset(BLOCK);
+    let buffer = &mut room[aligned..][..COPY_BYTES];
+    for &(offset, length) in &copy.extents {
+        let mut done = 0;
+        while done < length {
+            let piece = &mut buffer[..(length - done).min(COPY_BYTES as u64) as usize];
+            from.read_exact_at(piece, offset + done).with_context(|| format!("Reading {}", source.display()))?;
+            to.write_all_at(piece, offset + done).with_context(|| format!("Writing {}", onto.display()))?;
+            done += piece.len() as u64;
+        }
+    }
+    to.sync_all()?;
+    Ok(())
+}
+
+/// A pmem device is there once libnvdimm has seen it, and opens a little later.
+fn pmem(index: usize) -> anyhow::Result<PathBuf> {
+    let device = PathBuf::from(format!("/dev/pmem{index}"));
+    opened(&device)?;
+    Ok(device)
+}
+
+fn opened(device: &Path) -> anyhow::Result<File> {
+    let mut tries = 0;
+    loop {
+        match OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device) {
+            Ok(file) => return Ok(file),
+            Err(_) if tries < 500 => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(e) => return Err(e).with_context(|| format!("{} does not open within 5 s", device.display())),
+        }
+    }
 }
 
 /// configfs, never module parameters: on 5.10 the parameter `memory_backed` has no effect.
@@ -103,11 +172,11 @@ fn disks(prefix: &str) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-fn mount_at(device: &Path, dir: &Path, filesystem: &str) -> anyhow::Result<()> {
+fn mount_at(device: &Path, dir: &Path, filesystem: &str, flags: MountFlags) -> anyhow::Result<()> {
     // A node can appear before its disk opens.
     let mut tries = 0;
     loop {
-        match mount(device, dir, filesystem, MountFlags::NOATIME, None) {
+        match mount(device, dir, filesystem, flags, None) {
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::NXIO) if tries < 200 => {
                 tries += 1;

@@ -4,11 +4,11 @@
 //! Invariant: inside a measured window nobody but the workload runs: the agent waits in a read, and what the workload reports
 //! between windows is acknowledged before the next window may begin.
 
-mod block;
+pub mod block;
 mod channel;
 pub mod protocol;
 mod quiet;
-mod runner;
+pub mod runner;
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -61,13 +61,13 @@ fn work() -> anyhow::Result<()> {
         }
     }
     read_back(&job, &guest)?;
-    let dirs = block::mount_all(&job)?;
+    let mounted = block::mount_all(&job)?;
     loopback_up().context("The loopback interface does not come up")?;
     channel::send(&Event::Ready);
     quiet::settle(&job)?;
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     channel::send(&Event::Quiet { clocksource: clocksource.unwrap_or_default().trim().to_owned() });
-    let failure = runner::run(&job, &guest, &dirs)?;
+    let failure = runner::run(&job, &guest, &mounted)?;
     report_log();
     if let Some((failure, message)) = failure {
         channel::send(&Event::Failed { failure, message });

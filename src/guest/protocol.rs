@@ -61,6 +61,21 @@ pub struct WorkloadJob {
     pub options: Options,
     pub metrics: Vec<MetricDef>,
     pub storage: Option<Storage>,
+    /// Trees that are mounted read-only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trees: Vec<Tree>,
+    /// The name of the image that the storage starts from, if it does not start empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<String>,
+}
+
+/// A read-only file system on persistent memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tree {
+    pub name: String,
+    /// Number of the pmem device.
+    pub pmem: usize,
+    pub filesystem: String,
 }
 
 /// The file system that a workload gets, and the device below it.
@@ -70,6 +85,18 @@ pub struct Storage {
     pub filesystem: String,
     /// The empty file system as packed extents, a path in the initramfs; `None` if the device comes with it.
     pub image: Option<String>,
+    /// The file system as it lies on a pmem device, to be copied onto `device`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<Copy>,
+}
+
+/// Bytes to be copied from persistent memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copy {
+    /// Number of the pmem device.
+    pub pmem: usize,
+    /// (offset, length) of what is not a hole.
+    pub extents: Vec<(u64, u64)>,
 }
 
 /// A block device in the guest.
@@ -78,6 +105,8 @@ pub struct Storage {
 pub enum Device {
     /// null_blk with memory backing, made through configfs; each request completes after `completion_ns` by a timer.
     NullBlk { size_mib: u64, completion_ns: u64, queues: u32 },
+    /// Persistent memory number `index`: a file of the host, private to the guest, without a model of completion time.
+    Pmem { index: usize },
     /// brd: RAM disk number `index`, without a model of completion time.
     Ram { index: usize },
     /// A virtio disk of the VM with this serial number.

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, kill_process};
 
+use super::block::Mounts;
 use super::protocol::{Event, Job, WorkloadJob};
 use super::{channel, rest_after_prepare};
 use crate::lever::Fault;
@@ -21,12 +22,12 @@ use crate::sys::process::Exit;
 use crate::workload::{self, Context, Outcome, Progress};
 
 /// Runs the job's workloads in a child and passes its events on. The trial's failure, if the child could not say it itself.
-pub(super) fn run(job: &Job, guest: &GuestIdentity, dirs: &[PathBuf]) -> anyhow::Result<Option<(Failure, String)>> {
+pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow::Result<Option<(Failure, String)>> {
     let (events, events_in) = pipe_with(PipeFlags::CLOEXEC)?;
     let (acks, acks_in) = pipe_with(PipeFlags::CLOEXEC)?;
     let child = sys::process::fork_child(|| {
-        let mut voice = Voice { events: File::from(clone(&events_in)), acks: File::from(clone(&acks)) };
-        workloads(job, guest, dirs, &mut voice);
+        let (events, acks) = (File::from(clone(&events_in)), File::from(clone(&acks)));
+        serve(job, guest, mounts, Path::new("/init"), events, acks);
         0
     })?;
     drop((events_in, acks));
@@ -57,13 +58,14 @@ fn died(exit: Exit) -> String {
     }
 }
 
-/// The child's way to the agent.
-struct Voice {
+/// The child's way to who waits for its events.
+struct Voice<'a> {
     events: File,
     acks: File,
+    executable: &'a Path,
 }
 
-impl Voice {
+impl Voice<'_> {
     /// Says `event` and waits until the agent has passed it on.
     fn say(&mut self, event: &Event) {
         let mut line = serde_json::to_vec(event).expect("events have string keys only");
@@ -73,9 +75,11 @@ impl Voice {
     }
 }
 
-fn workloads(job: &Job, guest: &GuestIdentity, dirs: &[PathBuf], voice: &mut Voice) {
-    for (workload, dir) in job.workloads.iter().zip(dirs) {
-        match one(job, guest, workload, dir, voice) {
+/// Runs the job's workloads in this process. Each event goes out as a line, and one byte must come back before work goes on.
+pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &Path, events: File, acks: File) {
+    let voice = &mut Voice { events, acks, executable };
+    for (workload, mounts) in job.workloads.iter().zip(mounts) {
+        match one(job, guest, workload, mounts, voice) {
             Ok(outcome) => voice.say(&Event::Result {
                 workload: workload.name.clone(),
                 values: outcome.values.into_iter().collect(),
@@ -95,12 +99,13 @@ fn one(
     job: &Job,
     guest: &GuestIdentity,
     planned: &WorkloadJob,
-    dir: &Path,
-    voice: &mut Voice,
+    mounts: &Mounts,
+    voice: &mut Voice<'_>,
 ) -> Result<Outcome, (Failure, anyhow::Error)> {
     let error = |e| (Failure::WorkloadError, e);
     let workload =
         workload::find(&planned.name).ok_or_else(|| error(anyhow!("This executable has no such workload")))?;
+    let executable = voice.executable.to_owned();
     let voice = std::cell::RefCell::new(voice);
     let step = |p: Progress<'_>| {
         voice.borrow_mut().say(&Event::Step {
@@ -114,10 +119,11 @@ fn one(
         options: &planned.options,
         seed: job.seed,
         clock: job.clock,
-        dir: dir.join("work"),
+        dir: mounts.dir.join("work"),
+        images: &mounts.images,
         cpus: guest.cpus,
         memory_bytes: guest.memory_bytes,
-        executable: PathBuf::from("/init"),
+        executable,
         progress: &step,
     };
     std::fs::create_dir(&cx.dir).map_err(|e| error(anyhow!("{}: {e}", cx.dir.display())))?;

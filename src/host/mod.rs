@@ -1,5 +1,7 @@
 //! Hosts: where trials run. A host knows nothing of what a workload does.
 
+mod heard;
+pub mod local;
 pub mod sim;
 pub mod vm;
 

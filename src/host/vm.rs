@@ -4,7 +4,8 @@
 
 mod arm;
 mod files;
-mod heard;
+
+mod images;
 mod outcome;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use super::heard::Heard;
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
 use crate::guest::protocol::{self, Job, PROTOCOL, Storage, WorkloadJob};
@@ -28,7 +30,6 @@ use crate::vm::qemu::{Accelerator, Config, Process, Qemu};
 use crate::vm::watch::{Ended, Watch};
 use arm::{PreparedArm, image_path, storage_mib, storage_of};
 use files::Files;
-use heard::Heard;
 
 /// Idle seconds of the guest's clock before work. Free under the exact clock.
 const SETTLE_EXACT_S: u32 = 5;
@@ -90,6 +91,7 @@ impl Host for VmHost {
         let arm = &self.arms[trial.slot.arm];
         let files = Files::in_dir(trial.artifacts);
         let (job, disks) = self.job(trial, arm, &files).map_err(|e| HostError::Fatal(format!("{e:#}")))?;
+        let pmems = arm.images.pmems();
         files.write_initramfs(&arm.archive, &job).map_err(|e| full(&e, &files.initramfs))?;
         let config = Config {
             clock: trial.plan.clock,
@@ -103,6 +105,7 @@ impl Host for VmHost {
             console: &files.console,
             events: &files.events,
             disks: &disks,
+            pmems: &pmems,
         };
         let library = self.lockstep.as_ref().and_then(|library| library.as_ref().ok());
         let mut process =
@@ -149,7 +152,7 @@ impl Host for VmHost {
             failure,
             guest: heard.guest,
             metrics,
-            facts: heard.facts.into_iter().chain(disk_fact(&disks)).collect(),
+            facts: heard.facts.into_iter().chain(disk_fact(&disks)).chain(arm.images.facts.clone()).collect(),
             complaints: heard.complaints,
             cost: HostCost {
                 accelerator: self.accelerator.name().to_owned(),
@@ -173,7 +176,16 @@ impl VmHost {
             let planned = &plan.workloads[n];
             let options = lever::workload_options(plan, trial.arm, &planned.name);
             let mut storage = None;
-            if let Some(size_mib) = storage_mib(plan, &planned.name, &options) {
+            if let Some(loaded) = arm.images.data(&planned.name) {
+                let device = loaded.device(profile, plan.machine.cpus, n, &planned.name);
+                if let protocol::Device::Virtio { serial } = &device {
+                    let path = files.disk(serial);
+                    image::restore(&loaded.path, &path)?;
+                    let cache = disk::cache(plan.clock, &path)?;
+                    disks.push(Disk { path, serial: serial.clone(), cache });
+                }
+                storage = Some(loaded.storage(device));
+            } else if let Some(size_mib) = storage_mib(plan, &planned.name, &options) {
                 let device = disk::device(profile, size_mib, plan.machine.cpus, n, &planned.name);
                 let mut image = Some(image_path(&plan.machine, size_mib));
                 if let protocol::Device::Virtio { serial } = &device {
@@ -183,10 +195,17 @@ impl VmHost {
                     disks.push(Disk { path, serial: serial.clone(), cache });
                     image = None;
                 }
-                storage = Some(Storage { device, filesystem: plan.machine.filesystem.clone(), image });
+                storage = Some(Storage { device, filesystem: plan.machine.filesystem.clone(), image, copy: None });
             }
             let metrics = planned.metrics.clone();
-            workloads.push(WorkloadJob { name: planned.name.clone(), options, metrics, storage });
+            workloads.push(WorkloadJob {
+                name: planned.name.clone(),
+                options,
+                metrics,
+                storage,
+                trees: arm.images.trees(&planned.name),
+                loaded: arm.images.data(&planned.name).map(|loaded| loaded.name.to_owned()),
+            });
         }
         let job = Job {
             protocol: PROTOCOL,

@@ -114,7 +114,7 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
         match storage::find(&machine.storage).map(|p| p.medium) {
             Some(Medium::Modelled { .. }) => ", a model with one completion time and no limit of throughput",
             Some(Medium::Ram) => ", which is memory: no device at all",
-            Some(Medium::HostFile) => ", one disk of one host, shared with everything else there",
+            Some(Medium::HostFile | Medium::Folder) => ", one disk of one host, shared with everything else there",
             None => "",
         }
     ));

@@ -19,10 +19,14 @@ pub fn command(q: &Question, settled: &Settled, seed: u64) -> String {
     }
     option("clock", settled.clock.to_string());
     option("pairs", settled.pairs.to_string());
-    option("cpus", settled.machine.cpus.to_string());
-    option("memory", size::print_bytes(settled.machine.memory_bytes));
-    option("storage", settled.machine.storage.clone());
-    option("filesystem", settled.machine.filesystem.clone());
+    if settled.machine.host == "local" {
+        option("on", "local".to_owned());
+    } else {
+        option("cpus", settled.machine.cpus.to_string());
+        option("memory", size::print_bytes(settled.machine.memory_bytes));
+        option("storage", settled.machine.storage.clone());
+        option("filesystem", settled.machine.filesystem.clone());
+    }
     for (name, kind, default) in margins::KINDS {
         if let Some(margin) = q.margins.get(kind).filter(|m| *m != default) {
             option("margin", format!("{name}={}", percent(*margin)));

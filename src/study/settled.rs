@@ -49,7 +49,7 @@ const IDLE_GAP_WALL: u32 = 2;
 const IDLE_GAP_LIMIT: u32 = 3600;
 
 pub const FILESYSTEMS: &[&str] = &["ext4", "xfs"];
-const HOSTS: &[&str] = &["vm", "sim"];
+const HOSTS: &[&str] = &["vm", "local", "sim"];
 
 /// What this machine can do, asked only when a question depends on it (the answer may take a boot).
 pub trait Surroundings {
@@ -59,6 +59,8 @@ pub trait Surroundings {
     fn kvm(&self) -> Result<(), String>;
     fn cpus(&self) -> u32;
     fn memory_bytes(&self) -> u64;
+    /// The type of the file system that studies are kept on, as the kernel calls it.
+    fn filesystem(&self) -> String;
 }
 
 /// A question with everything decided but the seed and what its kernels are.
@@ -105,8 +107,11 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     check_reach(q, &workloads)?;
     embed(q, &mut planned, &mut arms)?;
     let host = choice("host", q.host.as_deref().unwrap_or("vm"), HOSTS).map_err(|r| r.at(places.of("machine.host")))?;
-    let cpus = q.cpus.unwrap_or(1);
-    if !(1..=CPUS_LIMIT).contains(&cpus) {
+    if host == "local" {
+        check_local(q)?;
+    }
+    let cpus = q.cpus.unwrap_or(if host == "local" { here.cpus() } else { 1 });
+    if host != "local" && !(1..=CPUS_LIMIT).contains(&cpus) {
         return Err(places.refuse("machine.cpus", format!("A guest has from 1 to {CPUS_LIMIT} CPUs, not {cpus}")));
     }
     check_storage_name(q)?;
@@ -126,19 +131,14 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     let primaries = planned.len() * (arms.len() - 1);
     let warning = check_pairs(q, primaries)?;
     let clock = clock(q, host, here)?;
-    let storage = storage(q, clock)?;
+    let storage = if host == "local" { storage::LOCAL } else { storage(q, clock)?.name };
+    let filesystem = if host == "local" { here.filesystem() } else { filesystem.to_owned() };
     let idle_gap = idle_gap(q, host, clock)?;
     let usual = if clock == Clock::Wall { PAIRS_WALL } else { PAIRS_EXACT };
-    let memory_bytes = q.memory_bytes.unwrap_or(MEMORY);
+    let memory_bytes = if host == "local" { here.memory_bytes() >> 20 << 20 } else { q.memory_bytes.unwrap_or(MEMORY) };
     let settled = Settled {
         pairs: q.pairs.unwrap_or(usual.max(power::smallest_pairs(primaries))),
-        machine: Machine {
-            host: host.to_owned(),
-            cpus,
-            memory_bytes,
-            storage: storage.name.to_owned(),
-            filesystem: filesystem.to_owned(),
-        },
+        machine: Machine { host: host.to_owned(), cpus, memory_bytes, storage: storage.to_owned(), filesystem },
         workloads: planned,
         seed: q.seed,
         margins: margins::complete(&q.margins),
@@ -194,7 +194,7 @@ fn idle_gap(q: &Question, host: &str, clock: Clock) -> Result<u32, Refusal> {
             refuse(format!("An idle gap lets a machine settle, which the clock `{clock}` does not feel; leave it out"))
         }
         Some(gap) => Ok(gap),
-        None if host == "vm" && clock == Clock::Wall => Ok(IDLE_GAP_WALL),
+        None if host != "sim" && clock == Clock::Wall => Ok(IDLE_GAP_WALL),
         None => Ok(0),
     }
 }
@@ -345,6 +345,47 @@ fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal
     }))
 }
 
+/// What a study on this machine itself cannot choose.
+fn check_local(q: &Question) -> Result<(), Refusal> {
+    let refuse = |place: &str, message: String| Err(q.places.refuse(place, message));
+    for (i, arm) in q.arms.iter().enumerate() {
+        if arm.kernel != "running" {
+            let message = format!(
+                "This machine cannot change its kernel to `{}`; with `--on local` every arm is `running`",
+                arm.kernel
+            );
+            return Err(q
+                .places
+                .refuse(&format!("arms.{i}"), message)
+                .hint("Kernels are compared in guests: leave `--on local` out"));
+        }
+    }
+    let given = [
+        ("machine.cpus", "CPUs", q.cpus.is_some()),
+        ("machine.memory", "memory", q.memory_bytes.is_some()),
+        ("machine.storage", "storage", q.storage.is_some()),
+        ("machine.filesystem", "a file system", q.filesystem.is_some()),
+    ];
+    for (place, what, is_given) in given {
+        if is_given {
+            return refuse(place, format!("With `--on local` the machine has {what} of its own; leave it out"));
+        }
+    }
+    let of_arms =
+        q.arms.iter().enumerate().flat_map(|(i, arm)| arm.settings.iter().map(move |s| (format!("arms.{i}"), s)));
+    for (place, (lever, _)) in q.settings.iter().map(|s| ("set".to_owned(), s)).chain(of_arms) {
+        if lever::scope(lever) != lever::Scope::Workload {
+            return refuse(
+                &place,
+                format!(
+                    "Lever `{lever}` acts on a guest's kernel; with `--on local` there are only options of workloads"
+                ),
+            );
+        }
+    }
+    Ok(())
+}
+
 fn check_host_memory(q: &Question, host: &str, here: &impl Surroundings) -> Result<(), Refusal> {
     let (asked, has) = (q.memory_bytes.unwrap_or(MEMORY), here.memory_bytes());
     if host == "vm" && asked > has {
@@ -356,8 +397,14 @@ fn check_host_memory(q: &Question, host: &str, here: &impl Surroundings) -> Resu
 }
 
 fn clock(q: &Question, host: &str, here: &impl Surroundings) -> Result<Clock, Refusal> {
-    if host == "sim" {
-        return Ok(q.clock.unwrap_or(Clock::Wall));
+    match (host, q.clock) {
+        ("sim", _) => return Ok(q.clock.unwrap_or(Clock::Wall)),
+        ("local", None | Some(Clock::Wall)) => return Ok(Clock::Wall),
+        ("local", Some(clock)) => {
+            let message = format!("This machine itself has the clock `wall` alone; `{clock}` is a guest's");
+            return Err(q.places.refuse("design.clock", message));
+        }
+        _ => {}
     }
     here.qemu()?;
     match q.clock {
@@ -373,7 +420,7 @@ fn clock(q: &Question, host: &str, here: &impl Surroundings) -> Result<Clock, Re
 }
 
 impl Settled {
-    /// Memory that a guest of this study needs at least.
+    /// Memory that the workloads of this study need at least.
     fn memory_needed(&self) -> u64 {
         let needs = |w: &PlannedWorkload| {
             let workload = workload::find(&w.name)?;
@@ -387,7 +434,7 @@ impl Settled {
         let working = needs.iter().map(|(memory, _)| *memory).max().unwrap_or(0);
         let in_memory = storage::find(&self.machine.storage).is_none_or(Profile::is_in_memory);
         let stored: u64 = if in_memory { needs.iter().map(|(_, storage)| *storage).sum() } else { 0 };
-        KERNEL_MEMORY + working + stored
+        working + stored
     }
 
     fn check_memory(&self) -> Result<(), Refusal> {
@@ -396,7 +443,8 @@ impl Settled {
         if !bytes.is_multiple_of(1 << 20) {
             return Err(refuse(format!("A guest's memory is whole MiB, not {bytes} bytes; write one such as `1G`")));
         }
-        let needed = self.memory_needed().next_multiple_of(1 << 20);
+        let kernel = if self.machine.host == "local" { 0 } else { KERNEL_MEMORY };
+        let needed = (kernel + self.memory_needed()).next_multiple_of(1 << 20);
         if bytes < needed {
             let names = self.workloads.iter().map(|w| w.name.as_str()).collect::<Vec<_>>().join(", ");
             let (has, least) = (size::print_bytes(bytes), size::print_bytes(needed));

@@ -8,6 +8,9 @@ use crate::clock::Clock;
 /// The fact under which a record says how the host opened the disks of its guest.
 pub const DISK_CACHE_FACT: &str = "host.disk-cache";
 
+/// The storage of a study on this machine itself, and of no other.
+pub const LOCAL: &str = "folder";
+
 /// What stands behind the guest's file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
@@ -17,6 +20,8 @@ pub enum Medium {
     Ram,
     /// A file of the study's folder (virtio-blk).
     HostFile,
+    /// The study's folder itself: there is no guest.
+    Folder,
 }
 
 /// A storage device by its name.
@@ -50,6 +55,7 @@ pub const PROFILES: &[Profile] = &[
         medium: Medium::HostFile,
         summary: "a virtio disk on a file of the study's folder: as fast as the host's disk",
     },
+    Profile { name: LOCAL, medium: Medium::Folder, summary: "the study's folder, on this machine's own disk" },
 ];
 
 /// The profile of that name.
@@ -63,9 +69,9 @@ pub fn default(clock: Clock) -> &'static Profile {
     find(name).expect("a default is one of the profiles")
 }
 
-/// The names that go with `clock`.
+/// The names that a guest can have with `clock`.
 pub fn names(clock: Clock) -> impl Iterator<Item = &'static str> {
-    PROFILES.iter().filter(move |p| p.goes_with(clock).is_ok()).map(|p| p.name)
+    PROFILES.iter().filter(move |p| p.medium != Medium::Folder && p.goes_with(clock).is_ok()).map(|p| p.name)
 }
 
 impl Profile {
@@ -84,7 +90,7 @@ impl Profile {
 
     /// Whether what is written takes memory of the guest.
     pub fn is_in_memory(&self) -> bool {
-        self.medium != Medium::HostFile
+        !matches!(self.medium, Medium::HostFile | Medium::Folder)
     }
 }
 

@@ -106,6 +106,48 @@ pub fn write_raw(cache: &Path, filesystem: &str, size_mib: u64, to: &Path) -> an
     Ok(())
 }
 
+/// The (offset, length) of what is not a hole in a sparse file, in whole blocks.
+pub fn extents(file: &File) -> anyhow::Result<Vec<(u64, u64)>> {
+    let len = file.metadata()?.len();
+    let mut extents = Vec::new();
+    let mut at = 0;
+    while at < len {
+        let data = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(offset) => offset / BLOCK as u64 * BLOCK as u64,
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(e) => return Err(e.into()),
+        };
+        let hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(data))?.next_multiple_of(BLOCK as u64).min(len);
+        extents.push((data, hole - data));
+        at = hole;
+    }
+    Ok(extents)
+}
+
+/// A disk for one guest that starts with the bytes of `image`: shared with it where the file system can, else copied without its holes.
+pub fn restore(image: &Path, to: &Path) -> anyhow::Result<()> {
+    let make = || format!("Cannot make {}", to.display());
+    let from = File::open(image).with_context(|| format!("Cannot open {}", image.display()))?;
+    let onto = File::create(to).with_context(make)?;
+    if rustix::fs::ioctl_ficlone(&onto, &from).is_ok() {
+        return Ok(());
+    }
+    onto.set_len(from.metadata()?.len()).with_context(make)?;
+    for (offset, length) in extents(&from)? {
+        let (mut read, mut written) = (offset, offset);
+        while read < offset + length {
+            let left = (offset + length - read) as usize;
+            if rustix::fs::copy_file_range(&from, Some(&mut read), &onto, Some(&mut written), left)
+                .with_context(make)?
+                == 0
+            {
+                bail!("{} ends early", image.display());
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Packs a sparse file: for every run of 4 KiB blocks that are not all zero, offset and length (u64, little-endian) and the bytes.
 fn pack(file: &mut File) -> anyhow::Result<Vec<u8>> {
     let len = file.seek(SeekFrom::End(0))?;
@@ -194,6 +236,22 @@ mod tests {
         want[(1 << 20) - 1] = 9;
         assert!(copy == want);
         assert!(packed.len() < 20_000, "{} bytes for three blocks", packed.len());
+    }
+
+    #[test]
+    fn a_restored_disk_has_the_bytes_and_the_holes_of_its_image() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        let file = File::create(&image).unwrap();
+        file.set_len(8 << 20).unwrap();
+        file.write_all_at(&[7; 5000], 1 << 20).unwrap();
+        file.write_all_at(&[9], (8 << 20) - 1).unwrap();
+        let disk = dir.path().join("disk");
+        restore(&image, &disk).unwrap();
+        assert!(std::fs::read(&image).unwrap() == std::fs::read(&disk).unwrap());
+        let disk = File::open(&disk).unwrap();
+        assert_eq!(extents(&File::open(&image).unwrap()).unwrap(), extents(&disk).unwrap());
+        assert!(extents(&disk).unwrap().iter().all(|(offset, length)| (offset | length) % BLOCK as u64 == 0));
     }
 
     #[test]

@@ -107,6 +107,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         console: &file("console"),
         events: &file("events"),
         disks: &[],
+        pmems: &[],
     };
     let begun = Instant::now();
     let mut process = Process::start(qemu, &config, None, &file("errors"))?;

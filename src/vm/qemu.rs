@@ -119,6 +119,15 @@ pub struct Config<'a> {
     pub console: &'a Path,
     pub events: &'a Path,
     pub disks: &'a [Disk],
+    pub pmems: &'a [Pmem],
+}
+
+/// A file that the guest sees as persistent memory, `/dev/pmemN` in the order given. What the guest writes there is its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pmem {
+    pub path: PathBuf,
+    /// Its length, a multiple of 2 MiB.
+    pub bytes: u64,
 }
 
 /// Words of the kernel's command line that are bigiron's own, in every boot.
@@ -131,6 +140,7 @@ pub fn arguments(config: &Config<'_>) -> Vec<OsString> {
     args.extend(machine_arguments(config));
     args.extend(channel_arguments(config));
     args.extend(disk_arguments(config.disks));
+    args.extend(pmem_arguments(config.pmems));
     args.extend(kernel_arguments(config));
     args
 }
@@ -155,8 +165,15 @@ fn clock_arguments(clock: Clock, accelerator: Accelerator, seed: u64) -> Vec<OsS
 }
 
 fn machine_arguments(config: &Config<'_>) -> Vec<OsString> {
-    let memory = format!("{}M", config.memory_bytes >> 20);
-    let mut args = words(["-machine", "pc", "-m", &memory, "-smp", &config.cpus.to_string()]);
+    let mut memory = format!("{}M", config.memory_bytes >> 20);
+    let mut machine = "pc".to_owned();
+    if !config.pmems.is_empty() {
+        machine += ",nvdimm=on";
+        // Each may be laid at a whole GiB of its own.
+        let most = config.pmems.iter().map(|p| p.bytes.next_multiple_of(1 << 30) + (1 << 30)).sum::<u64>();
+        memory += &format!(",slots={},maxmem={}M", config.pmems.len(), (config.memory_bytes + most) >> 20);
+    }
+    let mut args = words(["-machine", &machine, "-m", &memory, "-smp", &config.cpus.to_string()]);
     args.extend(words(["-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot"]));
     args
 }
@@ -181,6 +198,19 @@ fn disk_arguments(disks: &[Disk]) -> Vec<OsString> {
         args.push(prefixed(&format!("if=none,id=disk{n},format=raw,cache={cache},file="), &disk.path));
         args.push("-device".into());
         args.push(format!("virtio-blk-pci,drive=disk{n},serial={}", disk.serial).into());
+    }
+    args
+}
+
+/// Mapped privately: every guest starts from the same bytes, and none of them is copied before it is written.
+fn pmem_arguments(pmems: &[Pmem]) -> Vec<OsString> {
+    let mut args = Vec::new();
+    for (n, pmem) in pmems.iter().enumerate() {
+        args.push("-object".into());
+        let bytes = pmem.bytes;
+        args.push(prefixed(&format!("memory-backend-file,id=pmem{n},share=off,size={bytes},mem-path="), &pmem.path));
+        args.push("-device".into());
+        args.push(format!("nvdimm,id=nvdimm{n},memdev=pmem{n}").into());
     }
     args
 }
@@ -301,6 +331,15 @@ mod tests {
     }
 
     #[test]
+    fn images_are_private_to_a_guest() {
+        let pmem = Pmem { path: "a,b".into(), bytes: 3 << 30 };
+        let args: Vec<String> =
+            pmem_arguments(std::slice::from_ref(&pmem)).into_iter().map(|a| a.into_string().unwrap()).collect();
+        let backend = "memory-backend-file,id=pmem0,share=off,size=3221225472,mem-path=a,,b";
+        assert_eq!(args, ["-object", backend, "-device", "nvdimm,id=nvdimm0,memdev=pmem0"]);
+    }
+
+    #[test]
     fn the_longest_command_line_is_not_cut_off() {
         let longest = cmdline(&["x".repeat(lever::CMDLINE_LIMIT)]);
         assert!(longest.len() < 2048, "x86-64's COMMAND_LINE_SIZE, with the zero at the end: {}", longest.len());
@@ -320,6 +359,7 @@ mod tests {
             console: Path::new("a,b"),
             events: Path::new("e"),
             disks: &[],
+            pmems: &[],
         };
         let args: Vec<String> = arguments(&config).into_iter().map(|a| a.into_string().unwrap()).collect();
         let line = args.join(" ");

@@ -36,6 +36,41 @@ pub struct Needs {
     pub modules: Vec<&'static str>,
 }
 
+/// A file-system image that a workload brings along: built once on the host and kept, handed to each guest copy-on-write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// By which [`Context::images`] has it.
+    pub name: &'static str,
+    /// A raw file system, its length a multiple of 2 MiB.
+    pub path: PathBuf,
+    pub filesystem: &'static str,
+    pub role: ImageRole,
+}
+
+/// What a guest does with an [`Image`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageRole {
+    /// Mounted read-only.
+    Tree,
+    /// Lies on the workload's disk in place of an empty file system; one at most.
+    Data,
+}
+
+/// What [`Workload::images`] may use.
+pub struct ImageContext<'a> {
+    /// The file system that the study asks for.
+    pub filesystem: &'a str,
+    /// Tells the user what takes long.
+    pub note: &'a dyn Fn(&str),
+}
+
+/// Images, and what the record says of them.
+#[derive(Clone, Debug, Default)]
+pub struct Images {
+    pub images: Vec<Image>,
+    pub facts: BTreeMap<String, String>,
+}
+
 /// Where and how a workload runs.
 pub struct Context<'a> {
     pub options: &'a Options,
@@ -44,6 +79,8 @@ pub struct Context<'a> {
     pub clock: Clock,
     /// An empty directory on the file system under test (exists only if [`Needs::storage_bytes`] asked for it).
     pub dir: PathBuf,
+    /// Where the images that [`Workload::images`] gave are mounted, by their names; none outside a guest.
+    pub images: &'a BTreeMap<String, PathBuf>,
     /// CPUs and memory of the machine under test.
     pub cpus: u32,
     pub memory_bytes: u64,
@@ -96,6 +133,13 @@ pub trait Workload: Sync {
     /// Refuses bad option values before anything boots; the message names what would be right.
     fn check(&self, options: &Options) -> Result<(), String>;
     fn needs(&self, options: &Options) -> Needs;
+    /// The images that its trials start from; those that are not kept yet are built now, which may take minutes.
+    ///
+    /// # Errors
+    /// What cannot be had or built here, in words for the user.
+    fn images(&self, _options: &Options, _cx: &ImageContext<'_>) -> anyhow::Result<Images> {
+        Ok(Images::default())
+    }
     /// The declared metrics, exactly one of them primary.
     fn metrics(&self, options: &Options) -> Vec<MetricDef>;
     /// Lays out files, starts nothing that is measured.
@@ -143,6 +187,7 @@ pub fn options<'a>(
 pub fn worker(args: &[String]) -> i32 {
     match args.first().map_or("", String::as_str) {
         "exit" => micro::worker_exit(),
+        "trial" => crate::host::local::worker(),
         name => {
             eprintln!("No worker `{name}`");
             2

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use super::images::ArmImages;
 use crate::guest::protocol::Module;
 use crate::kernel::{Kernel, modinfo, modules};
 use crate::lever;
@@ -21,6 +22,7 @@ pub(super) struct PreparedArm {
     /// The modules in the archive, in the order in which they load.
     pub(super) modules: Vec<Module>,
     pub(super) cmdline: Vec<String>,
+    pub(super) images: ArmImages,
 }
 
 pub(super) fn prepare(
@@ -35,8 +37,12 @@ pub(super) fn prepare(
         archive.directory(dir, 0o755);
     }
     archive.character_device("/dev/console", 0o600, 5, 1).file("/init", 0o755, agent);
-    let wanted = wanted_modules(plan, arm)?;
-    let sizes = storage_sizes(plan, arm);
+    let images = ArmImages::of(plan, arm)?;
+    let mut wanted = wanted_modules(plan, arm)?;
+    if !images.is_empty() {
+        wanted.extend(["nfit", "nd_pmem", "ext4"]);
+    }
+    let sizes = storage_sizes(plan, arm, &images);
     let mut to_load = Vec::new();
     for (n, module) in modules::load_order(kernel, &wanted)?.iter().enumerate() {
         // Unpacked here: a kernel need not be able to unpack them, and none pays for it.
@@ -56,6 +62,7 @@ pub(super) fn prepare(
         archive: archive.finish(),
         modules: to_load,
         cmdline: lever::cmdline(&arm.settings),
+        images,
     })
 }
 
@@ -80,11 +87,12 @@ pub(super) fn storage_of(plan: &Plan) -> anyhow::Result<&'static Profile> {
     Ok(profile)
 }
 
-/// The sizes of the file systems that the arm's workloads ask for, each once.
-fn storage_sizes(plan: &Plan, arm: &Arm) -> Vec<u64> {
+/// The sizes of the empty file systems that the arm's workloads ask for, each once.
+fn storage_sizes(plan: &Plan, arm: &Arm, images: &ArmImages) -> Vec<u64> {
     let mut sizes: Vec<u64> = plan
         .workloads
         .iter()
+        .filter(|w| images.data(&w.name).is_none())
         .filter_map(|w| storage_mib(plan, &w.name, &lever::workload_options(plan, arm, &w.name)))
         .collect();
     sizes.sort_unstable();
@@ -114,6 +122,7 @@ fn wanted_modules(plan: &Plan, arm: &Arm) -> anyhow::Result<Vec<&'static str>> {
             Medium::Ram => wanted.push("brd"),
             Medium::Modelled { .. } => wanted.extend(["configfs", "null_blk"]),
             Medium::HostFile => wanted.extend(["virtio_pci", "virtio_blk"]),
+            Medium::Folder => anyhow::bail!("Storage `{}` is no disk of a guest", storage::LOCAL),
         }
         wanted.push(match plan.machine.filesystem.as_str() {
             "ext4" => "ext4",

@@ -2,9 +2,9 @@
 
 use std::process::ExitStatus;
 
-use super::heard::Heard;
 use crate::guest::protocol;
 use crate::host::HostError;
+use crate::host::heard::Heard;
 use crate::store::record::Failure;
 use crate::vm::watch::Ended;
 

@@ -23,6 +23,10 @@ impl Surroundings for Here {
     fn cpus(&self) -> u32 {
         2
     }
+    fn filesystem(&self) -> String {
+        "ext4".to_owned()
+    }
+
     fn memory_bytes(&self) -> u64 {
         8 << 30
     }

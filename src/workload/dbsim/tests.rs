@@ -40,6 +40,7 @@ impl Bench {
             seed: self.seed,
             clock: Clock::Wall,
             dir: self.path().to_owned(),
+            images: &std::collections::BTreeMap::new(),
             cpus: 1,
             memory_bytes: 1 << 30,
             executable: PathBuf::new(),

@@ -44,6 +44,7 @@ impl Bench {
             seed: 11,
             clock: Clock::Wall,
             dir: self.dir.path().to_owned(),
+            images: &std::collections::BTreeMap::new(),
             cpus: 1,
             memory_bytes: 1 << 30,
             executable: PathBuf::new(),

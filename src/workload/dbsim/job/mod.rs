@@ -14,7 +14,7 @@ mod source;
 mod step;
 mod step_text;
 mod take;
-mod units;
+pub(in crate::workload) mod units;
 mod words;
 
 use std::path::PathBuf;

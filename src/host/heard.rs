@@ -9,21 +9,21 @@ use crate::store::record::{Complaint, Failure, GuestIdentity};
 
 /// What the guest has said so far.
 #[derive(Default)]
-pub(super) struct Heard {
-    pub(super) guest: Option<GuestIdentity>,
-    pub(super) hello: Option<Instant>,
-    pub(super) ready: Option<Instant>,
-    pub(super) step: Option<(String, String)>,
-    pub(super) results: Vec<(String, Vec<(String, f64)>)>,
-    pub(super) facts: Vec<(String, String)>,
-    pub(super) complaints: Vec<Complaint>,
-    pub(super) failed: Option<(Failure, String)>,
-    pub(super) unfit: Option<String>,
-    pub(super) done: bool,
+pub(in crate::host) struct Heard {
+    pub(in crate::host) guest: Option<GuestIdentity>,
+    pub(in crate::host) hello: Option<Instant>,
+    pub(in crate::host) ready: Option<Instant>,
+    pub(in crate::host) step: Option<(String, String)>,
+    pub(in crate::host) results: Vec<(String, Vec<(String, f64)>)>,
+    pub(in crate::host) facts: Vec<(String, String)>,
+    pub(in crate::host) complaints: Vec<Complaint>,
+    pub(in crate::host) failed: Option<(Failure, String)>,
+    pub(in crate::host) unfit: Option<String>,
+    pub(in crate::host) done: bool,
 }
 
 impl Heard {
-    pub(super) fn take(&mut self, event: Event, phase: &dyn Fn(Phase)) {
+    pub(in crate::host) fn take(&mut self, event: Event, phase: &dyn Fn(Phase)) {
         match event {
             Event::Hello { guest, .. } => {
                 self.guest = Some(guest);
@@ -54,7 +54,7 @@ impl Heard {
         }
     }
 
-    pub(super) fn last_step(&self) -> String {
+    pub(in crate::host) fn last_step(&self) -> String {
         match (&self.step, self.ready, self.hello) {
             (Some((workload, step)), ..) => format!("in `{workload}`, step `{step}`"),
             (None, Some(_), _) => "before the first workload".to_owned(),
@@ -64,12 +64,12 @@ impl Heard {
     }
 
     /// The agent's own work in the guest, by the host's clock.
-    pub(super) fn set_up(&self) -> Duration {
+    pub(in crate::host) fn set_up(&self) -> Duration {
         self.hello.zip(self.ready).map_or(Duration::ZERO, |(hello, ready)| ready - hello)
     }
 
     /// The metrics in the plan's order: the same whatever the order in which the workloads ran.
-    pub(super) fn metrics(&self, trial: &Trial<'_>) -> Vec<Metric> {
+    pub(in crate::host) fn metrics(&self, trial: &Trial<'_>) -> Vec<Metric> {
         let mut metrics = Vec::new();
         for planned in &trial.plan.workloads {
             let Some((_, values)) = self.results.iter().find(|(name, _)| *name == planned.name) else { continue };

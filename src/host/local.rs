@@ -1,0 +1,321 @@
+//! The host `local`: every trial is a process of its own on this machine's running kernel.
+//!
+//! Invariant: what a trial wrote lies in a folder that is gone after it, and no process of a trial outlives the trial or bigiron.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::heard::Heard;
+use super::{Host, HostError, Phase, Trial, TrialResult};
+use crate::guest::block::Mounts;
+use crate::guest::protocol::{Event, Job, PROTOCOL, WorkloadJob};
+use crate::guest::runner;
+use crate::kernel::Identity;
+use crate::lever;
+use crate::store::record::{Failure, GuestIdentity, HostCost};
+use crate::study::plan::Plan;
+use crate::sys;
+
+/// How often a running trial is asked whether the user has had enough.
+const POLL: Duration = Duration::from_millis(20);
+
+/// This machine.
+pub struct LocalHost {
+    machine: GuestIdentity,
+}
+
+/// What a trial's process is told.
+#[derive(Serialize, Deserialize)]
+struct Task {
+    job: Job,
+    machine: GuestIdentity,
+    mounts: Vec<Mounts>,
+}
+
+/// The kernel that runs here, as a plan knows it.
+pub fn identity() -> Identity {
+    let uname = rustix::system::uname();
+    let (release, version) = (uname.release().to_string_lossy(), uname.version().to_string_lossy());
+    let hash = Sha256::new().chain_update(release.as_bytes()).chain_update(version.as_bytes()).finalize();
+    Identity {
+        spec: "running".to_owned(),
+        release: release.into_owned(),
+        package: None,
+        // Its image need not be readable, nor be there any more: what it says of itself stands for it.
+        image_sha256: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+        config_sha256: None,
+    }
+}
+
+/// The type of the file system that `path` lies on, as the kernel calls it; `unknown` where /proc does not say.
+pub fn filesystem(path: &Path) -> String {
+    let at = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // proc(5): … root, mount point (octal escapes), options, then ` - ` and the type. A later line lies on top of an earlier one.
+    let parsed = mounts.lines().filter_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let point = left.split(' ').nth(4)?.replace("\\040", " ");
+        Some((point, right.split(' ').next()?.to_owned()))
+    });
+    let longest = parsed.filter(|(point, _)| at.starts_with(point)).max_by_key(|(point, _)| point.len());
+    longest.map_or_else(|| "unknown".to_owned(), |(_, kind)| kind)
+}
+
+impl LocalHost {
+    /// Checks that this is still the machine of `plan`.
+    ///
+    /// # Errors
+    /// Another kernel runs here than when the study was begun.
+    pub fn new(plan: &Plan) -> anyhow::Result<Self> {
+        let here = identity();
+        for arm in &plan.arms {
+            ensure!(
+                arm.kernel.image_sha256 == here.image_sha256,
+                "The study was begun on {}; {} runs here now",
+                arm.kernel.release,
+                here.release
+            );
+        }
+        let uname = rustix::system::uname();
+        let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+        Ok(Self {
+            machine: GuestIdentity {
+                release: here.release,
+                version: uname.version().to_string_lossy().into_owned(),
+                cmdline: fs::read_to_string("/proc/cmdline").unwrap_or_default().trim().to_owned(),
+                cpus: plan.machine.cpus,
+                memory_bytes: plan.machine.memory_bytes,
+                clocksource: clocksource.unwrap_or_default().trim().to_owned(),
+            },
+        })
+    }
+
+    fn task(&self, trial: &Trial<'_>, dir: &Path) -> anyhow::Result<Task> {
+        let plan = trial.plan;
+        let (mut workloads, mut mounts) = (Vec::new(), Vec::new());
+        for &n in &trial.slot.order {
+            let planned = &plan.workloads[n];
+            workloads.push(WorkloadJob {
+                name: planned.name.clone(),
+                options: lever::workload_options(plan, trial.arm, &planned.name),
+                metrics: planned.metrics.clone(),
+                storage: None,
+                trees: Vec::new(),
+                loaded: None,
+            });
+            let dir = dir.join(&planned.name);
+            fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
+            mounts.push(Mounts { dir, images: BTreeMap::new() });
+        }
+        let job = Job {
+            protocol: PROTOCOL,
+            clock: plan.clock,
+            settle_seconds: 0,
+            jitter: 0,
+            seed: trial.slot.workload_seed,
+            modules: Vec::new(),
+            cmdline: Vec::new(),
+            fault: None,
+            workloads,
+        };
+        Ok(Task { job, machine: self.machine.clone(), mounts })
+    }
+}
+
+impl Host for LocalHost {
+    fn parallel(&self) -> usize {
+        1
+    }
+
+    fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
+        let begun = Instant::now();
+        let fatal = |e: anyhow::Error| HostError::Fatal(format!("{e:#}"));
+        let dir = tempfile::Builder::new()
+            .prefix("work-")
+            .tempdir_in(trial.artifacts)
+            .with_context(|| format!("Cannot make a folder in {}", trial.artifacts.display()))
+            .map_err(fatal)?;
+        let path = std::path::absolute(dir.path()).unwrap_or_else(|_| dir.path().to_owned());
+        let task = self.task(trial, &path).map_err(fatal)?;
+        phase(Phase::Booting);
+        let mut heard = Heard::default();
+        let (finished, killed) = (&AtomicBool::new(false), &AtomicBool::new(false));
+        let exit = std::thread::scope(|scope| -> anyhow::Result<Option<std::process::ExitStatus>> {
+            let mut process = Process::start(&task)?;
+            let (mut events, acks) = process.channel();
+            let pid = process.pid();
+            // What ends the watcher, however the reading ends.
+            let _done = Done(finished);
+            let cancel = trial.cancel;
+            scope.spawn(move || {
+                while !finished.load(Ordering::Acquire) {
+                    if cancel.load(Ordering::Relaxed) {
+                        killed.store(true, Ordering::Release);
+                        let _ = kill_process_group(pid, Signal::KILL);
+                        break;
+                    }
+                    std::thread::sleep(POLL);
+                }
+            });
+            heard.take(Event::Hello { protocol: PROTOCOL, guest: self.machine.clone() }, phase);
+            heard.take(Event::Ready, phase);
+            converse(&task, &mut events, acks, &mut heard, phase)?;
+            finished.store(true, Ordering::Release);
+            let status = process.end()?;
+            Ok((!killed.load(Ordering::Acquire)).then_some(status))
+        })
+        .map_err(fatal)?;
+        let Some(status) = exit else { return Err(HostError::Cancelled) };
+        let failure = match heard.failed.take() {
+            Some(failure) => Some(failure),
+            None if heard.done => None,
+            None => Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status)))),
+        };
+        let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
+        Ok(TrialResult {
+            failure,
+            guest: heard.guest,
+            metrics,
+            facts: heard.facts.into_iter().collect(),
+            complaints: heard.complaints,
+            cost: HostCost {
+                accelerator: "local".to_owned(),
+                wall_s: begun.elapsed().as_secs_f64(),
+                ..HostCost::default()
+            },
+        })
+    }
+}
+
+/// Sets its flag when dropped.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Tells the process its task and hears it out.
+fn converse(
+    task: &Task,
+    events: &mut dyn BufRead,
+    mut acks: File,
+    heard: &mut Heard,
+    phase: &dyn Fn(Phase),
+) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(task)?;
+    line.push(b'\n');
+    // If it is gone already, its exit status says so.
+    let _ = acks.write_all(&line);
+    let mut line = String::new();
+    while !heard.done {
+        line.clear();
+        if events.read_line(&mut line)? == 0 {
+            break;
+        }
+        let event =
+            serde_json::from_str(&line).with_context(|| format!("The trial's process said `{}`", line.trim()))?;
+        heard.take(event, phase);
+        let _ = acks.write_all(b".");
+    }
+    Ok(())
+}
+
+fn ended(status: std::process::ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) => format!("was killed by signal {signal}"),
+        None => format!("ended with status {}", status.code().unwrap_or(0)),
+    }
+}
+
+/// A trial's process and all that it has started, killed when dropped.
+struct Process(Option<Child>);
+
+impl Process {
+    fn start(task: &Task) -> anyhow::Result<Self> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("bigiron").args(["worker", "trial"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if let Some(mounts) = task.mounts.first() {
+            command.current_dir(&mounts.dir);
+        }
+        let child = sys::child::die_with_parent(&mut command).spawn().context("The trial's process does not start")?;
+        Ok(Self(Some(child)))
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(self.0.as_ref().expect("it has not ended"))
+    }
+
+    fn channel(&mut self) -> (BufReader<File>, File) {
+        let child = self.0.as_mut().expect("it has not ended");
+        let out = child.stdout.take().expect("standard output is a pipe, taken once");
+        let acks = child.stdin.take().expect("standard input is a pipe, taken once");
+        (BufReader::new(File::from(OwnedFd::from(out))), File::from(OwnedFd::from(acks)))
+    }
+
+    /// Waits for its end; what it left running is killed.
+    fn end(mut self) -> anyhow::Result<std::process::ExitStatus> {
+        let pid = self.pid();
+        let status = self.0.take().expect("it has not ended").wait()?;
+        let _ = kill_process_group(pid, Signal::KILL);
+        Ok(status)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+            let _ = child.wait();
+        }
+    }
+}
+
+/// `bigiron worker trial`: a task on standard input, events on standard output.
+pub fn worker() -> i32 {
+    match serve() {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!("bigiron: {e:#}");
+            1
+        }
+    }
+}
+
+fn serve() -> anyhow::Result<()> {
+    // Unbuffered to the byte: what follows the task's line are acknowledgements.
+    let input = File::from(rustix::io::dup(rustix::stdio::stdin())?);
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while std::io::Read::read(&mut &input, &mut byte)? == 1 && byte[0] != b'\n' {
+        line.push(byte[0]);
+    }
+    let task: Task = serde_json::from_slice(&line).context("The task is not readable")?;
+    let events = File::from(rustix::io::dup(rustix::stdio::stdout())?);
+    runner::serve(&task.job, &task.machine, &task.mounts, &PathBuf::from("/proc/self/exe"), events, input);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_system_of_a_folder_is_its_mounts() {
+        assert_eq!(filesystem(Path::new("/proc/self")), "proc");
+        assert_eq!(filesystem(Path::new("/sys")), "sysfs");
+    }
+}

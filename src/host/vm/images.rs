@@ -1,0 +1,112 @@
+//! The images that an arm's workloads bring along, as persistent memory of its guests.
+//!
+//! Invariant: the same order of images gives the same numbers of pmem devices in every boot of the arm.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, ensure};
+
+use crate::guest::protocol::{Copy, Device, Storage, Tree};
+use crate::lever;
+use crate::study::plan::{Arm, Plan};
+use crate::study::storage::{Medium, Profile};
+use crate::vm::qemu::Pmem;
+use crate::vm::{disk, image};
+use crate::workload::{self, ImageContext, ImageRole};
+
+/// What a pmem device's length must be a multiple of (the kernel's sub-section).
+const ALIGNMENT: u64 = 2 << 20;
+
+/// The images of one arm.
+#[derive(Default)]
+pub(super) struct ArmImages {
+    images: Vec<ArmImage>,
+    /// What the record says of them.
+    pub(super) facts: BTreeMap<String, String>,
+}
+
+/// An image as one guest after the other gets it.
+pub(super) struct ArmImage {
+    pub(super) name: &'static str,
+    pub(super) path: PathBuf,
+    workload: String,
+    filesystem: &'static str,
+    role: ImageRole,
+    bytes: u64,
+    extents: Vec<(u64, u64)>,
+    /// Number of its pmem device, if it has one.
+    pmem: Option<usize>,
+}
+
+impl ArmImages {
+    /// Has the arm's workloads find or build their images.
+    pub(super) fn of(plan: &Plan, arm: &Arm) -> anyhow::Result<Self> {
+        let mut all = Self::default();
+        let medium = super::arm::storage_of(plan)?.medium;
+        let cx = ImageContext { filesystem: &plan.machine.filesystem, note: &|text| eprintln!("bigiron: {text}") };
+        for planned in &plan.workloads {
+            let workload = workload::find(&planned.name).with_context(|| format!("No workload `{}`", planned.name))?;
+            let built = workload.images(&lever::workload_options(plan, arm, &planned.name), &cx)?;
+            all.facts.extend(built.facts.into_iter().map(|(name, value)| (format!("{}.{name}", planned.name), value)));
+            for image in built.images {
+                let file = File::open(&image.path).with_context(|| format!("Cannot open {}", image.path.display()))?;
+                let bytes = file.metadata()?.len();
+                ensure!(bytes.is_multiple_of(ALIGNMENT), "{} is not whole 2 MiB", image.path.display());
+                // A disk of the host holds its own copy.
+                let is_pmem = image.role == ImageRole::Tree || medium != Medium::HostFile;
+                let copied = image.role == ImageRole::Data && matches!(medium, Medium::Modelled { .. });
+                all.images.push(ArmImage {
+                    name: image.name,
+                    workload: planned.name.clone(),
+                    filesystem: image.filesystem,
+                    role: image.role,
+                    bytes,
+                    extents: if copied { image::extents(&file)? } else { Vec::new() },
+                    pmem: is_pmem.then(|| all.images.iter().filter(|i| i.pmem.is_some()).count()),
+                    path: image.path,
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.images.is_empty()
+    }
+
+    pub(super) fn pmems(&self) -> Vec<Pmem> {
+        let pmem = |i: &ArmImage| Pmem { path: i.path.clone(), bytes: i.bytes };
+        self.images.iter().filter(|i| i.pmem.is_some()).map(pmem).collect()
+    }
+
+    /// What `workload` finds on its disk.
+    pub(super) fn data(&self, workload: &str) -> Option<&ArmImage> {
+        self.images.iter().find(|i| i.workload == workload && i.role == ImageRole::Data)
+    }
+
+    pub(super) fn trees(&self, workload: &str) -> Vec<Tree> {
+        let tree =
+            |i: &ArmImage| Some(Tree { name: i.name.to_owned(), pmem: i.pmem?, filesystem: i.filesystem.to_owned() });
+        self.images.iter().filter(|i| i.workload == workload && i.role == ImageRole::Tree).filter_map(tree).collect()
+    }
+}
+
+impl ArmImage {
+    /// The disk that it lies on: of the guest's memory without a model it is one itself.
+    pub(super) fn device(&self, profile: &Profile, cpus: u32, index: usize, serial: &str) -> Device {
+        match (profile.medium, self.pmem) {
+            (Medium::Ram, Some(index)) => Device::Pmem { index },
+            _ => disk::device(profile, self.bytes.div_ceil(1 << 20), cpus, index, serial),
+        }
+    }
+
+    pub(super) fn storage(&self, device: Device) -> Storage {
+        let copy = match (&device, self.pmem) {
+            (Device::NullBlk { .. }, Some(pmem)) => Some(Copy { pmem, extents: self.extents.clone() }),
+            _ => None,
+        };
+        Storage { device, filesystem: self.filesystem.to_owned(), image: None, copy }
+    }
+}

@@ -1,0 +1,124 @@
+//! What can go wrong between a client and its server.
+//!
+//! Invariant: no text of an error holds a password.
+
+use std::fmt;
+
+/// SQLSTATE: five characters (PostgreSQL's documentation, appendix A).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SqlState(pub [u8; 5]);
+
+impl SqlState {
+    /// What a server means that names none, or names it wrongly: `XX000`, internal error.
+    pub const UNKNOWN: SqlState = SqlState(*b"XX000");
+
+    /// `text`, if it has five letters or digits.
+    pub fn parse(text: &[u8]) -> Option<SqlState> {
+        let code: [u8; 5] = text.try_into().ok()?;
+        code.iter().all(u8::is_ascii_alphanumeric).then_some(SqlState(code))
+    }
+
+    /// A serialization failure or a deadlock (40001, 40P01): nothing happened, the transaction can be tried again.
+    pub fn is_retry(self) -> bool {
+        matches!(&self.0, b"40001" | b"40P01")
+    }
+
+    /// All of the server's connections are taken (53300).
+    pub fn is_too_many_connections(self) -> bool {
+        &self.0 == b"53300"
+    }
+
+    /// The server was told to stop, crashed and starts again, or is not up yet (57P01, 57P02, 57P03).
+    pub fn is_shutdown(self) -> bool {
+        matches!(&self.0, b"57P01" | b"57P02" | b"57P03")
+    }
+
+    /// The server's file system is full (53100).
+    pub fn is_disk_full(self) -> bool {
+        &self.0 == b"53100"
+    }
+
+    /// Who connects is not let in (class 28).
+    pub fn is_authentication(self) -> bool {
+        self.0.starts_with(b"28")
+    }
+}
+
+impl fmt::Display for SqlState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|&c| fmt::Write::write_char(f, char::from(c)))
+    }
+}
+
+impl fmt::Debug for SqlState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An error as the server words it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerError {
+    /// `ERROR`, `FATAL` or `PANIC`, never translated where the server tells it so (9.6 and later).
+    pub severity: String,
+    pub sqlstate: SqlState,
+    pub text: String,
+    pub detail: Option<String>,
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.severity, self.sqlstate, self.text)?;
+        for more in [&self.detail, &self.hint].into_iter().flatten() {
+            write!(f, "; {more}")?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PgError {
+    /// No server was reached, or what answered is none.
+    #[error("Cannot connect to {host}: {cause}")]
+    Connect { host: String, cause: String },
+    /// The server does not believe that it is us, or lets us in from nowhere.
+    #[error("{host} does not let user `{user}` in: {cause}")]
+    Authentication { host: String, user: String, cause: String },
+    /// The server was reached, and will not serve.
+    #[error("{host} refuses the connection: {error}")]
+    Startup { host: String, error: ServerError },
+    /// The server refused what it was asked.
+    #[error("{0}")]
+    Server(ServerError),
+    /// Bytes that are none of the protocol's.
+    #[error("The server breaks PostgreSQL's protocol: {0}")]
+    Protocol(String),
+    /// The connection is gone; what was asked last may have been done or not.
+    #[error("Connection to the server lost: {0}")]
+    Closed(String),
+}
+
+impl PgError {
+    /// Of the server's error, where there is one.
+    pub fn sqlstate(&self) -> Option<SqlState> {
+        match self {
+            PgError::Startup { error, .. } | PgError::Server(error) => Some(error.sqlstate),
+            _ => None,
+        }
+    }
+
+    /// [`SqlState::is_retry`].
+    pub fn is_retry(&self) -> bool {
+        self.sqlstate().is_some_and(SqlState::is_retry)
+    }
+
+    /// Nothing more comes over this connection.
+    pub fn is_disconnected(&self) -> bool {
+        match self {
+            PgError::Closed(_) | PgError::Protocol(_) => true,
+            PgError::Server(error) => error.sqlstate.is_shutdown() || error.severity != "ERROR",
+            PgError::Connect { .. } | PgError::Authentication { .. } | PgError::Startup { .. } => true,
+        }
+    }
+}
