@@ -12,6 +12,8 @@ mod skew;
 mod sums;
 
 #[cfg(test)]
+mod postgres_tests;
+#[cfg(test)]
 mod tests;
 
 pub use audit::{Marks, audit, server_new_orders};

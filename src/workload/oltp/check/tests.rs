@@ -7,9 +7,9 @@ use super::conditions::of_load;
 use super::*;
 
 /// Delivered orders of each district of the fixture.
-const DELIVERED: i64 = fixture::FIRST_NEW_ORDER as i64 - 1;
+pub(super) const DELIVERED: i64 = fixture::FIRST_NEW_ORDER as i64 - 1;
 
-fn failed(report: &Report) -> Vec<&'static str> {
+pub(super) fn failed(report: &Report) -> Vec<&'static str> {
     report.failures().map(|check| check.name).collect()
 }
 
@@ -26,92 +26,92 @@ fn caught(sql: &str) -> Vec<&'static str> {
     failed(&report)
 }
 
-fn work(engine: &mut Engine, count: u32) -> Vec<Output> {
+pub(super) fn work(engine: &mut Engine, count: u32) -> Vec<Output> {
     fixture::requests(count, 2).iter().map(|request| engine.execute(request).unwrap()).collect()
 }
 
+/// A violation, planted where all was well, and the conditions that ought to catch it.
+pub(super) const PLANTED: &[(&str, &[&str])] = &[
+    // W_YTD alone: against the districts and against the payments.
+    ("UPDATE warehouse SET w_ytd = w_ytd + 1 WHERE w_id = 2", &["condition-1", "condition-8"]),
+    // A cent from one district to another: the warehouse does not see it.
+    (
+        "UPDATE district SET d_ytd = d_ytd + CASE d_id WHEN 1 THEN 1 ELSE -1 END WHERE d_w_id = 1 AND d_id IN (1, 2)",
+        &["condition-9"],
+    ),
+    (
+        "UPDATE district SET d_ytd = d_ytd + 1 WHERE d_w_id = 1 AND d_id = 1; UPDATE warehouse SET w_ytd = w_ytd + 1 WHERE w_id = 1",
+        &["condition-8", "condition-9"],
+    ),
+    ("UPDATE district SET d_ytd = d_ytd + 1 WHERE d_w_id = 1 AND d_id = 1", &["condition-1", "condition-9"]),
+    ("UPDATE district SET d_next_o_id = 32 WHERE d_w_id = 2 AND d_id = 10", &["condition-2"]),
+    // The last order of a district is delivered before those ahead of it.
+    (
+        "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 1 AND no_o_id = 30",
+        &["condition-2", "condition-5", "condition-11"],
+    ),
+    // One in the middle: a gap.
+    (
+        "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 1 AND no_o_id = 25",
+        &["condition-3", "condition-5", "condition-11"],
+    ),
+    // A new order without an order, out of line with the others.
+    ("INSERT INTO new_order VALUES (1, 1, 21)", &["condition-5", "condition-11"]),
+    ("INSERT INTO new_order VALUES (1, 1, 99)", &["condition-2", "condition-3", "condition-5", "condition-11"]),
+    ("INSERT INTO order_line VALUES (1, 1, 99, 1, 1, 1, 5, 10, NULL, '')", &["condition-4"]),
+    (
+        "UPDATE orders SET o_ol_cnt = o_ol_cnt + CASE o_id WHEN 3 THEN 1 ELSE -1 END WHERE o_w_id = 1 AND o_d_id = 4 AND o_id IN (3, 4)",
+        &["condition-6"],
+    ),
+    (
+        "DELETE FROM order_line WHERE ol_w_id = 1 AND ol_d_id = 4 AND ol_o_id = 29 AND ol_number = 1",
+        &["condition-4", "condition-6"],
+    ),
+    ("DELETE FROM order_line WHERE ol_w_id = 1 AND ol_d_id = 4 AND ol_o_id = 29", &["condition-4", "condition-6"]),
+    (
+        "UPDATE order_line SET ol_amount = 0, ol_delivery_d = (SELECT max(h_date) FROM history) WHERE ol_w_id = 1 AND ol_d_id = 4 AND ol_o_id = 29",
+        &["condition-7"],
+    ),
+    (
+        "UPDATE order_line SET ol_delivery_d = NULL WHERE ol_w_id = 1 AND ol_d_id = 4 AND ol_o_id = 9 AND ol_number = 2",
+        &["condition-7", "condition-10", "condition-12"],
+    ),
+    (
+        "UPDATE orders SET o_carrier_id = 3 WHERE o_w_id = 1 AND o_d_id = 4 AND o_id = 29",
+        &["condition-5", "condition-7"],
+    ),
+    (
+        "UPDATE orders SET o_carrier_id = NULL WHERE o_w_id = 1 AND o_d_id = 4 AND o_id = 9",
+        &["condition-5", "condition-7"],
+    ),
+    // A payment that was lost where the customer is, and kept where it was made.
+    ("UPDATE history SET h_c_id = 30 WHERE h_c_id = 29 AND h_c_d_id = 3", &["condition-10"]),
+    ("UPDATE history SET h_c_id = 31 WHERE h_c_id = 29 AND h_c_d_id = 3", &["condition-10"]),
+    (
+        "DELETE FROM history WHERE h_c_id = 29 AND h_c_d_id = 3 AND h_c_w_id = 1",
+        &["condition-8", "condition-9", "condition-10"],
+    ),
+    (
+        "UPDATE customer SET c_balance = c_balance + 1 WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1",
+        &["condition-10", "condition-12"],
+    ),
+    ("UPDATE customer SET c_ytd_payment = 999 WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1", &["condition-12"]),
+    ("UPDATE orders SET o_c_id = 31 WHERE o_w_id = 1 AND o_d_id = 4 AND o_id = 9", &["condition-10", "condition-12"]),
+    // Delivered in order, but not right after load.
+    (
+        "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 1 AND no_o_id = 22; \
+         UPDATE orders SET o_carrier_id = 1 WHERE o_w_id = 1 AND o_d_id = 1 AND o_id = 22; \
+         UPDATE order_line SET ol_amount = 0, ol_delivery_d = (SELECT max(h_date) FROM history) WHERE ol_w_id = 1 AND ol_d_id = 1 AND ol_o_id = 22",
+        &["condition-11"],
+    ),
+    // Rows of a district that does not exist.
+    ("DELETE FROM district WHERE d_w_id = 1 AND d_id = 1", &["condition-1", "condition-2", "condition-9"]),
+];
+
 #[test]
 fn each_condition_catches_its_violation() {
-    for (sql, conditions) in [
-        // W_YTD alone: against the districts and against the payments.
-        ("UPDATE warehouse SET w_ytd = w_ytd + 1 WHERE w_id = 2", &["condition-1", "condition-8"][..]),
-        // A cent from one district to another: the warehouse does not see it.
-        (
-            "UPDATE district SET d_ytd = d_ytd + CASE d_id WHEN 1 THEN 1 ELSE -1 END WHERE d_w_id = 1 AND d_id IN (1, 2)",
-            &["condition-9"],
-        ),
-        (
-            "UPDATE district SET d_ytd = d_ytd + 1 WHERE d_w_id = 1 AND d_id = 1; UPDATE warehouse SET w_ytd = w_ytd + 1 WHERE w_id = 1",
-            &["condition-8", "condition-9"],
-        ),
-        ("UPDATE district SET d_ytd = d_ytd + 1 WHERE d_w_id = 1 AND d_id = 1", &["condition-1", "condition-9"]),
-        ("UPDATE district SET d_next_o_id = 32 WHERE d_w_id = 2 AND d_id = 10", &["condition-2"]),
-        // The last order of a district is delivered before those ahead of it.
-        (
-            "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 1 AND no_o_id = 30",
-            &["condition-2", "condition-5", "condition-11"],
-        ),
-        // One in the middle: a gap.
-        (
-            "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 1 AND no_o_id = 25",
-            &["condition-3", "condition-5", "condition-11"],
-        ),
-        // A new order without an order, out of line with the others.
-        ("INSERT INTO new_order VALUES (1, 1, 21)", &["condition-5", "condition-11"]),
-        ("INSERT INTO new_order VALUES (1, 1, 99)", &["condition-2", "condition-3", "condition-5", "condition-11"]),
-        ("INSERT INTO order_line VALUES (1, 1, 99, 1, 1, 1, 5, 10, NULL, '')", &["condition-4"]),
-        (
-            "UPDATE orders SET o_ol_cnt = o_ol_cnt + CASE o_id WHEN 3 THEN 1 ELSE -1 END WHERE o_w_id = 1 AND o_d_id = 4 AND o_id IN (3, 4)",
-            &["condition-6"],
-        ),
-        (
-            "DELETE FROM order_line WHERE ol_w_id = 1 AND ol_d_id = 4 AND ol_o_id = 29 AND ol_number = 1",
-            &["condition-4", "condition-6"],
-        ),
-        ("DELETE FROM order_line WHERE ol_w_id = 1 AND ol_d_id = 4 AND ol_o_id = 29", &["condition-4", "condition-6"]),
-        (
-            "UPDATE order_line SET ol_amount = 0, ol_delivery_d = 1 WHERE ol_w_id = 1 AND ol_d_id = 4 AND ol_o_id = 29",
-            &["condition-7"],
-        ),
-        (
-            "UPDATE order_line SET ol_delivery_d = NULL WHERE ol_w_id = 1 AND ol_d_id = 4 AND ol_o_id = 9 AND ol_number = 2",
-            &["condition-7", "condition-10", "condition-12"],
-        ),
-        (
-            "UPDATE orders SET o_carrier_id = 3 WHERE o_w_id = 1 AND o_d_id = 4 AND o_id = 29",
-            &["condition-5", "condition-7"],
-        ),
-        (
-            "UPDATE orders SET o_carrier_id = NULL WHERE o_w_id = 1 AND o_d_id = 4 AND o_id = 9",
-            &["condition-5", "condition-7"],
-        ),
-        // A payment that was lost where the customer is, and kept where it was made.
-        ("UPDATE history SET h_c_id = 30 WHERE h_c_id = 29 AND h_c_d_id = 3", &["condition-10"]),
-        ("UPDATE history SET h_c_id = 31 WHERE h_c_id = 29 AND h_c_d_id = 3", &["condition-10"]),
-        (
-            "DELETE FROM history WHERE h_c_id = 29 AND h_c_d_id = 3 AND h_c_w_id = 1",
-            &["condition-8", "condition-9", "condition-10"],
-        ),
-        (
-            "UPDATE customer SET c_balance = c_balance + 1 WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1",
-            &["condition-10", "condition-12"],
-        ),
-        ("UPDATE customer SET c_ytd_payment = 999 WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1", &["condition-12"]),
-        (
-            "UPDATE orders SET o_c_id = 31 WHERE o_w_id = 1 AND o_d_id = 4 AND o_id = 9",
-            &["condition-10", "condition-12"],
-        ),
-        // Delivered in order, but not right after load.
-        (
-            "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 1 AND no_o_id = 22; \
-             UPDATE orders SET o_carrier_id = 1 WHERE o_w_id = 1 AND o_d_id = 1 AND o_id = 22; \
-             UPDATE order_line SET ol_delivery_d = 1, ol_amount = 0 WHERE ol_w_id = 1 AND ol_d_id = 1 AND ol_o_id = 22",
-            &["condition-11"],
-        ),
-        // Rows of a district that does not exist.
-        ("DELETE FROM district WHERE d_w_id = 1 AND d_id = 1", &["condition-1", "condition-2", "condition-9"]),
-    ] {
-        assert_eq!(caught(sql), conditions, "{sql}");
+    for (sql, conditions) in PLANTED {
+        assert_eq!(caught(sql), *conditions, "{sql}");
     }
 }
 
@@ -273,7 +273,7 @@ fn a_digest_sees_every_value_and_no_order() {
 }
 
 /// A database after a run, its ledger, and the marks before.
-fn ledger_of_a_run() -> (tempfile::TempDir, Engine, Marks, Account) {
+pub(super) fn ledger_of_a_run() -> (tempfile::TempDir, Engine, Marks, Account) {
     let (directory, mut engine) = fixture::engine(2);
     let marks = Marks::take(&mut engine).unwrap();
     let mut account = Account { in_flight: 0, entries: Vec::new() };

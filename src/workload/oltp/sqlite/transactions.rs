@@ -6,6 +6,7 @@ use rusqlite::{Connection, Error, OptionalExtension, Result, params};
 
 use super::super::input::{Customer, Input, Line, Request};
 use super::super::output::Output;
+use super::super::random::last_name;
 use super::super::scale::DISTRICTS;
 
 /// Bytes of C_DATA.
@@ -113,12 +114,6 @@ fn missing(c: &Connection, item: u32) -> Result<Output> {
         return Err(Error::QueryReturnedNoRows);
     }
     Ok(Output::RolledBack)
-}
-
-/// The three syllables that the digits of 0..=999 stand for (clause 4.3.2.3).
-fn last_name(number: u32) -> String {
-    const SYLLABLES: [&str; 10] = ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
-    [number / 100, number / 10, number].iter().map(|digit| SYLLABLES[(digit % 10) as usize]).collect()
 }
 
 /// A row that must be there was.
