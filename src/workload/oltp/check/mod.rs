@@ -12,10 +12,13 @@ mod skew;
 mod sums;
 
 #[cfg(test)]
+mod postgres_tests;
+#[cfg(test)]
 mod tests;
 
 pub use audit::{Marks, audit, server_new_orders};
 pub use conditions::conditions;
+pub use ledger::prove;
 
 pub use sums::{Digest, TableSum, digest, sums};
 

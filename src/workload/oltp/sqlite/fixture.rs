@@ -3,7 +3,7 @@
 //! Invariant: the same rows every time.
 
 use super::super::config::SqliteJournal;
-use super::super::database::{Database, Dialect};
+use super::super::database::{Database, Dialect, Value};
 use super::super::input::{Customer, Input, Line, Request};
 use super::super::scale::UNUSED_ITEM;
 use super::super::schema::{INDEXES, TABLES};
@@ -23,6 +23,35 @@ pub fn engine(warehouses: u32) -> (tempfile::TempDir, Engine) {
     let mut engine = Engine::open(&directory.path().join("oltp.db"), SqliteJournal::Wal).unwrap();
     fill(&mut engine, warehouses);
     (directory, engine)
+}
+
+/// All rows of one database in another of the same dialect or of PostgreSQL, which has none of the tables.
+pub fn copy(from: &mut Engine, to: &mut dyn Database) {
+    for table in TABLES {
+        to.execute(&table.create(to.dialect())).unwrap();
+        let dialect = to.dialect();
+        let rows = from.rows(&format!("SELECT * FROM {}", table.name)).unwrap();
+        let spell = |(value, (_, kind)): (&Value, &(&str, &str))| match value {
+            Value::Null => "NULL".to_owned(),
+            Value::Integer(n) if *kind == "timestamp" => date(*n, dialect),
+            Value::Integer(n) => n.to_string(),
+            Value::Text(text) => format!("'{text}'"),
+        };
+        let rows: Vec<String> = rows
+            .iter()
+            .map(|row| format!("({})", row.iter().zip(table.columns).map(spell).collect::<Vec<_>>().join(", ")))
+            .collect();
+        for chunk in rows.chunks(500) {
+            to.execute(&format!("INSERT INTO {} VALUES {}", table.name, chunk.join(","))).unwrap();
+        }
+    }
+}
+
+fn date(micros: i64, dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Sqlite => micros.to_string(),
+        Dialect::Postgres => format!("timestamp '2000-01-01' + interval '{micros} microseconds'"),
+    }
 }
 
 /// The same rows in any database that has none of the tables.
@@ -97,10 +126,7 @@ pub fn requests(count: u32, warehouses: u32) -> Vec<Request> {
 }
 
 fn rows(warehouses: u32, dialect: Dialect) -> Vec<(&'static str, Vec<String>)> {
-    let date = match dialect {
-        Dialect::Sqlite => LOADED.to_string(),
-        Dialect::Postgres => format!("timestamp '2000-01-01' + interval '{LOADED} microseconds'"),
-    };
+    let date = date(LOADED, dialect);
     let address = "'Street', 'Street', 'City', 'ST', '123411111'";
     let mut item = Vec::new();
     for i in 1..=ITEMS {
