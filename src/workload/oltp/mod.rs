@@ -12,6 +12,7 @@ pub mod job;
 pub mod jobs;
 pub mod options;
 pub mod ledger;
+pub mod load;
 pub mod output;
 pub mod pg;
 pub mod population;
