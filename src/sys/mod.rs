@@ -4,6 +4,7 @@ pub mod async_io;
 pub mod broadcast;
 pub mod child;
 pub mod cpu_clock;
+pub mod enclosure;
 pub mod family;
 pub mod futex;
 pub mod latch;
