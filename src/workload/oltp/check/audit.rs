@@ -32,7 +32,8 @@ impl Marks {
     pub fn take(database: &mut dyn Database) -> Result<Self> {
         tune(database);
         let dialect = database.dialect();
-        let districts = integers::<3>(database, "SELECT d_w_id, d_id, d_next_o_id FROM district ORDER BY d_w_id, d_id")?;
+        let districts =
+            integers::<3>(database, "SELECT d_w_id, d_id, d_next_o_id FROM district ORDER BY d_w_id, d_id")?;
         if districts.is_empty() {
             bail!("No district in the database: load it first");
         }
@@ -51,7 +52,8 @@ impl Marks {
     pub(super) fn store(&self, database: &mut dyn Database) -> Result<String> {
         let table = format!("{}.oltp_marks", temporary(database.dialect()));
         database.execute(&format!("DROP TABLE IF EXISTS {table}"))?;
-        database.execute("CREATE TEMPORARY TABLE oltp_marks (mw INTEGER, md INTEGER, mo INTEGER, PRIMARY KEY (mw, md))")?;
+        database
+            .execute("CREATE TEMPORARY TABLE oltp_marks (mw INTEGER, md INTEGER, mo INTEGER, PRIMARY KEY (mw, md))")?;
         for chunk in self.next.chunks(500) {
             let rows: Vec<String> = chunk.iter().map(|(w, d, o)| format!("({w}, {d}, {o})")).collect();
             database.execute(&format!("INSERT INTO {table} VALUES {}", rows.join(", ")))?;
@@ -118,13 +120,29 @@ pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
     database.execute(&format!("DROP TABLE IF EXISTS {marks}"))?;
 
     let mut dates = Found::default();
-    dates.add_many((added - payments).unsigned_abs(), || format!("{added} payments added, {payments} with a date of the run"));
+    dates.add_many((added - payments).unsigned_abs(), || {
+        format!("{added} payments added, {payments} with a date of the run")
+    });
     let mut places = Found::default();
     places.add_many(nowhere.unsigned_abs(), || format!("{nowhere} order lines"));
 
     let checks = vec![
-        share("remote-lines", "order lines supplied by another warehouse", (0.0095, 0.0105), remote_lines, lines, alone),
-        share("remote-payments", "payments by customers of another warehouse", (0.14, 0.16), remote_payments, payments, alone),
+        share(
+            "remote-lines",
+            "order lines supplied by another warehouse",
+            (0.0095, 0.0105),
+            remote_lines,
+            lines,
+            alone,
+        ),
+        share(
+            "remote-payments",
+            "payments by customers of another warehouse",
+            (0.14, 0.16),
+            remote_payments,
+            payments,
+            alone,
+        ),
         sizes.check("order-size", "orders have 5 to 15 lines"),
         favoured(&counts),
         places.check("suppliers", "warehouses that supply exist"),
@@ -142,7 +160,14 @@ fn favoured(counts: &[u64]) -> Check {
 
 /// A share that has to be in a band. A sample is too small if a band of four standard errors on both sides would be wider than half of what it
 /// is around, for then it says little.
-fn share(name: &'static str, claim: &'static str, band: (f64, f64), hits: i64, sample: i64, skip: Option<&'static str>) -> Check {
+fn share(
+    name: &'static str,
+    claim: &'static str,
+    band: (f64, f64),
+    hits: i64,
+    sample: i64,
+    skip: Option<&'static str>,
+) -> Check {
     let outcome = if let Some(why) = skip {
         Outcome::Skipped(why)
     } else {
@@ -154,7 +179,12 @@ fn share(name: &'static str, claim: &'static str, band: (f64, f64), hits: i64, s
             Outcome::TooFew { sample, needed }
         } else {
             let tolerance = ERRORS * (variance / sample as f64).sqrt();
-            Outcome::Share { value: hits as f64 / sample as f64, low: band.0 - tolerance, high: band.1 + tolerance, sample }
+            Outcome::Share {
+                value: hits as f64 / sample as f64,
+                low: band.0 - tolerance,
+                high: band.1 + tolerance,
+                sample,
+            }
         }
     };
     Check { name, claim, outcome }

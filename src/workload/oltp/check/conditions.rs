@@ -50,9 +50,7 @@ pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Re
     let mut report = Report::default();
     for (number, (found, (name, claim))) in (1..).zip(found.into_iter().zip(CLAIMS)) {
         report.checks.push(match delivered {
-            None if number == 11 => {
-                Check { name, claim, outcome: Outcome::Skipped("it holds right after load only") }
-            }
+            None if number == 11 => Check { name, claim, outcome: Outcome::Skipped("it holds right after load only") },
             _ => found.check(name, claim),
         });
     }
@@ -114,7 +112,12 @@ struct Totals {
 }
 
 /// Conditions 1 to 4, 8, 9 and 11.
-fn districts(database: &mut dyn Database, lines: &Lines, delivered: Option<i64>, found: &mut [Found; 12]) -> Result<Totals> {
+fn districts(
+    database: &mut dyn Database,
+    lines: &Lines,
+    delivered: Option<i64>,
+    found: &mut [Found; 12],
+) -> Result<Totals> {
     let mut all: BTreeMap<(i64, i64), District> = BTreeMap::new();
     for [w, d, next, ytd] in integers(database, "SELECT d_w_id, d_id, d_next_o_id, d_ytd FROM district")? {
         all.entry((w, d)).or_default().row = Some((next, ytd));
@@ -129,10 +132,13 @@ fn districts(database: &mut dyn Database, lines: &Lines, delivered: Option<i64>,
         let district = all.entry((w, d)).or_default();
         (district.first_new, district.last_new, district.new_orders) = (first, last, count);
     }
-    for [w, d, count] in integers(database, &format!("SELECT w, d, CAST(sum(lines) AS BIGINT) FROM {} GROUP BY w, d", lines.table))? {
+    for [w, d, count] in
+        integers(database, &format!("SELECT w, d, CAST(sum(lines) AS BIGINT) FROM {} GROUP BY w, d", lines.table))?
+    {
         all.entry((w, d)).or_default().lines = count;
     }
-    for [w, d, paid] in integers(database, "SELECT h_w_id, h_d_id, sum(h_amount) FROM history GROUP BY h_w_id, h_d_id")? {
+    for [w, d, paid] in integers(database, "SELECT h_w_id, h_d_id, sum(h_amount) FROM history GROUP BY h_w_id, h_d_id")?
+    {
         all.entry((w, d)).or_default().paid = paid;
     }
 
@@ -140,7 +146,9 @@ fn districts(database: &mut dyn Database, lines: &Lines, delivered: Option<i64>,
         let place = format!("warehouse {w}, district {d}");
         let (next, ytd) = it.row.unwrap_or((1, 0));
         if next - 1 != it.last_order || (it.new_orders > 0 && it.last_new != it.last_order) {
-            found[1].add(|| format!("{place}: D_NEXT_O_ID {next}, max(O_ID) {}, max(NO_O_ID) {}", it.last_order, it.last_new));
+            found[1].add(|| {
+                format!("{place}: D_NEXT_O_ID {next}, max(O_ID) {}, max(NO_O_ID) {}", it.last_order, it.last_new)
+            });
         }
         if it.new_orders > 0 && it.last_new - it.first_new + 1 != it.new_orders {
             found[2].add(|| format!("{place}: {} new orders from {} to {}", it.new_orders, it.first_new, it.last_new));
@@ -158,14 +166,15 @@ fn districts(database: &mut dyn Database, lines: &Lines, delivered: Option<i64>,
         }
     }
     warehouses(database, &all, found)?;
-    Ok(Totals {
-        new_orders: all.values().map(|d| d.new_orders).sum(),
-        paid: all.values().map(|d| d.paid).sum(),
-    })
+    Ok(Totals { new_orders: all.values().map(|d| d.new_orders).sum(), paid: all.values().map(|d| d.paid).sum() })
 }
 
 /// Conditions 1 and 8.
-fn warehouses(database: &mut dyn Database, districts: &BTreeMap<(i64, i64), District>, found: &mut [Found; 12]) -> Result<()> {
+fn warehouses(
+    database: &mut dyn Database,
+    districts: &BTreeMap<(i64, i64), District>,
+    found: &mut [Found; 12],
+) -> Result<()> {
     // W_YTD, the sum of D_YTD, and what was paid.
     let mut all: BTreeMap<i64, [i64; 3]> = BTreeMap::new();
     for [w, ytd] in integers(database, "SELECT w_id, w_ytd FROM warehouse")? {
@@ -206,12 +215,16 @@ fn orders(database: &mut dyn Database, lines: &Lines, new_orders: i64, found: &m
         if violations == 0 {
             continue;
         }
-        let sql = format!("SELECT o_w_id, o_d_id, o_id {from} WHERE {wrong} > 0 ORDER BY o_w_id, o_d_id, o_id LIMIT {EXAMPLES}");
+        let sql = format!(
+            "SELECT o_w_id, o_d_id, o_id {from} WHERE {wrong} > 0 ORDER BY o_w_id, o_d_id, o_id LIMIT {EXAMPLES}"
+        );
         found[index].count = violations.unsigned_abs();
         found[index].examples = named(database, &sql, ["warehouse", "district", "order"])?;
     }
     // Those that are joined with no order are not in the sums above.
-    found[4].add_many((new_orders - waiting).unsigned_abs(), || format!("{} new orders without an order", new_orders - waiting));
+    found[4].add_many((new_orders - waiting).unsigned_abs(), || {
+        format!("{} new orders without an order", new_orders - waiting)
+    });
     Ok(())
 }
 
@@ -229,13 +242,17 @@ fn customers(database: &mut dyn Database, lines: &Lines, paid: i64, found: &mut 
     );
     let balance = "CASE WHEN c_balance <> COALESCE(delivered, 0) - COALESCE(paid, 0) THEN 1 ELSE 0 END";
     let volume = "CASE WHEN c_balance + c_ytd_payment <> COALESCE(delivered, 0) THEN 1 ELSE 0 END";
-    let sql = format!("SELECT sum({balance}), sum({volume}), CAST(sum(delivered) AS BIGINT), CAST(sum(paid) AS BIGINT) {from}");
+    let sql = format!(
+        "SELECT sum({balance}), sum({volume}), CAST(sum(delivered) AS BIGINT), CAST(sum(paid) AS BIGINT) {from}"
+    );
     let [balances, volumes, delivered_to, paid_by] = integer_row(database, &sql)?;
     for (index, violations, wrong) in [(9, balances, balance), (11, volumes, volume)] {
         if violations == 0 {
             continue;
         }
-        let sql = format!("SELECT c_w_id, c_d_id, c_id {from} WHERE {wrong} > 0 ORDER BY c_w_id, c_d_id, c_id LIMIT {EXAMPLES}");
+        let sql = format!(
+            "SELECT c_w_id, c_d_id, c_id {from} WHERE {wrong} > 0 ORDER BY c_w_id, c_d_id, c_id LIMIT {EXAMPLES}"
+        );
         found[index].count = violations.unsigned_abs();
         found[index].examples = named(database, &sql, ["warehouse", "district", "customer"])?;
     }

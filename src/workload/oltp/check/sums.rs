@@ -83,7 +83,9 @@ pub fn digest(database: &mut dyn Database) -> Result<Vec<Digest>> {
         let columns: Vec<String> = table
             .columns
             .iter()
-            .map(|(name, kind)| if *kind == "timestamp" { micros(database.dialect(), name) } else { (*name).to_owned() })
+            .map(
+                |(name, kind)| if *kind == "timestamp" { micros(database.dialect(), name) } else { (*name).to_owned() },
+            )
             .collect();
         let select = format!("SELECT {} FROM {}", columns.join(", "), table.name);
         let mut digest = Digest { table: table.name, rows: 0, hash: 0 };

@@ -35,14 +35,18 @@ fn line(item: u32, supply_warehouse: u32, quantity: u32) -> Line {
 #[test]
 fn a_new_order_takes_lines_one_after_the_other() {
     let (_directory, mut engine) = fixture::engine(2);
-    let quantity = |engine: &mut Engine| integers(engine, "SELECT s_quantity FROM stock WHERE s_w_id = 1 AND s_i_id = 9")[0][0];
+    let quantity =
+        |engine: &mut Engine| integers(engine, "SELECT s_quantity FROM stock WHERE s_w_id = 1 AND s_i_id = 9")[0][0];
     let before = quantity(&mut engine);
     let lines = vec![line(9, 1, 10), line(9, 1, 10), line(4, 2, 3), line(9, 1, 10), line(9, 1, 10), line(9, 1, 10)];
     let (w_tax, d_tax) = (311, 13 + 3 * 97);
     let discount = 7 * 161 % 5001;
     let output = ask(&mut engine, Input::NewOrder { warehouse: 1, district: 3, customer: 7, lines });
     let sum = 50 * (100 + 9 * 37) + 3 * (100 + 4 * 37);
-    assert_eq!(output, Output::NewOrder { order: 31, total: sum * (10_000 - discount) * (10_000 + w_tax + d_tax) / 100_000_000 });
+    assert_eq!(
+        output,
+        Output::NewOrder { order: 31, total: sum * (10_000 - discount) * (10_000 + w_tax + d_tax) / 100_000_000 }
+    );
 
     let mut expected = before;
     for _ in 0..5 {
@@ -55,7 +59,10 @@ fn a_new_order_takes_lines_one_after_the_other() {
     assert_eq!(integers(&mut engine, &format!("{stock} = 1 AND s_i_id = 4")), [[0, 0, 0]]);
     let order = "SELECT o_c_id, o_carrier_id, o_ol_cnt, o_all_local, o_entry_d FROM orders WHERE o_w_id = 1 AND o_d_id = 3 AND o_id = 31";
     assert_eq!(integers(&mut engine, order), [[7, -1, 6, 0, DATE]]);
-    assert_eq!(integers(&mut engine, "SELECT no_o_id FROM new_order WHERE no_w_id = 1 AND no_d_id = 3 AND no_o_id > 30"), [[31]]);
+    assert_eq!(
+        integers(&mut engine, "SELECT no_o_id FROM new_order WHERE no_w_id = 1 AND no_d_id = 3 AND no_o_id > 30"),
+        [[31]]
+    );
     assert_eq!(integers(&mut engine, "SELECT d_next_o_id FROM district WHERE d_w_id = 1 AND d_id = 3"), [[32]]);
     let third = "FROM order_line WHERE ol_w_id = 1 AND ol_d_id = 3 AND ol_o_id = 31 AND ol_number = 3";
     let columns = "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d";
@@ -110,14 +117,19 @@ fn a_payment_finds_the_customer_in_the_middle() {
         customer,
         amount: 12_345,
     };
-    let columns = "SELECT c_balance, c_ytd_payment, c_payment_cnt FROM customer WHERE c_w_id = 2 AND c_d_id = 5 AND c_id";
+    let columns =
+        "SELECT c_balance, c_ytd_payment, c_payment_cnt FROM customer WHERE c_w_id = 2 AND c_d_id = 5 AND c_id";
     let before = integers(&mut engine, &format!("{columns} = {expected}"));
     let Output::Payment { customer, balance } = ask(&mut engine, pay(Customer::LastName(0))) else { panic!() };
     assert_eq!((i64::from(customer), balance), (expected, before[0][0] - 12_345));
     assert_eq!(integers(&mut engine, &format!("{columns} = {expected}")), [[balance, 13_345, 2]]);
     assert_eq!(integers(&mut engine, "SELECT w_ytd FROM warehouse ORDER BY w_id"), [[312_345], [300_000]]);
-    assert_eq!(integers(&mut engine, "SELECT d_ytd FROM district WHERE d_w_id = 1 AND d_id IN (4, 5)"), [[42_345], [30_000]]);
-    let paid = "SELECT h_c_id, h_c_d_id, h_c_w_id, h_d_id, h_w_id, h_amount, h_date FROM history WHERE h_date > 1000000";
+    assert_eq!(
+        integers(&mut engine, "SELECT d_ytd FROM district WHERE d_w_id = 1 AND d_id IN (4, 5)"),
+        [[42_345], [30_000]]
+    );
+    let paid =
+        "SELECT h_c_id, h_c_d_id, h_c_w_id, h_d_id, h_w_id, h_amount, h_date FROM history WHERE h_date > 1000000";
     assert_eq!(integers(&mut engine, paid), [[expected, 5, 2, 4, 1, 12_345, DATE]]);
     assert_eq!(text(&mut engine, "SELECT h_data FROM history WHERE h_date > 1000000"), "W1    D4");
 
@@ -137,11 +149,18 @@ fn a_delivery_takes_the_oldest_order_of_each_district_that_has_one() {
     Database::execute(&mut engine, "DELETE FROM new_order WHERE no_d_id = 6").unwrap();
     let customer = "SELECT c_balance, c_delivery_cnt FROM customer, orders WHERE o_d_id = 2 AND o_id = 22 AND c_d_id = 2 AND c_id = o_c_id";
     let before = integers(&mut engine, customer);
-    let amount = integers(&mut engine, "SELECT sum(ol_amount) FROM order_line WHERE ol_d_id = 2 AND ol_o_id = 22")[0][0];
+    let amount =
+        integers(&mut engine, "SELECT sum(ol_amount) FROM order_line WHERE ol_d_id = 2 AND ol_o_id = 22")[0][0];
     assert_eq!(ask(&mut engine, Input::Delivery { warehouse: 1, carrier: 8 }), Output::Delivery { delivered: 9 });
     assert_eq!(integers(&mut engine, customer), [[before[0][0] + amount, 1]]);
-    assert_eq!(integers(&mut engine, "SELECT o_carrier_id FROM orders WHERE o_d_id = 2 AND o_id IN (22, 23)"), [[8], [-1]]);
-    assert_eq!(integers(&mut engine, "SELECT DISTINCT ol_delivery_d FROM order_line WHERE ol_d_id = 2 AND ol_o_id = 22"), [[DATE]]);
+    assert_eq!(
+        integers(&mut engine, "SELECT o_carrier_id FROM orders WHERE o_d_id = 2 AND o_id IN (22, 23)"),
+        [[8], [-1]]
+    );
+    assert_eq!(
+        integers(&mut engine, "SELECT DISTINCT ol_delivery_d FROM order_line WHERE ol_d_id = 2 AND ol_o_id = 22"),
+        [[DATE]]
+    );
     assert_eq!(integers(&mut engine, "SELECT min(no_o_id) FROM new_order GROUP BY no_d_id"), [[23]; 9]);
 }
 
@@ -149,9 +168,14 @@ fn a_delivery_takes_the_oldest_order_of_each_district_that_has_one() {
 fn readers_say_what_is_there() {
     let (_directory, mut engine) = fixture::engine(1);
     let [order, lines] =
-        integers(&mut engine, "SELECT o_id, o_ol_cnt FROM orders WHERE o_d_id = 1 AND o_c_id = 5")[0][..] else { panic!() };
+        integers(&mut engine, "SELECT o_id, o_ol_cnt FROM orders WHERE o_d_id = 1 AND o_c_id = 5")[0][..]
+    else {
+        panic!()
+    };
     let status = Input::OrderStatus { warehouse: 1, district: 1, customer: Customer::Id(5) };
-    let Output::OrderStatus { customer: 5, order: found, lines: counted, .. } = ask(&mut engine, status) else { panic!() };
+    let Output::OrderStatus { customer: 5, order: found, lines: counted, .. } = ask(&mut engine, status) else {
+        panic!()
+    };
     assert_eq!((i64::from(found), i64::from(counted)), (order, lines));
     let sql = "SELECT count(*) FROM stock WHERE s_quantity < 20 AND s_i_id IN \
                (SELECT ol_i_id FROM order_line WHERE ol_d_id = 1 AND ol_o_id BETWEEN 11 AND 30)";
@@ -187,7 +211,11 @@ fn killed(journal: SqliteJournal) {
         engine.execute(&request).unwrap();
     }
     let committed = digest(&mut engine).unwrap();
-    Database::execute(&mut engine, "BEGIN IMMEDIATE; UPDATE stock SET s_quantity = s_quantity + 1, s_data = s_data || 'x'").unwrap();
+    Database::execute(
+        &mut engine,
+        "BEGIN IMMEDIATE; UPDATE stock SET s_quantity = s_quantity + 1, s_data = s_data || 'x'",
+    )
+    .unwrap();
     let copy = tempfile::tempdir().unwrap();
     let mut journals = 0;
     for entry in std::fs::read_dir(directory.path()).unwrap() {
@@ -224,7 +252,9 @@ fn facts_are_what_sqlite_says() {
         let engine = Engine::open_with(&directory.path().join(name), &options).unwrap();
         assert_eq!((engine.facts().journal.as_str(), engine.facts().cache_bytes), (name, 10 << 20));
     }
-    assert!(Engine::open(Path::new(":memory:"), SqliteJournal::Wal).err().unwrap().to_string().contains("journal_mode=wal"));
+    assert!(
+        Engine::open(Path::new(":memory:"), SqliteJournal::Wal).err().unwrap().to_string().contains("journal_mode=wal")
+    );
 }
 
 #[test]

@@ -32,24 +32,38 @@ pub(super) fn run(connection: &Connection, request: &Request) -> Result<Output> 
             new_order(connection, *warehouse, *district, *customer, lines, date)
         }
         Input::Payment { .. } => payment(connection, &request.input, date),
-        Input::OrderStatus { warehouse, district, customer } => order_status(connection, *warehouse, *district, *customer),
+        Input::OrderStatus { warehouse, district, customer } => {
+            order_status(connection, *warehouse, *district, *customer)
+        }
         Input::Delivery { warehouse, carrier } => delivery(connection, *warehouse, *carrier, date),
-        Input::StockLevel { warehouse, district, threshold } => stock_level(connection, *warehouse, *district, *threshold),
+        Input::StockLevel { warehouse, district, threshold } => {
+            stock_level(connection, *warehouse, *district, *threshold)
+        }
     }
 }
 
-fn new_order(c: &Connection, warehouse: u32, district: u32, customer: u32, lines: &[Line], date: i64) -> Result<Output> {
+fn new_order(
+    c: &Connection,
+    warehouse: u32,
+    district: u32,
+    customer: u32,
+    lines: &[Line],
+    date: i64,
+) -> Result<Output> {
     let w_tax: i64 =
         c.prepare_cached("SELECT w_tax FROM warehouse WHERE w_id = ?1")?.query_row([warehouse], |row| row.get(0))?;
     let (order, d_tax): (u32, i64) = c
         .prepare_cached("SELECT d_next_o_id, d_tax FROM district WHERE d_w_id = ?1 AND d_id = ?2")?
         .query_row([warehouse, district], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    changed(
-        c.prepare_cached("UPDATE district SET d_next_o_id = ?3 WHERE d_w_id = ?1 AND d_id = ?2")?
-            .execute([warehouse, district, order + 1])?,
-    )?;
+    changed(c.prepare_cached("UPDATE district SET d_next_o_id = ?3 WHERE d_w_id = ?1 AND d_id = ?2")?.execute([
+        warehouse,
+        district,
+        order + 1,
+    ])?)?;
     let discount: i64 = c
-        .prepare_cached("SELECT c_discount, c_last, c_credit FROM customer WHERE c_w_id = ?1 AND c_d_id = ?2 AND c_id = ?3")?
+        .prepare_cached(
+            "SELECT c_discount, c_last, c_credit FROM customer WHERE c_w_id = ?1 AND c_d_id = ?2 AND c_id = ?3",
+        )?
         .query_row([warehouse, district, customer], |row| row.get(0))?;
     let local = lines.iter().all(|line| line.supply_warehouse == warehouse);
     c.prepare_cached(
@@ -133,7 +147,9 @@ fn payment(c: &Connection, input: &Input, date: i64) -> Result<Output> {
     let w_name: String = c
         .prepare_cached("SELECT w_name, w_street_1, w_street_2, w_city, w_state, w_zip FROM warehouse WHERE w_id = ?1")?
         .query_row([warehouse], |row| row.get(0))?;
-    changed(c.prepare_cached("UPDATE warehouse SET w_ytd = w_ytd + ?2 WHERE w_id = ?1")?.execute([warehouse, amount])?)?;
+    changed(
+        c.prepare_cached("UPDATE warehouse SET w_ytd = w_ytd + ?2 WHERE w_id = ?1")?.execute([warehouse, amount])?,
+    )?;
     let d_name: String = c
         .prepare_cached(
             "SELECT d_name, d_street_1, d_street_2, d_city, d_state, d_zip FROM district WHERE d_w_id = ?1 AND d_id = ?2",
@@ -221,9 +237,8 @@ fn order_status(c: &Connection, warehouse: u32, district: u32, customer: Custome
 }
 
 fn delivery(c: &Connection, warehouse: u32, carrier: u32, date: i64) -> Result<Output> {
-    let mut oldest = c.prepare_cached(
-        "SELECT no_o_id FROM new_order WHERE no_w_id = ?1 AND no_d_id = ?2 ORDER BY no_o_id LIMIT 1",
-    )?;
+    let mut oldest =
+        c.prepare_cached("SELECT no_o_id FROM new_order WHERE no_w_id = ?1 AND no_d_id = ?2 ORDER BY no_o_id LIMIT 1")?;
     let mut delete = c.prepare_cached("DELETE FROM new_order WHERE no_w_id = ?1 AND no_d_id = ?2 AND no_o_id = ?3")?;
     let mut whose = c.prepare_cached("SELECT o_c_id FROM orders WHERE o_w_id = ?1 AND o_d_id = ?2 AND o_id = ?3")?;
     let mut carry =
