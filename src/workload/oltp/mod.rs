@@ -13,6 +13,7 @@ pub mod population;
 pub mod random;
 pub mod scale;
 pub mod schema;
+pub mod sql;
 pub mod terminal;
 
 pub use config::{Config, Mode};
