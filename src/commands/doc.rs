@@ -22,6 +22,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("reference", "dbsim-job", include_str!("../../docs/reference/dbsim-job.md")),
     ("reference", "report", include_str!("../../docs/reference/report.md")),
     ("reference", "folder", include_str!("../../docs/reference/folder.md")),
+    ("reference", "local", include_str!("../../docs/reference/local.md")),
     ("reference", "sim", include_str!("../../docs/reference/sim.md")),
     ("reference", "architecture", include_str!("../../docs/reference/architecture.md")),
 ];

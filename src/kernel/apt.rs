@@ -26,12 +26,12 @@ const HOPELESS: usize = 6;
 
 /// apt on this machine, with our state.
 pub struct Apt {
-    dir: PathBuf,
+    pub(super) dir: PathBuf,
     helper: PathBuf,
     own: Vec<Source>,
 }
 
-/// What is known of one suite since apt last read it. Kept as `suite.json` in the suite's folder.
+/// What is known of one suite since apt last read it. Kept as `listing.json` in the suite's folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Listing {
     /// When the archive was last asked, seconds since 1970.
@@ -177,9 +177,20 @@ impl Apt {
 
     /// Download packages of one suite into `into` (an empty folder); apt checks them against the signed index.
     pub fn download(&self, suite: &Suite, packages: &[&Package], into: &Path) -> Result<Vec<PathBuf>, KernelError> {
-        let mut command = self.apt_get(&self.folder(&suite.source));
-        command.arg("download").args(packages.iter().map(|p| format!("{}={}", p.name, p.version))).current_dir(into);
-        let names = || packages.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(" ");
+        let exact: Vec<_> = packages.iter().map(|p| (p.name.as_str(), p.version.as_str())).collect();
+        self.fetch(&self.folder(&suite.source), &exact, into)
+    }
+
+    /// Download packages, given by name and version, that the lists in `folder` have.
+    pub(super) fn fetch(
+        &self,
+        folder: &Path,
+        packages: &[(&str, &str)],
+        into: &Path,
+    ) -> Result<Vec<PathBuf>, KernelError> {
+        let mut command = self.apt_get(folder);
+        command.arg("download").args(packages.iter().map(|(n, v)| format!("{n}={v}"))).current_dir(into);
+        let names = || packages.iter().map(|p| p.0).collect::<Vec<_>>().join(" ");
         run(command).map_err(|reason| match reason {
             Failure::Missing(name) => KernelError::NoApt(name),
             Failure::Said(text) if text.contains("No space left") => {
@@ -208,11 +219,11 @@ impl Apt {
     }
 
     fn known(&self, source: &Source) -> Option<Listing> {
-        serde_json::from_slice(&fs::read(self.folder(source).join("suite.json")).ok()?).ok()
+        serde_json::from_slice(&fs::read(self.folder(source).join("listing.json")).ok()?).ok()
     }
 
     fn remember(&self, source: &Source, listing: &Listing) -> Result<(), KernelError> {
-        let path = self.folder(source).join("suite.json");
+        let path = self.folder(source).join("listing.json");
         let text = serde_json::to_vec(listing).expect("a listing is plain data");
         replace(&path, &text)
     }
@@ -220,29 +231,7 @@ impl Apt {
     fn update(&self, source: &Source) -> Result<Listing, KernelError> {
         let folder = self.folder(source);
         let lists = folder.join("lists");
-        for sub in ["lists/partial", "cache/archives/partial"] {
-            let path = folder.join(sub);
-            fs::create_dir_all(&path).map_err(doing("Cannot create", &path))?;
-        }
-        replace(&folder.join("suite.sources"), source.deb822().as_bytes())?;
-        let mut patience = 20;
-        loop {
-            let mut command = self.apt_get(&folder);
-            command.arg("update");
-            match run(command) {
-                Ok(_) => break,
-                // The apt of a bigiron that was killed may live a little longer.
-                Err(Failure::Said(text)) if text.contains("Could not get lock") && patience > 0 => {
-                    patience -= 1;
-                    std::thread::sleep(Duration::from_millis(500));
-                }
-                Err(Failure::Missing(name)) => return Err(KernelError::NoApt(name)),
-                Err(Failure::Said(text)) if text.contains("No space left") => {
-                    return Err(KernelError::Space { dir: folder, need: String::new() });
-                }
-                Err(Failure::Said(text)) => return Err(KernelError::Update(text)),
-            }
-        }
+        self.refresh(&folder, &source.deb822())?;
         let mut listing =
             Listing { checked: now(), absent: None, origin: String::new(), codename: String::new(), packages: vec![] };
         for entry in fs::read_dir(&lists).map_err(doing("Cannot read", &lists))?.filter_map(Result::ok) {
@@ -258,6 +247,33 @@ impl Apt {
         }
         self.remember(source, &listing)?;
         Ok(listing)
+    }
+
+    /// Make `folder` apt's state for these sources (deb822), and its lists those that the archive has now.
+    pub(super) fn refresh(&self, folder: &Path, sources: &str) -> Result<(), KernelError> {
+        for sub in ["lists/partial", "cache/archives/partial"] {
+            let path = folder.join(sub);
+            fs::create_dir_all(&path).map_err(doing("Cannot create", &path))?;
+        }
+        replace(&folder.join("suite.sources"), sources.as_bytes())?;
+        let mut patience = 20;
+        loop {
+            let mut command = self.apt_get(folder);
+            command.arg("update");
+            match run(command) {
+                Ok(_) => return Ok(()),
+                // The apt of a bigiron that was killed may live a little longer.
+                Err(Failure::Said(text)) if text.contains("Could not get lock") && patience > 0 => {
+                    patience -= 1;
+                    std::thread::sleep(Duration::from_millis(500));
+                }
+                Err(Failure::Missing(name)) => return Err(KernelError::NoApt(name)),
+                Err(Failure::Said(text)) if text.contains("No space left") => {
+                    return Err(KernelError::Space { dir: folder.to_path_buf(), need: String::new() });
+                }
+                Err(Failure::Said(text)) => return Err(KernelError::Update(text)),
+            }
+        }
     }
 
     /// apt keeps indexes compressed in whatever way the machine prefers; its own helper reads them all.
@@ -281,8 +297,19 @@ impl Apt {
         }
     }
 
-    fn apt_get(&self, folder: &Path) -> Command {
-        let mut command = self.with_configuration(Command::new("apt-get"));
+    pub(super) fn apt_get(&self, folder: &Path) -> Command {
+        self.tool("apt-get", folder)
+    }
+
+    /// A command that prints what the lists in `folder` say of packages.
+    pub(super) fn apt_cache(&self, folder: &Path, packages: &[String]) -> Command {
+        let mut command = self.tool("apt-cache", folder);
+        command.arg("show").args(packages);
+        command
+    }
+
+    fn tool(&self, name: &str, folder: &Path) -> Command {
+        let mut command = self.with_configuration(Command::new(name));
         command.arg("-q");
         for (key, path) in [
             ("Dir::State", folder.to_path_buf()),
@@ -414,14 +441,14 @@ fn machine_sources(list: &Path, parts: &Path) -> Vec<Source> {
     found
 }
 
-enum Failure {
+pub(super) enum Failure {
     Missing(String),
     /// What the program said, one line.
     Said(String),
 }
 
 /// Run to the end and return stdout.
-fn run(mut command: Command) -> Result<String, Failure> {
+pub(super) fn run(mut command: Command) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match sys::child::die_with_parent(&mut command).spawn() {

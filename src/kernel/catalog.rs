@@ -1,4 +1,5 @@
-//! Kernel packages in Debian's package indexes: which there are, and which one a version and flavour mean.
+//! Kernel packages in Debian's package indexes: which there are, and which one a version and flavour mean. Those of PostgreSQL servers
+//! are listed beside them.
 //!
 //! Invariant: only the names of packages are interpreted here, never those of files inside them.
 
@@ -11,7 +12,7 @@ use super::version;
 /// Flavours that Debian builds for amd64, longest suffix first so that `cloud-amd64` is not taken for `amd64`.
 const FLAVOURS: [&str; 3] = ["cloud-amd64", "rt-amd64", "amd64"];
 
-/// One package of an index that a kernel may be made of.
+/// One package of an index that a kernel may be made of, or a database server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Package {
     pub name: String,
@@ -34,7 +35,7 @@ impl Package {
     }
 }
 
-/// The kernel packages of one index in the format of Debian's `Packages` files.
+/// The kernel and server packages of one index in the format of Debian's `Packages` files.
 pub fn read_index(mut input: impl BufRead) -> io::Result<Vec<Package>> {
     let mut packages = Vec::new();
     let mut current: Option<Package> = None;
@@ -51,7 +52,8 @@ pub fn read_index(mut input: impl BufRead) -> io::Result<Vec<Package>> {
             continue;
         }
         if let Some(name) = text.strip_prefix(b"Package: ") {
-            current = str::from_utf8(name).ok().filter(|n| is_kernel_package(n)).map(|name| Package {
+            let wanted = |n: &&str| is_kernel_package(n) || is_server_package(n);
+            current = str::from_utf8(name).ok().filter(wanted).map(|name| Package {
                 name: name.to_owned(),
                 version: String::new(),
                 size: 0,
@@ -81,6 +83,11 @@ pub(super) fn is_kernel_package(name: &str) -> bool {
         .iter()
         .any(|p| name.strip_prefix(p).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())))
         && FLAVOURS.iter().any(|f| name.ends_with(f))
+}
+
+/// Whether it is the package of a PostgreSQL server, such as `postgresql-15`.
+fn is_server_package(name: &str) -> bool {
+    name.strip_prefix("postgresql-").is_some_and(|v| !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// The newest kernel of `flavour` that satisfies `wanted` and is whole.

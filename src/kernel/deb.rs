@@ -1,10 +1,12 @@
-//! Debian packages: what of a kernel package is kept, taken out of the archive without dpkg.
+//! Debian packages: what of a kernel package is kept, or what a caller chooses of any, taken out of the archive without dpkg.
 //!
-//! Invariant: a file is written only to a path this module makes up itself; names in the archive merely choose.
+//! Invariant: a file is written only below the folder given, and never through a link.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::error::{KernelError, doing};
 use super::modinfo::{Compression, decoder};
@@ -32,13 +34,85 @@ pub struct Unpacked {
     pub modules: usize,
 }
 
+/// What [`extract`] asks about an entry of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    File,
+    /// A symbolic link and where it points.
+    Link(PathBuf),
+    /// Another name of a file of the same package.
+    Same(PathBuf),
+}
+
 /// Take image (`image`), configuration (`config`), symbols (`System.map`) and modules (`modules/kernel/…`) of the package at `path` out into `into`.
 pub fn unpack(path: &Path, into: &Path) -> Result<Unpacked, KernelError> {
+    let mut found = Unpacked::default();
+    found.control = walk(path, &mut |input, compression| data(input, compression, into, &mut found))?;
+    Ok(found)
+}
+
+/// Take files and links out into `into`: each where `place` says, given its path in the package without a leading `/` or `./`; those for
+/// which it says `None` are dropped. Modes are kept but for special bits; owners are whoever runs this. Links are for the caller to make,
+/// by `link`, once all files are there: so none is ever followed.
+pub fn extract(
+    path: &Path,
+    into: &Path,
+    place: &dyn Fn(&Path) -> Option<PathBuf>,
+    link: &mut dyn FnMut(PathBuf, Item),
+) -> Result<Control, KernelError> {
+    walk(path, &mut |input, compression| {
+        let mut input = decoder(input, compression)?;
+        let mut archive = tar::Archive::new(&mut input);
+        for entry in archive.entries()? {
+            let mut entry = entry?;
+            let Some(at) = plain(&entry.path()?).and_then(|p| place(&p)) else { continue };
+            let kind = entry.header().entry_type();
+            if kind.is_file() {
+                let target = into.join(&at);
+                write(&mut entry, &target)?;
+                let mode = if entry.header().mode()? & 0o111 == 0 { 0o644 } else { 0o755 };
+                let modified = UNIX_EPOCH + Duration::from_secs(entry.header().mtime()?);
+                let settled = fs::set_permissions(&target, Permissions::from_mode(mode))
+                    .and_then(|()| File::options().write(true).open(&target)?.set_modified(modified));
+                settled.map_err(|e| Trouble::Target(KernelError::io("Cannot write", &target, e)))?;
+            } else if let Some(to) = entry.link_name()? {
+                if kind.is_symlink() {
+                    link(at, Item::Link(to.into_owned()));
+                } else if kind.is_hard_link()
+                    && let Some(to) = plain(&to).and_then(|p| place(&p))
+                {
+                    link(at, Item::Same(to));
+                }
+            }
+        }
+        io::copy(&mut input, &mut io::sink())?;
+        Ok(())
+    })
+}
+
+/// A path of an archive without a leading `/` or `./`; `None` if it would lead out of the folder, or is that folder.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir | Component::RootDir => {}
+            Component::Normal(part) => out.push(part),
+            _ => return None,
+        }
+    }
+    Some(out).filter(|p| !p.as_os_str().is_empty())
+}
+
+/// What `data` makes of the files of the package at `path`, and what the package says of itself. The package must be whole.
+fn walk(
+    path: &Path,
+    data: &mut dyn FnMut(&mut dyn Read, Compression) -> Result<(), Trouble>,
+) -> Result<Control, KernelError> {
     let bad = |reason: String| KernelError::Deb { path: path.to_path_buf(), reason };
     let file = File::open(path).map_err(doing("Cannot read", path))?;
     let length = file.metadata().map_err(doing("Cannot read", path))?.len();
     let mut archive = ar::Archive::new(BufReader::with_capacity(1 << 16, file));
-    let mut found = Unpacked::default();
+    let mut told = Control::default();
     let mut seen: Vec<&str> = Vec::new();
     // Where the members end, by their headers of 60 bytes behind a magic of 8.
     let mut end = 8;
@@ -66,15 +140,15 @@ pub fn unpack(path: &Path, into: &Path) -> Result<Unpacked, KernelError> {
         } else if let Some(suffix) = name.strip_prefix("control.tar") {
             let compression =
                 compression_of(suffix).ok_or_else(|| bad(format!("`{name}` is packed in an unknown way")))?;
-            found.control = control(&mut entry, compression).map_err(|e| bad(format!("`{name}` is damaged: {e}")))?;
-            if !matches!(found.control.architecture.as_str(), "amd64" | "all") {
-                return Err(bad(format!("it is for {}, not amd64", found.control.architecture)));
+            told = control(&mut entry, compression).map_err(|e| bad(format!("`{name}` is damaged: {e}")))?;
+            if !matches!(told.architecture.as_str(), "amd64" | "all") {
+                return Err(bad(format!("it is for {}, not amd64", told.architecture)));
             }
             seen.push("control");
         } else if let Some(suffix) = name.strip_prefix("data.tar") {
             let compression =
                 compression_of(suffix).ok_or_else(|| bad(format!("`{name}` is packed in an unknown way")))?;
-            data(&mut entry, compression, into, &mut found).map_err(|e| match e {
+            data(&mut entry, compression).map_err(|e| match e {
                 Trouble::Archive(e) => bad(format!("`{name}` is damaged: {e}")),
                 Trouble::Target(e) => e,
             })?;
@@ -90,7 +164,7 @@ pub fn unpack(path: &Path, into: &Path) -> Result<Unpacked, KernelError> {
             }));
         }
     }
-    Ok(found)
+    Ok(told)
 }
 
 fn compression_of(suffix: &str) -> Option<Compression> {
@@ -183,14 +257,8 @@ fn write(entry: &mut impl Read, target: &Path) -> Result<(), Trouble> {
 
 /// Where a file of a package is kept: `image`, `config`, `System.map`, or below `modules`. Anything else is dropped.
 fn keep(path: &Path) -> Option<PathBuf> {
-    let mut parts = Vec::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir | Component::RootDir => {}
-            Component::Normal(part) => parts.push(part.to_str()?),
-            _ => return None,
-        }
-    }
+    let path = plain(path)?;
+    let mut parts = path.iter().map(|p| p.to_str()).collect::<Option<Vec<_>>>()?;
     if parts.first() == Some(&"usr") {
         parts.remove(0);
     }

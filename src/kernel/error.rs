@@ -39,7 +39,7 @@ pub enum KernelError {
     OtherRelease { path: PathBuf, found: String, wanted: String },
     #[error("Kernel {release} has no module `{module}`: not below `{}` and not built in", dir.display())]
     ModuleNotFound { module: String, release: String, dir: PathBuf },
-    #[error("No space left for kernels in `{}`{need}; free some, `bigiron kernel remove` one, or set BIGIRON_CACHE to a folder with room", dir.display())]
+    #[error("No space left in `{}`{need}; free some, `bigiron kernel remove` one, or set BIGIRON_CACHE to a folder with room", dir.display())]
     Space { dir: PathBuf, need: String },
     #[error("`{}` in the kernel cache no longer holds the bytes it was stored with (sha256 {found}, was {wanted}); `bigiron kernel remove {release}` and fetch it again", path.display())]
     Changed { path: PathBuf, found: String, wanted: String, release: String },
@@ -56,7 +56,7 @@ pub enum KernelError {
 
 impl KernelError {
     /// An I/O error with what was being done; a full disk gets its own message.
-    pub(super) fn io(action: &'static str, path: &Path, cause: io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, path: &Path, cause: io::Error) -> Self {
         if is_full(&cause) {
             let dir = path.parent().unwrap_or(path).to_path_buf();
             return Self::Space { dir, need: String::new() };
@@ -65,11 +65,11 @@ impl KernelError {
     }
 }
 
-pub(super) fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// For `map_err`: `fs::read(p).map_err(doing("Cannot read", p))`.
-pub(super) fn doing<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> KernelError + 'a {
+pub(crate) fn doing<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> KernelError + 'a {
     move |cause| KernelError::io(action, path, cause)
 }

@@ -2,13 +2,14 @@
 
 mod apt;
 mod catalog;
+mod closure;
 mod deb;
 mod debian;
 mod entry;
-mod error;
+pub(crate) mod error;
 #[cfg(test)]
 mod fixture;
-mod hash;
+pub(crate) mod hash;
 pub mod image;
 mod local;
 pub mod modinfo;
@@ -22,6 +23,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use closure::{Closure, Part};
+pub(crate) use deb::{Item, extract};
 pub use entry::Entry;
 pub use error::KernelError;
 pub use modules::ModuleFile;

@@ -27,6 +27,11 @@ impl Source {
         self.suite.ends_with("-security") || self.suite.ends_with("/updates")
     }
 
+    /// Whether what it holds is meant for an older release than it was made for, or not meant for use yet.
+    pub fn is_aside(&self) -> bool {
+        ["-backports", "-backports-sloppy", "-proposed-updates"].iter().any(|p| self.suite.ends_with(p))
+    }
+
     /// A deb822 file with this source alone.
     pub fn deb822(&self) -> String {
         let mut text = format!(
@@ -132,7 +137,7 @@ fn source<'a>(
 }
 
 /// The release a suite belongs to: `bookworm` of `bookworm-security`.
-fn release_of(suite: &str) -> Option<&str> {
+pub(super) fn release_of(suite: &str) -> Option<&str> {
     let suite = suite.trim_end_matches('/');
     Some(POCKETS.iter().find_map(|p| suite.strip_suffix(p)).unwrap_or(suite)).filter(|s| !s.is_empty())
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! CACHE/kernels/RELEASE-KEY/{entry.toml,image,config,System.map,modules/}
 //! CACHE/names/NAME        the entry a name stands for
+//! CACHE/postgres/         trees of PostgreSQL servers and loaded databases, kept by `workload::oltp::server`
 //! CACHE/apt/              apt's private state
 //! CACHE/tmp/              what is being fetched
 //! CACHE/lock              held by whoever changes any of this
@@ -36,7 +37,7 @@ pub(super) struct Arrival {
 }
 
 /// The right to change the store. Released when dropped, and by the system when the process dies.
-pub(super) struct Guard {
+pub(crate) struct Guard {
     _file: File,
 }
 
@@ -214,7 +215,7 @@ impl Store {
     }
 
     /// Wait for the right to change the store, and clear away what a killed process left.
-    pub(super) fn lock(&self, note: &dyn Fn(&str)) -> Result<Guard, KernelError> {
+    pub(crate) fn lock(&self, note: &dyn Fn(&str)) -> Result<Guard, KernelError> {
         let tmp = self.dir.join("tmp");
         fs::create_dir_all(&tmp).map_err(doing("Cannot create", &tmp))?;
         let path = self.dir.join("lock");
@@ -222,7 +223,7 @@ impl Store {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                note("Waiting for another bigiron that is fetching a kernel");
+                note("Waiting for another bigiron that is changing the cache");
                 file.lock().map_err(doing("Cannot lock", &path))?;
             }
             Err(TryLockError::Error(error)) => return Err(KernelError::io("Cannot lock", &path, error)),
@@ -235,13 +236,13 @@ impl Store {
     }
 
     /// An empty folder that becomes an entry by [`Store::commit`].
-    pub(super) fn stage(&self, _guard: &Guard) -> Result<tempfile::TempDir, KernelError> {
+    pub(crate) fn stage(&self, _guard: &Guard) -> Result<tempfile::TempDir, KernelError> {
         let tmp = self.dir.join("tmp");
         tempfile::tempdir_in(&tmp).map_err(doing("Cannot create a folder in", &tmp))
     }
 
     /// Refuse early if `bytes` more do not fit.
-    pub(super) fn needs(&self, bytes: u64) -> Result<(), KernelError> {
+    pub(crate) fn needs(&self, bytes: u64) -> Result<(), KernelError> {
         let Ok(stat) = rustix::fs::statvfs(&self.dir) else { return Ok(()) };
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         if free < bytes {

@@ -6,5 +6,6 @@ mod builder;
 mod dbsim;
 mod docs;
 mod kernels;
+mod local;
 mod refusals;
 mod studies;

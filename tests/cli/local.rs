@@ -1,0 +1,94 @@
+//! `--on local`: trials on this machine's own kernel.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::builder::Test;
+
+/// dbsim in moments, on a file system of any kind; `more` follows.
+fn compare<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let mut words = vec![
+        "compare",
+        "--on",
+        "local",
+        "running",
+        "running",
+        "dbsim",
+        "--pairs",
+        "8",
+        "--idle-gap",
+        "0",
+        "--seed",
+        "5",
+    ];
+    const SMALL: [&str; 6] = [
+        "dbsim.data.size=10M",
+        "dbsim.cache.size=2M",
+        "dbsim.journal.size=2M",
+        "dbsim.direct=off",
+        "dbsim.io=sync",
+        "dbsim.processes=2",
+    ];
+    words.extend(SMALL.iter().flat_map(|option| ["--set", option]));
+    words.extend(more);
+    words
+}
+
+/// Processes that work below `dir`.
+fn processes_in(dir: &Path) -> usize {
+    let links = fs::read_dir("/proc").unwrap().filter_map(|e| fs::read_link(e.ok()?.path().join("cwd")).ok());
+    links.filter(|cwd| cwd.starts_with(dir)).count()
+}
+
+fn work_folders(test: &Test) -> usize {
+    let find = Command::new("find").arg(test.dir()).args(["-name", "work-*"]).output().unwrap();
+    find.stdout.iter().filter(|b| **b == b'\n').count()
+}
+
+#[test]
+fn a_machine_is_compared_with_itself() {
+    let test = Test::new();
+    let ran = test.run(&compare(&["--set", "dbsim.transactions=200"])).status(0);
+    let ran = ran.stdout_has("host `local`").stdout_has("--on local").stdout_has("dbsim throughput");
+    assert!(!ran.stdout.contains("QEMU"), "{}", ran.stdout);
+    assert_eq!(work_folders(&test), 0);
+    assert_eq!(processes_in(test.dir()), 0);
+}
+
+#[test]
+fn a_killed_study_leaves_no_process_and_goes_on_where_it_was() {
+    let test = Test::new();
+    let words = compare(&["--set", "dbsim.run.time=2s", "--out", "study"]);
+    let mut child = test.start(&words);
+    let began = Instant::now();
+    while processes_in(&test.dir().join("study")) == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "no trial has begun");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let killed = Instant::now();
+    while processes_in(&test.dir().join("study")) > 0 {
+        assert!(killed.elapsed() < Duration::from_secs(30), "processes are left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    test.run(&words).status(0).stderr_has("Resuming the study");
+    assert_eq!(work_folders(&test), 0);
+}
+
+#[test]
+fn what_belongs_to_guests_is_refused() {
+    let test = Test::new();
+    let refused = |words: &[&str], want: &str| {
+        let all: Vec<&str> = ["compare", "--on", "local"].iter().chain(words).copied().collect();
+        test.run(&all).refused(want);
+    };
+    refused(&["running", "debian:6.12", "dbsim"], "every arm is `running`");
+    refused(&["running", "running", "dbsim", "--clock", "exact"], "the clock `wall` alone");
+    refused(&["running", "running", "dbsim", "--cpus", "2"], "CPUs of its own");
+    refused(&["running", "running", "dbsim", "--storage", "nvme"], "storage of its own");
+    refused(&["running", "running,boot.mitigations=off", "dbsim"], "Lever `boot.mitigations` acts on a guest's kernel");
+    assert!(test.entries("bigiron-results").is_empty());
+}
