@@ -1,6 +1,7 @@
 //! The only unsafe code: system calls that rustix has no safe form of, shared memory, port I/O.
 
 pub mod async_io;
+pub mod broadcast;
 pub mod child;
 pub mod cpu_clock;
 pub mod enclosure;

@@ -4,14 +4,26 @@
 //!
 //! Derived from TPC-C, and no TPC benchmark: there are no tpmC here, only new-orders per minute (NOTPM, as DBT-2 counts them).
 
+pub mod check;
 pub mod config;
 pub mod database;
 pub mod input;
+pub mod job;
+pub mod jobs;
+pub mod ledger;
+pub mod load;
+pub mod options;
 pub mod output;
 pub mod pg;
+pub mod population;
+pub mod random;
 pub mod scale;
 pub mod schema;
 pub mod server;
+pub mod settings;
+pub mod sqlite;
+pub mod terminal;
+mod values;
 
 pub use config::{Config, Mode};
 pub use input::{Input, Kind, Request};

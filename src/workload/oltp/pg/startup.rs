@@ -84,7 +84,11 @@ impl Startup<'_> {
             ("client_encoding", "UTF8"),
         ];
         frontend::startup_message(parameters, &mut out).map_err(|e| PgError::Protocol(e.to_string()))?;
-        self.send(&out)?;
+        match self.send(&out) {
+            // A server that closed without listening may have said why.
+            Ok(()) | Err(PgError::Closed(_)) => {}
+            Err(error) => return Err(error),
+        }
 
         let mut scram: Option<sasl::ScramSha256> = None;
         let mut proved = false;

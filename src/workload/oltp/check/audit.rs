@@ -1,0 +1,191 @@
+//! Whether the inputs of a run were what the specification asks for (TPC-C, clause 9.2.2.5), judged by the rows that it added.
+//!
+//! Invariant: rows that were there before the run are not looked at.
+
+use anyhow::{Context, Result, bail};
+
+use super::super::database::{Database, Dialect};
+use super::super::scale::CUSTOMERS;
+use super::query::{instant, integer_row, integers, micros, temporary, tune};
+use super::skew::top_share;
+use super::{Check, Found, Outcome, Report};
+
+/// Standard errors that a right sample may be off beyond the band: by chance, once in 16,000.
+const ERRORS: f64 = 4.0;
+
+/// What was there before a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// D_W_ID, D_ID, D_NEXT_O_ID.
+    pub next: Vec<(u32, u32, u32)>,
+    /// Rows of HISTORY.
+    pub payments: u64,
+    /// The latest date in HISTORY and ORDERS, microseconds since 2000-01-01: those of the run have to be later.
+    pub latest: i64,
+}
+
+impl Marks {
+    /// Takes them; nobody may write meanwhile.
+    ///
+    /// # Errors
+    /// The database refuses a query, or has no district.
+    pub fn take(database: &mut dyn Database) -> Result<Self> {
+        tune(database);
+        let dialect = database.dialect();
+        let districts =
+            integers::<3>(database, "SELECT d_w_id, d_id, d_next_o_id FROM district ORDER BY d_w_id, d_id")?;
+        if districts.is_empty() {
+            bail!("No district in the database: load it first");
+        }
+        let number = |n: i64| u32::try_from(n).context("A district's number is negative or too large");
+        let next = districts
+            .into_iter()
+            .map(|[w, d, next]| Ok((number(w)?, number(d)?, number(next)?)))
+            .collect::<Result<_>>()?;
+        let sql = format!("SELECT count(*), {} FROM history", micros(dialect, "max(h_date)"));
+        let [payments, paid] = integer_row(database, &sql)?;
+        let [ordered] = integer_row(database, &format!("SELECT {} FROM orders", micros(dialect, "max(o_entry_d)")))?;
+        Ok(Self { next, payments: payments.unsigned_abs(), latest: paid.max(ordered) })
+    }
+
+    /// Puts the districts into the temporary table `oltp_marks (mw, md, mo)`, to be joined with.
+    pub(super) fn store(&self, database: &mut dyn Database) -> Result<String> {
+        let table = format!("{}.oltp_marks", temporary(database.dialect()));
+        database.execute(&format!("DROP TABLE IF EXISTS {table}"))?;
+        database
+            .execute("CREATE TEMPORARY TABLE oltp_marks (mw INTEGER, md INTEGER, mo INTEGER, PRIMARY KEY (mw, md))")?;
+        for chunk in self.next.chunks(500) {
+            let rows: Vec<String> = chunk.iter().map(|(w, d, o)| format!("({w}, {d}, {o})")).collect();
+            database.execute(&format!("INSERT INTO {table} VALUES {}", rows.join(", ")))?;
+        }
+        if database.dialect() == Dialect::Postgres {
+            database.execute("ANALYZE oltp_marks")?;
+        }
+        Ok(table)
+    }
+
+    /// A bound below all districts' marks: a constant, which a planner knows what to do with.
+    pub(super) fn least(&self) -> u32 {
+        self.next.iter().map(|(_, _, next)| *next).min().unwrap_or(0)
+    }
+}
+
+/// The next orders of all districts together: what the server grew by is how many new orders were committed.
+///
+/// # Errors
+/// The database refuses the query.
+pub fn server_new_orders(database: &mut dyn Database) -> Result<u64> {
+    Ok(integer_row::<1>(database, "SELECT sum(d_next_o_id) FROM district")?[0].unsigned_abs())
+}
+
+/// Judges what was added since the marks were taken. What rows cannot tell, rollbacks and look-ups by name, is the driver's to count.
+///
+/// # Errors
+/// The database refuses a query.
+pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
+    tune(database);
+    let marks = since.store(database)?;
+    let [warehouses] = integer_row(database, "SELECT count(*) FROM warehouse")?;
+    let alone = (warehouses < 2).then_some("there is one warehouse only");
+    let least = since.least();
+
+    let sql = format!(
+        "SELECT count(*), sum(CASE WHEN ol_supply_w_id <> ol_w_id THEN 1 ELSE 0 END), \
+         sum(CASE WHEN w_id IS NULL THEN 1 ELSE 0 END) \
+         FROM order_line JOIN {marks} ON mw = ol_w_id AND md = ol_d_id AND ol_o_id >= mo \
+         LEFT JOIN warehouse ON w_id = ol_supply_w_id WHERE ol_o_id >= {least}"
+    );
+    let [lines, remote_lines, nowhere] = integer_row(database, &sql)?;
+
+    let sql = format!(
+        "SELECT o_c_id, count(*), sum(CASE WHEN o_ol_cnt BETWEEN 5 AND 15 THEN 0 ELSE 1 END), min(o_ol_cnt), max(o_ol_cnt) \
+         FROM orders JOIN {marks} ON mw = o_w_id AND md = o_d_id AND o_id >= mo WHERE o_id >= {least} GROUP BY o_c_id"
+    );
+    let mut counts = vec![0; CUSTOMERS as usize];
+    let mut sizes = Found::default();
+    for [customer, orders, wrong, least, most] in integers(database, &sql)? {
+        if let Some(count) = usize::try_from(customer - 1).ok().and_then(|i| counts.get_mut(i)) {
+            *count = orders.unsigned_abs();
+        }
+        sizes.add_many(wrong.unsigned_abs(), || format!("orders of {least} to {most} lines by customer {customer}"));
+    }
+
+    let sql = format!(
+        "SELECT count(*), sum(CASE WHEN h_w_id <> h_c_w_id THEN 1 ELSE 0 END) FROM history WHERE h_date > {}",
+        instant(database.dialect(), since.latest)
+    );
+    let [payments, remote_payments] = integer_row(database, &sql)?;
+    let [history] = integer_row(database, "SELECT count(*) FROM history")?;
+    let added = history - since.payments as i64;
+    database.execute(&format!("DROP TABLE IF EXISTS {marks}"))?;
+
+    let mut dates = Found::default();
+    dates.add_many((added - payments).unsigned_abs(), || {
+        format!("{added} payments added, {payments} with a date of the run")
+    });
+    let mut places = Found::default();
+    places.add_many(nowhere.unsigned_abs(), || format!("{nowhere} order lines"));
+
+    let checks = vec![
+        share(
+            "remote-lines",
+            "order lines supplied by another warehouse",
+            (0.0095, 0.0105),
+            remote_lines,
+            lines,
+            alone,
+        ),
+        share(
+            "remote-payments",
+            "payments by customers of another warehouse",
+            (0.14, 0.16),
+            remote_payments,
+            payments,
+            alone,
+        ),
+        sizes.check("order-size", "orders have 5 to 15 lines"),
+        favoured(&counts),
+        places.check("suppliers", "warehouses that supply exist"),
+        dates.check("dates", "payments have dates of their run"),
+    ];
+    Ok(Report { checks })
+}
+
+/// Orders of the tenth of the customers that NURand favours.
+fn favoured(counts: &[u64]) -> Check {
+    let orders: u64 = counts.iter().sum();
+    let hits = (top_share(counts) * orders as f64).round() as i64;
+    share("customer-skew", "orders of the favoured tenth of the customers", (0.60, 0.64), hits, orders as i64, None)
+}
+
+/// A share that has to be in a band. A sample is too small if a band of four standard errors on both sides would be wider than half of what it
+/// is around, for then it says little.
+fn share(
+    name: &'static str,
+    claim: &'static str,
+    band: (f64, f64),
+    hits: i64,
+    sample: i64,
+    skip: Option<&'static str>,
+) -> Check {
+    let outcome = if let Some(why) = skip {
+        Outcome::Skipped(why)
+    } else {
+        let centre = f64::midpoint(band.0, band.1);
+        let variance = centre * (1.0 - centre);
+        let needed = (variance * (ERRORS / (centre / 2.0)).powi(2)).ceil().max(500.0) as u64;
+        let sample = sample.unsigned_abs();
+        if sample < needed {
+            Outcome::TooFew { sample, needed }
+        } else {
+            let tolerance = ERRORS * (variance / sample as f64).sqrt();
+            Outcome::Share {
+                value: hits as f64 / sample as f64,
+                low: band.0 - tolerance,
+                high: band.1 + tolerance,
+                sample,
+            }
+        }
+    };
+    Check { name, claim, outcome }
+}

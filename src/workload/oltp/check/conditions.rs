@@ -1,0 +1,279 @@
+//! The twelve consistency conditions (TPC-C, clauses 3.3.2.1 to 3.3.2.12).
+//!
+//! Invariant: ORDER-LINE and HISTORY, the tables that are large and grow, are read once and twice; what is per district is compared here, what is
+//! per order or per customer by the server.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+
+use super::super::database::{Database, Dialect};
+use super::super::scale::FIRST_NEW_ORDER;
+use super::query::{integer_row, integers, temporary, tune};
+use super::{Check, EXAMPLES, Found, Outcome, Report};
+
+/// Orders of a district that are delivered right after load.
+const DELIVERED: i64 = FIRST_NEW_ORDER as i64 - 1;
+
+const CLAIMS: [(&str, &str); 12] = [
+    ("condition-1", "W_YTD = sum(D_YTD)"),
+    ("condition-2", "D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID)"),
+    ("condition-3", "NO_O_ID of a district have no gaps"),
+    ("condition-4", "sum(O_OL_CNT) = order lines of a district"),
+    ("condition-5", "an order has no carrier if and only if it is a new order"),
+    ("condition-6", "O_OL_CNT = lines of an order"),
+    ("condition-7", "a line has no delivery date if and only if its order has no carrier"),
+    ("condition-8", "W_YTD = sum(H_AMOUNT)"),
+    ("condition-9", "D_YTD = sum(H_AMOUNT)"),
+    ("condition-10", "C_BALANCE = sum(OL_AMOUNT delivered) - sum(H_AMOUNT)"),
+    ("condition-11", "orders - new orders = 2100 in each district"),
+    ("condition-12", "C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT delivered)"),
+];
+
+/// Checks all twelve; the eleventh only holds right after load (`fresh`). Nobody may write meanwhile.
+///
+/// # Errors
+/// The database refuses a query, or has no warehouse: of nothing everything holds.
+pub fn conditions(database: &mut dyn Database, fresh: bool) -> Result<Report> {
+    of_load(database, fresh.then_some(DELIVERED))
+}
+
+/// With so many delivered orders in each district, if it is known.
+pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Result<Report> {
+    tune(database);
+    let mut found: [Found; 12] = Default::default();
+    let lines = Lines::collect(database)?;
+    let totals = districts(database, &lines, delivered, &mut found)?;
+    orders(database, &lines, totals.new_orders, &mut found)?;
+    customers(database, &lines, totals.paid, &mut found)?;
+    lines.drop(database)?;
+    let mut report = Report::default();
+    for (number, (found, (name, claim))) in (1..).zip(found.into_iter().zip(CLAIMS)) {
+        report.checks.push(match delivered {
+            None if number == 11 => Check { name, claim, outcome: Outcome::Skipped("it holds right after load only") },
+            _ => found.check(name, claim),
+        });
+    }
+    Ok(report)
+}
+
+/// A temporary table with a row for each order that has lines: how many, how many with a date, and the amount of those.
+struct Lines {
+    table: String,
+}
+
+impl Lines {
+    fn collect(database: &mut dyn Database) -> Result<Self> {
+        let dialect = database.dialect();
+        let lines = Self { table: format!("{}.oltp_lines", temporary(dialect)) };
+        let select = "SELECT ol_w_id AS w, ol_d_id AS d, ol_o_id AS o, count(*) AS lines, count(ol_delivery_d) AS dated, \
+                      sum(CASE WHEN ol_delivery_d IS NOT NULL THEN ol_amount ELSE 0 END) AS amount \
+                      FROM order_line GROUP BY ol_w_id, ol_d_id, ol_o_id";
+        lines.drop(database)?;
+        match dialect {
+            // Without a key, since PostgreSQL joins it by hash, and as one statement, since only then does it read in parallel.
+            Dialect::Postgres => database.execute(&format!("CREATE TEMPORARY TABLE oltp_lines AS {select}"))?,
+            Dialect::Sqlite => database.execute(&format!(
+                "CREATE TEMPORARY TABLE oltp_lines (w INTEGER, d INTEGER, o INTEGER, lines INTEGER, dated INTEGER, amount INTEGER, \
+                 PRIMARY KEY (w, d, o)) WITHOUT ROWID; INSERT INTO {} {select}",
+                lines.table
+            ))?,
+        }
+        if dialect == Dialect::Postgres {
+            database.execute("ANALYZE oltp_lines")?;
+        }
+        Ok(lines)
+    }
+
+    fn drop(&self, database: &mut dyn Database) -> Result<()> {
+        database.execute(&format!("DROP TABLE IF EXISTS {}", self.table))
+    }
+}
+
+/// What the tables say of a district; of one that has no row in DISTRICT too.
+#[derive(Default)]
+struct District {
+    /// D_NEXT_O_ID and D_YTD.
+    row: Option<(i64, i64)>,
+    last_order: i64,
+    orders: i64,
+    promised_lines: i64,
+    lines: i64,
+    first_new: i64,
+    last_new: i64,
+    new_orders: i64,
+    paid: i64,
+}
+
+/// Sums over all districts that the other conditions compare with.
+struct Totals {
+    new_orders: i64,
+    paid: i64,
+}
+
+/// Conditions 1 to 4, 8, 9 and 11.
+fn districts(
+    database: &mut dyn Database,
+    lines: &Lines,
+    delivered: Option<i64>,
+    found: &mut [Found; 12],
+) -> Result<Totals> {
+    let mut all: BTreeMap<(i64, i64), District> = BTreeMap::new();
+    for [w, d, next, ytd] in integers(database, "SELECT d_w_id, d_id, d_next_o_id, d_ytd FROM district")? {
+        all.entry((w, d)).or_default().row = Some((next, ytd));
+    }
+    let sql = "SELECT o_w_id, o_d_id, max(o_id), count(*), sum(o_ol_cnt) FROM orders GROUP BY o_w_id, o_d_id";
+    for [w, d, last, count, promised] in integers(database, sql)? {
+        let district = all.entry((w, d)).or_default();
+        (district.last_order, district.orders, district.promised_lines) = (last, count, promised);
+    }
+    let sql = "SELECT no_w_id, no_d_id, min(no_o_id), max(no_o_id), count(*) FROM new_order GROUP BY no_w_id, no_d_id";
+    for [w, d, first, last, count] in integers(database, sql)? {
+        let district = all.entry((w, d)).or_default();
+        (district.first_new, district.last_new, district.new_orders) = (first, last, count);
+    }
+    for [w, d, count] in
+        integers(database, &format!("SELECT w, d, CAST(sum(lines) AS BIGINT) FROM {} GROUP BY w, d", lines.table))?
+    {
+        all.entry((w, d)).or_default().lines = count;
+    }
+    for [w, d, paid] in integers(database, "SELECT h_w_id, h_d_id, sum(h_amount) FROM history GROUP BY h_w_id, h_d_id")?
+    {
+        all.entry((w, d)).or_default().paid = paid;
+    }
+
+    for (&(w, d), it) in &all {
+        let place = format!("warehouse {w}, district {d}");
+        let (next, ytd) = it.row.unwrap_or((1, 0));
+        if next - 1 != it.last_order || (it.new_orders > 0 && it.last_new != it.last_order) {
+            found[1].add(|| {
+                format!("{place}: D_NEXT_O_ID {next}, max(O_ID) {}, max(NO_O_ID) {}", it.last_order, it.last_new)
+            });
+        }
+        if it.new_orders > 0 && it.last_new - it.first_new + 1 != it.new_orders {
+            found[2].add(|| format!("{place}: {} new orders from {} to {}", it.new_orders, it.first_new, it.last_new));
+        }
+        if it.promised_lines != it.lines {
+            found[3].add(|| format!("{place}: sum(O_OL_CNT) {}, lines {}", it.promised_lines, it.lines));
+        }
+        if ytd != it.paid {
+            found[8].add(|| format!("{place}: D_YTD {ytd}, sum(H_AMOUNT) {}", it.paid));
+        }
+        if let Some(delivered) = delivered
+            && it.orders - it.new_orders != delivered
+        {
+            found[10].add(|| format!("{place}: {} orders, {} new orders", it.orders, it.new_orders));
+        }
+    }
+    warehouses(database, &all, found)?;
+    Ok(Totals { new_orders: all.values().map(|d| d.new_orders).sum(), paid: all.values().map(|d| d.paid).sum() })
+}
+
+/// Conditions 1 and 8.
+fn warehouses(
+    database: &mut dyn Database,
+    districts: &BTreeMap<(i64, i64), District>,
+    found: &mut [Found; 12],
+) -> Result<()> {
+    // W_YTD, the sum of D_YTD, and what was paid.
+    let mut all: BTreeMap<i64, [i64; 3]> = BTreeMap::new();
+    for [w, ytd] in integers(database, "SELECT w_id, w_ytd FROM warehouse")? {
+        all.insert(w, [ytd, 0, 0]);
+    }
+    if all.is_empty() {
+        bail!("No warehouse in the database: load it first");
+    }
+    for (&(w, _), district) in districts {
+        let sums = all.entry(w).or_default();
+        sums[1] += district.row.map_or(0, |(_, ytd)| ytd);
+        sums[2] += district.paid;
+    }
+    for (w, [ytd, districts, paid]) in all {
+        if ytd != districts {
+            found[0].add(|| format!("warehouse {w}: W_YTD {ytd}, sum(D_YTD) {districts}"));
+        }
+        if ytd != paid {
+            found[7].add(|| format!("warehouse {w}: W_YTD {ytd}, sum(H_AMOUNT) {paid}"));
+        }
+    }
+    Ok(())
+}
+
+/// Conditions 5 to 7: one join of the orders with their lines and with what waits for delivery.
+fn orders(database: &mut dyn Database, lines: &Lines, new_orders: i64, found: &mut [Found; 12]) -> Result<()> {
+    let from = format!(
+        "FROM orders LEFT JOIN new_order ON no_w_id = o_w_id AND no_d_id = o_d_id AND no_o_id = o_id \
+         LEFT JOIN {} ON w = o_w_id AND d = o_d_id AND o = o_id",
+        lines.table
+    );
+    let carrier = "CASE WHEN (o_carrier_id IS NULL) <> (no_o_id IS NOT NULL) THEN 1 ELSE 0 END";
+    let count = "CASE WHEN o_ol_cnt <> COALESCE(lines, 0) THEN 1 ELSE 0 END";
+    let dates = "CASE WHEN o_carrier_id IS NULL THEN COALESCE(dated, 0) ELSE COALESCE(lines - dated, 0) END";
+    let sql = format!("SELECT sum({carrier}), sum({count}), CAST(sum({dates}) AS BIGINT), count(no_o_id) {from}");
+    let [carriers, counts, undated, waiting] = integer_row(database, &sql)?;
+    for (index, violations, wrong) in [(4, carriers, carrier), (5, counts, count), (6, undated, dates)] {
+        if violations == 0 {
+            continue;
+        }
+        let sql = format!(
+            "SELECT o_w_id, o_d_id, o_id {from} WHERE {wrong} > 0 ORDER BY o_w_id, o_d_id, o_id LIMIT {EXAMPLES}"
+        );
+        found[index].count = violations.unsigned_abs();
+        found[index].examples = named(database, &sql, ["warehouse", "district", "order"])?;
+    }
+    // Those that are joined with no order are not in the sums above.
+    found[4].add_many((new_orders - waiting).unsigned_abs(), || {
+        format!("{} new orders without an order", new_orders - waiting)
+    });
+    Ok(())
+}
+
+/// Conditions 10 and 12.
+fn customers(database: &mut dyn Database, lines: &Lines, paid: i64, found: &mut [Found; 12]) -> Result<()> {
+    let from = format!(
+        "FROM customer \
+         LEFT JOIN (SELECT o_w_id, o_d_id, o_c_id, CAST(sum(amount) AS BIGINT) AS delivered \
+         FROM orders JOIN {} ON w = o_w_id AND d = o_d_id AND o = o_id GROUP BY o_w_id, o_d_id, o_c_id) AS orders_of \
+         ON o_w_id = c_w_id AND o_d_id = c_d_id AND o_c_id = c_id \
+         LEFT JOIN (SELECT h_c_w_id, h_c_d_id, h_c_id, sum(h_amount) AS paid \
+         FROM history GROUP BY h_c_w_id, h_c_d_id, h_c_id) AS payments_of \
+         ON h_c_w_id = c_w_id AND h_c_d_id = c_d_id AND h_c_id = c_id",
+        lines.table
+    );
+    let balance = "CASE WHEN c_balance <> COALESCE(delivered, 0) - COALESCE(paid, 0) THEN 1 ELSE 0 END";
+    let volume = "CASE WHEN c_balance + c_ytd_payment <> COALESCE(delivered, 0) THEN 1 ELSE 0 END";
+    let sql = format!(
+        "SELECT sum({balance}), sum({volume}), CAST(sum(delivered) AS BIGINT), CAST(sum(paid) AS BIGINT) {from}"
+    );
+    let [balances, volumes, delivered_to, paid_by] = integer_row(database, &sql)?;
+    for (index, violations, wrong) in [(9, balances, balance), (11, volumes, volume)] {
+        if violations == 0 {
+            continue;
+        }
+        let sql = format!(
+            "SELECT c_w_id, c_d_id, c_id {from} WHERE {wrong} > 0 ORDER BY c_w_id, c_d_id, c_id LIMIT {EXAMPLES}"
+        );
+        found[index].count = violations.unsigned_abs();
+        found[index].examples = named(database, &sql, ["warehouse", "district", "customer"])?;
+    }
+    // What belongs to a customer that does not exist is in no customer's sum.
+    let sql = format!(
+        "SELECT CAST(sum(amount) AS BIGINT) FROM orders JOIN {} ON w = o_w_id AND d = o_d_id AND o = o_id",
+        lines.table
+    );
+    let [delivered] = integer_row(database, &sql)?;
+    if delivered != delivered_to {
+        found[9].add(|| format!("{} cents delivered to customers that do not exist", delivered - delivered_to));
+        found[11].add(|| format!("{} cents delivered to customers that do not exist", delivered - delivered_to));
+    }
+    if paid != paid_by {
+        found[9].add(|| format!("{} cents paid by customers that do not exist", paid - paid_by));
+    }
+    Ok(())
+}
+
+/// Rows of three numbers in words.
+fn named(database: &mut dyn Database, sql: &str, names: [&str; 3]) -> Result<Vec<String>> {
+    let rows = integers::<3>(database, sql)?;
+    Ok(rows.into_iter().map(|[a, b, c]| format!("{} {a}, {} {b}, {} {c}", names[0], names[1], names[2])).collect())
+}

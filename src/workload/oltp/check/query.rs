@@ -1,0 +1,76 @@
+//! Questions that both engines understand.
+//!
+//! Invariant: dates go in and come out as microseconds since 2000-01-01, whatever the engine keeps.
+
+use anyhow::{Context, Result, bail};
+
+use super::super::database::{Database, Dialect, Value};
+
+/// Seconds from 1970 to 2000, in microseconds.
+const EPOCH: i64 = 946_684_800_000_000;
+
+/// The rows of a query of which all columns are integers, as so many as `N`; NULL is 0, as of a sum over nothing.
+pub(super) fn integers<const N: usize>(database: &mut dyn Database, sql: &str) -> Result<Vec<[i64; N]>> {
+    database.rows(sql)?.into_iter().map(|row| array(&row, sql)).collect()
+}
+
+/// The only row of such a query.
+pub(super) fn integer_row<const N: usize>(database: &mut dyn Database, sql: &str) -> Result<[i64; N]> {
+    integers(database, sql)?.pop().with_context(|| format!("No row where there must be one: {sql}"))
+}
+
+fn array<const N: usize>(row: &[Value], sql: &str) -> Result<[i64; N]> {
+    if row.len() != N {
+        bail!("{} columns where {N} were asked for: {sql}", row.len());
+    }
+    let mut numbers = [0; N];
+    for (number, value) in numbers.iter_mut().zip(row) {
+        *number = match value {
+            Value::Null => 0,
+            Value::Integer(n) => *n,
+            Value::Text(text) => bail!("{text:?} where a whole number was asked for: {sql}"),
+        };
+    }
+    Ok(numbers)
+}
+
+/// An SQL date as microseconds.
+pub(super) fn micros(dialect: Dialect, date: &str) -> String {
+    match dialect {
+        Dialect::Sqlite => date.to_owned(),
+        Dialect::Postgres => format!("CAST(EXTRACT(EPOCH FROM {date}) * 1000000 AS BIGINT) - {EPOCH}"),
+    }
+}
+
+/// Microseconds as an SQL date.
+pub(super) fn instant(dialect: Dialect, micros: i64) -> String {
+    match dialect {
+        Dialect::Sqlite => micros.to_string(),
+        Dialect::Postgres => format!("(TIMESTAMP '2000-01-01' + INTERVAL '{micros} microseconds')"),
+    }
+}
+
+/// The schema of temporary tables.
+pub(super) fn temporary(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => "temp",
+        Dialect::Postgres => "pg_temp",
+    }
+}
+
+/// Lets the server use its memory and its processors for a few large joins.
+pub(super) fn tune(database: &mut dyn Database) {
+    if database.dialect() == Dialect::Sqlite {
+        return;
+    }
+    let workers = std::thread::available_parallelism().map_or(1, usize::from) - 1;
+    for setting in [
+        "SET work_mem = '256MB'".to_owned(),
+        // Compiling costs more than it saves here.
+        "SET jit = off".to_owned(),
+        format!("SET max_parallel_workers_per_gather = {}", workers.min(4)),
+    ] {
+        // A server that only speaks the protocol may not know it; the checks are then slower and no less right.
+        let _ = database.execute(&setting);
+    }
+}

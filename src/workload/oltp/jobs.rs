@@ -1,0 +1,150 @@
+//! Where a job comes from: a shipped one's name, a file, or a text that travels in a plan; and what is laid over it.
+//!
+//! Invariant: the same options give the same values on the orchestrator and in a guest, where there are no files of the host.
+
+use std::path::Path;
+
+use super::options::{AS_JOB, OPTIONS, POSTGRES};
+use super::settings;
+use crate::document::{self, Table, Value};
+use crate::refusal::Refusal;
+use crate::suggest;
+use crate::workload::Options;
+
+/// The version of the language, the value of the key `oltp`.
+const VERSION: u64 = 1;
+
+/// A shipped job's name and text.
+pub struct Shipped {
+    pub name: &'static str,
+    pub text: &'static str,
+}
+
+/// All of them; the first is what every other takes from what it does not say itself.
+pub const SHIPPED: &[Shipped] = &[
+    Shipped { name: "default", text: include_str!("../../../jobs/oltp/default.toml") },
+    Shipped { name: "cached", text: include_str!("../../../jobs/oltp/cached.toml") },
+    Shipped { name: "uncached", text: include_str!("../../../jobs/oltp/uncached.toml") },
+    Shipped { name: "oast", text: include_str!("../../../jobs/oltp/oast.toml") },
+];
+
+/// What was said about a run, by anybody.
+pub struct Draft {
+    pub name: String,
+    said: Table,
+    job: Table,
+    default: Table,
+}
+
+fn find(name: &str) -> Option<&'static Shipped> {
+    SHIPPED.iter().find(|job| job.name == name)
+}
+
+fn parse(name: &str, text: &str) -> Result<Table, Refusal> {
+    let table = document::parse(name, text, "a job")?;
+    let named = OPTIONS.iter().map(|o| o.name).filter(|n| *n != "job");
+    let known: Vec<&str> = ["oltp", "name", "about", "claim", "postgres"].into_iter().chain(named).collect();
+    table.only(&known)?;
+    match table.get("oltp") {
+        None => return Err(Refusal::new("An oltp job begins with `oltp = 1`").at(Some(name.to_owned()))),
+        Some(v) if v.integer::<u64>()? != VERSION => return Err(v.cannot_be(VERSION)),
+        Some(_) => {}
+    }
+    for (key, _) in table.table("postgres")?.into_iter().flat_map(Table::items) {
+        settings::check_name(&key.text).map_err(|e| Refusal::new(e).at(key.place()))?;
+    }
+    Ok(table)
+}
+
+fn read(called: &str) -> Result<String, Refusal> {
+    let path = Path::new(called);
+    if !path.exists() && !called.contains('/') && !called.ends_with(".toml") {
+        let names = SHIPPED.iter().map(|s| s.name);
+        let right = match suggest::nearest(called, names.clone()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("it can be {}, or a file", suggest::list(names)),
+        };
+        return Err(Refusal::new(format!("`{called}` is no job of oltp; {right}")));
+    }
+    std::fs::read_to_string(path).map_err(|e| Refusal::new(format!("Cannot read the job file `{called}`: {e}")))
+}
+
+/// What the job is called in a plan: a file's text takes the place of its path, with its name in the first line unless it says one.
+///
+/// # Errors
+/// If the file cannot be read, or is no job.
+pub fn embed(called: &str) -> Result<String, Refusal> {
+    if called.contains('\n') || find(called).is_some() {
+        return Ok(called.to_owned());
+    }
+    let text = read(called)?;
+    if parse(called, &text)?.get("name").is_some() {
+        return Ok(format!("{text}\n"));
+    }
+    let stem = Path::new(called).file_stem().map_or_else(|| "job".into(), |s| s.to_string_lossy());
+    Ok(format!("name = {:?}\n{text}\n", stem))
+}
+
+impl Draft {
+    /// The job that complete `options` name, with what they say beside.
+    ///
+    /// # Errors
+    /// If there is no such job, or its text is no job.
+    pub fn new(options: &Options) -> Result<Self, Refusal> {
+        let called = options.get("job").map_or(SHIPPED[0].name, String::as_str);
+        let (name, job) = match find(called) {
+            Some(shipped) => (shipped.name.to_owned(), parse(shipped.name, shipped.text)?),
+            None if called.contains('\n') => ("job".to_owned(), parse("job", called)?),
+            None => {
+                let stem = Path::new(called).file_stem().map_or_else(|| called.into(), |s| s.to_string_lossy());
+                (stem.into_owned(), parse(called, &read(called)?)?)
+            }
+        };
+        let name = job.get("name").map_or(Ok(name), Value::string)?;
+        let mut said = Table::empty("");
+        for (key, value) in options.iter().filter(|(key, value)| *key != "job" && *value != AS_JOB) {
+            let path: Vec<&str> = match key.strip_prefix(POSTGRES) {
+                // A setting's name may have a dot of its own.
+                Some(setting) => vec!["postgres", setting],
+                None => vec![key],
+            };
+            said.lay(&path, value, &format!("oltp.{key}"))?;
+        }
+        Ok(Self { name, said, job, default: parse(SHIPPED[0].name, SHIPPED[0].text)? })
+    }
+
+    /// What holds for `key`.
+    pub fn get(&self, key: &str) -> &Value {
+        let said = [&self.said, &self.job, &self.default].into_iter().find_map(|table| table.get(key));
+        said.expect("the job `default` says everything")
+    }
+
+    /// What the job claims about its run, if it does.
+    pub fn claim(&self) -> Option<&Value> {
+        self.job.get("claim")
+    }
+
+    /// The server's settings in the order in which they take effect: the job's, then those said beside it.
+    ///
+    /// # Errors
+    /// If one is neither a string, a number nor a truth value, or has a line break.
+    pub fn settings(&self) -> Result<Vec<(String, String)>, Refusal> {
+        let mut settings: Vec<(String, String)> = Vec::new();
+        for table in [&self.default, &self.job, &self.said] {
+            for (key, value) in table.table("postgres")?.into_iter().flat_map(Table::items) {
+                let text = match value.bool() {
+                    Some(on) => if on { "on" } else { "off" }.to_owned(),
+                    None => value.scalar()?,
+                };
+                if text.chars().any(char::is_control) {
+                    return Err(value.refuse(format!("The value of `{}` has a control character", value.key())));
+                }
+                match settings.iter_mut().find(|(name, _)| *name == key.text) {
+                    Some(earlier) => earlier.1 = text,
+                    None => settings.push((key.text.clone(), text)),
+                }
+            }
+        }
+        Ok(settings)
+    }
+}

@@ -1,0 +1,192 @@
+//! The five transactions in this process, on the SQLite that is linked in.
+//!
+//! Invariant: a transaction that has an [`Output`] was committed with `synchronous=FULL`: its journal was synced before `execute` returned.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode};
+
+use super::config::SqliteJournal;
+use super::database::{Database, Dialect, Value};
+use super::input::{Input, Request};
+use super::output::{Output, TransactionError};
+
+mod transactions;
+
+#[cfg(test)]
+pub mod fixture;
+#[cfg(test)]
+mod tests;
+
+/// More than the statements of all transactions, so that none is ever prepared twice.
+const STATEMENTS: usize = 64;
+
+/// How a database is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub journal: SqliteJournal,
+    /// SQLite's own page cache of this connection; what is not in it comes from the kernel's.
+    pub cache_bytes: u64,
+    /// How long a transaction waits for another connection's before it gives up with [`TransactionError::Retry`]. SQLite sleeps in between.
+    pub busy: Duration,
+}
+
+impl Options {
+    /// 64 MiB of cache, and ten seconds of patience.
+    pub fn new(journal: SqliteJournal) -> Self {
+        Self { journal, cache_bytes: 64 << 20, busy: Duration::from_secs(10) }
+    }
+}
+
+/// What is in effect, as SQLite says when asked after it was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Of SQLite, e.g. `3.54.1`.
+    pub version: &'static str,
+    /// `wal` or `delete`.
+    pub journal: String,
+    /// `full`: an fsync for each commit.
+    pub synchronous: &'static str,
+    pub page_bytes: u64,
+    pub cache_bytes: u64,
+    /// Pages of the write-ahead log after which a commit copies them to the database.
+    pub checkpoint_pages: u64,
+}
+
+/// One connection to a database file. A thread has its own; SQLite lets one of them write at a time.
+pub struct Engine {
+    connection: Connection,
+    facts: Facts,
+}
+
+impl Engine {
+    /// Opens with [`Options::new`].
+    ///
+    /// # Errors
+    /// As [`Engine::open_with`].
+    pub fn open(path: &Path, journal: SqliteJournal) -> Result<Self> {
+        Self::open_with(path, &Options::new(journal))
+    }
+
+    /// Opens or makes the database at `path`. What a killed process left in the journal is recovered or undone by the first statement, which
+    /// is part of opening.
+    ///
+    /// # Errors
+    /// The file cannot be opened or is no database, or a setting cannot be had: a file system without shared mappings has no write-ahead log.
+    pub fn open_with(path: &Path, options: &Options) -> Result<Self> {
+        let connection = Connection::open(path).with_context(|| format!("Cannot open {}", path.display()))?;
+        connection.busy_timeout(options.busy)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        let wanted = match options.journal {
+            SqliteJournal::Wal => "wal",
+            SqliteJournal::Rollback => "delete",
+        };
+        let journal: String = connection
+            .query_row(&format!("PRAGMA journal_mode={wanted}"), [], |row| row.get(0))
+            .with_context(|| format!("Cannot set the journal of {}", path.display()))?;
+        if journal != wanted {
+            bail!("{} cannot have journal_mode={wanted}: it stays {journal}; use a local file system", path.display());
+        }
+        connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY;")?;
+        let kib = options.cache_bytes.div_ceil(1024).max(1);
+        connection.execute_batch(&format!("PRAGMA cache_size=-{kib}"))?;
+        let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+        if number("synchronous")? != 2 {
+            bail!("SQLite does not take synchronous=FULL");
+        }
+        let cache = number("cache_size")?;
+        let page_bytes = number("page_size")?.unsigned_abs();
+        let facts = Facts {
+            version: rusqlite::version(),
+            journal,
+            synchronous: "full",
+            page_bytes,
+            cache_bytes: if cache < 0 { cache.unsigned_abs() * 1024 } else { cache.unsigned_abs() * page_bytes },
+            checkpoint_pages: number("wal_autocheckpoint")?.unsigned_abs(),
+        };
+        // Recovery happens at the first read: here, and not inside a transaction that is timed.
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        Ok(Self { connection, facts })
+    }
+
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The connection, for a loader.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// Runs one transaction to its end.
+    ///
+    /// # Errors
+    /// [`TransactionError::Retry`] if another connection held the database for longer than the patience of the options;
+    /// [`TransactionError::Failed`] with SQLite's words for everything else. Nothing has happened in either case.
+    pub fn execute(&mut self, request: &Request) -> Result<Output, TransactionError> {
+        let reads = matches!(request.input, Input::OrderStatus { .. } | Input::StockLevel { .. });
+        // A writer takes the lock first: two that both read and then both want to write could only fail.
+        let begin = if reads { "BEGIN" } else { "BEGIN IMMEDIATE" };
+        match self.attempt(begin, request) {
+            Ok(output) => Ok(output),
+            Err(error) => {
+                if !self.connection.is_autocommit() {
+                    self.control("ROLLBACK").map_err(|e| refused(&e))?;
+                }
+                Err(refused(&error))
+            }
+        }
+    }
+
+    fn attempt(&self, begin: &str, request: &Request) -> rusqlite::Result<Output> {
+        self.control(begin)?;
+        let output = transactions::run(&self.connection, request)?;
+        self.control(if output == Output::RolledBack { "ROLLBACK" } else { "COMMIT" })?;
+        Ok(output)
+    }
+
+    fn control(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    }
+}
+
+fn refused(error: &rusqlite::Error) -> TransactionError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => TransactionError::Retry(error.to_string()),
+        _ => TransactionError::Failed(error.to_string()),
+    }
+}
+
+impl Database for Engine {
+    fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
+
+    fn execute(&mut self, sql: &str) -> Result<()> {
+        self.connection.execute_batch(sql).with_context(|| format!("SQLite refuses: {sql}"))
+    }
+
+    fn rows(&mut self, sql: &str) -> Result<Vec<Vec<Value>>> {
+        let mut statement = self.connection.prepare(sql).with_context(|| format!("SQLite refuses: {sql}"))?;
+        let columns = statement.column_count();
+        let mut found = Vec::new();
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next().with_context(|| format!("SQLite refuses: {sql}"))? {
+            let mut values = Vec::with_capacity(columns);
+            for column in 0..columns {
+                values.push(match row.get_ref(column)? {
+                    ValueRef::Null => Value::Null,
+                    ValueRef::Integer(n) => Value::Integer(n),
+                    ValueRef::Real(x) => Value::Text(x.to_string()),
+                    ValueRef::Text(text) => Value::Text(std::str::from_utf8(text)?.to_owned()),
+                    ValueRef::Blob(_) => bail!("A blob where none of the tables has one: {sql}"),
+                });
+            }
+            found.push(values);
+        }
+        Ok(found)
+    }
+}
