@@ -361,7 +361,9 @@ fn refused(what: &str, status: ExitStatus, log: &str, folder: &Path) -> ServerEr
     if log.contains("No space left on device") {
         return ServerError::Space { dir: folder.to_owned() };
     }
-    let weighty = |l: &&str| ["FATAL:", "PANIC:", "HINT:", "error:", "ERROR:"].iter().any(|w| l.contains(w));
+    // What is wrong with a setting is said in lines that only count as information.
+    const WEIGHTY: [&str; 6] = ["FATAL:", "PANIC:", "HINT:", "ERROR:", "error:", " parameter \""];
+    let weighty = |l: &&str| WEIGHTY.iter().any(|w| l.contains(w));
     let mut lines: Vec<&str> = log.lines().filter(weighty).collect();
     if lines.is_empty() {
         lines = log.lines().collect();

@@ -5,6 +5,8 @@
 pub mod cluster;
 pub mod elf;
 mod error;
+pub mod image;
+pub mod loaded;
 pub mod place;
 mod program;
 pub mod root;

@@ -35,7 +35,8 @@ impl Place {
     /// It cannot be made.
     pub fn below(base: &Path) -> Result<Self, ServerError> {
         clear(base, SETTLED);
-        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(base).map_err(doing("Cannot make a folder in", base))?;
+        let dir =
+            tempfile::Builder::new().prefix(PREFIX).tempdir_in(base).map_err(doing("Cannot make a folder in", base))?;
         let path = dir.path().join("lock");
         let lock = File::create(&path).and_then(|f| {
             f.lock()?;

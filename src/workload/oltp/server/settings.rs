@@ -240,9 +240,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_set_is_refused() {
-        for (name, value, what) in
-            [("port", "1", "oltp.url"), ("shared buffers", "1", "work_mem=8MB"), ("", "", "work_mem"), ("a", "b\nc", "one line")]
-        {
+        for (name, value, what) in [
+            ("port", "1", "oltp.url"),
+            ("shared buffers", "1", "work_mem=8MB"),
+            ("", "", "work_mem"),
+            ("a", "b\nc", "one line"),
+        ] {
             let said = Settings::new(&sizing(), &[(name.into(), value.into())]).unwrap_err().to_string();
             assert!(said.contains(what), "{said}");
         }

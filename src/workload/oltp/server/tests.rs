@@ -27,7 +27,8 @@ fn processes_in(place: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").unwrap();
     let inside = |pid: &String| {
         let maps = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let environment = fs::read_link(format!("/proc/{pid}/cwd")).map(|p| p.display().to_string()).unwrap_or_default();
+        let environment =
+            fs::read_link(format!("/proc/{pid}/cwd")).map(|p| p.display().to_string()).unwrap_or_default();
         environment.contains(place) || maps.contains(place)
     };
     entries.filter_map(|e| e.ok()?.file_name().into_string().ok()).filter(inside).collect()
