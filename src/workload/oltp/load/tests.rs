@@ -143,7 +143,9 @@ fn a_server_holds_exactly_the_rows() {
     // Whole tables by two connections, then tables split over eight, which replace the first ones.
     for (jobs, replace) in [(2, false), (8, true)] {
         let told = Told::default();
-        let loaded = postgres(&url, Scale { warehouses: 2 }, jobs, replace, &|what, done, of| told.tell(what, done, of)).unwrap();
+        let loaded =
+            postgres(&url, Scale { warehouses: 2 }, jobs, replace, &|what, done, of| told.tell(what, done, of))
+                .unwrap();
         told.check(loaded.rows.iter().map(|(_, count)| count).sum());
         for (table, (name, count)) in TABLES.iter().zip(&loaded.rows) {
             let there = session.query(&format!("SELECT count(*) FROM {name}")).unwrap();
