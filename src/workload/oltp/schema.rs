@@ -190,6 +190,8 @@ impl Table {
             .columns
             .iter()
             .map(|(name, kind)| match dialect {
+                // Said at once: a key that is made later would read the table once more to find it out.
+                Dialect::Postgres if self.key.contains(name) => format!("{name} {kind} NOT NULL"),
                 Dialect::Postgres => format!("{name} {kind}"),
                 // Dates are microseconds since 2000-01-01 there, as in PostgreSQL's pages.
                 Dialect::Sqlite if kind.starts_with("varchar") => format!("{name} TEXT"),

@@ -60,3 +60,70 @@ impl<'a> Iterator for Elements<'a> {
         Some(Some(value))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::workload::oltp::pg::frontend::{self, Format};
+
+    /// The one parameter of a Bind of statement `s`.
+    fn encoded(write: impl FnOnce(frontend::Bind<'_>) -> frontend::Bind<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        write(frontend::bind(&mut out, "s")).finish(Format::Binary);
+        // Tag, length, portal, statement, one format, one parameter and its length in front; one format behind.
+        out[5 + 1 + 2 + 4 + 2 + 4..out.len() - 4].to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sent_is_what_is_read(small: i32, large: i64, word in "\\PC*", many: Vec<i64>, words in proptest::collection::vec("\\PC{0,9}", 0..9)) {
+            prop_assert_eq!(integer(&encoded(|b| b.i32(small))), Some(i64::from(small)));
+            prop_assert_eq!(integer(&encoded(|b| b.timestamp(large))), Some(large));
+            let sent = encoded(|b| b.text(&word));
+            prop_assert_eq!(text(&sent), Some(word.as_str()));
+            let sent = encoded(|b| b.int8_array(many.iter().copied()));
+            let read: Option<Vec<i64>> = array(&sent).unwrap().map(|v| integer(v?)).collect();
+            prop_assert_eq!(read, Some(many));
+            let sent = encoded(|b| b.text_array(&words));
+            let read: Option<Vec<&str>> = array(&sent).unwrap().map(|v| text(v?)).collect();
+            prop_assert_eq!(read.unwrap(), words);
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes: Vec<u8>) {
+            integer(&bytes);
+            if let Some(elements) = array(&bytes) {
+                let count = elements.left;
+                prop_assert_eq!(elements.count(), count as usize);
+            }
+        }
+
+        #[test]
+        fn a_cut_array_is_none(values in proptest::collection::vec(any::<i32>(), 1..9), cut in 1_usize..80) {
+            let sent = encoded(|b| b.int4_array(values.iter().copied()));
+            prop_assert!(array(&sent[..sent.len().saturating_sub(cut)]).is_none());
+            let mut longer = sent;
+            longer.push(0);
+            prop_assert!(array(&longer).is_none());
+        }
+    }
+
+    #[test]
+    fn nulls_and_widths() {
+        assert_eq!(integer(&(-2_i16).to_be_bytes()), Some(-2));
+        assert_eq!(integer(&[1, 2, 3]), None);
+        assert_eq!(integer(&[]), None);
+        assert_eq!(text(&[0xff]), None);
+        // SELECT ARRAY[NULL, 5]::int[], as PostgreSQL 15 sends it.
+        let sent =
+            [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 255, 255, 255, 255, 0, 0, 0, 4, 0, 0, 0, 5];
+        let read: Vec<_> = array(&sent).unwrap().collect();
+        assert_eq!(read, [None, Some(&[0, 0, 0, 5][..])]);
+        // Two dimensions are not asked for anywhere.
+        let mut square = sent;
+        square[3] = 2;
+        assert!(array(&square).is_none());
+    }
+}

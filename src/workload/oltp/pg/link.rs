@@ -12,6 +12,7 @@ use super::wire::Wire;
 const FIRST_CAPACITY: usize = 4096;
 /// PostgreSQL allocates no message above it (`MaxAllocSize`).
 pub(super) const LARGEST_MESSAGE: usize = 1 << 30;
+const CLOSED: &str = "the server closed it";
 /// Of the tag and the length.
 const HEADER: usize = 5;
 
@@ -71,7 +72,7 @@ impl Link {
             Ok(0) => {
                 self.orderly = false;
                 Err(PgError::Closed(match self.end - self.start {
-                    0 => "the server closed it".to_owned(),
+                    0 => CLOSED.to_owned(),
                     left => format!("the server closed it {left} bytes into a message"),
                 }))
             }
@@ -115,7 +116,11 @@ impl Link {
 
     fn lost(&mut self, error: &io::Error) -> PgError {
         self.orderly = false;
-        PgError::Closed(error.to_string())
+        PgError::Closed(match error.kind() {
+            io::ErrorKind::BrokenPipe => CLOSED.to_owned(),
+            io::ErrorKind::ConnectionReset => "the server, or the network, reset it".to_owned(),
+            _ => error.to_string(),
+        })
     }
 }
 
@@ -127,5 +132,93 @@ impl Drop for Link {
             // A server that is gone already needs no farewell.
             let _ = self.wire.send(&bye);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use proptest::prelude::*;
+
+    use super::super::message::Message;
+    use super::super::testing;
+    use super::*;
+
+    fn link(limit: usize) -> (Link, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let wire = Wire::from(std::os::fd::OwnedFd::from(ours));
+        wire.set_nonblocking(true).unwrap();
+        (Link::new(wire, limit), theirs)
+    }
+
+    /// Reads until nothing comes any more; the messages' bytes.
+    fn drain(link: &mut Link, into: &mut Vec<Vec<u8>>) -> Result<(), PgError> {
+        while link.fill()? != Filled::Nothing {
+            while let Some(length) = link.ready()? {
+                into.push(link.take(length).to_vec());
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_of_the_stream_gives_the_same_messages(
+            sizes in proptest::collection::vec(prop_oneof![0_usize..200, 3_000_usize..20_000], 1..12),
+            mut cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..20),
+        ) {
+            let sent: Vec<Vec<u8>> = sizes.iter().enumerate().map(|(i, &size)| testing::row(&[Some(&vec![i as u8; size]), None])).collect();
+            let stream = sent.concat();
+            let mut cuts: Vec<usize> = cuts.drain(..).map(|c| c.index(stream.len())).collect();
+            cuts.extend([0, stream.len()]);
+            cuts.sort_unstable();
+            let (mut link, mut server) = link(LARGEST_MESSAGE);
+            let mut received = Vec::new();
+            for piece in cuts.windows(2) {
+                // No more than a socket takes without its other end being read.
+                for part in stream[piece[0]..piece[1]].chunks(16 << 10) {
+                    server.write_all(part).unwrap();
+                    drain(&mut link, &mut received).unwrap();
+                }
+            }
+            for message in &received {
+                prop_assert!(Message::parse(message).is_ok());
+            }
+            prop_assert_eq!(received, sent);
+        }
+    }
+
+    #[test]
+    fn the_end_is_told_apart_from_an_end_within_a_message() {
+        for (left, words) in [(0, "the server closed it"), (3, "3 bytes into a message"), (6, "6 bytes into a message")]
+        {
+            let (mut link, mut server) = link(LARGEST_MESSAGE);
+            let row = testing::row(&[Some(b"whole")]);
+            server.write_all(&[&row[..], &row[..left]].concat()).unwrap();
+            drop(server);
+            let mut received = Vec::new();
+            let error = drain(&mut link, &mut received).unwrap_err();
+            assert_eq!(received, [row]);
+            assert!(matches!(&error, PgError::Closed(cause) if cause.contains(words)), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_impossible_length_is_refused_before_its_bytes_come() {
+        let (mut link, mut server) = link(1000);
+        server.write_all(b"HTTP/1.1 400 Bad Request\r\n").unwrap();
+        link.fill().unwrap();
+        assert!(matches!(link.ready(), Err(PgError::Protocol(_))));
+        assert!(matches!(link.fill(), Err(PgError::Protocol(_))));
+    }
+
+    #[test]
+    fn an_announced_length_is_not_believed() {
+        let (mut link, mut server) = link(LARGEST_MESSAGE);
+        server.write_all(&[b'D', 0x3f, 0xff, 0xff, 0xff, 0, 0]).unwrap();
+        drain(&mut link, &mut Vec::new()).unwrap();
+        assert_eq!(link.input.len(), FIRST_CAPACITY);
     }
 }

@@ -348,3 +348,75 @@ impl<'a> Body<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing;
+    use super::*;
+
+    #[test]
+    fn a_row_is_its_columns() {
+        let bytes = testing::row(&[Some(b"abc"), None, Some(b"")]);
+        let Message::DataRow(row) = Message::parse(&bytes).unwrap() else { panic!() };
+        assert_eq!((row.len(), row.columns().len()), (3, 3));
+        assert_eq!(row.columns().collect::<Vec<_>>(), [Some(&b"abc"[..]), None, Some(&b""[..])]);
+    }
+
+    #[test]
+    fn an_error_has_its_code_and_words() {
+        // `SELECT 1/0`, as PostgreSQL 15 answers it.
+        let body = b"SERROR\0VERROR\0C22012\0Mdivision by zero\0Fint.c\0L830\0Rint4div\0\0";
+        let bytes = testing::message(b'E', body);
+        let Message::ErrorResponse(error) = Message::parse(&bytes).unwrap() else { panic!() };
+        assert_eq!(error.to_error().to_string(), "ERROR 22012: division by zero");
+        let bytes = testing::message(b'E', b"SFEHLER\0VFATAL\0C?\0M\xe4\0Dd\0Hh\0\0");
+        let Message::ErrorResponse(error) = Message::parse(&bytes).unwrap() else { panic!() };
+        assert_eq!(error.to_error().to_string(), "FATAL XX000: \u{fffd}; d; h");
+    }
+
+    #[test]
+    fn columns_are_described() {
+        let bytes = testing::fields(&[("a", 23), ("text", 25)]);
+        let Message::RowDescription(fields) = Message::parse(&bytes).unwrap() else { panic!() };
+        let expected = [Field { name: b"a", kind: 23 }, Field { name: b"text", kind: 25 }];
+        assert_eq!(fields.iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn tags_tell_rows() {
+        let rows = ["INSERT 0 5", "UPDATE 12", "COPY 3", "BEGIN", "CREATE TABLE", ""].map(rows_of);
+        assert_eq!(rows, [Some(5), Some(12), Some(3), None, None, None]);
+    }
+
+    #[test]
+    fn lengths_are_bounded() {
+        assert_eq!(length(&[b'Z', 0, 0, 0], 100), Ok(None));
+        assert_eq!(length(&[b'Z', 0, 0, 0, 5], 100), Ok(Some(6)));
+        assert!(length(&[b'Z', 0, 0, 0, 3], 100).is_err());
+        assert!(length(&[b'Z', 0, 0, 0, 100], 100).is_err());
+        assert!(length(&[b'Z', 0xff, 0, 0, 0], 100).is_err());
+    }
+
+    proptest! {
+        /// Whatever a server sends, it is a message that can be walked or an error.
+        #[test]
+        fn no_bytes_panic(tag: u8, body in proptest::collection::vec(prop_oneof![Just(0), any::<u8>()], 0..60)) {
+            match Message::parse(&testing::message(tag, &body)) {
+                Ok(Message::DataRow(row)) => prop_assert_eq!(row.columns().count(), row.len()),
+                Ok(Message::RowDescription(fields)) => prop_assert_eq!(fields.iter().count(), usize::from(fields.columns)),
+                Ok(_) | Err(_) => {}
+            }
+        }
+
+        #[test]
+        fn a_message_cut_or_lengthened_is_refused(values in proptest::collection::vec(proptest::option::of(any::<[u8; 3]>()), 1..5), cut in 1_usize..9) {
+            let values: Vec<Option<&[u8]>> = values.iter().map(|v| v.as_ref().map(|v| &v[..])).collect();
+            let whole = testing::row(&values);
+            prop_assert!(Message::parse(&whole).is_ok());
+            prop_assert!(Message::parse(&whole[..whole.len().saturating_sub(cut)]).is_err());
+            prop_assert!(Message::parse(&[&whole[..], &[0]].concat()).is_err());
+        }
+    }
+}

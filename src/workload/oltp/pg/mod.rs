@@ -15,6 +15,10 @@ mod link;
 pub mod message;
 pub mod oid;
 mod startup;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod url;
 mod wire;
 

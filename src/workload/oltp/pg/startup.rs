@@ -84,7 +84,11 @@ impl Startup<'_> {
             ("client_encoding", "UTF8"),
         ];
         frontend::startup_message(parameters, &mut out).map_err(|e| PgError::Protocol(e.to_string()))?;
-        self.send(&out)?;
+        match self.send(&out) {
+            // A server that closed without listening may have said why.
+            Ok(()) | Err(PgError::Closed(_)) => {}
+            Err(error) => return Err(error),
+        }
 
         let mut scram: Option<sasl::ScramSha256> = None;
         let mut proved = false;
@@ -147,7 +151,7 @@ impl Startup<'_> {
                         "it asks for {name} (code {kind}), which is not supported; let pg_hba.conf ask for scram-sha-256"
                     )));
                 }
-                Message::ErrorResponse(error) => return Err(PgError::Server(error.to_error())),
+                Message::ErrorResponse(error) => return Err(error.to_error().into()),
                 Message::ParameterStatus { name: "server_version", value } => server.version = value.to_owned(),
                 Message::BackendKeyData { process, secret } => server.cancel = CancelKey { process, secret },
                 Message::ParameterStatus { .. } | Message::NoticeResponse(_) | Message::NegotiateProtocolVersion => {}
@@ -206,7 +210,7 @@ impl Startup<'_> {
         PgError::Authentication { host: place(self.url), user: self.url.user.clone(), cause }
     }
 
-    fn refused(&self, error: ServerError) -> PgError {
+    fn refused(&self, error: Box<ServerError>) -> PgError {
         if !error.sqlstate.is_authentication() {
             return PgError::Startup { host: place(self.url), error };
         }

@@ -343,3 +343,94 @@ impl fmt::Display for Url {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_part_is_read() {
+        let url = Url::parse("postgresql://us%40er:p%2Fa%3As%25s@db.example:6000/te%20st?sslmode=verify-full&connect_timeout=7&application_name=x&sslrootcert=/ca.pem").unwrap();
+        assert_eq!((url.user.as_str(), url.database.as_str(), url.port), ("us@er", "te st", 6000));
+        assert_eq!(url.password.as_ref().unwrap().reveal(), "p/a:s%s");
+        assert_eq!(url.host, Host::Tcp("db.example".to_owned()));
+        assert_eq!((url.sslmode, url.connect_timeout), (SslMode::VerifyFull, Some(Duration::from_secs(7))));
+        assert_eq!((url.application_name.as_str(), url.sslrootcert), ("x", Some(PathBuf::from("/ca.pem"))));
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let url = Url::parse("postgres://me@localhost").unwrap();
+        assert_eq!(url, Url::tcp("me", "localhost", 5432, "me"));
+        assert_eq!(url.sslmode, SslMode::Disable);
+        assert_eq!(Url::parse("postgresql://me@localhost/?connect_timeout=0").unwrap().connect_timeout, None);
+        assert_eq!(Url::parse("postgresql://localhost?user=me&dbname=db&password=x").unwrap().database, "db");
+    }
+
+    #[test]
+    fn a_unix_socket_is_named_in_either_place() {
+        let expected = Url::unix("u", Path::new("/run/pg"), 5433, "d");
+        assert_eq!(Url::parse("postgresql://u@/d?host=/run/pg&port=5433").unwrap(), expected);
+        assert_eq!(Url::parse("postgresql://u@%2Frun%2Fpg:5433/d").unwrap(), expected);
+    }
+
+    #[test]
+    fn ipv6_stands_in_brackets() {
+        let url = Url::parse("postgresql://u@[::1]:6000/d").unwrap();
+        assert_eq!((&url.host, url.port), (&Host::Tcp("::1".to_owned()), 6000));
+        assert_eq!(url.to_string(), "postgresql://u@[::1]:6000/d");
+    }
+
+    #[test]
+    fn errors_say_what_would_be_right() {
+        let several = |text: &str| UrlError::SeveralHosts(text.to_owned());
+        for (text, error) in [
+            ("mysql://u@h/d", UrlError::Scheme),
+            ("postgresql://h/d", UrlError::NoUser),
+            ("postgresql://u@/d", UrlError::NoHost),
+            ("postgresql://u@a,b/d", several("a,b")),
+            ("postgresql://u@a:1,b:2/d", several("a:1,b:2")),
+            ("postgresql://u@/d?host=a,b", several("a,b")),
+            ("postgresql://u@h/d?port=1,2", several("1,2")),
+            ("postgresql://u@h:0/d", UrlError::Port("0".to_owned())),
+            ("postgresql://u@h:70000/d", UrlError::Port("70000".to_owned())),
+            ("postgresql://u@h/d%2", UrlError::Percent("d%2".to_owned())),
+            ("postgresql://u:p%zz@h/d", UrlError::PercentInPassword),
+            ("postgresql://u:p%00@h/d", UrlError::Zero("password")),
+            ("postgresql://u@[::1/d", UrlError::Bracket("::1".to_owned())),
+            ("postgresql://u@h/d?connect_timeout=1s", UrlError::Timeout("1s".to_owned())),
+            ("postgresql://u@/d?host=/s&sslmode=require", UrlError::SslOnUnix),
+        ] {
+            assert_eq!(Url::parse(text), Err(error), "{text}");
+        }
+        let unknown = Url::parse("postgresql://u@h/d?ssl_mode=require").unwrap_err().to_string();
+        assert!(unknown.contains("`ssl_mode` is not known, `sslmode` is meant?"), "{unknown}");
+        let prefer = Url::parse("postgresql://u@h/d?sslmode=prefer").unwrap_err().to_string();
+        assert!(prefer.contains("require") && prefer.contains("leaves open"), "{prefer}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_back_and_hides_the_password(
+            user in "\\PC{1,12}", database in "\\PC{1,12}", host in "[a-z][a-z0-9.-]{0,12}", folder in "/[a-zA-Z0-9 %/]{0,12}", port in 1_u16.., tcp: bool
+        ) {
+            let host = if tcp { Host::Tcp(host) } else { Host::Unix(PathBuf::from(folder)) };
+            let url = Url::new(&user, host, port, &database);
+            let secret = Url { password: Some(Password::new("Tell-No1!")), ..url.clone() };
+            prop_assert_eq!(Url::parse(&secret.to_string()).unwrap(), url);
+            let shown = format!("{secret:?}");
+            prop_assert!(!shown.contains("Tell-No1!"));
+        }
+
+        #[test]
+        fn no_text_panics_and_no_error_tells_the_password(rest in "\\PC*", password in "[a-z]{12}%?", host in "[a-z,\\[:%]{0,6}") {
+            let _ = Url::parse(&rest);
+            let _ = Url::parse(&format!("postgresql://{rest}"));
+            if let Err(error) = Url::parse(&format!("postgresql://u:{password}@{host}/d")) {
+                prop_assert!(!error.to_string().contains(&password));
+            }
+        }
+    }
+}

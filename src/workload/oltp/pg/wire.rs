@@ -17,6 +17,12 @@ pub(super) struct Wire {
     socket: OwnedFd,
 }
 
+impl From<OwnedFd> for Wire {
+    fn from(socket: OwnedFd) -> Wire {
+        Wire { socket }
+    }
+}
+
 /// When to give up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(Option<Instant>);
@@ -43,7 +49,7 @@ impl Wire {
             Host::Tcp(host) => tcp(host, url.port, deadline)?,
             Host::Unix(folder) => unix(&folder.join(format!(".s.PGSQL.{}", url.port)), deadline)?,
         };
-        Ok(Wire { socket })
+        Ok(Wire::from(socket))
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
