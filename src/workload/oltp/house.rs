@@ -23,8 +23,8 @@ use crate::workload::{Context, Progress};
 /// The names under which a guest has its images.
 pub const TREE: &str = "tree";
 pub const DATA: &str = "data";
-/// The cluster's folder on the image [`DATA`].
-pub const FOLDER: &str = "cluster";
+/// The cluster's folder in a trial's own.
+const FOLDER: &str = "cluster";
 /// The file of SQLite on its image, and in a trial's folder.
 pub const FILE: &str = "oltp.sqlite";
 
@@ -74,7 +74,7 @@ impl House {
                             Transport::Tcp => Listen::TcpAlone,
                         };
                         let server = Server::in_tree(tree, *version);
-                        Self::start(&server, &data.join(FOLDER), &settings, listen, *transport, None)
+                        Self::start(&server, data, &settings, listen, *transport, None)
                     }
                     _ => Self::made(cx, config, *version, *transport, &settings),
                 }
