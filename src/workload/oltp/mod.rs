@@ -21,6 +21,7 @@ pub mod scale;
 pub mod schema;
 pub mod server;
 pub mod settings;
+pub mod sql;
 pub mod sqlite;
 pub mod terminal;
 mod values;

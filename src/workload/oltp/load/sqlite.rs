@@ -14,7 +14,8 @@ use super::super::schema::{INDEXES, TABLES};
 use super::{LoadError, Loaded, Progress};
 
 /// For the load only: a load that is cut short is thrown away, so that nothing needs to be undone or synced before its end.
-const PRAGMAS: &str = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA cache_size = -65536;";
+const PRAGMAS: &str =
+    "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA cache_size = -65536;";
 
 /// Loads the tables of `config.scale` into a new file.
 ///
@@ -47,7 +48,8 @@ fn load(path: &Path, config: &Config, progress: Progress<'_>) -> Result<Loaded, 
     let mut done = 0;
     progress("rows", done, total);
     for (table, (_, expected)) in TABLES.iter().zip(&rows) {
-        let refused = |step| move |cause: rusqlite::Error| LoadError::Table { table: table.name, step, cause: cause.to_string() };
+        let refused =
+            |step| move |cause: rusqlite::Error| LoadError::Table { table: table.name, step, cause: cause.to_string() };
         run(&table.create(Dialect::Sqlite)).map_err(refused("creating it"))?;
         let marks = vec!["?"; table.columns.len()].join(", ");
         let insert = connection

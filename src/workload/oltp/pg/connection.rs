@@ -143,7 +143,7 @@ impl Connection {
         loop {
             match self.next() {
                 Ok(Message::CopyInResponse) => return Ok(CopyIn::new(self)),
-                Ok(Message::ErrorResponse(error)) => failed = Some(PgError::Server(error.to_error())),
+                Ok(Message::ErrorResponse(error)) => failed = Some(error.to_error().into()),
                 Ok(Message::ReadyForQuery(_)) => {
                     return Err(failed.unwrap_or_else(|| {
                         PgError::Protocol(format!("`{sql}` was to be COPY … FROM STDIN, and asked for no data"))
@@ -165,7 +165,7 @@ impl Connection {
             match self.next() {
                 Ok(Message::ReadyForQuery(_)) if unsent.is_none() => break,
                 Ok(Message::ErrorResponse(error)) => {
-                    refused.get_or_insert_with(|| PgError::Server(error.to_error()));
+                    refused.get_or_insert_with(|| error.to_error().into());
                 }
                 // What was not meant to copy has no data to give.
                 Ok(Message::CopyInResponse) => {

@@ -151,7 +151,7 @@ impl Startup<'_> {
                         "it asks for {name} (code {kind}), which is not supported; let pg_hba.conf ask for scram-sha-256"
                     )));
                 }
-                Message::ErrorResponse(error) => return Err(PgError::Server(error.to_error())),
+                Message::ErrorResponse(error) => return Err(error.to_error().into()),
                 Message::ParameterStatus { name: "server_version", value } => server.version = value.to_owned(),
                 Message::BackendKeyData { process, secret } => server.cancel = CancelKey { process, secret },
                 Message::ParameterStatus { .. } | Message::NoticeResponse(_) | Message::NegotiateProtocolVersion => {}
@@ -210,7 +210,7 @@ impl Startup<'_> {
         PgError::Authentication { host: place(self.url), user: self.url.user.clone(), cause }
     }
 
-    fn refused(&self, error: ServerError) -> PgError {
+    fn refused(&self, error: Box<ServerError>) -> PgError {
         if !error.sqlstate.is_authentication() {
             return PgError::Startup { host: place(self.url), error };
         }
