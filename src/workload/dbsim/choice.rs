@@ -71,6 +71,7 @@ impl Chooser {
     }
 
     /// The block that 64 random bits choose.
+    #[inline]
     pub fn draw(&self, random: u64) -> u32 {
         match self {
             Self::Uniform { blocks } => below(random, *blocks) as u32,
