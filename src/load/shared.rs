@@ -161,6 +161,19 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_is_as_many_single_ones() {
+        let segment = Segment::new(2 * SharedHistogram::BYTES + 128).unwrap();
+        let (batch, single) = (SharedHistogram::new(&segment), SharedHistogram::new(&segment));
+        for (ns, count) in [(700, 16), (5_000_000, 3), (700, 1)] {
+            batch.recorder().record_many(ns, count);
+            (0..count).for_each(|_| single.recorder().record(ns));
+        }
+        let (batch, single) = (batch.read(), single.read());
+        assert_eq!((batch.count(), batch.mean()), (20, single.mean()));
+        assert_eq!(batch.quantile(0.9), single.quantile(0.9));
+    }
+
+    #[test]
     fn no_count_of_many_processes_is_lost() {
         const PROCESSES: usize = 2 * SHARDS + 3;
         let segment = Segment::new(ShardedHistogram::bytes(PROCESSES) + 64).unwrap();

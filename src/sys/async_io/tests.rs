@@ -117,6 +117,28 @@ fn completions_keep_coming_when_the_ring_wraps() {
 }
 
 #[test]
+fn no_more_are_taken_than_asked_for() {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(4 * 512).unwrap();
+    for mut engine in engines(512, &file) {
+        let name = engine.describe();
+        let request =
+            |slot| Request { slot, fd: file.as_fd(), offset: slot as u64 * 512, len: 512, write: false, dsync: false };
+        let mut done = Vec::new();
+        engine.submit_and_take(&[0, 1, 2, 3].map(request), 1, 1, &mut done).unwrap();
+        assert_eq!((done.len(), engine.pending()), (1, 3), "{name}");
+        // The slot that is free again is used while others have ended and nobody has taken them.
+        engine.submit_and_take(&[request(done[0].slot)], 2, 2, &mut done).unwrap();
+        assert_eq!((done.len(), engine.pending()), (3, 2), "{name}");
+        assert!(engine.take(2, 1, &mut done).is_err(), "{name} takes more than the most");
+        engine.take(2, 4, &mut done).unwrap();
+        let slots = [0, 1, 2, 3].map(|slot| done.iter().filter(|c| c.slot == slot).count());
+        assert_eq!(slots.iter().sum::<usize>(), 5, "{name}: {done:?}");
+        assert!(slots.iter().all(|n| *n >= 1) && done.iter().all(|c| c.is_of(512)), "{name}: {done:?}");
+    }
+}
+
+#[test]
 fn the_null_engine_ends_everything_at_once() {
     let file = tempfile::tempfile().unwrap();
     let mut engine = open(&spec(Method::Null), 4096, &[]).unwrap();
