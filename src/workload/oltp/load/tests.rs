@@ -141,11 +141,10 @@ fn tables_there(session: &mut pg::Connection) -> Value {
 fn a_server_holds_exactly_the_rows() {
     let (_running, url, mut session) = server();
     // Whole tables by two connections, then tables split over eight, which replace the first ones.
-    for (jobs, replace) in [(2, false), (8, true)] {
+    for (jobs, replace, warehouses) in [(2, false, 1), (8, true, 2)] {
+        let scale = Scale { warehouses };
         let told = Told::default();
-        let loaded =
-            postgres(&url, Scale { warehouses: 2 }, jobs, replace, &|what, done, of| told.tell(what, done, of))
-                .unwrap();
+        let loaded = postgres(&url, scale, jobs, replace, &|what, done, of| told.tell(what, done, of)).unwrap();
         told.check(loaded.rows.iter().map(|(_, count)| count).sum());
         for (table, (name, count)) in TABLES.iter().zip(&loaded.rows) {
             let there = session.query(&format!("SELECT count(*) FROM {name}")).unwrap();
@@ -158,7 +157,7 @@ fn a_server_holds_exactly_the_rows() {
             let columns = columns.collect::<Vec<_>>().join(", ");
             let order =
                 if table.key.is_empty() { "h_c_w_id, h_c_d_id, h_c_id".to_owned() } else { table.key.join(", ") };
-            let whole = population::warehouses(table, Scale { warehouses: 2 });
+            let whole = population::warehouses(table, scale);
             let all: Vec<Vec<Value>> = whole.flat_map(|w| values::rows(table, w)).collect();
             assert!(session.query(&format!("SELECT {columns} FROM {name} ORDER BY {order}")).unwrap() == all, "{name}");
             let frozen = session.query(&format!(
