@@ -73,7 +73,9 @@ pub fn assert(job: &Job, driven: &Driven, seen: &Seen) -> Result<Option<String>>
 
 /// Blocks that were read.
 fn reads(counters: &Counters, name: &str) -> Result<f64> {
-    let bytes = counters.get(name).context("The job claims something about reads, but /proc/PID/io of the engine cannot be read")?;
+    let bytes = counters
+        .get(name)
+        .context("The job claims something about reads, but /proc/PID/io of the engine cannot be read")?;
     Ok(*bytes as f64 / BLOCK)
 }
 
@@ -108,7 +110,11 @@ mod tests {
 
     fn seen(halves: [u64; 2], swapped: u64) -> Seen {
         let counters = |blocks: u64| {
-            Counters::from([(FILE_READ.to_owned(), blocks * 8192), (STORAGE_READ.to_owned(), 0), (SWAPPED_IN.to_owned(), swapped)])
+            Counters::from([
+                (FILE_READ.to_owned(), blocks * 8192),
+                (STORAGE_READ.to_owned(), 0),
+                (SWAPPED_IN.to_owned(), swapped),
+            ])
         };
         Seen { window: counters(halves[0] + halves[1]), halves: halves.map(counters), ..Seen::default() }
     }
@@ -118,7 +124,10 @@ mod tests {
         let job = fixture::job(&[("job", "cached")]);
         assert!(assert(&job, &run(1000), &seen([3, 2], 0)).unwrap().unwrap().ends_with("holds"));
         let broken = assert(&job, &run(1000), &seen([300, 200], 0)).unwrap_err().to_string();
-        assert!(broken.contains("0.500 blocks of 8 KiB were read from files") && broken.contains("shared_buffers"), "{broken}");
+        assert!(
+            broken.contains("0.500 blocks of 8 KiB were read from files") && broken.contains("shared_buffers"),
+            "{broken}"
+        );
         assert!(assert(&job, &run(1000), &seen([0, 0], 1)).unwrap_err().to_string().contains("swapped"));
         assert!(assert(&job, &run(1000), &Seen::default()).is_err());
         // Of an embedded engine what the page cache has is cached.

@@ -60,7 +60,8 @@ pub fn since(before: &Counters, after: &Counters) -> Counters {
 
 /// The process that started a server's backend, if the backend is a process of this machine.
 pub fn postmaster_of(backend: i32) -> Whose {
-    let is_postgres = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.starts_with("postgres"));
+    let is_postgres =
+        |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.starts_with("postgres"));
     match fs::read_to_string(format!("/proc/{backend}/stat")).ok().as_deref().and_then(parse_stat) {
         Some(stat) if is_postgres(backend) && is_postgres(stat.parent) => Whose::Postmaster(stat.parent),
         _ => Whose::Unseen,
@@ -110,7 +111,9 @@ fn processes(whose: Whose, counters: &mut Counters) {
         {
             server += cpu(pid);
             if pid == postmaster {
-                server += Duration::from_secs_f64(stat.children_ticks as f64 / rustix::param::clock_ticks_per_second() as f64);
+                server += Duration::from_secs_f64(
+                    stat.children_ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
+                );
             }
             add_io(name);
         }
@@ -159,7 +162,10 @@ pub fn statistics(database: &mut dyn Database, counters: &mut Counters) {
         ("bgwriter", "SELECT * FROM pg_stat_bgwriter"),
         ("checkpointer", "SELECT * FROM pg_stat_checkpointer"),
         ("wal", "SELECT * FROM pg_stat_wal"),
-        ("io", "SELECT sum(reads) AS reads, sum(writes) AS writes, sum(extends) AS extends, sum(fsyncs) AS fsyncs FROM pg_stat_io"),
+        (
+            "io",
+            "SELECT sum(reads) AS reads, sum(writes) AS writes, sum(extends) AS extends, sum(fsyncs) AS fsyncs FROM pg_stat_io",
+        ),
     ];
     for (prefix, view) in VIEWS {
         let sql = format!("SELECT key, value FROM ({view}) s, jsonb_each_text(to_jsonb(s)) WHERE value ~ '^[0-9]+$'");
@@ -189,7 +195,10 @@ mod tests {
     #[test]
     fn labels_are_whole() {
         let text = "pswpin 3\npswpinx 4\nrchar: 77\n";
-        assert_eq!((labelled(text, "pswpin"), labelled(text, "rchar"), labelled(text, "pswp")), (Some(3), Some(77), None));
+        assert_eq!(
+            (labelled(text, "pswpin"), labelled(text, "rchar"), labelled(text, "pswp")),
+            (Some(3), Some(77), None)
+        );
     }
 
     #[test]

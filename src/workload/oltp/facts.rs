@@ -156,7 +156,9 @@ fn compliance(job: &Job, driven: &Driven) -> String {
 fn backlog(driven: &Driven) -> String {
     match driven.backlog {
         0 => "0 requests waited when the window closed".to_owned(),
-        n => format!("overloaded: {n} requests had arrived and waited for a connection when the window closed; their latency is in no figure"),
+        n => format!(
+            "overloaded: {n} requests had arrived and waited for a connection when the window closed; their latency is in no figure"
+        ),
     }
 }
 
@@ -167,10 +169,12 @@ fn costs(job: &Job, driven: &Driven, seen: &Seen) -> Facts {
     let cpu = &driven.cpu;
     facts.insert(
         "cpu.driver".to_owned(),
-        format!("{:.0} ns per transaction, {:.0} ns user and {:.0} ns system",
+        format!(
+            "{:.0} ns per transaction, {:.0} ns user and {:.0} ns system",
             cpu.total.as_nanos() as f64 / transactions,
             cpu.user.as_nanos() as f64 / transactions,
-            cpu.system.as_nanos() as f64 / transactions),
+            cpu.system.as_nanos() as f64 / transactions
+        ),
     );
     let mut per = |name: &str, counter: &str, unit: &str| {
         if let Some(n) = counted(counter) {
@@ -192,7 +196,9 @@ fn costs(job: &Job, driven: &Driven, seen: &Seen) -> Facts {
         facts.insert("driver-share".to_owned(), format!("{:.1} % of all CPU time", 100.0 * driver / all));
     }
     // What only grows: with its name from the server or the kernel.
-    for (name, n) in seen.window.iter().filter(|(name, n)| **n > 0 && (name.contains('.') || name.starts_with("pressure"))) {
+    for (name, n) in
+        seen.window.iter().filter(|(name, n)| **n > 0 && (name.contains('.') || name.starts_with("pressure")))
+    {
         let (name, unit) = match name.strip_suffix("-us") {
             Some(name) => (name, " us"),
             None => (name.as_str(), ""),

@@ -113,7 +113,10 @@ pub fn values(job: &Job, driven: &Driven, seen: &Seen) -> Result<BTreeMap<String
         let latency = &driven.tally.latency[kind.index()];
         for (name, q, ..) in PERCENTILES {
             let Some(ns) = latency.quantile(q) else {
-                anyhow::bail!("No {} ended in the window; `oltp.length` is too small for its share of the mix", kind.name());
+                anyhow::bail!(
+                    "No {} ended in the window; `oltp.length` is too small for its share of the mix",
+                    kind.name()
+                );
             };
             put(&format!("{}-{name}", kind.name()), ns as f64);
         }

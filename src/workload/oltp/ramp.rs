@@ -67,7 +67,9 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Ramp
 fn row(job: &Job, driven: &Driven, seen: &Seen, beyond: &[Kind]) -> String {
     let verdict = match beyond {
         [] => "held".to_owned(),
-        some => format!("not held, {} beyond the limit", some.iter().map(|k| k.name()).collect::<Vec<_>>().join(" and ")),
+        some => {
+            format!("not held, {} beyond the limit", some.iter().map(|k| k.name()).collect::<Vec<_>>().join(" and "))
+        }
     };
     let mut row = format!("{verdict}; {:.1} tx/min of new-orders", driven.new_orders_per_minute());
     for kind in Kind::ALL.into_iter().filter(|k| job.mix[k.index()] > 0) {

@@ -118,8 +118,7 @@ pub fn drive(config: &Config, target: &Target<'_>, cx: &TrialContext<'_>, step: 
     let mut watch = Watch::new(target)?;
     (cx.progress)(Progress { step: "run", done: step, of: step + 1 });
     let mut look = |moment: Moment| watch.look(moment);
-    let driven =
-        driver::run(Drive { config, target: *target, seed: cx.seed, step, watch: &mut look, ledger: None })?;
+    let driven = driver::run(Drive { config, target: *target, seed: cx.seed, step, watch: &mut look, ledger: None })?;
     Ok((driven, watch.seen()))
 }
 
@@ -216,7 +215,9 @@ impl Notes {
     fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(NOTES);
         match std::fs::read(&path) {
-            Ok(text) => Ok(Some(serde_json::from_slice(&text).with_context(|| format!("Cannot read {}", path.display()))?)),
+            Ok(text) => {
+                Ok(Some(serde_json::from_slice(&text).with_context(|| format!("Cannot read {}", path.display()))?))
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(|| format!("Cannot read {}", path.display())),
         }

@@ -67,7 +67,9 @@ impl Workload for Oltp {
             memory_bytes: (64 << 20)
                 + u64::from(terminals) * 1024
                 + match job.engine {
-                    Engine::Sqlite { .. } => u64::from(job.config(crate::clock::Clock::Wall, 1).connections) * (66 << 20),
+                    Engine::Sqlite { .. } => {
+                        u64::from(job.config(crate::clock::Clock::Wall, 1).connections) * (66 << 20)
+                    }
                     Engine::Postgres { .. } | Engine::Url(_) => 0,
                 },
             modules: Vec::new(),
@@ -87,7 +89,10 @@ impl Workload for Oltp {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let house = open.insert(House::open(cx, &job, &job.config(cx.clock, cx.cpus))?);
         // What a guest's image holds was checked when it was made.
-        if cx.images.contains_key(house::DATA) { Ok(()) } else { trial::prepare(&job, &house.target(), &trial_context(cx)) }
+        if cx.images.contains_key(house::DATA) {
+            return Ok(());
+        }
+        trial::prepare(&job, &house.target(), &trial_context(cx))
     }
 
     fn run(&self, cx: &Context<'_>) -> Result<Outcome> {

@@ -72,9 +72,15 @@ pub enum Ended {
     Again,
     Done(Done),
     /// It failed for good, and the run with it.
-    Failed { kind: Kind, why: String },
+    Failed {
+        kind: Kind,
+        why: String,
+    },
     /// The connection is gone; whether the request was committed is not known.
-    InDoubt { request: Request, why: String },
+    InDoubt {
+        request: Request,
+        why: String,
+    },
 }
 
 /// A transaction that has its answer.

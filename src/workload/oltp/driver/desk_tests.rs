@@ -34,7 +34,10 @@ fn simulate<U: User>(desk: &mut Desk<U>, service: u64, freeze: (u64, u64), end: 
         while let Some(lane) = desk.dispatch() {
             let begins = if (freeze.0..freeze.1).contains(&now) { freeze.1 } else { now };
             let ends = begins + service;
-            busy.push(Reverse((if begins < freeze.0 && ends > freeze.0 { ends + freeze.1 - freeze.0 } else { ends }, lane)));
+            busy.push(Reverse((
+                if begins < freeze.0 && ends > freeze.0 { ends + freeze.1 - freeze.0 } else { ends },
+                lane,
+            )));
         }
         let answer_at = busy.peek().map(|Reverse((at, _))| *at);
         now = match [answer_at, desk.next_event()].into_iter().flatten().min() {
@@ -71,9 +74,8 @@ fn an_open_loop_sees_a_freeze_of_two_seconds_and_a_closed_one_does_not() {
     let demand = Demand::Open(Arrivals::new(7, (0, 1), 200.0, 0));
     let mut desk = Desk::new(terminals(&config), 8, demand, dates());
     let open = simulate(&mut desk, 5 * MS, freeze, 16 * S);
-    let slow = |done: &[(u64, Done)]| {
-        done.iter().filter(|(_, d)| d.latency > 500 * MS).count() as f64 / done.len() as f64
-    };
+    let slow =
+        |done: &[(u64, Done)]| done.iter().filter(|(_, d)| d.latency > 500 * MS).count() as f64 / done.len() as f64;
     // Who arrives in the first 1.5 s of 2 waits longer than half a second: 300 of 3200.
     let expected = 1.5 / 16.0;
     assert!(slow(&open) > expected * 0.9, "{}", slow(&open));
@@ -84,7 +86,8 @@ fn an_open_loop_sees_a_freeze_of_two_seconds_and_a_closed_one_does_not() {
     assert!(arrived - open.len() <= 8, "{arrived} {}", open.len());
     assert!(desk.longest_queue() > 300);
     // Eight terminals that wait for their answers: eight slow ones.
-    let closed_loop = simulate(&mut closed(&fixture::job(&[("connections", "8")]).config(Clock::Wall, 2)), 5 * MS, freeze, 16 * S);
+    let closed_loop =
+        simulate(&mut closed(&fixture::job(&[("connections", "8")]).config(Clock::Wall, 2)), 5 * MS, freeze, 16 * S);
     assert!(slow(&closed_loop) < 0.001);
 }
 
@@ -170,7 +173,9 @@ fn a_terminal_with_a_connection_of_its_own_keeps_it() {
         desk.pass(now);
         let lanes: Vec<_> = std::iter::from_fn(|| desk.dispatch()).collect();
         for lane in lanes {
-            assert!(matches!(desk.request(lane).input, Input::StockLevel { district, .. } if district as usize == lane + 1));
+            assert!(
+                matches!(desk.request(lane).input, Input::StockLevel { district, .. } if district as usize == lane + 1)
+            );
             assert!(matches!(desk.ended(lane, now, Ok(Output::StockLevel { low: 0 })), Ended::Done(_)));
         }
     }

@@ -140,7 +140,9 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
     let lanes = connect(config, &target, threads)?;
     let constants = Constants::new(seed);
     let users: Vec<Vec<Terminal>> = (0..threads)
-        .map(|thread| share(config.terminals, (thread, threads)).map(|n| Terminal::new(config, &constants, seed, n)).collect())
+        .map(|thread| {
+            share(config.terminals, (thread, threads)).map(|n| Terminal::new(config, &constants, seed, n)).collect()
+        })
         .collect();
     let first: Vec<u64> = (0..config.terminals).map(|n| arrivals::first(config, seed, n)).collect();
     let stop = Stop::new().context("Cannot make an event descriptor")?;

@@ -64,19 +64,20 @@ impl Poll {
         ready.clear();
         let timeout = deadline.map(|at| timespec(at.saturating_sub(now_ns())));
         self.events.clear();
-        let waited = match epoll::wait(self.epoll.as_fd(), rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref())
-        {
-            // Kernels before 5.11 wait in whole milliseconds only.
-            Err(Errno::NOSYS) => {
-                let rounded = timeout.map(|t| Timespec { tv_nsec: (t.tv_nsec + 999_999) / 1_000_000 * 1_000_000, ..t });
-                let rounded = rounded.map(|t| Timespec {
-                    tv_sec: t.tv_sec + t.tv_nsec / 1_000_000_000,
-                    tv_nsec: t.tv_nsec % 1_000_000_000,
-                });
-                epoll::wait(self.epoll.as_fd(), rustix::buffer::spare_capacity(&mut self.events), rounded.as_ref())
-            }
-            waited => waited,
-        };
+        let waited =
+            match epoll::wait(self.epoll.as_fd(), rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
+                // Kernels before 5.11 wait in whole milliseconds only.
+                Err(Errno::NOSYS) => {
+                    let rounded =
+                        timeout.map(|t| Timespec { tv_nsec: (t.tv_nsec + 999_999) / 1_000_000 * 1_000_000, ..t });
+                    let rounded = rounded.map(|t| Timespec {
+                        tv_sec: t.tv_sec + t.tv_nsec / 1_000_000_000,
+                        tv_nsec: t.tv_nsec % 1_000_000_000,
+                    });
+                    epoll::wait(self.epoll.as_fd(), rustix::buffer::spare_capacity(&mut self.events), rounded.as_ref())
+                }
+                waited => waited,
+            };
         match waited {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(e.into()),

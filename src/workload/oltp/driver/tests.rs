@@ -4,6 +4,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::workload::oltp::config::Length;
 use crate::workload::oltp::driver::fixture;
+use crate::workload::oltp::output::Output;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -105,7 +106,10 @@ fn serve(mut stream: UnixStream, script: Script, asked: &AtomicU64) -> std::io::
 
 /// Stock levels only: one statement with one integer for an answer.
 fn config(settings: &[(&str, &str)]) -> Config {
-    let settings: Vec<_> = [("mix", "0/0/0/0/100"), ("ramp", "20"), ("length", "300")].into_iter().chain(settings.iter().copied()).collect();
+    let settings: Vec<_> = [("mix", "0/0/0/0/100"), ("ramp", "20"), ("length", "300")]
+        .into_iter()
+        .chain(settings.iter().copied())
+        .collect();
     fixture::job(&settings).config(Clock::Exact, 4)
 }
 
@@ -167,8 +171,10 @@ fn deadlocks_are_tried_again_and_counted() {
 
 #[test]
 fn any_other_error_fails_the_run_in_the_servers_words() {
-    for script in [|n| if n == 50 { Reply::Refuse } else { Reply::Answer }, |n| if n >= 50 { Reply::Deadlock } else { Reply::Answer }]
-        as [Script; 2]
+    for script in [
+        |n| if n == 50 { Reply::Refuse } else { Reply::Answer },
+        |n| if n >= 50 { Reply::Deadlock } else { Reply::Answer },
+    ] as [Script; 2]
     {
         let error = drive(&Fake::start(script), &config(&[])).0.unwrap_err().to_string();
         assert!(error.starts_with("A transaction failed: stock-level:") && error.contains("scripted"), "{error}");
@@ -209,7 +215,8 @@ fn an_open_loop_and_users_that_think_run_on_the_same_sockets() {
     let driven = drive(&fake, &open).0.unwrap();
     assert_eq!(driven.transactions(), 300);
     // 60 users with a think time of 5 ms on average on 3 connections, for a tenth of a second.
-    let paced = config(&[("terminals", "60"), ("connections", "3"), ("think", "0.001"), ("length", "100ms"), ("ramp", "0")]);
+    let paced =
+        config(&[("terminals", "60"), ("connections", "3"), ("think", "0.001"), ("length", "100ms"), ("ramp", "0")]);
     let driven = drive(&fake, &paced).0.unwrap();
     assert!(driven.transactions() > 0);
     assert_eq!(driven.window_ns, 100_000_000);
@@ -230,7 +237,14 @@ fn a_live_server_agrees_with_the_driver() {
         &[("mode", "pipelined"), ("connections", "8"), ("drivers", "2")],
         &[("mode", "round-trips"), ("length", "500")],
         &[("rate", "200"), ("length", "3s"), ("ramp", "1s"), ("connections", "8")],
-        &[("job", "oast"), ("users", "20..60:40"), ("keying", "0.01"), ("think", "0.02"), ("length", "5s"), ("ramp", "1s")],
+        &[
+            ("job", "oast"),
+            ("users", "20..60:40"),
+            ("keying", "0.01"),
+            ("think", "0.02"),
+            ("length", "5s"),
+            ("ramp", "1s"),
+        ],
     ] {
         let job = fixture::job(settings);
         trial::prepare(&job, &target, &cx).unwrap();
