@@ -35,6 +35,7 @@ pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// A table of words and numbers below its head, words from the left and numbers from the right; nothing if it has no rows.
 pub(super) fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    use std::fmt::Write as _;
     let rows: Vec<Vec<String>> = rows.collect();
     if rows.is_empty() {
         return;

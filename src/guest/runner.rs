@@ -121,7 +121,6 @@ fn one(
         clock: job.clock,
         dir: mounts.dir.join("work"),
         images: &mounts.images,
-        server: None,
         cpus: guest.cpus,
         memory_bytes: guest.memory_bytes,
         executable,

@@ -81,8 +81,6 @@ pub struct Context<'a> {
     pub dir: PathBuf,
     /// Where the images that [`Workload::images`] gave are mounted, by their names; none outside a guest.
     pub images: &'a BTreeMap<String, PathBuf>,
-    /// The URL of a database server that runs for this trial; `None` if none does.
-    pub server: Option<&'a str>,
     /// CPUs and memory of the machine under test.
     pub cpus: u32,
     pub memory_bytes: u64,

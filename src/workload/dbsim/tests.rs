@@ -41,7 +41,6 @@ impl Bench {
             clock: Clock::Wall,
             dir: self.path().to_owned(),
             images: &std::collections::BTreeMap::new(),
-            server: None,
             cpus: 1,
             memory_bytes: 1 << 30,
             executable: PathBuf::new(),

@@ -45,7 +45,6 @@ impl Bench {
             clock: Clock::Wall,
             dir: self.dir.path().to_owned(),
             images: &std::collections::BTreeMap::new(),
-            server: None,
             cpus: 1,
             memory_bytes: 1 << 30,
             executable: PathBuf::new(),

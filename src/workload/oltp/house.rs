@@ -198,6 +198,6 @@ pub fn furnish(database: &mut dyn Database) -> Result<()> {
 }
 
 /// A load's progress as a trial's steps.
-fn steps<'a>(cx: &'a Context<'_>) -> impl Fn(&str, u64, u64) + Sync + 'a {
+fn steps<'a>(cx: &'a Context<'_>) -> impl Fn(&str, u64, u64) + 'a {
     move |step, done, of| (cx.progress)(Progress { step, done: done as u32, of: of as u32 })
 }

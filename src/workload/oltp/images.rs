@@ -14,7 +14,7 @@ use super::job::Job;
 use super::pg::Connection;
 use super::server::image::{self, Shape};
 use super::server::loaded::{self, Loaded, Wanted};
-use super::server::{Root, Server, Sizing, UID, root};
+use super::server::{Root, Server, Sizing, root};
 use super::{check, load, sqlite};
 use crate::kernel::{Store, hash};
 use crate::workload::{Image, ImageContext, ImageRole, Images};

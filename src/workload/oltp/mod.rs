@@ -11,6 +11,8 @@ pub mod counters;
 pub mod database;
 pub mod driver;
 pub mod facts;
+pub mod house;
+pub mod images;
 pub mod input;
 pub mod job;
 pub mod jobs;

@@ -2,18 +2,18 @@
 //!
 //! Invariant: the database that is measured is one that this trial has made, or that somebody has named.
 
-use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
-use super::config::{Engine, SqliteJournal};
-use super::driver::Target;
+use super::config::Engine;
+use super::house::{self, House};
 use super::job::Job;
 use super::pg::Url;
 use super::trial::{self, TrialContext};
-use super::{jobs, metrics, options};
+use super::{images, jobs, metrics, options};
 use crate::metric::MetricDef;
-use crate::workload::{Context, Needs, OptionDef, Options, Outcome, Workload};
+use crate::workload::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Workload};
 
 /// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.
 const WAREHOUSE_BYTES: u64 = 130 << 20;
@@ -80,53 +80,45 @@ impl Workload for Oltp {
         Job::parse(options).map(|job| metrics::of(&job)).unwrap_or_default()
     }
 
+    fn images(&self, options: &Options, cx: &ImageContext<'_>) -> Result<Images> {
+        images::of(&Job::parse(options).map_err(anyhow::Error::msg)?, cx)
+    }
+
     fn prepare(&self, cx: &Context<'_>) -> Result<()> {
         let job = parse(cx)?;
-        with_target(&job, cx, |target, cx| trial::prepare(&job, target, cx))
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let house = open.insert(House::open(cx, &job, &job.config(cx.clock, cx.cpus))?);
+        // What a guest's image holds was checked when it was made.
+        if cx.images.contains_key(house::DATA) {
+            return Ok(());
+        }
+        trial::prepare(&job, &house.target(), &trial_context(cx))
     }
 
     fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
         let job = parse(cx)?;
-        with_target(&job, cx, |target, cx| trial::run(&job, target, cx))
+        let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let house = open.as_ref().context("A run comes after its preparation")?;
+        trial::run(&job, &house.target(), &trial_context(cx))
     }
 
     fn verify(&self, cx: &Context<'_>) -> Result<()> {
-        let job = parse(cx)?;
-        with_target(&job, cx, trial::verify)
+        let house = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let house = house.context("A check comes after its run")?;
+        trial::verify(&house.target(), &trial_context(cx))?;
+        house.close()
     }
 }
+
+/// The database between the steps of a trial, which are steps of one process.
+static OPEN: Mutex<Option<House>> = Mutex::new(None);
 
 fn parse(cx: &Context<'_>) -> Result<Job> {
     Job::parse(cx.options).map_err(anyhow::Error::msg)
 }
 
-/// What a job runs on, owned.
-enum Place {
-    Server(Url),
-    File(PathBuf, SqliteJournal),
-}
-
-fn with_target<T>(
-    job: &Job,
-    cx: &Context<'_>,
-    act: impl FnOnce(&Target<'_>, &TrialContext<'_>) -> Result<T>,
-) -> Result<T> {
-    let place = match (&job.engine, cx.server) {
-        (Engine::Sqlite { journal }, _) => Place::File(cx.dir.join("oltp.sqlite"), *journal),
-        (Engine::Url(url), _) => Place::Server(Url::parse(url)?),
-        (Engine::Postgres { .. }, Some(url)) => Place::Server(Url::parse(url).context("The server's URL")?),
-        (Engine::Postgres { version, .. }, None) => {
-            bail!(
-                "There is no PostgreSQL {version} here; `oltp.engine=sqlite` needs none, and `oltp.url` names one that runs"
-            )
-        }
-    };
-    let target = match &place {
-        Place::Server(url) => Target::Postgres(url),
-        Place::File(path, journal) => Target::Sqlite { path, journal: *journal },
-    };
-    let trial = TrialContext { dir: &cx.dir, seed: cx.seed, clock: cx.clock, cpus: cx.cpus, progress: cx.progress };
-    act(&target, &trial)
+fn trial_context<'a>(cx: &'a Context<'_>) -> TrialContext<'a> {
+    TrialContext { dir: &cx.dir, seed: cx.seed, clock: cx.clock, cpus: cx.cpus, progress: cx.progress }
 }
 
 #[cfg(test)]

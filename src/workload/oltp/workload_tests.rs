@@ -12,10 +12,9 @@ fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Cont
         clock: Clock::Exact,
         dir: dir.to_owned(),
         images: &BTreeMap::new(),
-        server: None,
         cpus: 2,
         memory_bytes: 1 << 30,
-        executable: PathBuf::from("/bin/true"),
+        executable: "/bin/true".into(),
         progress: &|_| (),
     })
 }
@@ -35,25 +34,33 @@ fn sqlite_is_loaded_driven_and_checked() {
         assert!(outcome.facts["deviations"].contains("no think time"));
         assert!(outcome.facts["agreement"].contains("by the database's"));
         Oltp.verify(cx).unwrap();
-        // One order too many, which no client knows of.
-        let mut database =
-            trial::database(&Target::Sqlite { path: &cx.dir.join("oltp.sqlite"), journal: SqliteJournal::Wal })
-                .unwrap();
+    });
+}
+
+#[test]
+fn data_that_are_not_right_fail_the_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = [("engine", "sqlite"), ("ramp", "1"), ("length", "20"), ("connections", "1")];
+    with_context(&settings, dir.path(), |cx| {
+        let job = parse(cx).unwrap();
+        let house = House::open(cx, &job, &job.config(cx.clock, cx.cpus)).unwrap();
+        let (target, trial) = (house.target(), trial_context(cx));
+        trial::prepare(&job, &target, &trial).unwrap();
+        trial::run(&job, &target, &trial).unwrap();
+        trial::verify(&target, &trial).unwrap();
+        let mut database = trial::database(&target).unwrap();
         database.execute("UPDATE warehouse SET w_ytd = w_ytd + 1").unwrap();
-        let wrong = Oltp.verify(cx).unwrap_err().to_string();
+        let wrong = trial::verify(&target, &trial).unwrap_err().to_string();
         assert!(wrong.contains("condition-1") && wrong.contains("after the run"), "{wrong}");
         database.execute("UPDATE warehouse SET w_ytd = w_ytd - 1").unwrap();
         std::fs::write(dir.path().join("oltp.json"), r#"{"before": 0, "committed": 1000000}"#).unwrap();
-        let wrong = Oltp.verify(cx).unwrap_err().to_string();
+        let wrong = trial::verify(&target, &trial).unwrap_err().to_string();
         assert!(wrong.contains("The driver was told of 1000000 new orders"), "{wrong}");
     });
 }
 
 #[test]
-fn without_a_server_the_ways_to_one_are_named() {
-    let dir = tempfile::tempdir().unwrap();
-    let error = with_context(&[], dir.path(), |cx| Oltp.prepare(cx)).unwrap_err().to_string();
-    assert!(error.contains("oltp.engine=sqlite") && error.contains("oltp.url"), "{error}");
+fn an_option_that_is_none_is_refused() {
     let refused = workload::options(&Oltp, [("shared_buffers", "1GB")]).unwrap_err();
     assert_eq!(refused, "`oltp.shared_buffers` is not an option of oltp; did you mean `oltp.postgres.shared_buffers`?");
 }

@@ -51,10 +51,7 @@ pub fn postgres(
         ))?;
     }
     let made = Mutex::new(Vec::new());
-    let loaded = Load { scale, replace, made: &made, failed: AtomicBool::new(false) }.run(
-        &mut sessions,
-        progress,
-    );
+    let loaded = Load { scale, replace, made: &made, failed: AtomicBool::new(false) }.run(&mut sessions, progress);
     if loaded.is_err() {
         let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         drop(sessions);

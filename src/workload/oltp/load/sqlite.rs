@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Statement};
 
-use super::super::scale::Scale;
 use super::super::database::Dialect;
 use super::super::population::{self, Sink};
+use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES};
 use super::{LoadError, Loaded, Progress};
 

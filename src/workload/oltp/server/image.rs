@@ -9,11 +9,13 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use super::root::Root;
+use crate::kernel::{Store, hash};
 use crate::sys::enclosure::{Enclosure, enclose};
 use crate::vm::image::{EPOCH, HASH_SEED, UUID, find_tool, tool};
 
@@ -100,6 +102,27 @@ pub fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> anyhow::Result<()> {
         bail!("{} failed ({}): {}", path.display(), output.status, said.trim());
     }
     file.sync_all().with_context(|| format!("Cannot write {}", to.display()))
+}
+
+/// The read-only image of a server's tree, from the cache or made now.
+///
+/// # Errors
+/// As [`make`].
+pub fn of_root(store: &Store, root: &Root, note: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
+    let key = hash::of_bytes(format!("{} {}", root.about.hash, maker("ext4")?).as_bytes());
+    let dir = store.dir().join("postgres/roots");
+    let kept = dir.join(format!("{}-{}.img", root.about.version, &key[..12]));
+    if kept.is_file() {
+        return Ok(kept);
+    }
+    note(&format!("Making a file system of PostgreSQL {}", root.about.version));
+    fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
+    let new = tempfile::Builder::new().prefix(".new-").tempfile_in(&dir);
+    let new = new.with_context(|| format!("Cannot make an image in {}", dir.display()))?;
+    make(&root.dir, new.path(), &Shape { filesystem: "ext4", room: 0, writable: false, owner: 0 })?;
+    // Renamed into place: two processes may make the same image, and none may see half of one.
+    new.persist(&kept).with_context(|| format!("Cannot keep {}", kept.display()))?;
+    Ok(kept)
 }
 
 /// What a folder's files take up.
@@ -203,6 +226,23 @@ mod tests {
             if !rustix::process::geteuid().is_root() {
                 assert!(debugfs(&to, "stat data/base/1").contains("User: 60932"));
             }
+        }
+    }
+
+    #[test]
+    fn a_tree_s_image_is_made_once() {
+        let root = crate::workload::oltp::server::testing::tree();
+        let store = Store::open().unwrap();
+        let image = of_root(&store, &root, &|_| {}).unwrap();
+        assert_eq!(of_root(&store, &root, &|line| panic!("{line}")).unwrap(), image);
+        assert!(debugfs(&image, "stat bin/postgres").is_empty());
+        for (path, words) in [
+            (format!("/usr/lib/postgresql/{}/bin/postgres", root.about.major), "Mode:  0755"),
+            ("/lib64".to_owned(), "Type: symlink"),
+            ("/cluster".to_owned(), "Type: directory"),
+        ] {
+            let said = debugfs(&image, &format!("stat {path}"));
+            assert!(said.contains(words) && said.contains("User:     0"), "{path}: {said}");
         }
     }
 

@@ -15,6 +15,7 @@ pub mod settings;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+pub mod tpcc;
 mod tree;
 
 pub use cluster::{Cluster, Listen, Stop};

@@ -129,10 +129,6 @@ impl Settings {
             ("fsync", "on".to_owned()),
             ("synchronous_commit", "on".to_owned()),
             ("full_page_writes", "on".to_owned()),
-            ("log_timezone", "UTC".to_owned()),
-            ("timezone", "UTC".to_owned()),
-            ("datestyle", "ISO, MDY".to_owned()),
-            ("lc_messages", "C".to_owned()),
         ];
         Self { list: list.into_iter().map(|(n, v)| (n.to_owned(), v)).collect() }
     }
@@ -164,7 +160,7 @@ pub(super) fn quoted(value: &str) -> String {
 pub fn deviations(database: &mut dyn Database) -> anyhow::Result<Vec<Deviation>> {
     let rows = database.rows(
         "SELECT name, current_setting(name), coalesce(boot_val, ''), coalesce(unit, '') FROM pg_settings \
-         WHERE source IN ('configuration file', 'command line', 'database', 'user', 'environment variable') \
+         WHERE source IN ('configuration file', 'command line', 'database', 'user') \
          AND setting IS DISTINCT FROM boot_val ORDER BY name COLLATE \"C\"",
     )?;
     let mut found = Vec::new();
