@@ -28,7 +28,7 @@ fn a_run_on_a_loaded_database_passes() {
     };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("oltp.db");
-    load::sqlite(&path, &config, false, &|_, _, _| ()).unwrap();
+    load::sqlite(&path, config.scale, false, &|_, _, _| ()).unwrap();
     let mut engine = Engine::open_with(&path, &Options::new(SqliteJournal::Wal)).unwrap();
     let before = conditions(&mut engine, true).unwrap();
     assert!(before.passed(), "{before:#?}");

@@ -79,7 +79,7 @@ pub fn ensure(
 }
 
 fn fill(url: &Url, config: &Config, jobs: u32, note: &dyn Fn(&str)) -> anyhow::Result<Vec<String>> {
-    load::postgres(url, config, jobs, false, &|_, _, _| {})?;
+    load::postgres(url, config.scale, jobs, false, &|_, _, _| {})?;
     let mut connection = Connection::connect(url).context("The server cannot be reached after the load")?;
     note("Checking the twelve conditions");
     let report = check::conditions(&mut connection, true)?;
