@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -162,7 +162,11 @@ impl Host for LocalHost {
             metrics,
             facts: heard.facts.into_iter().collect(),
             complaints: heard.complaints,
-            cost: HostCost { accelerator: "local".to_owned(), wall_s: begun.elapsed().as_secs_f64(), ..HostCost::default() },
+            cost: HostCost {
+                accelerator: "local".to_owned(),
+                wall_s: begun.elapsed().as_secs_f64(),
+                ..HostCost::default()
+            },
         })
     }
 }

@@ -13,9 +13,9 @@ use super::config::{Config, Engine, SqliteJournal, Transport};
 use super::database::{Database, Value};
 use super::driver::Target;
 use super::job::Job;
-use super::scale::Scale;
 use super::pg::{Connection, Url};
-use super::server::{Cluster, Listen, Server, Settings, Sizing, Stop, root};
+use super::scale::Scale;
+use super::server::{Cluster, Listen, Server, Settings, Sizing, Stop, root, tpcc};
 use super::{load, sql, sqlite};
 use crate::kernel::Store;
 use crate::workload::{Context, Progress};
@@ -27,10 +27,6 @@ pub const DATA: &str = "data";
 const FOLDER: &str = "cluster";
 /// The file of SQLite on its image, and in a trial's folder.
 pub const FILE: &str = "oltp.sqlite";
-
-/// Bytes that a warehouse takes on a disk, indexes included; and what a cluster takes without any.
-const WAREHOUSE_BYTES: u64 = 125 << 20;
-const CLUSTER_BYTES: u64 = 60 << 20;
 
 /// What marks tables as loaded by us: only such are replaced without asking.
 const MARK: &str = "loaded by bigiron oltp";
@@ -48,11 +44,6 @@ enum Kind {
     Sqlite { path: PathBuf, journal: SqliteJournal },
 }
 
-/// Bytes of a database of so many warehouses.
-pub fn data_bytes(warehouses: u32) -> u64 {
-    CLUSTER_BYTES + u64::from(warehouses) * WAREHOUSE_BYTES
-}
-
 impl House {
     /// Gets a freshly loaded database ready: from the guest's images where there are any, else by loading it.
     ///
@@ -63,7 +54,7 @@ impl House {
             Engine::Postgres { version, transport, settings } => {
                 let sizing = Sizing {
                     memory_bytes: cx.memory_bytes,
-                    data_bytes: data_bytes(job.scale.warehouses),
+                    data_bytes: tpcc::data_bytes(job.scale),
                     connections: config.connections,
                 };
                 let settings = Settings::new(&sizing, settings)?;
@@ -99,7 +90,13 @@ impl House {
     }
 
     /// A cluster in the trial's own folder.
-    fn made(cx: &Context<'_>, config: &Config, version: u32, transport: Transport, settings: &Settings) -> Result<Self> {
+    fn made(
+        cx: &Context<'_>,
+        config: &Config,
+        version: u32,
+        transport: Transport,
+        settings: &Settings,
+    ) -> Result<Self> {
         let note = |text: &str| eprintln!("bigiron: {text}");
         let root = root::ensure(&Store::open()?, version, &note)?;
         let server = Server::of(&root)?;
@@ -173,7 +170,8 @@ impl House {
 /// Tables of these names that are not ours; whatever the load may fail with.
 pub fn load_marked(url: &Url, scale: Scale, progress: load::Progress<'_>) -> Result<()> {
     let mut database = Connection::connect(url)?;
-    let there = database.rows("SELECT to_regclass('item') IS NOT NULL, coalesce(obj_description(to_regclass('item')), '')")?;
+    let there =
+        database.rows("SELECT to_regclass('item') IS NOT NULL, coalesce(obj_description(to_regclass('item')), '')")?;
     let text = |n: usize| match there.first().and_then(|row| row.get(n)) {
         Some(Value::Text(text)) => text.as_str(),
         _ => "",

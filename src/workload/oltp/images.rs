@@ -9,18 +9,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::config::Engine;
-use super::house::{self, DATA, FILE, TREE};
+use super::house::{DATA, FILE, TREE};
 use super::job::Job;
-use super::pg::Connection;
 use super::server::image::{self, Shape};
-use super::server::loaded::{self, Loaded, Wanted};
-use super::server::{Root, Server, Sizing, root};
+use super::server::loaded::Loaded;
+use super::server::{Root, Server, root, tpcc};
 use super::{check, load, sqlite};
 use crate::kernel::{Store, hash};
 use crate::workload::{Image, ImageContext, ImageRole, Images};
 
-/// Changes whenever the rows of a load, its tables, indexes or procedures do.
-const CONTENTS: u32 = 1;
 /// For new rows, old versions of them and the log.
 const ROOM: u64 = 1 << 30;
 /// The one file system that can be filled without mounting it.
@@ -50,10 +47,15 @@ pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
             let tree = tree_image(&root, cx.note)?;
             let loaded = loaded(&store, &root, job, cx)?;
             let mut images = Images::default();
-            images.facts.insert("server".to_owned(), format!("{} from Debian {}", root.about.version, root.about.release));
+            images
+                .facts
+                .insert("server".to_owned(), format!("{} from Debian {}", root.about.version, root.about.release));
             images.facts.insert("server-tree".to_owned(), root.about.hash.clone());
             images.facts.insert("image".to_owned(), loaded.sha256.clone());
-            images.facts.insert("image-checked".to_owned(), format!("{} checks held right after the load", loaded.checked.len()));
+            images.facts.insert(
+                "image-checked".to_owned(),
+                format!("{} checks held right after the load", loaded.checked.len()),
+            );
             images.images.push(Image { name: TREE, path: tree, filesystem: FILESYSTEM, role: ImageRole::Tree });
             images.images.push(data(loaded.image));
             Ok(images)
@@ -78,38 +80,23 @@ fn tree_image(root: &Root, note: &dyn Fn(&str)) -> Result<PathBuf> {
 /// An image that is there whole or not at all.
 fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> Result<()> {
     let dir = to.parent().context("An image is in a folder")?;
-    let file = tempfile::NamedTempFile::new_in(dir).with_context(|| format!("Cannot make a file in {}", dir.display()))?;
+    let file =
+        tempfile::NamedTempFile::new_in(dir).with_context(|| format!("Cannot make a file in {}", dir.display()))?;
     image::make(from, file.path(), shape)?;
     file.persist(to).with_context(|| format!("Cannot keep {}", to.display()))?;
     Ok(())
 }
 
-fn contents(job: &Job) -> String {
-    format!("oltp {CONTENTS}, {} warehouses", job.scale.warehouses)
-}
-
 fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Result<Loaded> {
-    let server = Server::of(root)?;
-    let warehouses = job.scale.warehouses;
     let memory = rustix::system::sysinfo();
-    let wanted = Wanted {
+    let place = tpcc::Place {
         server: &root.about.hash,
-        contents: &contents(job),
-        name: &if warehouses == 1 { "1 warehouse".to_owned() } else { format!("{warehouses} warehouses") },
         filesystem: FILESYSTEM,
         room: ROOM,
-        sizing: Sizing {
-            memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
-            data_bytes: house::data_bytes(warehouses),
-            connections: 20,
-        },
+        memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
+        jobs: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
     };
-    let mut load = |url: &super::pg::Url| {
-        house::load_marked(url, job.scale, &|_, _, _| {})?;
-        let report = check::conditions(&mut Connection::connect(url)?, true)?;
-        all_hold(&report)
-    };
-    loaded::ensure(store, &server, &wanted, &mut load, cx.note)
+    tpcc::ensure(store, &Server::of(root)?, &place, job.scale, cx.note)
 }
 
 /// A report's checks in words, if all of them hold.
@@ -122,15 +109,19 @@ fn all_hold(report: &check::Report) -> Result<Vec<String>> {
 /// A loaded file of SQLite on a file system of its own.
 fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(PathBuf, String)> {
     let maker = image::maker(FILESYSTEM)?;
-    let key = format!("{}\n{}\n{}\n{maker}\n{ROOM}", contents(job), rusqlite::version(), env!("CARGO_PKG_VERSION"));
-    let key = hash::of_bytes(key.as_bytes())[..16].to_owned();
+    let warehouses = job.scale.warehouses;
+    let parts =
+        [&warehouses.to_string(), rusqlite::version(), &maker, &ROOM.to_string(), include_str!("load/sqlite.rs")];
+    let all: Vec<&str> = parts.into_iter().chain(tpcc::SOURCES).collect();
+    let key = hash::of_bytes(all.join("\n").as_bytes())[..16].to_owned();
     let shelf = store.dir().join("sqlite");
     let kept = shelf.join(format!("{key}.img"));
     if !kept.is_file() {
-        (cx.note)(&format!("Loading {} into SQLite", contents(job)));
+        (cx.note)(&format!("Loading {warehouses} warehouse{} into SQLite", if warehouses == 1 { "" } else { "s" }));
         fs::create_dir_all(&shelf).with_context(|| format!("Cannot make {}", shelf.display()))?;
-        store.needs(3 * house::data_bytes(job.scale.warehouses))?;
-        let dir = tempfile::tempdir_in(&shelf).with_context(|| format!("Cannot make a folder in {}", shelf.display()))?;
+        store.needs(3 * tpcc::data_bytes(job.scale))?;
+        let dir =
+            tempfile::tempdir_in(&shelf).with_context(|| format!("Cannot make a folder in {}", shelf.display()))?;
         let file = dir.path().join(FILE);
         load::sqlite(&file, job.scale, true, &|_, _, _| {})?;
         let mut engine = sqlite::Engine::open(&file, super::config::SqliteJournal::Rollback)?;

@@ -9,19 +9,21 @@ use super::loaded::{self, Loaded, Wanted};
 use super::program::Server;
 use super::settings::Sizing;
 use crate::kernel::Store;
-use crate::workload::oltp::config::Config;
 use crate::workload::oltp::pg::{Connection, Url};
-use crate::workload::oltp::{check, load};
+use crate::workload::oltp::scale::Scale;
+use crate::workload::oltp::{check, house};
 
 /// All that decides which bytes a load makes. A change in words only makes images anew; a change that is missed would not.
-const SOURCES: [&str; 8] = [
+pub(in crate::workload::oltp) const SOURCES: [&str; 10] = [
     include_str!("../load/copy.rs"),
     include_str!("../load/postgres.rs"),
     include_str!("../population/goods.rs"),
     include_str!("../population/mod.rs"),
     include_str!("../population/orders.rs"),
     include_str!("../population/people.rs"),
+    include_str!("../house.rs"),
     include_str!("../random.rs"),
+    include_str!("../sql/procedures.sql"),
     include_str!("../schema.rs"),
 ];
 /// What a warehouse takes up in PostgreSQL, indexes included, rounded up; and the rest (items, catalogue).
@@ -29,8 +31,8 @@ const WAREHOUSE_BYTES: u64 = 112 << 20;
 const REST_BYTES: u64 = 64 << 20;
 
 /// Bytes that a freshly loaded database takes up, about: for sizing servers and file systems.
-pub fn data_bytes(config: &Config) -> u64 {
-    u64::from(config.scale.warehouses) * WAREHOUSE_BYTES + REST_BYTES
+pub fn data_bytes(scale: Scale) -> u64 {
+    u64::from(scale.warehouses) * WAREHOUSE_BYTES + REST_BYTES
 }
 
 /// Where and how a database is loaded.
@@ -56,13 +58,13 @@ pub fn ensure(
     store: &Store,
     server: &Server,
     place: &Place<'_>,
-    config: &Config,
+    scale: Scale,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<Loaded> {
     let mut sources = Sha256::new();
     SOURCES.iter().for_each(|s| sources.update(s));
     let sources: String = sources.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
-    let name = match config.scale.warehouses {
+    let name = match scale.warehouses {
         1 => "1 warehouse".to_owned(),
         n => format!("{n} warehouses"),
     };
@@ -72,14 +74,14 @@ pub fn ensure(
         name: &name,
         filesystem: place.filesystem,
         room: place.room,
-        sizing: Sizing { memory_bytes: place.memory_bytes, data_bytes: data_bytes(config), connections: place.jobs },
+        sizing: Sizing { memory_bytes: place.memory_bytes, data_bytes: data_bytes(scale), connections: place.jobs },
     };
-    let mut fill = |url: &Url| fill(url, config, place.jobs, note);
+    let mut fill = |url: &Url| fill(url, scale, note);
     loaded::ensure(store, server, &wanted, &mut fill, note)
 }
 
-fn fill(url: &Url, config: &Config, jobs: u32, note: &dyn Fn(&str)) -> anyhow::Result<Vec<String>> {
-    load::postgres(url, config.scale, jobs, false, &|_, _, _| {})?;
+fn fill(url: &Url, scale: Scale, note: &dyn Fn(&str)) -> anyhow::Result<Vec<String>> {
+    house::load_marked(url, scale, &|_, _, _| {})?;
     let mut connection = Connection::connect(url).context("The server cannot be reached after the load")?;
     note("Checking the twelve conditions");
     let report = check::conditions(&mut connection, true)?;
@@ -92,43 +94,20 @@ fn fill(url: &Url, config: &Config, jobs: u32, note: &dyn Fn(&str)) -> anyhow::R
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
-    use crate::workload::oltp::config::{Engine, Length, Mode, Pace};
-    use crate::workload::oltp::scale::Scale;
     use crate::workload::oltp::server::{image, testing};
-
-    fn config(warehouses: u32) -> Config {
-        Config {
-            engine: Engine::Url("postgresql://nobody@nowhere/none".into()),
-            mode: Mode::Procedures,
-            scale: Scale { warehouses },
-            touched: (1, warehouses),
-            connections: 1,
-            terminals: 1,
-            drivers: 1,
-            mix: [450, 430, 40, 40, 40],
-            pace: Pace::Closed { keying: 0.0, think: 0.0 },
-            ramp: Length::Time(Duration::ZERO),
-            length: Length::Transactions(1),
-        }
-    }
 
     fn loaded(warehouses: u32) -> (tempfile::TempDir, Loaded) {
         let tree = testing::tree();
         let server = Server::of(&tree).unwrap();
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
-        let place = Place {
-            server: &tree.about.hash,
-            filesystem: "ext4",
-            room: 256 << 20,
-            memory_bytes: 2 << 30,
-            jobs: 2,
-        };
+        let place =
+            Place { server: &tree.about.hash, filesystem: "ext4", room: 256 << 20, memory_bytes: 2 << 30, jobs: 2 };
         let started = Instant::now();
-        let loaded = ensure(&store, &server, &place, &config(warehouses), &|line| {
+        let loaded = ensure(&store, &server, &place, Scale { warehouses }, &|line| {
             eprintln!("{:6.2} s  {line}", started.elapsed().as_secs_f64());
         });
         let loaded = loaded.unwrap();
@@ -140,8 +119,8 @@ mod tests {
     fn a_warehouse_is_loaded_and_checked() {
         let (_cache, loaded) = loaded(1);
         assert_eq!(loaded.checked.len(), 12, "{:?}", loaded.checked);
-        assert!(loaded.data_bytes < data_bytes(&config(1)), "{}", loaded.data_bytes);
-        assert!(loaded.data_bytes > data_bytes(&config(1)) / 3, "{}", loaded.data_bytes);
+        assert!(loaded.data_bytes < data_bytes(Scale { warehouses: 1 }), "{}", loaded.data_bytes);
+        assert!(loaded.data_bytes > data_bytes(Scale { warehouses: 1 }) / 3, "{}", loaded.data_bytes);
     }
 
     #[test]
