@@ -82,7 +82,7 @@ pub fn embed(called: &str) -> Result<String, Refusal> {
         return Ok(format!("{text}\n"));
     }
     let stem = Path::new(called).file_stem().map_or_else(|| "job".into(), |s| s.to_string_lossy());
-    Ok(format!("name = {:?}\n{text}\n", stem))
+    Ok(format!("name = {stem:?}\n{text}\n"))
 }
 
 impl Shipped {

@@ -14,6 +14,9 @@ use super::metrics::USERS_HELD;
 use super::trial::{self, TrialContext};
 use super::watch::Seen;
 
+/// Dates of a step, in microseconds: more than it can have transactions.
+const STEP_DATES: i64 = 1_000_000_000_000;
+
 /// What came of a ramp.
 pub struct Ramped {
     pub values: BTreeMap<String, f64>,
@@ -22,16 +25,16 @@ pub struct Ramped {
     pub committed: u64,
 }
 
-/// Runs the steps one after the other, on the same data.
+/// Runs the steps one after the other, on the same data, with dates later than `latest`.
 ///
 /// # Errors
 /// If not even the first step is held, or the server is lost.
-pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Ramped> {
+pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, latest: i64) -> Result<Ramped> {
     let (mut held, mut facts, mut committed) = (None, Facts::new(), 0);
     for (step, &users) in (0..).zip(&job.users) {
         let config = job.config_for(users, cx.clock, cx.cpus);
         let name = format!("users.{users:07}");
-        let (driven, seen) = match trial::drive(&config, target, cx, step) {
+        let (driven, seen) = match trial::drive(&config, target, cx, latest + step * STEP_DATES) {
             Ok(found) => found,
             // More connections than the server takes, or than this machine has processes for: that is where it breaks.
             Err(e) if held.is_some() => {

@@ -82,7 +82,7 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
     let marks = Marks::take(&mut *database)?;
     let mut notes = Notes { before: check::server_new_orders(&mut *database)?, committed: 0 };
     let values = if job.users.is_empty() {
-        let (driven, seen) = drive(&config, target, cx, 0)?;
+        let (driven, seen) = drive(&config, target, cx, marks.latest)?;
         notes.committed = committed(&driven);
         notes.write(cx.dir)?;
         if let Some(why) = &driven.lost {
@@ -95,7 +95,7 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
         }
         values
     } else {
-        let ramped = ramp::run(job, target, cx)?;
+        let ramped = ramp::run(job, target, cx, marks.latest)?;
         notes.committed = ramped.committed;
         notes.write(cx.dir)?;
         facts.extend(ramped.facts);
@@ -113,12 +113,12 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
     Ok(Outcome { values, facts })
 }
 
-/// One run, or one step of a ramp.
-pub fn drive(config: &Config, target: &Target<'_>, cx: &TrialContext<'_>, step: u32) -> Result<(Driven, Seen)> {
+/// One run, or one step of a ramp, with dates later than `after`.
+pub fn drive(config: &Config, target: &Target<'_>, cx: &TrialContext<'_>, after: i64) -> Result<(Driven, Seen)> {
     let mut watch = Watch::new(target)?;
-    (cx.progress)(Progress { step: "run", done: step, of: step + 1 });
+    (cx.progress)(Progress { step: "run", done: 0, of: 1 });
     let mut look = |moment: Moment| watch.look(moment);
-    let driven = driver::run(Drive { config, target: *target, seed: cx.seed, step, watch: &mut look, ledger: None })?;
+    let driven = driver::run(Drive { config, target: *target, seed: cx.seed, after, watch: &mut look, ledger: None })?;
     Ok((driven, watch.seen()))
 }
 

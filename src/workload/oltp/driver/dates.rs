@@ -5,8 +5,6 @@
 
 /// 2024-06-01 in microseconds since 2000-01-01: after every date of the load.
 const FIRST: i64 = 8918 * 86_400_000_000;
-/// Dates of one step of a ramp of users.
-const STEP: i64 = 1_000_000_000_000;
 
 /// Dates of one driver thread.
 #[derive(Clone, Debug)]
@@ -16,9 +14,9 @@ pub struct Dates {
 }
 
 impl Dates {
-    /// Those of thread `thread` of `threads`, in step `step` of a run.
-    pub fn new(step: u32, (thread, threads): (u32, u32)) -> Self {
-        Self { next: FIRST + i64::from(step) * STEP + i64::from(thread), threads: i64::from(threads) }
+    /// Those of thread `thread` of `threads`, all of them later than `after`, the last that earlier runs on the same database have left.
+    pub fn new(after: i64, (thread, threads): (u32, u32)) -> Self {
+        Self { next: FIRST.max(after.saturating_add(1)) + i64::from(thread), threads: i64::from(threads) }
     }
 
     pub fn take(&mut self) -> i64 {
@@ -36,13 +34,15 @@ mod tests {
     #[test]
     fn dates_are_unique_and_grow() {
         let mut seen = BTreeSet::new();
-        for step in 0..3 {
+        let mut after = 0;
+        for _ in 0..3 {
             for thread in 0..4 {
-                let mut dates = Dates::new(step, (thread, 4));
+                let mut dates = Dates::new(after, (thread, 4));
                 let some: Vec<_> = (0..100).map(|_| dates.take()).collect();
                 assert!(some.is_sorted());
                 seen.extend(some);
             }
+            after = *seen.last().unwrap();
         }
         assert_eq!(seen.len(), 1200);
         // 2024-06-01T00:00:00Z is 1,717,200,000 s of Unix time, 946,684,800 s of which were before 2000.

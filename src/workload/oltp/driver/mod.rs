@@ -65,8 +65,8 @@ pub struct Drive<'a> {
     pub config: &'a Config,
     pub target: Target<'a>,
     pub seed: u64,
-    /// Number of the step: steps on one database bear dates of their own.
-    pub step: u32,
+    /// The last date that is in the database: what this run adds is later.
+    pub after: i64,
     /// Called by the thread that waits for the others when the window opens, is half over and closes, and every second of it.
     pub watch: &'a mut dyn FnMut(Moment),
     /// The ledger of a thread, by its number.
@@ -130,7 +130,7 @@ impl Lanes {
 /// If a connection cannot be had, or a transaction fails for another reason than a deadlock, a serialization failure or the loss of the server. The
 /// loss is no error: [`Driven::lost`].
 pub fn run(drive: Drive<'_>) -> Result<Driven> {
-    let Drive { config, target, seed, step, watch, ledger } = drive;
+    let Drive { config, target, seed, after, watch, ledger } = drive;
     let threads = match target {
         Target::Postgres(_) => config.drivers,
         // It works in the thread that asks.
@@ -163,7 +163,7 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
                     }
                     Pace::Open { rate } => Demand::Open(Arrivals::new(seed, (thread, threads), rate, start)),
                 };
-                let desk = Desk::new(users, lanes.count(), demand, Dates::new(step, (thread, threads)));
+                let desk = Desk::new(users, lanes.count(), demand, Dates::new(after, (thread, threads)));
                 let shift = Shift::new(desk, control, stop, ledger.map(|of| of(thread)));
                 scope.spawn(move || match lanes {
                     Lanes::Postgres(links) => postgres::work(shift, config.mode, links, stop),

@@ -100,6 +100,10 @@ impl<'a, U: User> Shift<'a, U> {
                     ledger(&done.request, &done.output);
                 }
                 self.tally.count(&done, in_window);
+                // At once, and not with the next round: nothing begins behind the window.
+                if self.control.is_over() {
+                    self.desk.stop();
+                }
             }
             Ended::Failed { kind, why } => self.fail(Trouble::Failed(format!("{}: {why}", kind.name()))),
             Ended::InDoubt { request, why } => {

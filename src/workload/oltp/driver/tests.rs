@@ -117,7 +117,7 @@ fn drive(fake: &Fake, config: &Config) -> (Result<Driven>, Vec<Moment>) {
     let mut moments = Vec::new();
     let mut watch = |moment: Moment| moments.push(moment);
     let target = Target::Postgres(&fake.url);
-    let driven = run(Drive { config, target, seed: 3, step: 0, watch: &mut watch, ledger: None });
+    let driven = run(Drive { config, target, seed: 3, after: 0, watch: &mut watch, ledger: None });
     (driven, moments)
 }
 
@@ -136,7 +136,7 @@ fn the_window_holds_exactly_its_transactions_and_every_answer_is_in_the_ledger()
         config: &config,
         target: Target::Postgres(&fake.url),
         seed: 3,
-        step: 0,
+        after: 0,
         watch: &mut |moment| moments.push(moment),
         ledger: Some(&ledger),
     })
@@ -148,15 +148,13 @@ fn the_window_holds_exactly_its_transactions_and_every_answer_is_in_the_ledger()
     // Ramp and what was under way at the end are answered as well.
     let whole: u64 = driven.tally.whole.iter().map(Counts::ended).sum();
     let book = book.into_inner().unwrap();
-    assert!((320..=325).contains(&whole), "{whole}");
+    // Five connections: what the other thread ends while one opens or closes the window is in no window.
+    assert!((320..=330).contains(&whole), "{whole}");
     assert_eq!((book.len() as u64, fake.asked.load(Relaxed)), (whole, whole));
     assert!(book.iter().all(|(.., output)| *output == Output::StockLevel { low: 7 }));
     let dates: BTreeSet<_> = book.iter().map(|(_, date, _)| date).collect();
     assert_eq!(dates.len(), book.len());
-    for thread in 0..2 {
-        // A thread's dates grow in the order in which it asked; here a connection's answers may overtake each other.
-        assert!(book.iter().any(|(t, ..)| *t == thread));
-    }
+    assert!((0..2).all(|thread| book.iter().any(|(t, ..)| *t == thread)));
 }
 
 #[test]
@@ -203,7 +201,7 @@ fn nobody_to_connect_to_is_an_error() {
     let url = Url::parse("postgresql://u@/d?host=/nonexistent").unwrap();
     let target = Target::Postgres(&url);
     let config = config(&[]);
-    let none = run(Drive { config: &config, target, seed: 3, step: 0, watch: &mut |_| {}, ledger: None });
+    let none = run(Drive { config: &config, target, seed: 3, after: 0, watch: &mut |_| {}, ledger: None });
     assert!(format!("{:#}", none.unwrap_err()).starts_with("Cannot have 4 connections: "));
     drop(fake);
 }
@@ -222,7 +220,7 @@ fn an_open_loop_and_users_that_think_run_on_the_same_sockets() {
     assert_eq!(driven.window_ns, 100_000_000);
 }
 
-/// In a database that is empty, or loaded with one warehouse.
+/// In a database that is loaded with one warehouse and has the procedures.
 #[test]
 #[ignore = "needs a PostgreSQL server: BIGIRON_TEST_PG_LOADED=postgresql://… names its database"]
 fn a_live_server_agrees_with_the_driver() {
@@ -247,7 +245,6 @@ fn a_live_server_agrees_with_the_driver() {
         ],
     ] {
         let job = fixture::job(settings);
-        trial::prepare(&job, &target, &cx).unwrap();
         let outcome = trial::run(&job, &target, &cx).unwrap();
         trial::verify(&target, &cx).unwrap();
         eprintln!("{settings:?}\n{:#?}\n{:#?}", outcome.values, outcome.facts);
