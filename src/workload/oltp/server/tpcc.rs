@@ -11,10 +11,10 @@ use super::settings::Sizing;
 use crate::kernel::Store;
 use crate::workload::oltp::config::Config;
 use crate::workload::oltp::pg::{Connection, Url};
-use crate::workload::oltp::{check, load};
+use crate::workload::oltp::{check, load, sql};
 
 /// All that decides which bytes a load makes. A change in words only makes images anew; a change that is missed would not.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     include_str!("../load/copy.rs"),
     include_str!("../load/postgres.rs"),
     include_str!("../population/goods.rs"),
@@ -23,6 +23,7 @@ const SOURCES: [&str; 8] = [
     include_str!("../population/people.rs"),
     include_str!("../random.rs"),
     include_str!("../schema.rs"),
+    include_str!("../sql/procedures.sql"),
 ];
 /// What a warehouse takes up in PostgreSQL, indexes included, rounded up; and the rest (items, catalogue).
 const WAREHOUSE_BYTES: u64 = 112 << 20;
@@ -81,6 +82,7 @@ pub fn ensure(
 fn fill(url: &Url, config: &Config, jobs: u32, note: &dyn Fn(&str)) -> anyhow::Result<Vec<String>> {
     load::postgres(url, config, jobs, false, &|_, _, _| {})?;
     let mut connection = Connection::connect(url).context("The server cannot be reached after the load")?;
+    sql::install_procedures(&mut connection)?;
     note("Checking the twelve conditions");
     let report = check::conditions(&mut connection, true)?;
     let broken: Vec<String> = report.failures().map(|c| format!("{} ({})", c.name, c.claim)).collect();
