@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::Path;
 
 use serde::Serialize;
 
@@ -50,7 +49,7 @@ fn options(args: &OltpRun) -> Result<Options, Refusal> {
 
 /// The result of one run.
 #[derive(Serialize)]
-struct Result<'a> {
+struct RunResult<'a> {
     bigiron: &'static str,
     seed: u64,
     metrics: &'a BTreeMap<String, f64>,
@@ -69,7 +68,7 @@ fn once(args: &OltpRun) -> anyhow::Result<u8> {
         other => other.into(),
     })?;
     let failed = once.failure.map(|(failure, why)| format!("{}: {why}", failure.verb()));
-    let result = Result {
+    let result = RunResult {
         bigiron: env!("CARGO_PKG_VERSION"),
         seed,
         metrics: &once.values,
@@ -96,7 +95,7 @@ fn show(phase: Phase) {
     }
 }
 
-fn text(result: &Result<'_>, metrics: &[MetricDef]) -> String {
+fn text(result: &RunResult<'_>, metrics: &[MetricDef]) -> String {
     let mut out = String::new();
     // Nothing that was measured in a run that failed is worth a look.
     if let Some(why) = &result.failed {
@@ -115,7 +114,7 @@ fn text(result: &Result<'_>, metrics: &[MetricDef]) -> String {
     out
 }
 
-fn url(text: &str) -> std::result::Result<Url, Refusal> {
+fn url(text: &str) -> Result<Url, Refusal> {
     Url::parse(text).map_err(|e| Refusal::new(e.to_string()))
 }
 

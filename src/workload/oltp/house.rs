@@ -23,8 +23,8 @@ use crate::workload::{Context, Progress};
 /// The names under which a guest has its images.
 pub const TREE: &str = "tree";
 pub const DATA: &str = "data";
-/// The cluster's folder on the image [`DATA`].
-pub const FOLDER: &str = "cluster";
+/// The cluster's folder in a trial's own.
+const FOLDER: &str = "cluster";
 /// The file of SQLite on its image, and in a trial's folder.
 pub const FILE: &str = "oltp.sqlite";
 
@@ -74,7 +74,7 @@ impl House {
                             Transport::Tcp => Listen::TcpAlone,
                         };
                         let server = Server::in_tree(tree, *version);
-                        Self::start(&server, &data.join(FOLDER), &settings, listen, *transport, None)
+                        Self::start(&server, data, &settings, listen, *transport, None)
                     }
                     _ => Self::made(cx, config, *version, *transport, &settings),
                 }
@@ -198,6 +198,6 @@ pub fn furnish(database: &mut dyn Database) -> Result<()> {
 }
 
 /// A load's progress as a trial's steps.
-fn steps<'a>(cx: &'a Context<'_>) -> impl Fn(&str, u64, u64) + Sync + 'a {
+fn steps<'a>(cx: &'a Context<'_>) -> impl Fn(&str, u64, u64) + 'a {
     move |step, done, of| (cx.progress)(Progress { step, done: done as u32, of: of as u32 })
 }

@@ -85,6 +85,14 @@ pub fn embed(called: &str) -> Result<String, Refusal> {
     Ok(format!("name = {:?}\n{text}\n", stem))
 }
 
+impl Shipped {
+    /// What it is for, in one line.
+    pub fn about(&self) -> String {
+        let job = parse(self.name, self.text).ok();
+        job.and_then(|job| job.get("about")?.string().ok()).unwrap_or_default()
+    }
+}
+
 impl Draft {
     /// The job that complete `options` name, with what they say beside.
     ///

@@ -67,26 +67,32 @@ impl Orders {
     fn collect(database: &mut dyn Database) -> Result<Self> {
         let dialect = database.dialect();
         let orders = Self { table: format!("{}.oltp_orders", temporary(dialect)) };
-        let select = "SELECT COALESCE(o_w_id, l_w) AS w, COALESCE(o_d_id, l_d) AS d, COALESCE(o_id, l_o) AS o, o_c_id AS c, \
-                      o_ol_cnt AS promised, o_carrier_id AS carrier, no_o_id AS waiting, COALESCE(l_count, 0) AS lines, \
-                      COALESCE(l_dated, 0) AS dated, COALESCE(l_amount, 0) AS amount FROM orders \
-                      FULL JOIN (SELECT ol_w_id AS l_w, ol_d_id AS l_d, ol_o_id AS l_o, count(*) AS l_count, \
-                      count(ol_delivery_d) AS l_dated, sum(CASE WHEN ol_delivery_d IS NOT NULL THEN ol_amount ELSE 0 END) AS l_amount \
-                      FROM order_line GROUP BY ol_w_id, ol_d_id, ol_o_id) AS lines_of \
-                      ON l_w = o_w_id AND l_d = o_d_id AND l_o = o_id \
-                      LEFT JOIN new_order ON no_w_id = o_w_id AND no_d_id = o_d_id AND no_o_id = o_id";
+        let lines = "SELECT ol_w_id AS l_w, ol_d_id AS l_d, ol_o_id AS l_o, count(*) AS l_count, count(ol_delivery_d) AS l_dated, \
+                     sum(CASE WHEN ol_delivery_d IS NOT NULL THEN ol_amount ELSE 0 END) AS l_amount \
+                     FROM order_line GROUP BY ol_w_id, ol_d_id, ol_o_id";
+        let waiting = "LEFT JOIN new_order ON no_w_id = o_w_id AND no_d_id = o_d_id AND no_o_id = o_id";
         orders.drop(database)?;
         match dialect {
-            // Without a key, since PostgreSQL groups it by hash, and as one statement, since only then may it read in parallel.
+            // Without a key, since PostgreSQL joins and groups by hash, and as one statement, since only then may it read in parallel.
             Dialect::Postgres => {
-                database.execute(&format!("CREATE TEMPORARY TABLE oltp_orders AS {select}"))?;
+                database.execute(&format!(
+                    "CREATE TEMPORARY TABLE oltp_orders AS SELECT COALESCE(o_w_id, l_w) AS w, COALESCE(o_d_id, l_d) AS d, \
+                     COALESCE(o_id, l_o) AS o, o_c_id AS c, o_ol_cnt AS promised, o_carrier_id AS carrier, no_o_id AS waiting, \
+                     COALESCE(l_count, 0) AS lines, COALESCE(l_dated, 0) AS dated, COALESCE(l_amount, 0) AS amount FROM orders \
+                     FULL JOIN ({lines}) AS lines_of ON l_w = o_w_id AND l_d = o_d_id AND l_o = o_id {waiting}"
+                ))?;
                 database.execute("ANALYZE oltp_orders")?;
             }
+            // With a key, in whose order all three tables lie: SQLite's full join would compare every order with every other.
             Dialect::Sqlite => database.execute(&format!(
                 "CREATE TEMPORARY TABLE oltp_orders (w INTEGER, d INTEGER, o INTEGER, c INTEGER, promised INTEGER, carrier INTEGER, \
-                 waiting INTEGER, lines INTEGER, dated INTEGER, amount INTEGER, PRIMARY KEY (w, d, o)) WITHOUT ROWID; \
-                 INSERT INTO {} {select}",
-                orders.table
+                 waiting INTEGER, lines INTEGER DEFAULT 0, dated INTEGER DEFAULT 0, amount INTEGER DEFAULT 0, PRIMARY KEY (w, d, o)) \
+                 WITHOUT ROWID; \
+                 INSERT INTO {table} (w, d, o, c, promised, carrier, waiting) \
+                 SELECT o_w_id, o_d_id, o_id, o_c_id, o_ol_cnt, o_carrier_id, no_o_id FROM orders {waiting} ORDER BY o_w_id, o_d_id, o_id; \
+                 INSERT INTO {table} (w, d, o, lines, dated, amount) SELECT * FROM ({lines}) WHERE TRUE \
+                 ON CONFLICT DO UPDATE SET lines = excluded.lines, dated = excluded.dated, amount = excluded.amount",
+                table = orders.table
             ))?,
         }
         Ok(orders)

@@ -6,7 +6,6 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-use super::super::config::Config;
 use super::super::database::{Dialect, Value};
 use super::super::pg::{Connection, PgError, Url};
 use super::super::population;
@@ -23,14 +22,14 @@ const SORT_MEMORY: &str = "256MB";
 const BY_SIZE: [&str; 9] =
     ["stock", "customer", "order_line", "history", "orders", "item", "new_order", "district", "warehouse"];
 
-/// Loads the tables of `config.scale` into the current schema of the URL's database, over `jobs` connections.
+/// Loads the tables of `scale` into the current schema of the URL's database, over `jobs` connections.
 ///
 /// # Errors
 /// [`LoadError::Exists`] if tables of these names are there and not to be replaced; [`LoadError::Table`] with the server's words. The
 /// tables that were made are dropped again then.
 pub fn postgres(
     url: &Url,
-    config: &Config,
+    scale: Scale,
     jobs: u32,
     replace: bool,
     progress: Progress<'_>,
@@ -52,8 +51,7 @@ pub fn postgres(
         ))?;
     }
     let made = Mutex::new(Vec::new());
-    let loaded =
-        Load { scale: config.scale, replace, made: &made, failed: AtomicBool::new(false) }.run(&mut sessions, progress);
+    let loaded = Load { scale, replace, made: &made, failed: AtomicBool::new(false) }.run(&mut sessions, progress);
     if loaded.is_err() {
         let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         drop(sessions);

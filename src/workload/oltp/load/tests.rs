@@ -4,29 +4,17 @@ use std::path::Path;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 
-use super::super::config::{Config, Engine, Length, Mode, Pace, SqliteJournal};
-use super::super::database::Value;
+use super::super::check;
+use super::super::config::{SqliteJournal, Transport};
+use super::super::database::{Database, Value};
 use super::super::pg::{self, Url};
 use super::super::population::{self, values};
 use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES};
+use super::super::server::testing::{self, Running};
+use super::super::server::{Cluster, Listen};
+use super::super::sqlite;
 use super::*;
-
-fn config(warehouses: u32) -> Config {
-    Config {
-        engine: Engine::Sqlite { journal: SqliteJournal::Wal },
-        mode: Mode::Procedures,
-        scale: Scale { warehouses },
-        touched: (1, warehouses),
-        connections: 1,
-        terminals: 1,
-        drivers: 1,
-        mix: [450, 430, 40, 40, 40],
-        pace: Pace::Open { rate: 1.0 },
-        ramp: Length::Transactions(0),
-        length: Length::Transactions(1),
-    }
-}
 
 /// Progress that never goes back and reaches its end.
 #[derive(Default)]
@@ -48,6 +36,12 @@ impl Told {
             assert!(of.last().is_some_and(|(_, done, of)| done == of && (stage != "rows" || *of == rows)), "{of:?}");
         }
     }
+}
+
+/// TPC-C's conditions of a fresh database.
+fn consistent(database: &mut dyn Database) {
+    let report = check::conditions(database, true).unwrap();
+    assert!(report.passed(), "{:?}", report.failures().collect::<Vec<_>>());
 }
 
 fn open(path: &Path) -> Connection {
@@ -76,11 +70,12 @@ fn a_file_of_sqlite_holds_exactly_the_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("oltp.db");
     let told = Told::default();
-    let loaded = sqlite(&path, &config(1), false, &|what, done, of| told.tell(what, done, of)).unwrap();
+    let loaded = sqlite(&path, Scale { warehouses: 1 }, false, &|what, done, of| told.tell(what, done, of)).unwrap();
     assert_eq!(loaded.rows.len(), TABLES.len());
     told.check(loaded.rows.iter().map(|(_, count)| count).sum());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "Nothing but the database is left");
 
+    consistent(&mut sqlite::Engine::open(&path, SqliteJournal::Rollback).unwrap());
     let connection = open(&path);
     for (table, (name, count)) in TABLES.iter().zip(&loaded.rows) {
         assert_eq!(*name, table.name);
@@ -108,13 +103,13 @@ fn a_file_is_replaced_only_when_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("oltp.db");
     std::fs::write(&path, "precious").unwrap();
-    let refused = sqlite(&path, &config(1), false, &|_, _, _| {}).unwrap_err();
+    let refused = sqlite(&path, Scale { warehouses: 1 }, false, &|_, _, _| {}).unwrap_err();
     assert!(matches!(refused, LoadError::FileExists { .. }), "{refused}");
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
 
     // Journals of the old file would be replayed into the new one.
     std::fs::write(folder.path().join("oltp.db-wal"), "old").unwrap();
-    sqlite(&path, &config(1), true, &|_, _, _| {}).unwrap();
+    sqlite(&path, Scale { warehouses: 1 }, true, &|_, _, _| {}).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     let warehouses = sqlite_rows(&open(&path), "SELECT count(*) FROM warehouse");
     assert_eq!(warehouses, [[Value::Integer(1)]]);
@@ -124,21 +119,17 @@ fn a_file_is_replaced_only_when_told_so() {
 fn a_file_that_cannot_be_made_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("missing/oltp.db");
-    let error = sqlite(&path, &config(1), false, &|_, _, _| {}).unwrap_err().to_string();
+    let error = sqlite(&path, Scale { warehouses: 1 }, false, &|_, _, _| {}).unwrap_err().to_string();
     assert!(error.contains("missing/oltp.db"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// An empty database of the test's own on the server that the environment names.
-fn server(database: &str) -> (Url, pg::Connection) {
-    let url = std::env::var("BIGIRON_TEST_PG").expect("BIGIRON_TEST_PG=postgresql://… names a server to load");
-    let mut url = Url::parse(&url).unwrap();
-    let mut admin = pg::Connection::connect(&url).unwrap();
-    admin.run(&format!("DROP DATABASE IF EXISTS {database}")).unwrap();
-    admin.run(&format!("CREATE DATABASE {database}")).unwrap();
-    url = url.with_database(database);
+/// An empty database on a server of the test's own.
+fn server() -> (Running, Url, pg::Connection) {
+    let running = testing::start(Listen::Socket, &[]);
+    let url = running.cluster.url(Transport::Unix).unwrap();
     let session = pg::Connection::connect(&url).unwrap();
-    (url, session)
+    (running, url, session)
 }
 
 fn tables_there(session: &mut pg::Connection) -> Value {
@@ -147,13 +138,14 @@ fn tables_there(session: &mut pg::Connection) -> Value {
 }
 
 #[test]
-#[ignore = "needs a PostgreSQL server, named by BIGIRON_TEST_PG=postgresql://…"]
 fn a_server_holds_exactly_the_rows() {
-    let (url, mut session) = server("bigiron_load");
+    let (_running, url, mut session) = server();
     // Whole tables by two connections, then tables split over eight, which replace the first ones.
     for (jobs, replace) in [(2, false), (8, true)] {
         let told = Told::default();
-        let loaded = postgres(&url, &config(2), jobs, replace, &|what, done, of| told.tell(what, done, of)).unwrap();
+        let loaded =
+            postgres(&url, Scale { warehouses: 2 }, jobs, replace, &|what, done, of| told.tell(what, done, of))
+                .unwrap();
         told.check(loaded.rows.iter().map(|(_, count)| count).sum());
         for (table, (name, count)) in TABLES.iter().zip(&loaded.rows) {
             let there = session.query(&format!("SELECT count(*) FROM {name}")).unwrap();
@@ -176,21 +168,36 @@ fn a_server_holds_exactly_the_rows() {
         }
         let keys = session.query("SELECT count(*) FROM pg_indexes WHERE schemaname = current_schema()").unwrap();
         assert_eq!(keys, [[Value::Integer(10)]]);
+        consistent(&mut session);
     }
 }
 
 #[test]
-#[ignore = "needs a PostgreSQL server, named by BIGIRON_TEST_PG=postgresql://…"]
 fn a_servers_tables_are_replaced_only_when_told_so_and_a_failed_load_leaves_none() {
-    let (url, mut session) = server("bigiron_load_refused");
+    let (_running, url, mut session) = server();
     session.run("CREATE TABLE stock (x integer); CREATE TABLE item (y integer)").unwrap();
-    let refused = postgres(&url, &config(1), 2, false, &|_, _, _| {}).unwrap_err();
+    let refused = postgres(&url, Scale { warehouses: 1 }, 2, false, &|_, _, _| {}).unwrap_err();
     assert!(matches!(&refused, LoadError::Exists { tables, .. } if *tables == ["item", "stock"]), "{refused}");
     assert_eq!(tables_there(&mut session), Value::Integer(2));
 
     // An index that cannot be made, after all rows are there.
     session.run("DROP TABLE item, stock; CREATE TABLE orders_customer (x integer)").unwrap();
-    let failed = postgres(&url, &config(1), 2, false, &|_, _, _| {}).unwrap_err();
+    let failed = postgres(&url, Scale { warehouses: 1 }, 2, false, &|_, _, _| {}).unwrap_err();
     assert!(failed.to_string().contains("Cannot load table orders: creating its index"), "{failed}");
     assert_eq!(tables_there(&mut session), Value::Integer(1));
+}
+
+#[test]
+fn a_server_that_goes_away_ends_the_load_with_the_tables_name() {
+    let (running, url, _session) = server();
+    let Running { cluster, place: _place, server: _server } = running;
+    let cluster = RefCell::new(Some(cluster));
+    let kill_in_the_middle = |what: &str, done: u64, of: u64| {
+        if what == "rows" && done > of / 10 {
+            cluster.take().into_iter().for_each(Cluster::kill);
+        }
+    };
+    let failed = postgres(&url, Scale { warehouses: 4 }, 2, false, &kill_in_the_middle).unwrap_err();
+    assert!(matches!(failed, LoadError::Table { .. }), "{failed}");
+    assert!(cluster.into_inner().is_none());
 }

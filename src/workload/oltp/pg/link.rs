@@ -114,6 +114,14 @@ impl Link {
         }
     }
 
+    /// Whether everything that was sent has left.
+    ///
+    /// # Errors
+    /// [`PgError::Closed`].
+    pub(super) fn settle(&mut self) -> Result<bool, PgError> {
+        self.wire.settle().map_err(|e| self.lost(&e))
+    }
+
     fn lost(&mut self, error: &io::Error) -> PgError {
         self.orderly = false;
         PgError::Closed(match error.kind() {

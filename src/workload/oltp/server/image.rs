@@ -66,7 +66,8 @@ pub fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> anyhow::Result<()> {
     if shape.writable {
         bytes += (bytes / 32).max(32 << 20);
     }
-    let bytes = bytes.next_multiple_of(1 << 20);
+    // A guest may have it as persistent memory, which comes in pieces of 2 MiB.
+    let bytes = bytes.next_multiple_of(2 << 20);
     let file = File::create(to).with_context(|| format!("Cannot make {}", to.display()))?;
     file.set_len(bytes).with_context(|| format!("Cannot make {}", to.display()))?;
     let run = |owner: Option<u32>| {

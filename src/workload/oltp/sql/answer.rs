@@ -56,7 +56,10 @@ impl Answer {
     /// Takes a row of a statement in.
     pub(super) fn row(&mut self, statement: Statement, row: Row<'_>) -> Result<(), String> {
         self.read(statement, row).ok_or_else(|| {
-            format!("An answer of `{}` that does not have the columns asked for, or has NULL among them", statement.sql())
+            format!(
+                "An answer of `{}` that does not have the columns asked for, or has NULL among them",
+                statement.sql()
+            )
         })
     }
 

@@ -245,13 +245,18 @@ fn every_mode_leaves_the_same_rows_and_gives_the_same_answers() {
         let scratch = Scratch::new();
         scratch.check();
         let mut session = scratch.session(mode);
-        let outputs: Vec<Output> =
-            requests.iter().map(|request| session.run(request).unwrap_or_else(|e| panic!("{mode:?} {request:?}: {e}"))).collect();
+        let outputs: Vec<Output> = requests
+            .iter()
+            .map(|request| session.run(request).unwrap_or_else(|e| panic!("{mode:?} {request:?}: {e}")))
+            .collect();
         scratch.check();
         let contents = scratch.contents();
         let Some((expected_outputs, expected_contents)) = &first else {
             assert!(outputs.contains(&Output::RolledBack));
-            assert!(outputs.iter().any(|o| matches!(o, Output::Delivery { delivered: 1..10 })), "some district was empty");
+            assert!(
+                outputs.iter().any(|o| matches!(o, Output::Delivery { delivered: 1..10 })),
+                "some district was empty"
+            );
             assert!(outputs.iter().any(|o| matches!(o, Output::StockLevel { low: 1.. })));
             first = Some((outputs, contents));
             continue;
@@ -344,13 +349,21 @@ fn after_an_error_the_connection_serves_the_next_request() {
     for mode in MODES {
         let mut session = scratch.session(mode);
         let payment = |customer, amount| Request {
-            input: Input::Payment { warehouse: 1, district: 1, customer_warehouse: 1, customer_district: 1, customer, amount },
+            input: Input::Payment {
+                warehouse: 1,
+                district: 1,
+                customer_warehouse: 1,
+                customer_district: 1,
+                customer,
+                amount,
+            },
             date: 1,
         };
         for bad in [payment(Customer::Id(1), 400_000), payment(Customer::Id(CUSTOMERS + 1), 100)] {
             assert!(matches!(session.run(&bad), Err(TransactionError::Failed(_))), "{mode:?}");
         }
-        let status = Request { input: Input::OrderStatus { warehouse: 1, district: 1, customer: Customer::Id(1) }, date: 2 };
+        let status =
+            Request { input: Input::OrderStatus { warehouse: 1, district: 1, customer: Customer::Id(1) }, date: 2 };
         assert_eq!(
             session.run(&status),
             Ok(Output::OrderStatus { customer: 1, balance: -1000, order: 30, lines: 3 }),

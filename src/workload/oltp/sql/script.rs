@@ -34,9 +34,9 @@ fn sorted(lines: &[Line]) -> Vec<(u32, Line)> {
 
 /// Whether two of the sorted lines are of the same stock.
 fn has_repeats(sorted: &[(u32, Line)]) -> bool {
-    sorted.windows(2).any(|pair| {
-        pair[0].1.item == pair[1].1.item && pair[0].1.supply_warehouse == pair[1].1.supply_warehouse
-    })
+    sorted
+        .windows(2)
+        .any(|pair| pair[0].1.item == pair[1].1.item && pair[0].1.supply_warehouse == pair[1].1.supply_warehouse)
 }
 
 fn is_local(lines: &[Line], warehouse: u32) -> u32 {

@@ -122,14 +122,8 @@ pub enum Statement {
 
 use Statement as S;
 
-const CALLS: &[Statement] = &[
-    S::CallNewOrder,
-    S::CallNewOrderByLine,
-    S::CallPayment,
-    S::CallOrderStatus,
-    S::CallDelivery,
-    S::CallStockLevel,
-];
+const CALLS: &[Statement] =
+    &[S::CallNewOrder, S::CallNewOrderByLine, S::CallPayment, S::CallOrderStatus, S::CallDelivery, S::CallStockLevel];
 
 const OWN: &[Statement] = &[
     S::Begin,
@@ -212,8 +206,10 @@ impl Statement {
             S::CallNewOrder => "SELECT bigiron.new_order($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             S::CallNewOrderByLine => "SELECT bigiron.new_order_by_line($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             S::CallPayment => "SELECT bigiron.payment($1, $2, $3, $4, $5, $6, $7, $8)",
-            S::CallOrderStatus => "SELECT c, balance, o, items, entered, carrier, supplies, quantities, amounts, delivered \
-                 FROM bigiron.order_status($1, $2, $3, $4)",
+            S::CallOrderStatus => {
+                "SELECT c, balance, o, items, entered, carrier, supplies, quantities, amounts, delivered \
+                 FROM bigiron.order_status($1, $2, $3, $4)"
+            }
             S::CallDelivery => "SELECT bigiron.delivery($1, $2, $3)",
             S::CallStockLevel => "SELECT bigiron.stock_level($1, $2, $3)",
 
@@ -221,8 +217,10 @@ impl Statement {
             S::BeginSnapshot => "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
             S::Commit => "COMMIT",
             S::Rollback => "ROLLBACK",
-            S::TakeOrderNumber => "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = $1 AND d_id = $2 \
-                 RETURNING d_next_o_id - 1, d_tax",
+            S::TakeOrderNumber => {
+                "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = $1 AND d_id = $2 \
+                 RETURNING d_next_o_id - 1, d_tax"
+            }
             S::WarehouseTax => "SELECT w_tax FROM warehouse WHERE w_id = $1",
             S::CustomerDiscount => {
                 "SELECT c_discount, c_last, c_credit FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3"

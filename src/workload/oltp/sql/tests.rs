@@ -25,7 +25,12 @@ fn new_order(lines: Vec<Line>) -> Request {
 fn requests() -> Vec<Request> {
     let customers = [Customer::Id(9), Customer::LastName(371)];
     let mut inputs = vec![
-        Input::NewOrder { warehouse: 1, district: 2, customer: 3, lines: vec![line(4, 1, 5), line(2, 2, 6), line(7, 1, 8)] },
+        Input::NewOrder {
+            warehouse: 1,
+            district: 2,
+            customer: 3,
+            lines: vec![line(4, 1, 5), line(2, 2, 6), line(7, 1, 8)],
+        },
         Input::NewOrder { warehouse: 1, district: 2, customer: 3, lines: vec![line(4, 1, 5), line(4, 1, 6)] },
         Input::NewOrder { warehouse: 1, district: 2, customer: 3, lines: vec![line(4, 1, 5), line(UNUSED_ITEM, 1, 6)] },
         Input::Delivery { warehouse: 1, carrier: 10 },
@@ -324,7 +329,8 @@ fn round_trips_send_one_statement_at_a_time() {
 
 #[test]
 fn round_trips_stop_at_an_error_and_close_the_transaction() {
-    for (first, sent_after_begin) in [(Said::default().error("40001"), true), (Said::default().done("UPDATE 0"), false)] {
+    for (first, sent_after_begin) in [(Said::default().error("40001"), true), (Said::default().done("UPDATE 0"), false)]
+    {
         let (mut call, _) = begin(Mode::RoundTrips, &two_lines());
         assert_eq!(Said::default().done("BEGIN").ready(b'T').to(&mut call), Step::Send);
         call.send(&mut Vec::new());
