@@ -80,7 +80,7 @@ pub fn ensure(
 }
 
 fn fill(url: &Url, config: &Config, jobs: u32, note: &dyn Fn(&str)) -> anyhow::Result<Vec<String>> {
-    load::postgres(url, config, jobs, false, &|_, _, _| {})?;
+    load::postgres(url, config.scale, jobs, false, &|_, _, _| {})?;
     let mut connection = Connection::connect(url).context("The server cannot be reached after the load")?;
     sql::install_procedures(&mut connection)?;
     note("Checking the twelve conditions");
@@ -122,13 +122,8 @@ mod tests {
         let server = Server::of(&tree).unwrap();
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
-        let place = Place {
-            server: &tree.about.hash,
-            filesystem: "ext4",
-            room: 256 << 20,
-            memory_bytes: 2 << 30,
-            jobs: 2,
-        };
+        let place =
+            Place { server: &tree.about.hash, filesystem: "ext4", room: 256 << 20, memory_bytes: 2 << 30, jobs: 2 };
         let started = Instant::now();
         let loaded = ensure(&store, &server, &place, &config(warehouses), &|line| {
             eprintln!("{:6.2} s  {line}", started.elapsed().as_secs_f64());
