@@ -120,9 +120,7 @@ pub fn ensure(
     let cluster_folder = place.dir().join("c");
     fs::create_dir(&cluster_folder)?;
     let (data_bytes, checked) = fill(server, &cluster_folder, wanted, load)?;
-    for file in ["log"] {
-        fs::remove_file(cluster_folder.join(file)).with_context(|| format!("Cannot remove the server's {file}"))?;
-    }
+    fs::remove_file(cluster_folder.join("log")).context("Cannot remove the server's log")?;
     note(&format!("Making an {} image of it", wanted.filesystem));
     let staged = place.dir().join("image");
     fs::create_dir(&staged)?;
