@@ -126,7 +126,7 @@ fn response(job: &Job, driven: &Driven, kind: Kind) -> String {
     let latency = &driven.tally.latency[kind.index()];
     let ns = |q| latency.quantile(q).unwrap_or(0);
     format!(
-        "mean {:.0} ns, p50 {} ns, p90 {} ns of {:.0} s allowed, p95 {} ns, p99 {} ns, max {} ns",
+        "mean {:.0} ns, p50 {} ns, p90 {} ns of {} s allowed, p95 {} ns, p99 {} ns, max {} ns",
         latency.mean().unwrap_or(0.0),
         ns(0.5),
         ns(0.9),

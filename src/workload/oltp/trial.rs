@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{self, Marks, Report};
 use super::claims;
-use super::config::Config;
+use super::config::{self, Config};
 use super::database::{Database, Value};
 use super::driver::{self, Counts, Drive, Driven, Moment, Target};
 use super::facts::{self, Facts};
 use super::input::Kind;
-use super::job::Job;
+use super::job::{Claim, Job};
 use super::pg::Connection;
 use super::sqlite::Engine;
 use super::watch::{Seen, Watch};
@@ -68,6 +68,22 @@ pub fn prepare(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<
     );
     (cx.progress)(Progress { step: "check", done: 0, of: 0 });
     passed(&check::conditions(&mut *database, true)?, "before the run")
+}
+
+/// Has a server of the run's own read all tables and indexes, if the job says that they are in its memory: a guest's server has just been started,
+/// and ten thousands of transactions would pass before chance had touched every page.
+///
+/// # Errors
+/// If the server refuses.
+pub fn warm(job: &Job, target: &Target<'_>) -> Result<()> {
+    if !matches!((job.claim, &job.engine), (Some(Claim::Cached), config::Engine::Postgres { .. })) {
+        return Ok(());
+    }
+    let mut database = database(target)?;
+    database.execute("CREATE EXTENSION IF NOT EXISTS pg_prewarm").context("The server has no `pg_prewarm`")?;
+    let all = "SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'i')";
+    ensure!(number(&mut *database, all)? > 0, "Nothing was read into shared buffers");
+    Ok(())
 }
 
 /// Runs the job on tables that [`prepare`] has seen.

@@ -89,10 +89,10 @@ impl Workload for Oltp {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let house = open.insert(House::open(cx, &job, &job.config(cx.clock, cx.cpus))?);
         // What a guest's image holds was checked when it was made.
-        if cx.images.contains_key(house::DATA) {
-            return Ok(());
+        if !cx.images.contains_key(house::DATA) {
+            trial::prepare(&job, &house.target(), &trial_context(cx))?;
         }
-        trial::prepare(&job, &house.target(), &trial_context(cx))
+        trial::warm(&job, &house.target())
     }
 
     fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
