@@ -18,7 +18,7 @@ use crate::study::storage::DISK_CACHE_FACT;
 const LONGEST: usize = 100;
 
 /// What workloads call the facts that make up [`durability`].
-const DURABILITY: [&str; 4] = ["durability", "page-cache", "data-bytes", "cache-bytes"];
+const DURABILITY: [&str; 5] = ["durability", "weakened", "page-cache", "data-bytes", "cache-bytes"];
 
 /// A fact that workloads recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -111,6 +111,7 @@ pub fn durability(plan: &Plan, facts: &[Fact]) -> Vec<String> {
         let get = |name: &str| facts.iter().find(|f| f.name.strip_prefix(workload) == Some(&format!(".{name}")));
         let mut parts = Vec::new();
         parts.extend(get("durability").map(Fact::line));
+        parts.extend(get("weakened").map(|f| format!("weakened: {}", f.line())));
         parts.extend(get("page-cache").map(|f| format!("page cache {}", f.line())));
         if let Some(data) = get("data-bytes") {
             let ratios: BTreeSet<String> = data

@@ -16,6 +16,7 @@ use super::facts::{self, Facts};
 use super::input::Kind;
 use super::job::{Claim, Job};
 use super::pg::Connection;
+use super::server::settings::deviations;
 use super::sqlite::Engine;
 use super::watch::{Seen, Watch};
 use super::{metrics, ramp, settings};
@@ -203,6 +204,11 @@ fn durability(database: &mut dyn Database, target: &Target<'_>) -> Result<Facts>
                 }
             }
             facts.insert("durability".to_owned(), all.join(", "));
+            // As above: what is no PostgreSQL has no such list.
+            for found in deviations(database).unwrap_or_default() {
+                let default = if found.default.is_empty() { "nothing" } else { &found.default };
+                facts.insert(format!("setting.{}", found.name), format!("{}, {default} by default", found.value));
+            }
             if !weak.is_empty() {
                 facts.insert("weakened".to_owned(), weak.join("; "));
             }
