@@ -33,6 +33,7 @@ pub enum Command {
     Selftest(Selftest),
     Doc(Doc),
     Dbsim(Dbsim),
+    Oltp(Oltp),
     /// A process of a workload
     #[command(hide = true)]
     Worker {
@@ -328,6 +329,68 @@ pub struct DbsimRun {
     /// Leave the data and the log where they are, for `bigiron dbsim verify`
     #[arg(long)]
     pub keep: bool,
+}
+
+/// Run transactions on PostgreSQL or SQLite on this machine, load and check their database
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron oltp jobs\n  \
+    bigiron oltp run cached --set warehouses=4 --seconds 30\n  \
+    bigiron oltp run --set url=postgresql://me@db.example/bench --set mode=pipelined\n  \
+    bigiron oltp check postgresql://me@db.example/bench\n\n\
+    `bigiron doc oltp` describes the workload.")]
+pub struct Oltp {
+    #[command(subcommand)]
+    pub action: OltpAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum OltpAction {
+    Run(OltpRun),
+    /// Load the tables into a database, with indexes, statistics and procedures
+    Load {
+        /// The database: `postgresql://USER@HOST/DATABASE`
+        url: String,
+        /// Warehouses, about 125 MB each
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        warehouses: u32,
+    },
+    /// Check TPC-C's consistency conditions on a database; exits with 1 if one does not hold
+    Check {
+        /// The database: `postgresql://USER@HOST/DATABASE`
+        url: String,
+        /// Also what holds only right after a load
+        #[arg(long)]
+        fresh: bool,
+    },
+    /// List the jobs that come with bigiron
+    Jobs {
+        /// Print this one
+        name: Option<String>,
+    },
+}
+
+/// Run a job on this machine: a private server and its data are made, driven, checked and removed
+#[derive(Debug, Args)]
+pub struct OltpRun {
+    /// The name of a shipped job (see `bigiron oltp jobs`), or a job file
+    #[arg(default_value = "default")]
+    pub job: String,
+    /// Set an option, such as `warehouses` or `postgres.shared_buffers`; may be repeated
+    #[arg(long, value_name = "OPTION=VALUE")]
+    pub set: Vec<String>,
+    /// Length of the measured window, in place of the job's; a quarter as much comes before it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400 * 30))]
+    pub seconds: Option<u64>,
+    /// Directory on the file system to be tested
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub dir: PathBuf,
+    /// Seed of everything that is drawn at random [default: drawn, and printed]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Format of the result on standard output
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DbsimFormat::Text)]
+    pub format: DbsimFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -43,6 +43,9 @@ pub enum Unit {
     /// Transactions per second.
     #[serde(rename = "tx/s")]
     TransactionsPerSecond,
+    /// Transactions per minute.
+    #[serde(rename = "tx/min")]
+    TransactionsPerMinute,
     /// Operations per second.
     #[serde(rename = "op/s")]
     OperationsPerSecond,

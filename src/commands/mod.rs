@@ -8,6 +8,7 @@ mod doctor;
 mod environment;
 mod folder;
 mod kernel;
+mod oltp;
 mod output;
 mod report;
 mod run;
@@ -42,6 +43,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Selftest(args) => selftest::run(args),
         Command::Doc(args) => doc::run(&args),
         Command::Dbsim(args) => dbsim::run(args.action),
+        Command::Oltp(args) => oltp::run(args.action),
         Command::Worker { args } => return ExitCode::from(crate::workload::worker(&args) as u8),
         Command::Guest => crate::guest::main(),
     };

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use sha2::{Digest, Sha256};
 
 use super::heard::Heard;
 use super::{Host, HostError, Phase, Trial, TrialResult};
+use crate::clock::Clock;
 use crate::guest::block::Mounts;
 use crate::guest::protocol::{Event, Job, PROTOCOL, WorkloadJob};
 use crate::guest::runner;
@@ -27,6 +29,7 @@ use crate::lever;
 use crate::store::record::{Failure, GuestIdentity, HostCost};
 use crate::study::plan::Plan;
 use crate::sys;
+use crate::workload::{Options, Workload};
 
 /// How often a running trial is asked whether the user has had enough.
 const POLL: Duration = Duration::from_millis(20);
@@ -88,18 +91,7 @@ impl LocalHost {
                 here.release
             );
         }
-        let uname = rustix::system::uname();
-        let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-        Ok(Self {
-            machine: GuestIdentity {
-                release: here.release,
-                version: uname.version().to_string_lossy().into_owned(),
-                cmdline: fs::read_to_string("/proc/cmdline").unwrap_or_default().trim().to_owned(),
-                cpus: plan.machine.cpus,
-                memory_bytes: plan.machine.memory_bytes,
-                clocksource: clocksource.unwrap_or_default().trim().to_owned(),
-            },
-        })
+        Ok(Self { machine: machine(plan.machine.cpus, plan.machine.memory_bytes) })
     }
 
     fn task(&self, trial: &Trial<'_>, dir: &Path) -> anyhow::Result<Task> {
@@ -119,18 +111,36 @@ impl LocalHost {
             fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
             mounts.push(Mounts { dir, images: BTreeMap::new() });
         }
-        let job = Job {
-            protocol: PROTOCOL,
-            clock: plan.clock,
-            settle_seconds: 0,
-            jitter: 0,
-            seed: trial.slot.workload_seed,
-            modules: Vec::new(),
-            cmdline: Vec::new(),
-            fault: None,
-            workloads,
-        };
+        let job = job(plan.clock, trial.slot.workload_seed, workloads);
         Ok(Task { job, machine: self.machine.clone(), mounts })
+    }
+}
+
+/// This machine as a guest would describe itself.
+fn machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
+    let uname = rustix::system::uname();
+    let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    GuestIdentity {
+        release: uname.release().to_string_lossy().into_owned(),
+        version: uname.version().to_string_lossy().into_owned(),
+        cmdline: fs::read_to_string("/proc/cmdline").unwrap_or_default().trim().to_owned(),
+        cpus,
+        memory_bytes,
+        clocksource: clocksource.unwrap_or_default().trim().to_owned(),
+    }
+}
+
+fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
+    Job {
+        protocol: PROTOCOL,
+        clock,
+        settle_seconds: 0,
+        jitter: 0,
+        seed,
+        modules: Vec::new(),
+        cmdline: Vec::new(),
+        fault: None,
+        workloads,
     }
 }
 
@@ -141,48 +151,10 @@ impl Host for LocalHost {
 
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
         let begun = Instant::now();
-        let fatal = |e: anyhow::Error| HostError::Fatal(format!("{e:#}"));
-        let dir = tempfile::Builder::new()
-            .prefix("work-")
-            .tempdir_in(trial.artifacts)
-            .with_context(|| format!("Cannot make a folder in {}", trial.artifacts.display()))
-            .map_err(fatal)?;
-        let path = std::path::absolute(dir.path()).unwrap_or_else(|_| dir.path().to_owned());
-        let task = self.task(trial, &path).map_err(fatal)?;
-        phase(Phase::Booting);
-        let mut heard = Heard::default();
-        let (finished, killed) = (&AtomicBool::new(false), &AtomicBool::new(false));
-        let exit = std::thread::scope(|scope| -> anyhow::Result<Option<std::process::ExitStatus>> {
-            let mut process = Process::start(&task)?;
-            let (mut events, acks) = process.channel();
-            let pid = process.pid();
-            // What ends the watcher, however the reading ends.
-            let _done = Done(finished);
-            let cancel = trial.cancel;
-            scope.spawn(move || {
-                while !finished.load(Ordering::Acquire) {
-                    if cancel.load(Ordering::Relaxed) {
-                        killed.store(true, Ordering::Release);
-                        let _ = kill_process_group(pid, Signal::KILL);
-                        break;
-                    }
-                    std::thread::sleep(POLL);
-                }
-            });
-            heard.take(Event::Hello { protocol: PROTOCOL, guest: self.machine.clone() }, phase);
-            heard.take(Event::Ready, phase);
-            converse(&task, &mut events, acks, &mut heard, phase)?;
-            finished.store(true, Ordering::Release);
-            let status = process.end()?;
-            Ok((!killed.load(Ordering::Acquire)).then_some(status))
-        })
-        .map_err(fatal)?;
-        let Some(status) = exit else { return Err(HostError::Cancelled) };
-        let failure = match heard.failed.take() {
-            Some(failure) => Some(failure),
-            None if heard.done => None,
-            None => Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status)))),
-        };
+        let dir = folder(trial.artifacts)?;
+        let task = self.task(trial, dir.path()).map_err(fatal)?;
+        let (mut heard, status) = work(&task, trial.cancel, phase)?;
+        let failure = failure(&mut heard, status);
         let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
         Ok(TrialResult {
             failure,
@@ -196,6 +168,111 @@ impl Host for LocalHost {
                 ..HostCost::default()
             },
         })
+    }
+}
+
+/// What one run of one workload, without a study, has to show.
+pub struct Once {
+    pub failure: Option<(Failure, String)>,
+    pub values: BTreeMap<String, f64>,
+    pub facts: BTreeMap<String, String>,
+}
+
+/// Runs a workload once in a folder of its own below `dir`.
+///
+/// # Errors
+/// As [`Host::run`].
+pub fn once(
+    workload: &dyn Workload,
+    options: &Options,
+    seed: u64,
+    dir: &Path,
+    cancel: &AtomicBool,
+    phase: &dyn Fn(Phase),
+) -> Result<Once, HostError> {
+    let dir = folder(dir)?;
+    let at = dir.path().join(workload.name());
+    fs::create_dir(&at).with_context(|| format!("Cannot make {}", at.display())).map_err(fatal)?;
+    let planned = WorkloadJob {
+        name: workload.name().to_owned(),
+        options: options.clone(),
+        metrics: workload.metrics(options),
+        storage: None,
+        trees: Vec::new(),
+        loaded: None,
+    };
+    let memory = rustix::system::sysinfo();
+    let task = Task {
+        job: job(Clock::Wall, seed, vec![planned]),
+        machine: machine(
+            std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            memory.totalram as u64 * u64::from(memory.mem_unit),
+        ),
+        mounts: vec![Mounts { dir: at, images: BTreeMap::new() }],
+    };
+    let (mut heard, status) = work(&task, cancel, phase)?;
+    let prefix = format!("{}.", workload.name());
+    let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();
+    Ok(Once {
+        failure: failure(&mut heard, status),
+        values: heard.results.into_iter().flat_map(|(_, values)| values).collect(),
+        facts: heard.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
+    })
+}
+
+fn fatal(e: anyhow::Error) -> HostError {
+    HostError::Fatal(format!("{e:#}"))
+}
+
+/// A folder for one trial, gone when it is dropped. Others may pass through it: a server's user is not ours.
+fn folder(below: &Path) -> Result<tempfile::TempDir, HostError> {
+    let make = || {
+        let below = std::path::absolute(below)?;
+        let dir = tempfile::Builder::new().prefix("work-").tempdir_in(below)?;
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o711))?;
+        Ok::<_, std::io::Error>(dir)
+    };
+    make().with_context(|| format!("Cannot make a folder in {}", below.display())).map_err(fatal)
+}
+
+/// Has a process of its own do the task: what it said, and how it ended.
+fn work(task: &Task, cancel: &AtomicBool, phase: &dyn Fn(Phase)) -> Result<(Heard, ExitStatus), HostError> {
+    phase(Phase::Booting);
+    let mut heard = Heard::default();
+    let (finished, killed) = (&AtomicBool::new(false), &AtomicBool::new(false));
+    let status = std::thread::scope(|scope| -> anyhow::Result<ExitStatus> {
+        let mut process = Process::start(task)?;
+        let (mut events, acks) = process.channel();
+        let pid = process.pid();
+        // What ends the watcher, however the reading ends.
+        let _done = Done(finished);
+        scope.spawn(move || {
+            while !finished.load(Ordering::Acquire) {
+                if cancel.load(Ordering::Relaxed) {
+                    killed.store(true, Ordering::Release);
+                    let _ = kill_process_group(pid, Signal::KILL);
+                    break;
+                }
+                std::thread::sleep(POLL);
+            }
+        });
+        heard.take(Event::Hello { protocol: PROTOCOL, guest: task.machine.clone() }, phase);
+        heard.take(Event::Ready, phase);
+        converse(task, &mut events, acks, &mut heard, phase)?;
+        finished.store(true, Ordering::Release);
+        process.end()
+    });
+    if killed.load(Ordering::Acquire) {
+        return Err(HostError::Cancelled);
+    }
+    Ok((heard, status.map_err(fatal)?))
+}
+
+fn failure(heard: &mut Heard, status: ExitStatus) -> Option<(Failure, String)> {
+    match heard.failed.take() {
+        Some(failure) => Some(failure),
+        None if heard.done => None,
+        None => Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status)))),
     }
 }
 
@@ -234,7 +311,7 @@ fn converse(
     Ok(())
 }
 
-fn ended(status: std::process::ExitStatus) -> String {
+fn ended(status: ExitStatus) -> String {
     match status.signal() {
         Some(signal) => format!("was killed by signal {signal}"),
         None => format!("ended with status {}", status.code().unwrap_or(0)),
@@ -267,7 +344,7 @@ impl Process {
     }
 
     /// Waits for its end; what it left running is killed.
-    fn end(mut self) -> anyhow::Result<std::process::ExitStatus> {
+    fn end(mut self) -> anyhow::Result<ExitStatus> {
         let pid = self.pid();
         let status = self.0.take().expect("it has not ended").wait()?;
         let _ = kill_process_group(pid, Signal::KILL);

@@ -239,6 +239,7 @@ fn base(unit: Unit) -> f64 {
         Unit::Bytes => 1e6,
         Unit::BytesPerSecond => 1e9,
         Unit::TransactionsPerSecond => 5_000.0,
+        Unit::TransactionsPerMinute => 30_000.0,
         Unit::OperationsPerSecond => 100_000.0,
         Unit::Count => 100.0,
     }

@@ -34,10 +34,9 @@ pub struct Unpacked {
     pub modules: usize,
 }
 
-/// What [`extract`] asks about an entry of a package.
+/// What [`extract`] leaves for its caller to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    File,
     /// A symbolic link and where it points.
     Link(PathBuf),
     /// Another name of a file of the same package.

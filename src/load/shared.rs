@@ -1,10 +1,12 @@
 //! Latency histograms that processes fill while others may read them: a worker that dies does not take its counts along.
 //!
 //! Invariant: log-linear buckets (as in HDR histograms, G. Tene): 1,024 per power of two, so a bucket is at most 0.1 % wide.
-//! Memory does not grow with the number of processes: beyond [`SHARDS`] of them they share.
+//! Memory does not grow with the number of processes: beyond [`SHARDS`] of them they share, by the CPU that they run on.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::thread::sched_getcpu;
 
 use crate::load::Histogram;
 use crate::sys::segment::Segment;
@@ -34,7 +36,7 @@ impl<'s> SharedHistogram<'s> {
 
     /// The one that counts into it.
     pub fn recorder(self) -> Recorder<'s> {
-        Recorder { to: self, alone: true }
+        Recorder { shards: vec![self], alone: true }
     }
 
     /// What has been counted so far.
@@ -51,8 +53,8 @@ impl<'s> SharedHistogram<'s> {
     }
 }
 
-/// Parts of a [`ShardedHistogram`], at most: enough that the CPUs of a large machine seldom meet in one, few enough that ten
-/// thousand processes need no more memory than eight.
+/// Parts of a [`ShardedHistogram`], at most: enough that few CPUs of a large machine meet in one, few enough that ten thousand
+/// processes need no more memory than eight.
 pub const SHARDS: usize = 8;
 
 /// A histogram that many processes count into, in a bounded number of parts.
@@ -77,7 +79,8 @@ impl<'s> ShardedHistogram<'s> {
 
     /// The recorder of one process; each process has one at most.
     pub fn recorder(&self, process: usize) -> Recorder<'s> {
-        Recorder { to: self.shards[process % self.shards.len()], alone: self.alone }
+        let shards = if self.alone { vec![self.shards[process]] } else { self.shards.clone() };
+        Recorder { shards, alone: self.alone }
     }
 
     /// What all have counted so far.
@@ -90,23 +93,32 @@ impl<'s> ShardedHistogram<'s> {
     }
 }
 
-/// Counts latencies into a [`SharedHistogram`], alone or with other processes.
+/// Counts latencies into a [`SharedHistogram`] of its own, or into the parts that processes share.
 pub struct Recorder<'s> {
-    to: SharedHistogram<'s>,
+    shards: Vec<SharedHistogram<'s>>,
     alone: bool,
 }
 
 impl Recorder<'_> {
     /// Counts one latency of `ns` nanoseconds.
     pub fn record(&self, ns: u64) {
-        let bucket = &self.to.buckets[index(ns)];
+        self.record_many(ns, 1);
+    }
+
+    /// Counts `count` latencies of `ns` nanoseconds each: of a batch that was handed over as one and seen to have ended as one.
+    pub fn record_many(&self, ns: u64, count: u64) {
+        let sum = ns * count;
         if self.alone {
             // One writer: plain loads and stores, no locked instruction on the measured path.
-            bucket.store(bucket.load(Relaxed) + 1, Relaxed);
-            self.to.sum.store(self.to.sum.load(Relaxed) + ns, Relaxed);
+            let to = &self.shards[0];
+            let bucket = &to.buckets[index(ns)];
+            bucket.store(bucket.load(Relaxed) + count, Relaxed);
+            to.sum.store(to.sum.load(Relaxed) + sum, Relaxed);
         } else {
-            bucket.fetch_add(1, Relaxed);
-            self.to.sum.fetch_add(ns, Relaxed);
+            // By CPU, so that on small machines no cache line goes from one to another. Who is moved meanwhile loses no count.
+            let to = &self.shards[sched_getcpu() % self.shards.len()];
+            to.buckets[index(ns)].fetch_add(count, Relaxed);
+            to.sum.fetch_add(sum, Relaxed);
         }
     }
 }
@@ -152,6 +164,19 @@ mod tests {
         assert_eq!(read.mean(), Some(5_000_500.0));
         let p99 = read.quantile(0.99).unwrap() as f64;
         assert!((p99 / 9_900_000.0 - 1.0).abs() < 0.002, "{p99}");
+    }
+
+    #[test]
+    fn a_batch_is_as_many_single_ones() {
+        let segment = Segment::new(2 * SharedHistogram::BYTES + 128).unwrap();
+        let (batch, single) = (SharedHistogram::new(&segment), SharedHistogram::new(&segment));
+        for (ns, count) in [(700, 16), (5_000_000, 3), (700, 1)] {
+            batch.recorder().record_many(ns, count);
+            (0..count).for_each(|_| single.recorder().record(ns));
+        }
+        let (batch, single) = (batch.read(), single.read());
+        assert_eq!((batch.count(), batch.mean()), (20, single.mean()));
+        assert_eq!(batch.quantile(0.9), single.quantile(0.9));
     }
 
     #[test]

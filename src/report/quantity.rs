@@ -24,7 +24,7 @@ const MOST_DECIMALS: i32 = 6;
 pub struct Quantity {
     /// In the base unit.
     pub value: f64,
-    /// The base unit: `ns`, `B`, `B/s`, `tx/s`, `op/s`, `count` or `%`.
+    /// The base unit: `ns`, `B`, `B/s`, `tx/s`, `tx/min`, `op/s`, `count` or `%`.
     pub unit: &'static str,
     /// Base units in one unit shown.
     scale: f64,
@@ -166,6 +166,7 @@ fn scale(unit: Unit, size: f64) -> (&'static str, f64, &'static str) {
         }
         Unit::BytesPerSecond => ("B/s", pick(&[(1.0, "B/s"), (K, "KiB/s"), (K * K, "MiB/s"), (K * K * K, "GiB/s")])),
         Unit::TransactionsPerSecond => ("tx/s", thousands(size, ["tx/s", "k tx/s", "M tx/s"])),
+        Unit::TransactionsPerMinute => ("tx/min", thousands(size, ["tx/min", "k tx/min", "M tx/min"])),
         Unit::OperationsPerSecond => ("op/s", thousands(size, ["op/s", "k op/s", "M op/s"])),
         Unit::Count => ("count", thousands(size, ["", "k", "M"])),
     };
@@ -196,6 +197,7 @@ mod tests {
             (512.0, Unit::Bytes, 0.0, "512 B"),
             (3.3e9, Unit::BytesPerSecond, 2e7, "3.073 GiB/s"),
             (1163.78, Unit::TransactionsPerSecond, 3.0, "1163.8 tx/s"),
+            (12_345.6, Unit::TransactionsPerMinute, 12.0, "12346 tx/min"),
             (123_456.0, Unit::OperationsPerSecond, 400.0, "123.5 k op/s"),
             (17.0, Unit::Count, 0.0, "17"),
             (0.25, Unit::Ns, 0.0, "0.2500 ns"),

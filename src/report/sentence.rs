@@ -258,6 +258,9 @@ fn statement(row: &Row<'_>, change: &Quantity, arm: &str, baseline: &str) -> Sta
         Unit::TransactionsPerSecond => {
             format!("{arm} serves {size} {} tx/s than {baseline}", quantity_word(more, true))
         }
+        Unit::TransactionsPerMinute => {
+            format!("{arm} serves {size} {} tx/min than {baseline}", quantity_word(more, true))
+        }
         Unit::OperationsPerSecond => format!("{arm} does {size} {} op/s than {baseline}", quantity_word(more, true)),
         Unit::BytesPerSecond => format!("{arm} moves {size} {} B/s than {baseline}", quantity_word(more, false)),
         Unit::Bytes | Unit::Count => {

@@ -32,6 +32,42 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
+/// CPU time of a thread, all of it and by what it was for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadCpu {
+    /// The scheduler's count.
+    pub total: Duration,
+    /// How the kernel divides it (`getrusage`): exact, or by samples of its tick, as the kernel was built.
+    pub user: Duration,
+    pub system: Duration,
+}
+
+impl ThreadCpu {
+    /// What the calling thread has used so far.
+    pub fn now() -> Self {
+        // SAFETY: all zeros is a value of this plain structure.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: writes one rusage to the pointer given. It cannot fail for the calling thread.
+        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+        let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+        Self { total: thread_cpu_time(), user: time(usage.ru_utime), system: time(usage.ru_stime) }
+    }
+
+    /// What was used since `earlier`.
+    pub fn since(&self, earlier: Self) -> Self {
+        Self {
+            total: self.total.saturating_sub(earlier.total),
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+        }
+    }
+
+    /// What two threads have used.
+    pub fn plus(&self, other: Self) -> Self {
+        Self { total: self.total + other.total, user: self.user + other.user, system: self.system + other.system }
+    }
+}
+
 /// How long one thread has been ready to run without a CPU.
 pub struct RunDelay {
     schedstat: File,
@@ -74,6 +110,17 @@ mod tests {
             x = std::hint::black_box(x.wrapping_mul(i | 1));
         }
         assert!(cpu_time(me).unwrap() > before);
+    }
+
+    #[test]
+    fn a_threads_time_is_divided() {
+        let before = ThreadCpu::now();
+        while thread_cpu_time() < before.total + Duration::from_millis(30) {}
+        let used = ThreadCpu::now().since(before);
+        assert!(used.total >= Duration::from_millis(30));
+        // The parts may be samples of a tick of 10 ms.
+        assert!(used.user + used.system >= Duration::from_millis(10), "{used:?}");
+        assert_eq!(used.plus(used).total, used.total * 2);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The only unsafe code: system calls that rustix has no safe form of, shared memory, port I/O.
 
 pub mod async_io;
+pub mod broadcast;
 pub mod child;
 pub mod cpu_clock;
+pub mod enclosure;
 pub mod family;
 pub mod futex;
 pub mod latch;

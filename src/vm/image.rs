@@ -17,10 +17,10 @@ const FILESYSTEMS: &[(&str, &str, &str)] = &[("ext4", "mke2fs", "e2fsprogs"), ("
 
 const BLOCK: usize = 4096;
 /// Fixed, so that nothing in the image is random: "bigiron" in hexadecimal.
-const UUID: &str = "62696769-726f-6e00-8000-000000000001";
-const HASH_SEED: &str = "62696769-726f-6e00-8000-000000000002";
+pub(crate) const UUID: &str = "62696769-726f-6e00-8000-000000000001";
+pub(crate) const HASH_SEED: &str = "62696769-726f-6e00-8000-000000000002";
 /// 2024-01-01, the date that the guest's clock starts at.
-const EPOCH: &str = "1704067200";
+pub(crate) const EPOCH: &str = "1704067200";
 
 /// The tool that makes `filesystem` and the Debian package that has it; `None` for an unknown file system.
 pub fn tool(filesystem: &str) -> Option<(&'static str, &'static str)> {

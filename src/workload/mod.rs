@@ -152,7 +152,7 @@ pub trait Workload: Sync {
 
 /// Every workload, in the order in which lists show them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&micro::Micro, &dbsim::Dbsim]
+    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp]
 }
 
 /// The workload of that name.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::super::output::table;
 use super::tables::{CloseLook, Tables};
 use crate::metric::{MetricDef, Unit};
 use crate::report::quantity::Quantity;
@@ -102,32 +103,6 @@ fn close_look(out: &mut String, look: &CloseLook) {
 }
 
 /// A table of text: the first column to the left, numbers to the right; nothing if there are no rows.
-fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let rows: Vec<Vec<String>> = rows.collect();
-    if rows.is_empty() {
-        return;
-    }
-    let head: Vec<String> = head.iter().map(|h| (*h).to_owned()).collect();
-    let all = || std::iter::once(&head).chain(&rows);
-    let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    // Words are read from the left.
-    let is_word =
-        |column: usize| column == 0 || rows.iter().any(|row| row[column].starts_with(|c: char| c.is_alphabetic()));
-    let words: Vec<bool> = (0..head.len()).map(is_word).collect();
-    out.push('\n');
-    for row in all() {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let gap = if column == 0 { "" } else { "  " };
-            let width = widths[column];
-            let _ =
-                if words[column] { write!(line, "{gap}{cell:<width$}") } else { write!(line, "{gap}{cell:>width$}") };
-        }
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

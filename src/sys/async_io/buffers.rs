@@ -67,16 +67,19 @@ impl Buffers {
     }
 
     /// Gives the request's buffer to the kernel.
+    #[inline]
     pub(super) fn take(&mut self, request: &Request<'_>) -> io::Result<*mut u8> {
-        if request.len > self.block || self.in_flight[request.slot] {
-            return Err(io::ErrorKind::InvalidInput.into());
+        match self.in_flight.get_mut(request.slot) {
+            Some(in_flight) if !*in_flight && request.len <= self.block => *in_flight = true,
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
         }
-        self.in_flight[request.slot] = true;
         self.pending += 1;
-        Ok(self.pointer(request.slot))
+        // SAFETY: the slot is one of `in_flight`, so the offset stays inside the mapping.
+        Ok(unsafe { self.base.as_ptr().add(request.slot * self.stride) })
     }
 
     /// Has it back.
+    #[inline]
     pub(super) fn give_back(&mut self, slot: usize) {
         assert!(self.in_flight[slot], "buffer {slot} is not in flight");
         self.in_flight[slot] = false;

@@ -85,7 +85,7 @@ impl<C: Call> Inline<C> {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let buffer = &mut self.buffers.get(r.slot)[..r.len];
-        Ok(Completion { slot: r.slot, result: C::transfer(r, buffer).map_err(io::Error::from) })
+        Ok(Completion::of_call(r.slot, C::transfer(r, buffer)))
     }
 }
 
@@ -103,11 +103,11 @@ impl<C: Call> Engine for Inline<C> {
         Ok(())
     }
 
-    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
-        if min > self.done.len() {
+    fn take(&mut self, min: usize, max: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        if min > max || min > self.done.len() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        for c in self.done.drain(..) {
+        for c in self.done.drain(..max.min(self.done.len())) {
             self.buffers.give_back(c.slot);
             done.push(c);
         }
@@ -118,12 +118,19 @@ impl<C: Call> Engine for Inline<C> {
         self.buffers.pending()
     }
 
-    fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
-        if min > self.pending() + requests.len() {
-            return Err(io::ErrorKind::InvalidInput.into());
+    fn submit_and_take(
+        &mut self,
+        requests: &[Request<'_>],
+        min: usize,
+        max: usize,
+        done: &mut Vec<Completion>,
+    ) -> io::Result<()> {
+        if self.pending() > 0 || max < requests.len() {
+            self.submit(requests)?;
+            return self.take(min, max, done);
         }
-        if self.pending() > 0 {
-            self.wait(0, done)?;
+        if min > requests.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
         }
         for r in requests {
             let completion = self.carry_out(r)?;

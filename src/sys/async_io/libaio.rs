@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::buffers::Buffers;
-use super::{Completion, Engine, Request, check, explain, transferred};
+use super::{Completion, Engine, Request, check, explain};
 
 // The kernel's ABI of io_submit (include/uapi/linux/aio_abi.h), little-endian.
 #[repr(C)]
@@ -103,8 +103,8 @@ impl LibAio {
         })
     }
 
-    /// Takes what the ring holds, without a system call.
-    fn reap(&mut self, done: &mut Vec<Completion>) -> usize {
+    /// Takes what the ring holds, `max` at most, without a system call.
+    fn reap(&mut self, max: usize, done: &mut Vec<Completion>) -> usize {
         if !self.mapped {
             return 0;
         }
@@ -113,7 +113,7 @@ impl LibAio {
         let tail = ring.tail.load(Acquire) % ring.nr;
         let mut head = ring.head.load(Relaxed) % ring.nr;
         let mut taken = 0;
-        while head != tail {
+        while head != tail && taken < max {
             let at = self.context as usize + size_of::<Ring>() + head as usize * size_of::<IoEvent>();
             // SAFETY: event `head` of `nr` behind the header; filled by the kernel before it moved the tail (acquired).
             let event = unsafe { (at as *const IoEvent).read_volatile() };
@@ -130,17 +130,18 @@ impl LibAio {
     fn end(&mut self, event: &IoEvent, done: &mut Vec<Completion>) {
         let slot = event.data as usize;
         self.buffers.give_back(slot);
-        done.push(Completion { slot, result: transferred(event.res) });
+        done.push(Completion { slot, res: event.res });
     }
 
-    fn get_events(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<usize> {
+    fn get_events(&mut self, min: usize, max: usize, done: &mut Vec<Completion>) -> io::Result<usize> {
+        let max = max.min(self.events.len());
         // SAFETY: `events` has room for the count passed.
         let got = check(unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,
                 self.context,
                 min,
-                self.events.len(),
+                max,
                 self.events.as_mut_ptr(),
                 std::ptr::null::<libc::timespec>(),
             )
@@ -200,16 +201,16 @@ impl Engine for LibAio {
         Ok(())
     }
 
-    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
-        if min > self.buffers.pending() {
+    fn take(&mut self, min: usize, max: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        if min > max || min > self.buffers.pending() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut got = self.reap(done);
+        let mut got = self.reap(max, done);
         while got < min {
-            got += self.get_events(min - got, done)?;
+            got += self.get_events(min - got, max - got, done)?;
         }
-        if !self.mapped && min == 0 {
-            self.get_events(0, done)?;
+        if !self.mapped && min == 0 && max > 0 {
+            self.get_events(0, max, done)?;
         }
         Ok(())
     }

@@ -75,11 +75,34 @@ pub struct Request<'fd> {
 }
 
 /// A request that has ended.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     pub slot: usize,
+    /// Bytes transferred, or the negated error, as the kernel's rings give it.
+    res: i64,
+}
+
+impl Completion {
+    /// The request of `slot` has transferred so many bytes.
+    pub fn of(slot: usize, bytes: usize) -> Self {
+        Self { slot, res: bytes as i64 }
+    }
+
+    /// What a system call for the request of `slot` has returned.
+    fn of_call(slot: usize, result: rustix::io::Result<usize>) -> Self {
+        Self { slot, res: result.map_or_else(|e| -i64::from(e.raw_os_error()), |n| n as i64) }
+    }
+
+    /// Whether it has transferred exactly so many bytes.
+    #[inline]
+    pub fn is_of(&self, bytes: usize) -> bool {
+        self.res == bytes as i64
+    }
+
     /// Bytes transferred.
-    pub result: io::Result<usize>,
+    pub fn result(&self) -> io::Result<usize> {
+        transferred(self.res)
+    }
 }
 
 /// An I/O engine. The process that opened it is the one to use it, and so is the thread.
@@ -91,16 +114,33 @@ pub trait Engine: Send {
     /// requests that the kernel has taken are in flight and end as others do.
     fn submit(&mut self, requests: &[Request<'_>]) -> io::Result<()>;
 
-    /// Waits until at least `min` requests have ended and appends all that have to `done`. Fails if fewer are in flight.
-    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()>;
+    /// Waits until at least `min` requests have ended and appends those that have to `done`, but no more than `max`: the others stay
+    /// where they are until they are asked for. Fails if fewer than `min` are in flight.
+    fn take(&mut self, min: usize, max: usize, done: &mut Vec<Completion>) -> io::Result<()>;
+
+    /// [`Engine::take`] of all that have ended.
+    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        self.take(min, usize::MAX, done)
+    }
 
     /// Requests handed over and not yet waited for.
     fn pending(&self) -> usize;
 
-    /// [`Engine::submit`] and [`Engine::wait`], in one system call where the kernel has one.
-    fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+    /// [`Engine::submit`] and [`Engine::take`], in one system call where the kernel has one.
+    fn submit_and_take(
+        &mut self,
+        requests: &[Request<'_>],
+        min: usize,
+        max: usize,
+        done: &mut Vec<Completion>,
+    ) -> io::Result<()> {
         self.submit(requests)?;
-        self.wait(min, done)
+        self.take(min, max, done)
+    }
+
+    /// [`Engine::submit_and_take`] of all that have ended.
+    fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        self.submit_and_take(requests, min, usize::MAX, done)
     }
 
     /// Writes, makes the file's data durable and returns the number of bytes written. Nothing else may be in flight. Linked
@@ -111,7 +151,7 @@ pub trait Engine: Send {
         }
         let mut done = Vec::with_capacity(1);
         self.submit_and_wait(&[*request], 1, &mut done)?;
-        let written = done.pop().ok_or(io::ErrorKind::UnexpectedEof)?.result?;
+        let written = done.pop().ok_or(io::ErrorKind::UnexpectedEof)?.result()?;
         rustix::fs::fdatasync(request.fd)?;
         Ok(written)
     }
@@ -120,9 +160,27 @@ pub trait Engine: Send {
     fn describe(&self) -> String;
 }
 
+/// What is to be done with an engine whose type the compiler is to know, so that no call on the way of a request is indirect.
+pub trait User {
+    type Output;
+    fn with<E: Engine + 'static>(self, engine: E) -> Self::Output;
+}
+
 /// Opens the engine that `spec` asks for, with buffers of `block_bytes`. `files` are those that requests will name; io_uring
 /// registers them if it is to (without any, only buffers are registered). The error says what this kernel or device cannot do.
 pub fn open(spec: &Spec, block_bytes: usize, files: &[BorrowedFd<'_>]) -> io::Result<Box<dyn Engine>> {
+    struct Boxed;
+    impl User for Boxed {
+        type Output = Box<dyn Engine>;
+        fn with<E: Engine + 'static>(self, engine: E) -> Box<dyn Engine> {
+            Box::new(engine)
+        }
+    }
+    open_for(spec, block_bytes, files, Boxed)
+}
+
+/// [`open`]s the engine for `user`.
+pub fn open_for<U: User>(spec: &Spec, block_bytes: usize, files: &[BorrowedFd<'_>], user: U) -> io::Result<U::Output> {
     let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     if !(BUFFER_BYTES.0..=BUFFER_BYTES.1).contains(&block_bytes) || !block_bytes.is_multiple_of(BUFFER_BYTES.0) {
         let (min, max) = BUFFER_BYTES;
@@ -138,12 +196,12 @@ pub fn open(spec: &Spec, block_bytes: usize, files: &[BorrowedFd<'_>]) -> io::Re
         }
     }
     Ok(match spec.method {
-        Method::Null => Box::new(Null::new(spec.depth, block_bytes)?),
-        Method::Sync => Box::new(Blocking::new(spec.depth, block_bytes)?),
-        Method::Vectored => Box::new(Vectored::new(spec.depth, block_bytes)?),
-        Method::Threads => Box::new(Threads::new(spec.depth, block_bytes)?),
-        Method::Libaio => Box::new(LibAio::new(spec.depth, block_bytes)?),
-        Method::Uring => Box::new(Uring::open(spec, block_bytes, files)?),
+        Method::Null => user.with(Null::new(spec.depth, block_bytes)?),
+        Method::Sync => user.with(Blocking::new(spec.depth, block_bytes)?),
+        Method::Vectored => user.with(Vectored::new(spec.depth, block_bytes)?),
+        Method::Threads => user.with(Threads::new(spec.depth, block_bytes)?),
+        Method::Libaio => user.with(LibAio::new(spec.depth, block_bytes)?),
+        Method::Uring => user.with(Uring::open(spec, block_bytes, files)?),
     })
 }
 

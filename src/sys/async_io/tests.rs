@@ -54,7 +54,7 @@ fn every_engine_reads_what_it_wrote() {
             let mut slots: Vec<_> = done.iter().map(|c| c.slot).collect();
             slots.sort_unstable();
             assert_eq!((slots, engine.pending()), (vec![0, 1, 2, 3], 0), "{name}");
-            assert!(done.iter().all(|c| matches!(c.result, Ok(n) if n == block)), "{name}: {done:?}");
+            assert!(done.iter().all(|c| c.is_of(block)), "{name}: {done:?}");
             engine.buffer(0).fill(0);
             done.clear();
             let read = Request { offset: (3 * block) as u64, write: false, dsync: false, ..write(0) };
@@ -80,7 +80,7 @@ fn an_error_is_the_requests_own_and_the_engine_goes_on() {
         // Some tell at once, some in the completion.
         match engine.submit_and_wait(&[good, bad], 2, &mut done) {
             Ok(()) => {
-                let failed: Vec<_> = done.iter().filter(|c| c.result.is_err()).map(|c| c.slot).collect();
+                let failed: Vec<_> = done.iter().filter(|c| c.result().is_err()).map(|c| c.slot).collect();
                 assert_eq!(failed, [1], "{name}");
             }
             Err(e) => assert_eq!(e.raw_os_error(), Some(libc::EBADF), "{name}"),
@@ -89,7 +89,7 @@ fn an_error_is_the_requests_own_and_the_engine_goes_on() {
         done.clear();
         // Past the end of the file there is nothing to read.
         engine.submit_and_wait(&[Request { offset: 8192, ..good }], 1, &mut done).unwrap();
-        assert!(matches!(done[..], [Completion { slot: 0, result: Ok(0) }]), "{name}: {done:?}");
+        assert!(done == [Completion::of(0, 0)], "{name}: {done:?}");
         assert!(engine.wait(1, &mut done).is_err(), "{name} waits for nothing");
     }
 }
@@ -108,11 +108,33 @@ fn completions_keep_coming_when_the_ring_wraps() {
             let min = usize::from(i % 4 == 3) * (engine.pending() + 1);
             engine.submit_and_wait(&[request], min, &mut done).unwrap();
             // Slots are used in turn: before one comes again all have ended.
-            assert!(done.iter().all(|c| matches!(c.result, Ok(512))));
+            assert!(done.iter().all(|c| c.is_of(512)));
             ended += done.len();
             done.clear();
         }
         assert_eq!((ended, engine.pending()), (5_000, 0), "{}", engine.describe());
+    }
+}
+
+#[test]
+fn no_more_are_taken_than_asked_for() {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(4 * 512).unwrap();
+    for mut engine in engines(512, &file) {
+        let name = engine.describe();
+        let request =
+            |slot| Request { slot, fd: file.as_fd(), offset: slot as u64 * 512, len: 512, write: false, dsync: false };
+        let mut done = Vec::new();
+        engine.submit_and_take(&[0, 1, 2, 3].map(request), 1, 1, &mut done).unwrap();
+        assert_eq!((done.len(), engine.pending()), (1, 3), "{name}");
+        // The slot that is free again is used while others have ended and nobody has taken them.
+        engine.submit_and_take(&[request(done[0].slot)], 2, 2, &mut done).unwrap();
+        assert_eq!((done.len(), engine.pending()), (3, 2), "{name}");
+        assert!(engine.take(2, 1, &mut done).is_err(), "{name} takes more than the most");
+        engine.take(2, 4, &mut done).unwrap();
+        let slots = [0, 1, 2, 3].map(|slot| done.iter().filter(|c| c.slot == slot).count());
+        assert_eq!(slots.iter().sum::<usize>(), 5, "{name}: {done:?}");
+        assert!(slots.iter().all(|n| *n >= 1) && done.iter().all(|c| c.is_of(512)), "{name}: {done:?}");
     }
 }
 
@@ -123,7 +145,7 @@ fn the_null_engine_ends_everything_at_once() {
     let request = Request { slot: 2, fd: file.as_fd(), offset: 0, len: 4096, write: true, dsync: true };
     let mut done = Vec::new();
     engine.submit_and_wait(&[request], 1, &mut done).unwrap();
-    assert!(matches!(done[..], [Completion { slot: 2, result: Ok(4096) }]));
+    assert!(done == [Completion::of(2, 4096)]);
     assert_eq!(file.metadata().unwrap().len(), 0);
 }
 

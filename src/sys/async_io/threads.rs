@@ -109,7 +109,7 @@ fn carry_out(work: &Work) -> Completion {
     let fd = unsafe { BorrowedFd::borrow_raw(work.fd) };
     let request =
         Request { slot: work.slot, fd, offset: work.offset, len: work.len, write: work.write, dsync: work.dsync };
-    Completion { slot: work.slot, result: Plain::transfer(&request, buffer).map_err(io::Error::from) }
+    Completion::of_call(work.slot, Plain::transfer(&request, buffer))
 }
 
 impl Engine for Threads {
@@ -137,8 +137,8 @@ impl Engine for Threads {
         Ok(())
     }
 
-    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
-        if min > self.buffers.pending() {
+    fn take(&mut self, min: usize, max: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        if min > max || min > self.buffers.pending() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut queues = self.shared.lock();
@@ -147,7 +147,8 @@ impl Engine for Threads {
             queues = self.shared.ended.wait(queues).unwrap_or_else(PoisonError::into_inner);
         }
         queues.wanted = 0;
-        while let Some(c) = queues.ended.pop_front() {
+        let count = max.min(queues.ended.len());
+        for c in queues.ended.drain(..count) {
             self.buffers.give_back(c.slot);
             done.push(c);
         }

@@ -46,6 +46,7 @@ struct Registered {
 }
 
 impl Registered {
+    #[inline]
     fn file(&self, fd: RawFd) -> Result<types::Fixed, types::Fd> {
         match self.files.get(fd as usize) {
             Some(index) if *index != UNREGISTERED => Ok(types::Fixed(*index)),
@@ -166,7 +167,7 @@ impl Uring {
         let mut done = Vec::with_capacity(1);
         let len = self.buffers.block();
         self.submit_and_wait(&[Request { slot: 0, fd, offset: 0, len, write: false, dsync: false }], 1, &mut done)?;
-        match done.pop().map(|c| c.result) {
+        match done.pop().map(|c| c.result()) {
             Some(Err(e)) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Err(explain(
                 &e,
                 "The device has no queue that can be polled, or the file is not open for direct I/O (O_DIRECT)",
@@ -188,9 +189,17 @@ impl Uring {
         let mut queue = self.ring.submission();
         for r in requests {
             let buf = self.buffers.take(r)?;
-            // SAFETY: the buffer belongs to self and stays untouched until its completion is seen.
-            unsafe { queue.push(&self.registered.entry(r, buf)) }
-                .map_err(|_| io::Error::other("The submission queue of io_uring is full"))?;
+            // The commonest first, in one piece: what `entry` gives may be one of many and is copied once more.
+            let pushed = match self.registered.file(r.fd.as_raw_fd()) {
+                Ok(file) if self.registered.buffers && !r.write => {
+                    let entry = opcode::ReadFixed::new(file, buf, r.len as u32, r.slot as u16).offset(r.offset);
+                    // SAFETY: the buffer belongs to self and stays untouched until its completion is seen.
+                    unsafe { queue.push(&entry.build().user_data(r.slot as u64)) }
+                }
+                // SAFETY: as above.
+                _ => unsafe { queue.push(&self.registered.entry(r, buf)) },
+            };
+            pushed.map_err(|_| io::Error::other("The submission queue of io_uring is full"))?;
             self.queued += 1;
         }
         Ok(())
@@ -247,12 +256,12 @@ impl Uring {
         Ok(())
     }
 
-    fn reap(&mut self, done: &mut Vec<Completion>) -> usize {
+    fn reap(&mut self, max: usize, done: &mut Vec<Completion>) -> usize {
         let before = done.len();
-        for e in self.ring.completion() {
+        for e in self.ring.completion().take(max) {
             let slot = e.user_data() as usize;
             self.buffers.give_back(slot);
-            done.push(Completion { slot, result: transferred(i64::from(e.result())) });
+            done.push(Completion { slot, res: i64::from(e.result()) });
         }
         done.len() - before
     }
@@ -274,11 +283,20 @@ fn set_up(spec: &Spec) -> io::Result<(IoUring, &'static str)> {
     };
     let unknown = |e: &io::Error| e.raw_os_error() == Some(libc::EINVAL);
     if !spec.sqpoll {
-        match build(|b| {
-            b.setup_single_issuer().setup_defer_taskrun();
-        }) {
-            Err(e) if unknown(&e) => {}
-            other => return Ok((other.map_err(|e| refused(&e))?, ", single issuer, deferred task work")),
+        // Without the queue's array of indices (since 6.6): entries are taken in their order anyway.
+        let deferred: [fn(&mut io_uring::Builder); 2] = [
+            |b| {
+                b.setup_single_issuer().setup_defer_taskrun().setup_no_sqarray();
+            },
+            |b| {
+                b.setup_single_issuer().setup_defer_taskrun();
+            },
+        ];
+        for flags in deferred {
+            match build(flags) {
+                Err(e) if unknown(&e) => {}
+                other => return Ok((other.map_err(|e| refused(&e))?, ", single issuer, deferred task work")),
+            }
         }
         match build(|b| {
             b.setup_coop_taskrun();
@@ -315,18 +333,24 @@ impl Engine for Uring {
         self.hand_over()
     }
 
-    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
-        if min > self.buffers.pending() {
+    fn take(&mut self, min: usize, max: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        if min > max || min > self.buffers.pending() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.wait_more(min, done)
+        self.take_more(min, max, done)
     }
 
     fn pending(&self) -> usize {
         self.buffers.pending()
     }
 
-    fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+    fn submit_and_take(
+        &mut self,
+        requests: &[Request<'_>],
+        min: usize,
+        max: usize,
+        done: &mut Vec<Completion>,
+    ) -> io::Result<()> {
         self.push(requests)?;
         if min > self.buffers.pending() {
             self.hand_over()?;
@@ -334,7 +358,7 @@ impl Engine for Uring {
         }
         self.enter(min)?;
         self.hand_over()?;
-        self.wait_more(min, done)
+        self.take_more(min, max, done)
     }
 
     fn write_durably(&mut self, request: &Request<'_>) -> io::Result<usize> {
@@ -390,11 +414,11 @@ impl Engine for Uring {
 
 impl Uring {
     /// Reaps, and waits on for what is missing of `min`.
-    fn wait_more(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
-        let mut got = self.reap(done);
+    fn take_more(&mut self, min: usize, max: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+        let mut got = self.reap(max, done);
         while got < min {
             self.enter(min - got)?;
-            got += self.reap(done);
+            got += self.reap(max - got, done);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ fn scatter(rank: u64, blocks: u64) -> u32 {
 
 /// A number below `n` from the 64 random bits, by multiplication (D. Lemire, "Fast random integer generation in an interval";
 /// the bias, n / 2^64, is not corrected).
+#[inline]
 pub fn below(random: u64, n: u64) -> u64 {
     ((u128::from(random) * u128::from(n)) >> 64) as u64
 }
@@ -71,7 +72,12 @@ impl Chooser {
     }
 
     /// The block that 64 random bits choose.
+    #[inline]
     pub fn draw(&self, random: u64) -> u32 {
+        if let Self::Uniform { blocks } = self { below(random, *blocks) as u32 } else { self.draw_uneven(random) }
+    }
+
+    fn draw_uneven(&self, random: u64) -> u32 {
         match self {
             Self::Uniform { blocks } => below(random, *blocks) as u32,
             Self::Zipf { cumulative } => {

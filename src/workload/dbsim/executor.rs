@@ -40,7 +40,10 @@ pub struct Executor<'a> {
     changed: Vec<(u32, u32)>,
     /// Whether redo was written since that changes no block.
     filled: bool,
+    /// A record that is being made; room for a commit's behind it.
     record: Vec<u8>,
+    /// Bytes of `record` that are to go into the log buffer together with the commit's record.
+    pending: usize,
     payload: [u8; CHANGE_MAX],
     /// Memory that is sorted.
     keys: Vec<u64>,
@@ -59,7 +62,8 @@ impl<'a> Executor<'a> {
             number: 0,
             changed: Vec::new(),
             filled: false,
-            record: vec![0; FILLER_MAX.max(RECORD_HEADER + CHANGE_MAX + 8)],
+            record: vec![0; FILLER_MAX.max(RECORD_HEADER + CHANGE_MAX + 8) + RECORD_HEADER],
+            pending: 0,
             payload: [0; CHANGE_MAX],
             keys: Vec::new(),
         })
@@ -89,7 +93,7 @@ impl<'a> Executor<'a> {
         let bytes = changes * journal::change_bytes(CHANGE_MAX) + RECORD_HEADER;
         let at_once = short && changes > 0 && log.fits(changes + 1, bytes);
         let mut redo = if at_once { Some(log.reserve(self.worker, changes + 1, bytes)?) } else { None };
-        for action in unit {
+        for (i, action) in unit.iter().enumerate() {
             match *action {
                 Action::Get { block, change: false } => self.read(block)?,
                 Action::Get { block, change: true } => {
@@ -99,7 +103,7 @@ impl<'a> Executor<'a> {
                     };
                     self.changed.push((block, version));
                 }
-                Action::Redo(bytes) => self.fill(bytes as usize)?,
+                Action::Redo(bytes) => self.fill(bytes as usize, unit.get(i + 1) == Some(&Action::Commit))?,
                 Action::Commit => self.commit(redo.take())?,
                 Action::Rollback => {
                     drop(redo.take());
@@ -144,12 +148,14 @@ impl<'a> Executor<'a> {
     fn end(&mut self, redo: Option<Reservation<'_>>) -> Result<Stages> {
         let log = &self.instance.log;
         let requested = now_ns();
-        let redo = match redo {
-            Some(redo) => redo,
-            None => log.reserve(self.worker, 1, RECORD_HEADER)?,
+        let (filler, rest) = self.record.split_at_mut(std::mem::take(&mut self.pending));
+        let len = journal::encode_commit(rest, self.worker as u32, self.number);
+        let records = [filler, &rest[..len]];
+        let records = if filler.is_empty() { &records[1..] } else { &records };
+        let commit = match redo {
+            Some(redo) => redo.commit(records, requested),
+            None => log.commit(self.worker, records, requested)?,
         };
-        let len = journal::encode_commit(&mut self.record, self.worker as u32, self.number);
-        let commit = redo.commit(&self.record[..len], requested);
         let stages = waits::during(Event::LogFileSync, || log.wait(&commit));
         for (block, version) in self.changed.drain(..) {
             self.instance.ledger.committed(block, version);
@@ -208,13 +214,18 @@ impl<'a> Executor<'a> {
         Ok(block::check(page, address)?)
     }
 
-    /// Writes `bytes` of redo that change nothing, in records of at most [`FILLER_MAX`].
-    fn fill(&mut self, bytes: usize) -> Result<()> {
+    /// Writes `bytes` of redo that change nothing, in records of at most [`FILLER_MAX`]. If a commit is `next`, it takes the last of
+    /// them along: no block waits for that one's LSN.
+    fn fill(&mut self, bytes: usize, commit_next: bool) -> Result<()> {
         let mut left = bytes;
         while left > 0 {
             let len = journal::encode_filler(&mut self.record, self.worker as u32, self.number, left.min(FILLER_MAX));
-            self.instance.log.reserve(self.worker, 1, len)?.append(&self.record[..len]);
             left = left.saturating_sub(len);
+            if left == 0 && commit_next {
+                self.pending = len;
+            } else {
+                self.instance.log.reserve(self.worker, 1, len)?.append(&self.record[..len]);
+            }
         }
         self.filled |= bytes > 0;
         Ok(())

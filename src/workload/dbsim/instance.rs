@@ -117,6 +117,8 @@ shared_struct! {
         stretch_done: AtomicU32,
         unused: AtomicU32,
         changed: Event,
+        /// What everybody looks at all the time is not in the cache line that everybody changes.
+        apart: [AtomicU64; 4],
         /// Transactions ended so far, ramp included: what paces the scanner.
         transactions: AtomicU64,
         paced: Event,

@@ -12,10 +12,11 @@ mod reservation;
 mod tests;
 
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::time::Duration;
 
 use crate::load::now_ns;
+use crate::sys::broadcast::Broadcast;
 use crate::sys::latch::Event;
 use crate::sys::segment::{LatchedBytes, LockedBytes, Segment, shared_struct};
 
@@ -30,7 +31,7 @@ pub use reservation::{Commit, Reservation};
 
 shared_struct! {
     struct Control {
-        // Under the buffer's latch:
+        // Changed under the buffer's latch, two cache lines:
         /// LSN of the first byte that the log writer has not taken.
         head: AtomicU64,
         /// LSN of the open chunk's first byte.
@@ -50,26 +51,30 @@ shared_struct! {
         granted: AtomicU64,
         /// Commits posted so far.
         posted: AtomicU64,
-
-        // Read without the latch:
-        /// Commits acknowledged so far. The log writer alone counts.
-        acknowledged: AtomicU64,
-        /// LSN of the next record.
+        /// Chunks closed and taken so far: the open chunk has the number `closed`.
+        closed: AtomicU64,
+        taken: AtomicU64,
+        /// LSN of the next record. Read without the latch.
         next: AtomicU64,
+        /// The highest LSN that somebody waits for. Changed without the latch as well.
+        wanted: AtomicU64,
+        unused: [AtomicU64; 2],
+
+        // Changed by the log writer alone:
         /// Everything before this LSN is on disk.
         flushed: AtomicU64,
-        /// The highest LSN that somebody waits for.
-        wanted: AtomicU64,
-        /// 1: the log writer sleeps, or is about to.
-        asleep: AtomicU64,
-
+        /// Commits acknowledged so far.
+        acknowledged: AtomicU64,
         flushes: AtomicU64,
         flushed_bytes: AtomicU64,
-
-        /// The log writer sleeps here.
-        writer: Event,
         /// Who is no foreground waits here for redo to be on disk.
         published: Event,
+        spare: [AtomicU64; 3],
+
+        /// 1: the log writer sleeps, or is about to.
+        asleep: AtomicU64,
+        /// The log writer sleeps here.
+        writer: Event,
     }
 }
 
@@ -83,8 +88,7 @@ shared_struct! {
         taken: AtomicU64,
         durable: AtomicU64,
         room: Event,
-        flushed: Event,
-        unused: [AtomicU64; 2],
+        unused: [AtomicU64; 3],
     }
 }
 
@@ -107,6 +111,9 @@ pub struct Log<'s> {
     queue: &'s [AtomicU64],
     /// A ring of commits, in the order of their LSNs.
     posted: &'s [Posted],
+    /// Where those sleep whose commits are in the same chunk: by chunk, as a ring. As long as there are processes, so that with a
+    /// chunk for each commit nobody is woken for another's.
+    groups: &'s [Broadcast],
     redo_block: u64,
     group_bytes: u64,
     group_wait: Duration,
@@ -127,6 +134,8 @@ pub struct LogCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     pub lsn: u64,
+    /// How many were closed before it.
+    number: u64,
     /// Bytes, padded to the redo block.
     pub len: usize,
     /// Bytes without the padding.
@@ -137,6 +146,16 @@ pub struct Closed {
 
 /// Bytes of the largest record there may be.
 const RECORD_MAX: usize = 2 * BLOCK;
+
+/// Reads a word that is changed under the buffer's latch only.
+fn get(word: &AtomicU64) -> u64 {
+    word.load(Acquire)
+}
+
+/// Changes such a word. To be called with the latch held: no locked instruction is needed.
+fn put(word: &AtomicU64, value: u64) {
+    word.store(value, Release);
+}
 
 /// Whether there is room.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -150,7 +169,7 @@ enum Room {
 impl<'s> Log<'s> {
     /// Bytes of segment that the log takes.
     pub fn bytes(job: &Job, processes: usize) -> usize {
-        let per_process = size_of::<Slot>() + 8 + size_of::<Posted>();
+        let per_process = size_of::<Slot>() + 8 + size_of::<Posted>() + size_of::<Broadcast>();
         job.log_buffer_bytes() + Turns::bytes(job) + processes * per_process + (1 << 16)
     }
 
@@ -168,6 +187,7 @@ impl<'s> Log<'s> {
             slots: segment.many(processes),
             queue: segment.many(processes),
             posted: segment.many(processes),
+            groups: segment.many(processes),
             redo_block,
             group_bytes: (group_bytes.min(job.log_buffer_bytes()) as u64).next_multiple_of(redo_block),
             group_wait,
@@ -186,13 +206,13 @@ impl<'s> Log<'s> {
     /// Whether `want` bytes can be reserved now; asks for what would make it possible. To be called with the latch held.
     fn room(&self, want: u64) -> Room {
         let c = self.control;
-        let next = c.chunk.load(SeqCst) + c.fill.load(SeqCst);
-        let worst = next + c.reserved.load(SeqCst) + want + self.overhead();
-        if c.switching.load(SeqCst) == 1 || worst > self.turns.end() {
-            c.switching.store(1, SeqCst);
+        let next = get(&c.chunk) + get(&c.fill);
+        let worst = next + get(&c.reserved) + want + self.overhead();
+        if get(&c.switching) == 1 || worst > self.turns.end() {
+            put(&c.switching, 1);
             Room::JournalFull
-        } else if worst - c.head.load(SeqCst) > self.buffer.len() as u64 {
-            if next > c.head.load(SeqCst) + CHUNK_HEADER as u64 {
+        } else if worst - get(&c.head) > self.buffer.len() as u64 {
+            if next > get(&c.head) + CHUNK_HEADER as u64 {
                 c.wanted.fetch_max(next, SeqCst);
             }
             Room::BufferFull
@@ -206,8 +226,8 @@ impl<'s> Log<'s> {
         let c = self.control;
         let mut granted = Vec::new();
         loop {
-            let at = c.granted.load(SeqCst);
-            if at == c.queued.load(SeqCst) {
+            let at = get(&c.granted);
+            if at == get(&c.queued) {
                 return granted;
             }
             let process = self.queue[at as usize % self.queue.len()].load(SeqCst) as usize;
@@ -215,8 +235,8 @@ impl<'s> Log<'s> {
             if self.room(want) != Room::Free {
                 return granted;
             }
-            c.reserved.fetch_add(want, SeqCst);
-            c.granted.store(at + 1, SeqCst);
+            put(&c.reserved, get(&c.reserved) + want);
+            put(&c.granted, at + 1);
             granted.push(process);
         }
     }
@@ -260,16 +280,22 @@ impl<'s> Log<'s> {
         let slot = &self.slots[commit.process];
         let durable = || slot.acknowledged.load(SeqCst) >= commit.lsn;
         match self.wake {
-            Wake::Post => slot.flushed.wait_until(durable),
+            Wake::Post => self.group(commit.group).wait_until(durable),
             Wake::Poll => Poll::until(durable),
         }
         let (taken, durable) = (slot.taken.load(SeqCst), slot.durable.load(SeqCst));
         Stages::between(commit.requested, commit.posted, taken, durable, now_ns())
     }
 
+    /// Where those sleep whose commits are in the chunk of that number.
+    fn group(&self, number: u64) -> &Broadcast {
+        &self.groups[number as usize % self.groups.len()]
+    }
+
     /// Wakes the log writer if it sleeps; only the first of many pays for the system call.
     fn wake_writer(&self) {
-        if self.wake == Wake::Post && self.control.asleep.swap(0, SeqCst) == 1 {
+        let asleep = &self.control.asleep;
+        if self.wake == Wake::Post && asleep.load(SeqCst) == 1 && asleep.swap(0, SeqCst) == 1 {
             self.control.writer.signal();
         }
     }
@@ -358,15 +384,16 @@ impl<'s> Log<'s> {
     /// Closes the open chunk. To be called with the latch held, if there is anything in it.
     fn close(&self, buffer: &mut LockedBytes<'_>) {
         let c = self.control;
-        let (lsn, used) = (c.chunk.load(SeqCst), c.fill.load(SeqCst));
+        let (lsn, used) = (get(&c.chunk), get(&c.fill));
         let len = used.next_multiple_of(self.redo_block);
         // Chunks begin at multiples of the redo block, and so does the ring: a header never wraps.
         let at = (lsn % buffer.len() as u64) as usize;
         buffer[at..at + 8].copy_from_slice(&used.to_le_bytes());
-        c.chunk.store(lsn + len, SeqCst);
-        c.fill.store(CHUNK_HEADER as u64, SeqCst);
-        c.next.store(lsn + len + CHUNK_HEADER as u64, SeqCst);
-        c.first_post.store(0, SeqCst);
+        put(&c.chunk, lsn + len);
+        put(&c.fill, CHUNK_HEADER as u64);
+        put(&c.next, lsn + len + CHUNK_HEADER as u64);
+        put(&c.first_post, 0);
+        put(&c.closed, get(&c.closed) + 1);
     }
 
     /// Takes the oldest chunk out of the buffer, if there is anything in it: copies it to the start of `out`, padded.
@@ -374,9 +401,9 @@ impl<'s> Log<'s> {
         let c = self.control;
         let taken = now_ns();
         let mut buffer = self.buffer.lock();
-        let lsn = c.head.load(SeqCst);
-        if lsn == c.chunk.load(SeqCst) {
-            if c.fill.load(SeqCst) == CHUNK_HEADER as u64 {
+        let lsn = get(&c.head);
+        if lsn == get(&c.chunk) {
+            if get(&c.fill) == CHUNK_HEADER as u64 {
                 return None;
             }
             self.close(&mut buffer);
@@ -388,11 +415,13 @@ impl<'s> Log<'s> {
         out[CHUNK_HEADER..tail].copy_from_slice(&buffer[at..][CHUNK_HEADER..tail]);
         out[tail..used].copy_from_slice(&buffer[..used - tail]);
         out[used..len].fill(0);
-        c.head.store(lsn + len as u64, SeqCst);
+        put(&c.head, lsn + len as u64);
+        let number = get(&c.taken);
+        put(&c.taken, number + 1);
         let granted = self.grant();
         drop(buffer);
         self.let_in(&granted);
-        Some(Closed { lsn, len, used, taken })
+        Some(Closed { lsn, number, len, used, taken })
     }
 
     /// Byte in the current journal at which the chunk at `lsn` belongs.
@@ -408,20 +437,24 @@ impl<'s> Log<'s> {
         c.flushes.fetch_add(1, SeqCst);
         c.flushed_bytes.fetch_add(chunk.len as u64, SeqCst);
         c.flushed.store(flushed, SeqCst);
-        for at in c.acknowledged.load(SeqCst)..c.posted.load(SeqCst) {
-            let posted = &self.posted[at as usize % self.posted.len()];
-            let lsn = posted.lsn.load(SeqCst);
+        let mut acknowledged = get(&c.acknowledged);
+        let posted = get(&c.posted);
+        while acknowledged < posted {
+            let posted = &self.posted[acknowledged as usize % self.posted.len()];
+            let lsn = get(&posted.lsn);
             if lsn > flushed {
                 break;
             }
-            let slot = &self.slots[posted.process.load(SeqCst) as usize];
-            c.acknowledged.store(at + 1, SeqCst);
-            slot.taken.store(chunk.taken, SeqCst);
-            slot.durable.store(durable, SeqCst);
-            slot.acknowledged.store(lsn, SeqCst);
-            if self.wake == Wake::Post {
-                slot.flushed.signal();
-            }
+            let slot = &self.slots[get(&posted.process) as usize];
+            acknowledged += 1;
+            // Ahead of the word that lets the process go on, and use its place in the ring anew.
+            put(&c.acknowledged, acknowledged);
+            put(&slot.taken, chunk.taken);
+            put(&slot.durable, durable);
+            put(&slot.acknowledged, lsn);
+        }
+        if self.wake == Wake::Post {
+            self.group(chunk.number).call();
         }
         c.published.signal();
     }

@@ -30,7 +30,7 @@ mod instance;
 pub mod job;
 mod journal;
 mod ledger;
-mod limits;
+pub(super) mod limits;
 mod link;
 mod loader;
 mod log;

@@ -72,7 +72,7 @@ impl TempFile {
         waits::during(event, || io.submit(&[request]).and_then(|()| io.wait(1, &mut done)))
             .with_context(|| format!("Cannot {what} a temporary file"))?;
         for c in done {
-            let moved = c.result.with_context(|| format!("Cannot {what} a temporary file"))?;
+            let moved = c.result().with_context(|| format!("Cannot {what} a temporary file"))?;
             ensure!(moved == len, "Only {moved} of {len} bytes of a temporary file were transferred");
         }
         meter.io(write, len);

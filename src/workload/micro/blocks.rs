@@ -175,7 +175,7 @@ impl<E: Engine> Reader<'_, E> {
         let ended = done.len() as u64;
         for completion in done.drain(..) {
             let slot = completion.slot;
-            whole(completion.result?, BLOCK)?;
+            whole(completion.result()?, BLOCK)?;
             belongs(self.stamp, self.engine.buffer(slot), self.at[slot])?;
             self.start(slot)?;
         }

@@ -82,7 +82,15 @@ pub fn embed(called: &str) -> Result<String, Refusal> {
         return Ok(format!("{text}\n"));
     }
     let stem = Path::new(called).file_stem().map_or_else(|| "job".into(), |s| s.to_string_lossy());
-    Ok(format!("name = {:?}\n{text}\n", stem))
+    Ok(format!("name = {stem:?}\n{text}\n"))
+}
+
+impl Shipped {
+    /// What it is for, in one line.
+    pub fn about(&self) -> String {
+        let job = parse(self.name, self.text).ok();
+        job.and_then(|job| job.get("about")?.string().ok()).unwrap_or_default()
+    }
 }
 
 impl Draft {

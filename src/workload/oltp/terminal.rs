@@ -69,6 +69,7 @@ impl Terminal {
     }
 
     /// What it asks for next.
+    #[allow(clippy::should_implement_trait, reason = "a terminal never ends, so that an Option would say nothing")]
     pub fn next(&mut self) -> Input {
         let kind = self.kind();
         let warehouse = self.inputs.range(self.home.0, self.home.1);

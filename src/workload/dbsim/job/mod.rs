@@ -209,7 +209,7 @@ pub enum Kind {
 /// How the log writer learns of work, and foregrounds of the flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// A futex for each waiter.
+    /// A futex for the log writer, and one for all whose commits are in the same redo write.
     Post,
     /// Waiters look again and again.
     Poll,

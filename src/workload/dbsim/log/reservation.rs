@@ -13,7 +13,7 @@ use crate::sys::segment::LockedBytes;
 use super::super::journal::{self, CHUNK_HEADER};
 use super::super::turns::Cause;
 use super::super::waits::{self, Event};
-use super::{Log, RECORD_MAX, Room};
+use super::{Log, RECORD_MAX, Room, get, put};
 
 /// Bytes at the start of a record that its number changes.
 const NUMBERED: usize = 16;
@@ -37,6 +37,8 @@ pub struct Reservation<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Commit {
     pub(super) process: usize,
+    /// The chunk that its record is in.
+    pub(super) group: u64,
     /// LSN behind its record.
     pub lsn: u64,
     pub(super) requested: u64,
@@ -44,26 +46,52 @@ pub struct Commit {
 }
 
 impl Log<'_> {
+    /// Room for so many records of so many bytes together; an error if even the empty log buffer has less.
+    fn want(&self, records: usize, bytes: usize) -> Result<u64> {
+        let want = bytes as u64 + records as u64 * self.overhead();
+        let most = self.buffer.len() as u64 - self.overhead() - CHUNK_HEADER as u64;
+        ensure!(want <= most, "A transaction's redo may need {want} bytes; the log buffer has room for {most}");
+        Ok(want)
+    }
+
+    /// Whether so much can be reserved without waiting. To be called with the latch held.
+    fn has_room(&self, want: u64) -> bool {
+        get(&self.control.queued) == get(&self.control.granted) && self.room(want) == Room::Free
+    }
+
+    /// Commits what has no reservation: appends `records`, the commit's last, as [`Reservation::commit`] does. Where nobody has to wait
+    /// for room, reserving, appending and posting take the latch once.
+    pub fn commit(&self, process: usize, records: &[&[u8]], requested: u64) -> Result<Commit> {
+        let bytes = records.iter().map(|r| r.len()).sum();
+        let want = self.want(records.len(), bytes)?;
+        let buffer = self.buffer.lock();
+        if self.has_room(want) {
+            let reserved = &self.control.reserved;
+            put(reserved, get(reserved) + want);
+            return Ok(Reservation { log: self, process, left: want }.post(buffer, records, requested));
+        }
+        drop(buffer);
+        Ok(self.reserve(process, records.len(), bytes)?.commit(records, requested))
+    }
+
     /// Reserves room for `records` records of `bytes` together. To be called without a latch held. Waits for the log writer if
     /// the buffer is full, and for the log switch if the journal is.
     ///
     /// An error if the log buffer has not so much room even when it is empty.
     pub fn reserve(&self, process: usize, records: usize, bytes: usize) -> Result<Reservation<'_>> {
         let c = self.control;
-        let want = bytes as u64 + records as u64 * self.overhead();
-        let most = self.buffer.len() as u64 - self.overhead() - CHUNK_HEADER as u64;
-        ensure!(want <= most, "A transaction's redo may need {want} bytes; the log buffer has room for {most}");
+        let want = self.want(records, bytes)?;
         let reservation = Reservation { log: self, process, left: want };
         let slot = &self.slots[process];
         {
             let _held = self.buffer.lock();
-            let room = if c.queued.load(SeqCst) == c.granted.load(SeqCst) { self.room(want) } else { Room::BufferFull };
-            if room == Room::Free {
-                c.reserved.fetch_add(want, SeqCst);
+            if self.has_room(want) {
+                put(&c.reserved, get(&c.reserved) + want);
                 return Ok(reservation);
             }
             slot.want.store(want, SeqCst);
-            let at = c.queued.fetch_add(1, SeqCst) as usize;
+            let at = get(&c.queued) as usize;
+            put(&c.queued, at as u64 + 1);
             self.queue[at % self.queue.len()].store(process as u64, SeqCst);
         }
         let mut waiting = waits::enter(Event::LogBufferSpace);
@@ -93,46 +121,52 @@ impl Reservation<'_> {
         let cost = record.len() as u64 + self.log.overhead();
         assert!(record.len() <= RECORD_MAX, "a record of {} bytes; {RECORD_MAX} are the most", record.len());
         self.left = self.left.checked_sub(cost).expect("more redo than was reserved");
-        let open = c.fill.load(SeqCst);
+        let open = get(&c.fill);
         if open > CHUNK_HEADER as u64 && open + record.len() as u64 > self.log.group_bytes {
             self.log.close(buffer);
         }
-        let sequence = c.records.load(SeqCst) + 1;
+        let sequence = get(&c.records) + 1;
         let (mut head, rest) = (*record.first_chunk::<NUMBERED>().expect("a record has a header"), &record[NUMBERED..]);
         journal::number_record(&mut head, sequence);
-        c.records.store(sequence, SeqCst);
-        let begin = c.chunk.load(SeqCst) + c.fill.load(SeqCst);
+        put(&c.records, sequence);
+        let begin = get(&c.chunk) + get(&c.fill);
         copy_in(buffer, begin, &head);
         copy_in(buffer, begin + NUMBERED as u64, rest);
         let lsn = begin + record.len() as u64;
-        c.fill.fetch_add(record.len() as u64, SeqCst);
-        c.next.store(lsn, SeqCst);
-        c.reserved.fetch_sub(cost, SeqCst);
+        put(&c.fill, get(&c.fill) + record.len() as u64);
+        put(&c.next, lsn);
+        put(&c.reserved, get(&c.reserved) - cost);
         lsn
     }
 
     /// Gives back what has not been used. To be called with the latch held; the caller then lets those in who are named.
     fn release(&mut self) -> Vec<usize> {
-        self.log.control.reserved.fetch_sub(self.left, SeqCst);
+        let reserved = &self.log.control.reserved;
+        put(reserved, get(reserved) - self.left);
         self.left = 0;
         self.log.grant()
     }
 
-    /// Appends the record of a commit that was requested at `requested` (of [`now_ns`]), gives back what is left of the
-    /// reservation, and posts the log writer. [`Log::wait`] waits for the rest.
-    pub fn commit(mut self, record: &[u8], requested: u64) -> Commit {
+    /// Appends `records`, the last of them that of a commit which was requested at `requested` (of [`now_ns`]), gives back what is
+    /// left of the reservation, and posts the log writer. [`Log::wait`] waits for the rest.
+    pub fn commit(self, records: &[&[u8]], requested: u64) -> Commit {
+        let buffer = self.log.buffer.lock();
+        self.post(buffer, records, requested)
+    }
+
+    fn post(mut self, mut buffer: LockedBytes<'_>, records: &[&[u8]], requested: u64) -> Commit {
         let (log, process) = (self.log, self.process);
         let c = log.control;
-        let mut buffer = log.buffer.lock();
-        let lsn = self.append_to(&mut buffer, record);
+        let lsn = records.iter().fold(0, |_, record| self.append_to(&mut buffer, record));
+        let group = get(&c.closed);
         // Under the latch, so that commits are posted in the order of their LSNs.
-        let at = c.posted.load(SeqCst);
+        let at = get(&c.posted);
         let entry = &log.posted[at as usize % log.posted.len()];
-        entry.lsn.store(lsn, SeqCst);
-        entry.process.store(process as u64, SeqCst);
-        c.posted.store(at + 1, SeqCst);
-        if c.first_post.load(SeqCst) == 0 {
-            c.first_post.store(requested, SeqCst);
+        put(&entry.lsn, lsn);
+        put(&entry.process, process as u64);
+        put(&c.posted, at + 1);
+        if get(&c.first_post) == 0 {
+            put(&c.first_post, requested);
         }
         c.wanted.fetch_max(lsn, SeqCst);
         let granted = self.release();
@@ -142,7 +176,7 @@ impl Reservation<'_> {
         log.let_in(&granted);
         let posted = now_ns();
         log.wake_writer();
-        Commit { process, lsn, requested, posted }
+        Commit { process, group, lsn, requested, posted }
     }
 }
 
@@ -151,7 +185,7 @@ impl Drop for Reservation<'_> {
         let log = self.log;
         let (granted, switching) = {
             let _held = log.buffer.lock();
-            (self.release(), log.control.switching.load(SeqCst) == 1)
+            (self.release(), get(&log.control.switching) == 1)
         };
         log.let_in(&granted);
         if switching || log.control.wanted.load(SeqCst) > log.flushed() {

@@ -1,4 +1,4 @@
-use super::super::job::Length;
+use super::super::job::{Choice, Length};
 use super::*;
 use crate::clock::Clock;
 use crate::sys::async_io::Spec;

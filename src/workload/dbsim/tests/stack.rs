@@ -158,7 +158,7 @@ impl Under {
                 rustix::io::pwrite(request.fd, buffer, to)?;
             }
         }
-        self.faked.push(Completion { slot: request.slot, result: Ok(request.len) });
+        self.faked.push(Completion::of(request.slot, request.len));
         Ok(())
     }
 
@@ -206,12 +206,12 @@ impl Engine for Under {
         if passed.is_empty() { Ok(()) } else { self.engine.submit(&passed) }
     }
 
-    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
+    fn take(&mut self, min: usize, max: usize, done: &mut Vec<Completion>) -> io::Result<()> {
         let from = done.len();
-        done.append(&mut self.faked);
+        done.extend(self.faked.drain(..max.min(self.faked.len())));
         let min = min.saturating_sub(done.len() - from);
         if min > 0 || self.engine.pending() > 0 {
-            self.engine.wait(min, done)?;
+            self.engine.take(min, max - (done.len() - from), done)?;
         }
         for c in &done[from..] {
             if let (Some(number), Some(mut undo)) = (self.remembered.remove(&c.slot), self.undo.as_ref()) {

@@ -86,16 +86,20 @@ pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
     tune(database);
     let marks = since.store(database)?;
     let [warehouses] = integer_row(database, "SELECT count(*) FROM warehouse")?;
-    let alone = (warehouses < 2).then_some("there is one warehouse only");
+    // A run of one warehouse has no others to go to, even where they are loaded.
+    let alone = |homes: [i64; 2], remote: i64| {
+        (warehouses < 2 || (homes[0] == homes[1] && remote == 0)).then_some("one warehouse was touched only")
+    };
     let least = since.least();
 
     let sql = format!(
         "SELECT count(*), sum(CASE WHEN ol_supply_w_id <> ol_w_id THEN 1 ELSE 0 END), \
-         sum(CASE WHEN w_id IS NULL THEN 1 ELSE 0 END) \
+         sum(CASE WHEN w_id IS NULL THEN 1 ELSE 0 END), min(ol_w_id), max(ol_w_id) \
          FROM order_line JOIN {marks} ON mw = ol_w_id AND md = ol_d_id AND ol_o_id >= mo \
          LEFT JOIN warehouse ON w_id = ol_supply_w_id WHERE ol_o_id >= {least}"
     );
-    let [lines, remote_lines, nowhere] = integer_row(database, &sql)?;
+    let [lines, remote_lines, nowhere, first, last] = integer_row(database, &sql)?;
+    let no_lines = alone([first, last], remote_lines);
 
     let sql = format!(
         "SELECT o_c_id, count(*), sum(CASE WHEN o_ol_cnt BETWEEN 5 AND 15 THEN 0 ELSE 1 END), min(o_ol_cnt), max(o_ol_cnt) \
@@ -111,10 +115,11 @@ pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
     }
 
     let sql = format!(
-        "SELECT count(*), sum(CASE WHEN h_w_id <> h_c_w_id THEN 1 ELSE 0 END) FROM history WHERE h_date > {}",
+        "SELECT count(*), sum(CASE WHEN h_w_id <> h_c_w_id THEN 1 ELSE 0 END), min(h_w_id), max(h_w_id) FROM history WHERE h_date > {}",
         instant(database.dialect(), since.latest)
     );
-    let [payments, remote_payments] = integer_row(database, &sql)?;
+    let [payments, remote_payments, first, last] = integer_row(database, &sql)?;
+    let no_payments = alone([first, last], remote_payments);
     let [history] = integer_row(database, "SELECT count(*) FROM history")?;
     let added = history - since.payments as i64;
     database.execute(&format!("DROP TABLE IF EXISTS {marks}"))?;
@@ -133,7 +138,7 @@ pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
             (0.0095, 0.0105),
             remote_lines,
             lines,
-            alone,
+            no_lines,
         ),
         share(
             "remote-payments",
@@ -141,7 +146,7 @@ pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
             (0.14, 0.16),
             remote_payments,
             payments,
-            alone,
+            no_payments,
         ),
         sizes.check("order-size", "orders have 5 to 15 lines"),
         favoured(&counts),

@@ -1,6 +1,6 @@
 //! The twelve consistency conditions (TPC-C, clauses 3.3.2.1 to 3.3.2.12).
 //!
-//! Invariant: ORDER-LINE and HISTORY, the tables that are large and grow, are read once and twice; what is per district is compared here, what is
+//! Invariant: the tables that are large and grow are read once (HISTORY twice) and joined once; what is per district is compared here, what is
 //! per order or per customer by the server.
 
 use std::collections::BTreeMap;
@@ -42,11 +42,11 @@ pub fn conditions(database: &mut dyn Database, fresh: bool) -> Result<Report> {
 pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Result<Report> {
     tune(database);
     let mut found: [Found; 12] = Default::default();
-    let lines = Lines::collect(database)?;
-    let totals = districts(database, &lines, delivered, &mut found)?;
-    orders(database, &lines, totals.new_orders, &mut found)?;
-    customers(database, &lines, totals.paid, &mut found)?;
-    lines.drop(database)?;
+    let orders = Orders::collect(database)?;
+    let totals = districts(database, &orders, delivered, &mut found)?;
+    single_orders(database, &orders, totals.new_orders, &mut found)?;
+    customers(database, &orders, totals.paid, &mut found)?;
+    orders.drop(database)?;
     let mut report = Report::default();
     for (number, (found, (name, claim))) in (1..).zip(found.into_iter().zip(CLAIMS)) {
         report.checks.push(match delivered {
@@ -57,32 +57,45 @@ pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Re
     Ok(report)
 }
 
-/// A temporary table with a row for each order that has lines: how many, how many with a date, and the amount of those.
-struct Lines {
+/// A temporary table with a row for each order, and for each order that only has lines (its `c` is NULL): customer, lines promised and there,
+/// how many of those have a date and the amount of these, the carrier, and its number again if it waits for delivery.
+struct Orders {
     table: String,
 }
 
-impl Lines {
+impl Orders {
     fn collect(database: &mut dyn Database) -> Result<Self> {
         let dialect = database.dialect();
-        let lines = Self { table: format!("{}.oltp_lines", temporary(dialect)) };
-        let select = "SELECT ol_w_id AS w, ol_d_id AS d, ol_o_id AS o, count(*) AS lines, count(ol_delivery_d) AS dated, \
-                      sum(CASE WHEN ol_delivery_d IS NOT NULL THEN ol_amount ELSE 0 END) AS amount \
-                      FROM order_line GROUP BY ol_w_id, ol_d_id, ol_o_id";
-        lines.drop(database)?;
+        let orders = Self { table: format!("{}.oltp_orders", temporary(dialect)) };
+        let lines = "SELECT ol_w_id AS l_w, ol_d_id AS l_d, ol_o_id AS l_o, count(*) AS l_count, count(ol_delivery_d) AS l_dated, \
+                     sum(CASE WHEN ol_delivery_d IS NOT NULL THEN ol_amount ELSE 0 END) AS l_amount \
+                     FROM order_line GROUP BY ol_w_id, ol_d_id, ol_o_id";
+        let waiting = "LEFT JOIN new_order ON no_w_id = o_w_id AND no_d_id = o_d_id AND no_o_id = o_id";
+        orders.drop(database)?;
         match dialect {
-            // Without a key, since PostgreSQL joins it by hash, and as one statement, since only then does it read in parallel.
-            Dialect::Postgres => database.execute(&format!("CREATE TEMPORARY TABLE oltp_lines AS {select}"))?,
+            // Without a key, since PostgreSQL joins and groups by hash, and as one statement, since only then may it read in parallel.
+            Dialect::Postgres => {
+                database.execute(&format!(
+                    "CREATE TEMPORARY TABLE oltp_orders AS SELECT COALESCE(o_w_id, l_w) AS w, COALESCE(o_d_id, l_d) AS d, \
+                     COALESCE(o_id, l_o) AS o, o_c_id AS c, o_ol_cnt AS promised, o_carrier_id AS carrier, no_o_id AS waiting, \
+                     COALESCE(l_count, 0) AS lines, COALESCE(l_dated, 0) AS dated, COALESCE(l_amount, 0) AS amount FROM orders \
+                     FULL JOIN ({lines}) AS lines_of ON l_w = o_w_id AND l_d = o_d_id AND l_o = o_id {waiting}"
+                ))?;
+                database.execute("ANALYZE oltp_orders")?;
+            }
+            // With a key, in whose order all three tables lie: SQLite's full join would compare every order with every other.
             Dialect::Sqlite => database.execute(&format!(
-                "CREATE TEMPORARY TABLE oltp_lines (w INTEGER, d INTEGER, o INTEGER, lines INTEGER, dated INTEGER, amount INTEGER, \
-                 PRIMARY KEY (w, d, o)) WITHOUT ROWID; INSERT INTO {} {select}",
-                lines.table
+                "CREATE TEMPORARY TABLE oltp_orders (w INTEGER, d INTEGER, o INTEGER, c INTEGER, promised INTEGER, carrier INTEGER, \
+                 waiting INTEGER, lines INTEGER DEFAULT 0, dated INTEGER DEFAULT 0, amount INTEGER DEFAULT 0, PRIMARY KEY (w, d, o)) \
+                 WITHOUT ROWID; \
+                 INSERT INTO {table} (w, d, o, c, promised, carrier, waiting) \
+                 SELECT o_w_id, o_d_id, o_id, o_c_id, o_ol_cnt, o_carrier_id, no_o_id FROM orders {waiting} ORDER BY o_w_id, o_d_id, o_id; \
+                 INSERT INTO {table} (w, d, o, lines, dated, amount) SELECT * FROM ({lines}) WHERE TRUE \
+                 ON CONFLICT DO UPDATE SET lines = excluded.lines, dated = excluded.dated, amount = excluded.amount",
+                table = orders.table
             ))?,
         }
-        if dialect == Dialect::Postgres {
-            database.execute("ANALYZE oltp_lines")?;
-        }
-        Ok(lines)
+        Ok(orders)
     }
 
     fn drop(&self, database: &mut dyn Database) -> Result<()> {
@@ -114,7 +127,7 @@ struct Totals {
 /// Conditions 1 to 4, 8, 9 and 11.
 fn districts(
     database: &mut dyn Database,
-    lines: &Lines,
+    orders: &Orders,
     delivered: Option<i64>,
     found: &mut [Found; 12],
 ) -> Result<Totals> {
@@ -122,20 +135,20 @@ fn districts(
     for [w, d, next, ytd] in integers(database, "SELECT d_w_id, d_id, d_next_o_id, d_ytd FROM district")? {
         all.entry((w, d)).or_default().row = Some((next, ytd));
     }
-    let sql = "SELECT o_w_id, o_d_id, max(o_id), count(*), sum(o_ol_cnt) FROM orders GROUP BY o_w_id, o_d_id";
-    for [w, d, last, count, promised] in integers(database, sql)? {
+    let sql = format!(
+        "SELECT w, d, max(CASE WHEN c IS NOT NULL THEN o END), count(c), CAST(sum(promised) AS BIGINT), CAST(sum(lines) AS BIGINT) \
+         FROM {} GROUP BY w, d",
+        orders.table
+    );
+    for [w, d, last, count, promised, lines] in integers(database, &sql)? {
         let district = all.entry((w, d)).or_default();
-        (district.last_order, district.orders, district.promised_lines) = (last, count, promised);
+        (district.last_order, district.orders, district.promised_lines, district.lines) =
+            (last, count, promised, lines);
     }
     let sql = "SELECT no_w_id, no_d_id, min(no_o_id), max(no_o_id), count(*) FROM new_order GROUP BY no_w_id, no_d_id";
     for [w, d, first, last, count] in integers(database, sql)? {
         let district = all.entry((w, d)).or_default();
         (district.first_new, district.last_new, district.new_orders) = (first, last, count);
-    }
-    for [w, d, count] in
-        integers(database, &format!("SELECT w, d, CAST(sum(lines) AS BIGINT) FROM {} GROUP BY w, d", lines.table))?
-    {
-        all.entry((w, d)).or_default().lines = count;
     }
     for [w, d, paid] in integers(database, "SELECT h_w_id, h_d_id, sum(h_amount) FROM history GROUP BY h_w_id, h_d_id")?
     {
@@ -199,25 +212,19 @@ fn warehouses(
     Ok(())
 }
 
-/// Conditions 5 to 7: one join of the orders with their lines and with what waits for delivery.
-fn orders(database: &mut dyn Database, lines: &Lines, new_orders: i64, found: &mut [Found; 12]) -> Result<()> {
-    let from = format!(
-        "FROM orders LEFT JOIN new_order ON no_w_id = o_w_id AND no_d_id = o_d_id AND no_o_id = o_id \
-         LEFT JOIN {} ON w = o_w_id AND d = o_d_id AND o = o_id",
-        lines.table
-    );
-    let carrier = "CASE WHEN (o_carrier_id IS NULL) <> (no_o_id IS NOT NULL) THEN 1 ELSE 0 END";
-    let count = "CASE WHEN o_ol_cnt <> COALESCE(lines, 0) THEN 1 ELSE 0 END";
-    let dates = "CASE WHEN o_carrier_id IS NULL THEN COALESCE(dated, 0) ELSE COALESCE(lines - dated, 0) END";
-    let sql = format!("SELECT sum({carrier}), sum({count}), CAST(sum({dates}) AS BIGINT), count(no_o_id) {from}");
+/// Conditions 5 to 7.
+fn single_orders(database: &mut dyn Database, orders: &Orders, new_orders: i64, found: &mut [Found; 12]) -> Result<()> {
+    let from = format!("FROM {} WHERE c IS NOT NULL", orders.table);
+    let carrier = "CASE WHEN (carrier IS NULL) <> (waiting IS NOT NULL) THEN 1 ELSE 0 END";
+    let count = "CASE WHEN promised <> lines THEN 1 ELSE 0 END";
+    let dates = "CASE WHEN carrier IS NULL THEN dated ELSE lines - dated END";
+    let sql = format!("SELECT sum({carrier}), sum({count}), CAST(sum({dates}) AS BIGINT), count(waiting) {from}");
     let [carriers, counts, undated, waiting] = integer_row(database, &sql)?;
     for (index, violations, wrong) in [(4, carriers, carrier), (5, counts, count), (6, undated, dates)] {
         if violations == 0 {
             continue;
         }
-        let sql = format!(
-            "SELECT o_w_id, o_d_id, o_id {from} WHERE {wrong} > 0 ORDER BY o_w_id, o_d_id, o_id LIMIT {EXAMPLES}"
-        );
+        let sql = format!("SELECT w, d, o {from} AND {wrong} > 0 ORDER BY w, d, o LIMIT {EXAMPLES}");
         found[index].count = violations.unsigned_abs();
         found[index].examples = named(database, &sql, ["warehouse", "district", "order"])?;
     }
@@ -229,16 +236,15 @@ fn orders(database: &mut dyn Database, lines: &Lines, new_orders: i64, found: &m
 }
 
 /// Conditions 10 and 12.
-fn customers(database: &mut dyn Database, lines: &Lines, paid: i64, found: &mut [Found; 12]) -> Result<()> {
+fn customers(database: &mut dyn Database, orders: &Orders, paid: i64, found: &mut [Found; 12]) -> Result<()> {
     let from = format!(
         "FROM customer \
-         LEFT JOIN (SELECT o_w_id, o_d_id, o_c_id, CAST(sum(amount) AS BIGINT) AS delivered \
-         FROM orders JOIN {} ON w = o_w_id AND d = o_d_id AND o = o_id GROUP BY o_w_id, o_d_id, o_c_id) AS orders_of \
-         ON o_w_id = c_w_id AND o_d_id = c_d_id AND o_c_id = c_id \
+         LEFT JOIN (SELECT w, d, c, CAST(sum(amount) AS BIGINT) AS delivered FROM {} GROUP BY w, d, c) AS orders_of \
+         ON w = c_w_id AND d = c_d_id AND c = c_id \
          LEFT JOIN (SELECT h_c_w_id, h_c_d_id, h_c_id, sum(h_amount) AS paid \
          FROM history GROUP BY h_c_w_id, h_c_d_id, h_c_id) AS payments_of \
          ON h_c_w_id = c_w_id AND h_c_d_id = c_d_id AND h_c_id = c_id",
-        lines.table
+        orders.table
     );
     let balance = "CASE WHEN c_balance <> COALESCE(delivered, 0) - COALESCE(paid, 0) THEN 1 ELSE 0 END";
     let volume = "CASE WHEN c_balance + c_ytd_payment <> COALESCE(delivered, 0) THEN 1 ELSE 0 END";
@@ -257,10 +263,7 @@ fn customers(database: &mut dyn Database, lines: &Lines, paid: i64, found: &mut 
         found[index].examples = named(database, &sql, ["warehouse", "district", "customer"])?;
     }
     // What belongs to a customer that does not exist is in no customer's sum.
-    let sql = format!(
-        "SELECT CAST(sum(amount) AS BIGINT) FROM orders JOIN {} ON w = o_w_id AND d = o_d_id AND o = o_id",
-        lines.table
-    );
+    let sql = format!("SELECT CAST(sum(amount) AS BIGINT) FROM {} WHERE c IS NOT NULL", orders.table);
     let [delivered] = integer_row(database, &sql)?;
     if delivered != delivered_to {
         found[9].add(|| format!("{} cents delivered to customers that do not exist", delivered - delivered_to));

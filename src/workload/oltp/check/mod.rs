@@ -14,6 +14,8 @@ mod sums;
 #[cfg(test)]
 mod postgres_tests;
 #[cfg(test)]
+mod run_tests;
+#[cfg(test)]
 mod tests;
 
 pub use audit::{Marks, audit, server_new_orders};

@@ -1,58 +1,43 @@
 //! Rows in the binary format of PostgreSQL's `COPY` (its manual, "COPY", "Binary Format").
 //!
-//! Invariant: rows go to the server in pieces of [`PIECE`] bytes and little more, whatever the size of the table.
+//! Invariant: rows are handed over in pieces of [`PIECE`] bytes and at most a row more, whatever the size of the table.
 
-use super::super::pg::{CopyIn, PgError};
 use super::super::population::Sink;
 
-/// Bytes that are gathered before they are handed to the connection.
+/// Bytes that are gathered before they are handed over.
 const PIECE: usize = 256 << 10;
 /// More than the longest row (CUSTOMER: 21 fields, 700 bytes of text).
 const ROW: usize = 1 << 10;
 
-/// Rows of one table on their way.
-pub(super) struct Rows<'c, F> {
-    copy: CopyIn<'c>,
+/// Rows of one table on their way. `hand` is given pieces of the copy, cut between rows, and how many rows they hold.
+pub(super) struct Rows<H> {
+    hand: H,
     columns: i16,
     out: Vec<u8>,
     rows: u64,
-    /// Told of rows as they are handed over; false ends the load.
-    handed: F,
     pending: u64,
 }
 
-/// Why rows were not taken.
-pub(super) enum Refused {
-    Server(PgError),
-    GivenUp,
-}
-
-impl<'c, F: FnMut(u64) -> bool> Rows<'c, F> {
-    pub(super) fn new(copy: CopyIn<'c>, columns: usize, handed: F) -> Self {
+impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Rows<H> {
+    pub(super) fn new(columns: usize, hand: H) -> Self {
         let mut out = Vec::with_capacity(PIECE + ROW);
         out.extend_from_slice(b"PGCOPY\n\xff\r\n\0");
         // No flags, no extension.
         out.extend_from_slice(&[0; 8]);
-        Self { copy, columns: columns as i16, out, rows: 0, handed, pending: 0 }
+        Self { hand, columns: columns as i16, out, rows: 0, pending: 0 }
     }
 
-    /// Ends the copy; its rows, as many as the server says that it took.
-    pub(super) fn finish(mut self) -> Result<u64, Refused> {
+    /// Hands over the rest; the rows of the whole copy.
+    pub(super) fn finish(mut self) -> Result<u64, E> {
         self.out.extend_from_slice(&(-1i16).to_be_bytes());
         self.hand_over()?;
-        let taken = self.copy.finish().map_err(Refused::Server)?;
-        if taken != self.rows {
-            let text = format!("the server says that it took {taken} rows of {}", self.rows);
-            return Err(Refused::Server(PgError::Protocol(text)));
-        }
-        Ok(taken)
+        Ok(self.rows)
     }
 
-    fn hand_over(&mut self) -> Result<(), Refused> {
-        self.copy.write(&self.out).map_err(Refused::Server)?;
+    fn hand_over(&mut self) -> Result<(), E> {
+        (self.hand)(&self.out, std::mem::take(&mut self.pending))?;
         self.out.clear();
-        let rows = std::mem::take(&mut self.pending);
-        if (self.handed)(rows) { Ok(()) } else { Err(Refused::GivenUp) }
+        Ok(())
     }
 
     fn four(&mut self, value: [u8; 4]) {
@@ -69,8 +54,8 @@ impl<'c, F: FnMut(u64) -> bool> Rows<'c, F> {
     }
 }
 
-impl<F: FnMut(u64) -> bool> Sink for Rows<'_, F> {
-    type Error = Refused;
+impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Sink for Rows<H> {
+    type Error = E;
 
     fn begin(&mut self) {
         self.out.extend_from_slice(&self.columns.to_be_bytes());
@@ -99,9 +84,84 @@ impl<F: FnMut(u64) -> bool> Sink for Rows<'_, F> {
         fill(&mut self.out[at..]);
     }
 
-    fn end(&mut self) -> Result<(), Refused> {
+    fn end(&mut self) -> Result<(), E> {
         self.rows += 1;
         self.pending += 1;
         if self.out.len() >= PIECE { self.hand_over() } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::super::super::database::Value;
+    use super::super::super::population::{self, values};
+    use super::super::super::schema::{TABLES, Table};
+    use super::*;
+
+    /// Reads a copy as the manual describes it.
+    fn decode(table: &Table, mut bytes: &[u8]) -> Vec<Vec<Value>> {
+        let mut take = |count: usize| {
+            let (now, later) = bytes.split_at(count);
+            bytes = later;
+            now
+        };
+        assert_eq!(take(11), b"PGCOPY\n\xff\r\n\0");
+        assert_eq!(take(8), [0; 8]);
+        let mut rows = Vec::new();
+        loop {
+            let columns = i16::from_be_bytes(take(2).try_into().unwrap());
+            if columns == -1 {
+                break;
+            }
+            assert_eq!(columns as usize, table.columns.len());
+            let row = table.columns.iter().map(|(name, kind)| {
+                let length = i32::from_be_bytes(take(4).try_into().unwrap());
+                if length == -1 {
+                    return Value::Null;
+                }
+                let field = take(length as usize);
+                match *kind {
+                    "integer" => Value::Integer(i32::from_be_bytes(field.try_into().expect(name)).into()),
+                    "bigint" | "timestamp" => Value::Integer(i64::from_be_bytes(field.try_into().expect(name))),
+                    _ => Value::Text(String::from_utf8(field.to_vec()).unwrap()),
+                }
+            });
+            rows.push(row.collect());
+        }
+        assert!(bytes.is_empty());
+        rows
+    }
+
+    #[test]
+    fn a_copy_holds_the_rows_in_small_pieces() {
+        for table in TABLES {
+            let warehouse = *population::warehouses(table, super::super::super::Scale { warehouses: 2 }).end();
+            let (mut copied, mut handed) = (Vec::new(), 0);
+            let mut rows = Rows::new(table.columns.len(), |piece: &[u8], rows| {
+                assert!(piece.len() < PIECE + ROW, "{}", piece.len());
+                copied.extend_from_slice(piece);
+                handed += rows;
+                Ok::<(), Infallible>(())
+            });
+            let Ok(()) = population::write(table, warehouse, &mut rows);
+            let Ok(count) = rows.finish();
+            assert_eq!((count, handed), (population::count(table, warehouse), count), "{}", table.name);
+            assert!(decode(table, &copied) == values::rows(table, warehouse), "{}", table.name);
+        }
+    }
+
+    #[test]
+    fn a_refusal_ends_the_rows() {
+        let table = &TABLES[0];
+        let mut pieces = 0;
+        let mut rows = Rows::new(table.columns.len(), |_: &[u8], _| {
+            pieces += 1;
+            if pieces == 2 { Err("full") } else { Ok(()) }
+        });
+        assert_eq!(population::write(table, 0, &mut rows), Err("full"));
+        drop(rows);
+        assert_eq!(pieces, 2);
     }
 }

@@ -6,13 +6,12 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-use super::super::config::Config;
 use super::super::database::{Dialect, Value};
 use super::super::pg::{Connection, PgError, Url};
 use super::super::population;
 use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES, Table};
-use super::copy::{Refused, Rows};
+use super::copy::Rows;
 use super::{LoadError, Loaded, Progress};
 
 /// With so many connections, tables are split over them: what is lost by rows that are not frozen is less than what idle processors lose.
@@ -23,14 +22,14 @@ const SORT_MEMORY: &str = "256MB";
 const BY_SIZE: [&str; 9] =
     ["stock", "customer", "order_line", "history", "orders", "item", "new_order", "district", "warehouse"];
 
-/// Loads the tables of `config.scale` into the current schema of the URL's database, over `jobs` connections.
+/// Loads the tables of `scale` into the current schema of the URL's database, over `jobs` connections.
 ///
 /// # Errors
 /// [`LoadError::Exists`] if tables of these names are there and not to be replaced; [`LoadError::Table`] with the server's words. The
 /// tables that were made are dropped again then.
 pub fn postgres(
     url: &Url,
-    config: &Config,
+    scale: Scale,
     jobs: u32,
     replace: bool,
     progress: Progress<'_>,
@@ -52,10 +51,7 @@ pub fn postgres(
         ))?;
     }
     let made = Mutex::new(Vec::new());
-    let loaded = Load { scale: config.scale, replace, made: &made, failed: AtomicBool::new(false) }.run(
-        &mut sessions,
-        progress,
-    );
+    let loaded = Load { scale, replace, made: &made, failed: AtomicBool::new(false) }.run(&mut sessions, progress);
     if loaded.is_err() {
         let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         drop(sessions);
@@ -160,24 +156,27 @@ impl Load<'_> {
     fn fill(&self, session: &mut Connection, share: &Share, handed: &dyn Fn(u64)) -> Result<(), LoadError> {
         let name = share.table.name;
         if share.whole {
-            session.run("BEGIN").and_then(|()| self.create(session, share.table)).map_err(LoadError::table(name, "creating it"))?;
+            session
+                .run("BEGIN")
+                .and_then(|()| self.create(session, share.table))
+                .map_err(LoadError::table(name, "creating it"))?;
         }
         let freeze = if share.whole { ", FREEZE" } else { "" };
-        let told = |refused| match refused {
-            Refused::Server(cause) => LoadError::table(name, "copying rows")(cause),
-            Refused::GivenUp => LoadError::GivenUp,
-        };
-        let copy = session
-            .copy_in(&format!("COPY {name} FROM STDIN (FORMAT binary{freeze})"))
-            .map_err(|cause| told(Refused::Server(cause)))?;
-        let mut rows = Rows::new(copy, share.table.columns.len(), |count| {
+        let refused = LoadError::table(name, "copying rows");
+        let mut copy = session.copy_in(&format!("COPY {name} FROM STDIN (FORMAT binary{freeze})")).map_err(&refused)?;
+        let mut rows = Rows::new(share.table.columns.len(), |piece: &[u8], count| {
+            copy.write(piece).map_err(&refused)?;
             handed(count);
-            !self.failed.load(Relaxed)
+            if self.failed.load(Relaxed) { Err(LoadError::GivenUp) } else { Ok(()) }
         });
         for warehouse in share.warehouses.0..=share.warehouses.1 {
-            population::write(share.table, warehouse, &mut rows).map_err(told)?;
+            population::write(share.table, warehouse, &mut rows)?;
         }
-        rows.finish().map_err(told)?;
+        let sent = rows.finish()?;
+        let taken = copy.finish().map_err(&refused)?;
+        if taken != sent {
+            return Err(refused(PgError::Protocol(format!("{taken} rows were taken of {sent} sent"))));
+        }
         if share.whole {
             // Noted before: a commit whose answer is lost may have been done.
             self.note(share.table);

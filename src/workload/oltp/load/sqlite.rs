@@ -7,26 +7,27 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Statement};
 
-use super::super::config::Config;
 use super::super::database::Dialect;
 use super::super::population::{self, Sink};
+use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES};
 use super::{LoadError, Loaded, Progress};
 
 /// For the load only: a load that is cut short is thrown away, so that nothing needs to be undone or synced before its end.
-const PRAGMAS: &str = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA cache_size = -65536;";
+const PRAGMAS: &str =
+    "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA cache_size = -65536;";
 
-/// Loads the tables of `config.scale` into a new file.
+/// Loads the tables of `scale` into a new file.
 ///
 /// # Errors
 /// [`LoadError::FileExists`] if the file is there and not to be replaced; [`LoadError::Table`] and [`LoadError::File`] with SQLite's or the
 /// kernel's words. Nothing is left behind then, and a file that was to be replaced is as before.
-pub fn sqlite(path: &Path, config: &Config, replace: bool, progress: Progress<'_>) -> Result<Loaded, LoadError> {
+pub fn sqlite(path: &Path, scale: Scale, replace: bool, progress: Progress<'_>) -> Result<Loaded, LoadError> {
     if !replace && path.exists() {
         return Err(LoadError::FileExists { path: path.display().to_string() });
     }
     let unfinished = PathBuf::from(format!("{}.loading", path.display()));
-    let loaded = load(&unfinished, config, progress).and_then(|loaded| {
+    let loaded = load(&unfinished, scale, progress).and_then(|loaded| {
         publish(&unfinished, path).map_err(|cause| file_error(path, &cause))?;
         Ok(loaded)
     });
@@ -36,10 +37,10 @@ pub fn sqlite(path: &Path, config: &Config, replace: bool, progress: Progress<'_
     loaded
 }
 
-fn load(path: &Path, config: &Config, progress: Progress<'_>) -> Result<Loaded, LoadError> {
+fn load(path: &Path, scale: Scale, progress: Progress<'_>) -> Result<Loaded, LoadError> {
     // Of a load that was killed.
     let _ = fs::remove_file(path);
-    let rows: Vec<(&'static str, u64)> = TABLES.iter().map(|t| (t.name, population::total(t, config.scale))).collect();
+    let rows: Vec<(&'static str, u64)> = TABLES.iter().map(|t| (t.name, population::total(t, scale))).collect();
     let total: u64 = rows.iter().map(|(_, count)| count).sum();
     let connection = Connection::open(path).map_err(|cause| file_error(path, &cause))?;
     let run = |sql: &str| connection.execute_batch(sql);
@@ -47,14 +48,15 @@ fn load(path: &Path, config: &Config, progress: Progress<'_>) -> Result<Loaded, 
     let mut done = 0;
     progress("rows", done, total);
     for (table, (_, expected)) in TABLES.iter().zip(&rows) {
-        let refused = |step| move |cause: rusqlite::Error| LoadError::Table { table: table.name, step, cause: cause.to_string() };
+        let refused =
+            |step| move |cause: rusqlite::Error| LoadError::Table { table: table.name, step, cause: cause.to_string() };
         run(&table.create(Dialect::Sqlite)).map_err(refused("creating it"))?;
         let marks = vec!["?"; table.columns.len()].join(", ");
         let insert = connection
             .prepare(&format!("INSERT INTO {} VALUES ({marks})", table.name))
             .map_err(refused("inserting rows"))?;
         let mut inserts = Inserts { insert, next: 0, text: Vec::new(), refused: None, rows: 0 };
-        for warehouse in population::warehouses(table, config.scale) {
+        for warehouse in population::warehouses(table, scale) {
             population::write(table, warehouse, &mut inserts).map_err(refused("inserting rows"))?;
             progress("rows", done + inserts.rows, total);
         }

@@ -43,7 +43,10 @@ impl Channel {
                 count => self.sent += count,
             }
         }
-        self.link.orderly = true;
+        self.link.orderly = self.link.settle()?;
+        if !self.link.orderly {
+            return Ok(false);
+        }
         self.out.clear();
         self.sent = 0;
         Ok(true)
@@ -54,9 +57,16 @@ impl Channel {
     /// # Errors
     /// [`PgError::Closed`] at the stream's end, all whole messages before it having been handed over; [`PgError::Protocol`].
     pub fn receive(&mut self, mut each: impl FnMut(Message<'_>)) -> Result<usize, PgError> {
-        let Filled::Bytes(count) = self.link.fill()? else { return Ok(0) };
-        while let Some(length) = self.link.ready()? {
-            each(Message::parse(self.link.take(length))?);
+        let mut count = 0;
+        while let Filled::Bytes(more) = self.link.fill()? {
+            count += more;
+            while let Some(length) = self.link.ready()? {
+                each(Message::parse(self.link.take(length))?);
+            }
+            // What has been decrypted wakes nobody who waits for the socket.
+            if !self.link.wire().has_plaintext() {
+                break;
+            }
         }
         Ok(count)
     }

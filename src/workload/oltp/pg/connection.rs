@@ -16,7 +16,7 @@ use super::message::Message;
 use super::oid;
 use super::startup;
 use super::url::Url;
-use super::wire::{Deadline, Wire};
+use super::wire::Deadline;
 
 /// What a session is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,11 +48,12 @@ impl CancelKey {
     pub fn send(self, url: &Url) -> Result<(), PgError> {
         let cannot = |e: std::io::Error| PgError::Connect { host: startup::place(url), cause: e.to_string() };
         let deadline = Deadline::after(url.connect_timeout);
-        let mut wire = Wire::connect(url, deadline).map_err(cannot)?;
+        let mut wire = startup::connect(url, deadline)?;
         wire.set_time_limit(deadline.left().map_err(cannot)?).map_err(cannot)?;
         let mut out = BytesMut::new();
         cancel_request(self.process, self.secret, &mut out);
         wire.send(&out).map_err(cannot)?;
+        wire.settle().map_err(cannot)?;
         // The server closes when it has passed the request on.
         wire.receive(&mut [0; 16]).map_err(cannot)?;
         Ok(())
@@ -143,7 +144,7 @@ impl Connection {
         loop {
             match self.next() {
                 Ok(Message::CopyInResponse) => return Ok(CopyIn::new(self)),
-                Ok(Message::ErrorResponse(error)) => failed = Some(PgError::Server(error.to_error())),
+                Ok(Message::ErrorResponse(error)) => failed = Some(error.to_error().into()),
                 Ok(Message::ReadyForQuery(_)) => {
                     return Err(failed.unwrap_or_else(|| {
                         PgError::Protocol(format!("`{sql}` was to be COPY … FROM STDIN, and asked for no data"))
@@ -165,7 +166,7 @@ impl Connection {
             match self.next() {
                 Ok(Message::ReadyForQuery(_)) if unsent.is_none() => break,
                 Ok(Message::ErrorResponse(error)) => {
-                    refused.get_or_insert_with(|| PgError::Server(error.to_error()));
+                    refused.get_or_insert_with(|| error.to_error().into());
                 }
                 // What was not meant to copy has no data to give.
                 Ok(Message::CopyInResponse) => {
@@ -200,6 +201,7 @@ impl Connection {
             }
         }
         self.out.clear();
+        while !self.link.settle()? {}
         Ok(())
     }
 
@@ -207,6 +209,10 @@ impl Connection {
     pub(super) fn has_news(&self) -> bool {
         if !matches!(self.link.ready(), Ok(None)) {
             return true;
+        }
+        if self.link.wire().is_encrypted() {
+            // What the socket has may be no message's.
+            return self.link.wire().has_plaintext();
         }
         let mut poll = [rustix::event::PollFd::from_borrowed_fd(self.link.wire().fd(), rustix::event::PollFlags::IN)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -78,7 +78,7 @@ impl<'c> CopyIn<'c> {
     fn news(&mut self, sent: Result<(), PgError>) -> Result<(), PgError> {
         loop {
             let refused = match self.connection.next() {
-                Ok(Message::ErrorResponse(error)) => Some(PgError::Server(error.to_error())),
+                Ok(Message::ErrorResponse(error)) => Some(error.to_error().into()),
                 Ok(_) => None,
                 Err(lost) => {
                     self.open = false;

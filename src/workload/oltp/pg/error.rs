@@ -87,16 +87,22 @@ pub enum PgError {
     Authentication { host: String, user: String, cause: String },
     /// The server was reached, and will not serve.
     #[error("{host} refuses the connection: {error}")]
-    Startup { host: String, error: ServerError },
+    Startup { host: String, error: Box<ServerError> },
     /// The server refused what it was asked.
     #[error("{0}")]
-    Server(ServerError),
+    Server(Box<ServerError>),
     /// Bytes that are none of the protocol's.
     #[error("The server breaks PostgreSQL's protocol: {0}")]
     Protocol(String),
     /// The connection is gone; what was asked last may have been done or not.
     #[error("Connection to the server lost: {0}")]
     Closed(String),
+}
+
+impl From<ServerError> for PgError {
+    fn from(error: ServerError) -> PgError {
+        PgError::Server(Box::new(error))
+    }
 }
 
 impl PgError {

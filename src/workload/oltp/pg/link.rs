@@ -12,6 +12,7 @@ use super::wire::Wire;
 const FIRST_CAPACITY: usize = 4096;
 /// PostgreSQL allocates no message above it (`MaxAllocSize`).
 pub(super) const LARGEST_MESSAGE: usize = 1 << 30;
+const CLOSED: &str = "the server closed it";
 /// Of the tag and the length.
 const HEADER: usize = 5;
 
@@ -71,7 +72,7 @@ impl Link {
             Ok(0) => {
                 self.orderly = false;
                 Err(PgError::Closed(match self.end - self.start {
-                    0 => "the server closed it".to_owned(),
+                    0 => CLOSED.to_owned(),
                     left => format!("the server closed it {left} bytes into a message"),
                 }))
             }
@@ -113,9 +114,21 @@ impl Link {
         }
     }
 
+    /// Whether everything that was sent has left.
+    ///
+    /// # Errors
+    /// [`PgError::Closed`].
+    pub(super) fn settle(&mut self) -> Result<bool, PgError> {
+        self.wire.settle().map_err(|e| self.lost(&e))
+    }
+
     fn lost(&mut self, error: &io::Error) -> PgError {
         self.orderly = false;
-        PgError::Closed(error.to_string())
+        PgError::Closed(match error.kind() {
+            io::ErrorKind::BrokenPipe => CLOSED.to_owned(),
+            io::ErrorKind::ConnectionReset => "the server, or the network, reset it".to_owned(),
+            _ => error.to_string(),
+        })
     }
 }
 

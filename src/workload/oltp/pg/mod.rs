@@ -15,10 +15,16 @@ mod link;
 pub mod message;
 pub mod oid;
 mod startup;
+pub mod stat;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_copy;
+#[cfg(test)]
+mod tests_tls;
+mod tls;
 pub mod url;
 mod wire;
 

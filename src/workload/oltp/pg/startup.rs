@@ -12,7 +12,8 @@ use super::connection::{CancelKey, Server};
 use super::error::{PgError, ServerError};
 use super::link::{Filled, LARGEST_MESSAGE, Link};
 use super::message::Message;
-use super::url::{Password, Url};
+use super::tls::Tls;
+use super::url::{Password, SslMode, Url};
 use super::wire::{Deadline, Wire};
 
 /// Nothing longer is said during start-up; what is longer comes from a server of another kind (as in libpq).
@@ -25,7 +26,7 @@ pub(super) fn open(url: &Url) -> Result<(Link, Server), PgError> {
     let deadline = Deadline::after(url.connect_timeout);
     let host = place(url);
     let cannot = |e: std::io::Error| PgError::Connect { host: place(url), cause: cause(url, &e) };
-    let wire = Wire::connect(url, deadline).map_err(cannot)?;
+    let wire = connect(url, deadline)?;
     let mut startup = Startup { link: Link::new(wire, LONGEST_STARTUP_MESSAGE), url, deadline };
     let server = startup.run().map_err(|error| match error {
         PgError::Server(error) => startup.refused(error),
@@ -42,6 +43,38 @@ pub(super) fn open(url: &Url) -> Result<(Link, Server), PgError> {
     link.set_limit(LARGEST_MESSAGE);
     link.orderly = true;
     Ok((link, server))
+}
+
+/// A socket, encrypted if the URL says so.
+pub(super) fn connect(url: &Url, deadline: Deadline) -> Result<Wire, PgError> {
+    let cannot = |e: std::io::Error| PgError::Connect { host: place(url), cause: cause(url, &e) };
+    let refused = |cause: String| PgError::Connect { host: place(url), cause };
+    let mut wire = Wire::connect(url, deadline).map_err(cannot)?;
+    if url.sslmode == SslMode::Disable {
+        return Ok(wire);
+    }
+    let tls = Tls::new(url).map_err(refused)?;
+    let mut out = BytesMut::new();
+    frontend::ssl_request(&mut out);
+    wire.set_time_limit(deadline.left().map_err(cannot)?).map_err(cannot)?;
+    wire.send(&out).map_err(cannot)?;
+    // One byte and no more: what came behind it would not be encrypted.
+    let mut answer = [0];
+    match (wire.receive(&mut answer), answer[0]) {
+        (Ok(0), _) => Err(refused("the server closed it when asked to encrypt".to_owned())),
+        (Ok(_), b'S') => {
+            wire.encrypt(tls, deadline).map_err(cannot)?;
+            Ok(wire)
+        }
+        (Ok(_), b'N' | b'E') => {
+            Err(refused(format!("the server does not encrypt, and the URL has sslmode={}", url.sslmode)))
+        }
+        (Ok(_), other) => Err(refused(format!(
+            "what answers there does not speak PostgreSQL's protocol (0x{other:02x} when asked to encrypt); check host and port"
+        ))),
+        (Err(e), _) if e.kind() == std::io::ErrorKind::WouldBlock => Err(cannot(std::io::ErrorKind::TimedOut.into())),
+        (Err(e), _) => Err(cannot(e)),
+    }
 }
 
 /// The server's place as a person would name it.
@@ -151,7 +184,7 @@ impl Startup<'_> {
                         "it asks for {name} (code {kind}), which is not supported; let pg_hba.conf ask for scram-sha-256"
                     )));
                 }
-                Message::ErrorResponse(error) => return Err(PgError::Server(error.to_error())),
+                Message::ErrorResponse(error) => return Err(error.to_error().into()),
                 Message::ParameterStatus { name: "server_version", value } => server.version = value.to_owned(),
                 Message::BackendKeyData { process, secret } => server.cancel = CancelKey { process, secret },
                 Message::ParameterStatus { .. } | Message::NoticeResponse(_) | Message::NegotiateProtocolVersion => {}
@@ -183,7 +216,7 @@ impl Startup<'_> {
                 count => bytes = &bytes[count..],
             }
         }
-        Ok(())
+        if self.link.settle()? { Ok(()) } else { Err(self.late()) }
     }
 
     fn limit_time(&self) -> Result<(), PgError> {
@@ -210,7 +243,7 @@ impl Startup<'_> {
         PgError::Authentication { host: place(self.url), user: self.url.user.clone(), cause }
     }
 
-    fn refused(&self, error: ServerError) -> PgError {
+    fn refused(&self, error: Box<ServerError>) -> PgError {
         if !error.sqlstate.is_authentication() {
             return PgError::Startup { host: place(self.url), error };
         }

@@ -1,8 +1,8 @@
-//! The socket under a connection: TCP or Unix.
+//! The socket under a connection: TCP, encrypted or not, or Unix.
 //!
-//! Invariant: a send never raises SIGPIPE, and neither direction allocates.
+//! Invariant: a send never raises SIGPIPE, and neither direction allocates on an unencrypted socket.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -11,15 +11,20 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
+use super::tls::Tls;
 use super::url::{Host, Url};
 
 pub(super) struct Wire {
     socket: OwnedFd,
+    tls: Option<Box<Tls>>,
 }
+
+/// The socket as what it carries sees it.
+struct Raw<'s>(&'s OwnedFd);
 
 impl From<OwnedFd> for Wire {
     fn from(socket: OwnedFd) -> Wire {
-        Wire { socket }
+        Wire { socket, tls: None }
     }
 }
 
@@ -67,13 +72,73 @@ impl Wire {
         Ok(())
     }
 
+    /// Encrypts from here on.
+    ///
+    /// # Errors
+    /// Those of the socket, `TimedOut`, and `InvalidData` if the server cannot be believed.
+    pub(super) fn encrypt(&mut self, mut tls: Tls, deadline: Deadline) -> io::Result<()> {
+        let late =
+            |e: io::Error| if e.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { e };
+        loop {
+            self.set_time_limit(deadline.left()?)?;
+            if !tls.flush(Raw(&self.socket))? {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if !tls.is_handshaking() {
+                self.tls = Some(Box::new(tls));
+                return Ok(());
+            }
+            tls.pull(Raw(&self.socket)).map_err(late)?;
+        }
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether a receive would give something though the socket has nothing to read.
+    pub(super) fn has_plaintext(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_plaintext())
+    }
+
+    /// How many of `bytes` were taken.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        retry(|| rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL))
+        match &mut self.tls {
+            None => Raw(&self.socket).write(bytes),
+            Some(tls) => tls.send(Raw(&self.socket), bytes),
+        }
+    }
+
+    /// Whether everything that was taken has left; sends what has not.
+    pub(super) fn settle(&mut self) -> io::Result<bool> {
+        match &mut self.tls {
+            None => Ok(true),
+            Some(tls) => tls.flush(Raw(&self.socket)),
+        }
     }
 
     /// 0 is the end.
     pub(super) fn receive(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        retry(|| rustix::net::recv(&self.socket, &mut *bytes, RecvFlags::empty()).map(|(_, count)| count))
+        match &mut self.tls {
+            None => Raw(&self.socket).read(bytes),
+            Some(tls) => tls.receive(Raw(&self.socket), bytes),
+        }
+    }
+}
+
+impl Read for Raw<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        retry(|| rustix::net::recv(self.0, &mut *bytes, RecvFlags::empty()).map(|(_, count)| count))
+    }
+}
+
+impl Write for Raw<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        retry(|| rustix::net::send(self.0, bytes, SendFlags::NOSIGNAL))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

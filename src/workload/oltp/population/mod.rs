@@ -9,6 +9,8 @@ mod people;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub mod values;
 
 use super::random::{LOAD_SEED, Rng, stream};
 use super::scale::{CUSTOMERS, DISTRICTS, FIRST_NEW_ORDER, ITEMS, ORDERS, Scale};

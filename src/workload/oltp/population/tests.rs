@@ -1,53 +1,8 @@
 use std::collections::{HashMap, HashSet};
-use std::convert::Infallible;
 
 use super::super::database::Value;
 use super::super::schema::TABLES;
 use super::*;
-
-/// Rows as values.
-#[derive(Default)]
-struct Rows(Vec<Vec<Value>>);
-
-impl Rows {
-    fn push(&mut self, value: Value) {
-        self.0.last_mut().unwrap().push(value);
-    }
-}
-
-impl Sink for Rows {
-    type Error = Infallible;
-
-    fn begin(&mut self) {
-        self.0.push(Vec::new());
-    }
-
-    fn integer(&mut self, value: i32) {
-        self.push(Value::Integer(value.into()));
-    }
-
-    fn bigint(&mut self, value: i64) {
-        self.push(Value::Integer(value));
-    }
-
-    fn date(&mut self, value: i64) {
-        self.push(Value::Integer(value));
-    }
-
-    fn null(&mut self) {
-        self.push(Value::Null);
-    }
-
-    fn text(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) {
-        let mut text = vec![0; length];
-        fill(&mut text);
-        self.push(Value::Text(String::from_utf8(text).unwrap()));
-    }
-
-    fn end(&mut self) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
 
 fn table(name: &str) -> &'static Table {
     TABLES.iter().find(|t| t.name == name).unwrap()
@@ -62,10 +17,8 @@ struct Columns {
 impl Columns {
     fn of(name: &str, warehouse: u32) -> Self {
         let table = table(name);
-        let mut sink = Rows::default();
-        let Ok(()) = write(table, warehouse, &mut sink);
         let places = table.columns.iter().enumerate().map(|(i, (name, _))| (*name, i)).collect();
-        Self { rows: sink.0, places }
+        Self { rows: values::rows(table, warehouse), places }
     }
 
     fn values(&self, column: &str) -> impl Iterator<Item = &Value> {

@@ -78,7 +78,6 @@ fn link(dir: &Path, at: &Path, item: &Item) -> Result<(), ServerError> {
     let parent = path.parent().expect("a path below the tree");
     fs::create_dir_all(parent).map_err(doing("Cannot create", parent))?;
     let made = match item {
-        Item::File => Ok(()),
         Item::Same(to) => fs::hard_link(dir.join(to), &path),
         Item::Link(to) => {
             let to = relative(at, to);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode};
 
@@ -80,6 +81,8 @@ impl Engine {
         let connection = Connection::open(path).with_context(|| format!("Cannot open {}", path.display()))?;
         connection.busy_timeout(options.busy)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        // Plans do not depend on the values that are bound: otherwise SQLite would plan some statements anew each time they are run.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         let wanted = match options.journal {
             SqliteJournal::Wal => "wal",
             SqliteJournal::Rollback => "delete",

@@ -1,0 +1,76 @@
+//! Which request comes next.
+//!
+//! Invariant: the requests of a process follow from the seed and its number alone, however they are cut into batches.
+
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::super::block::Address;
+use super::super::choice::Chooser;
+use super::super::job::{Job, Requests};
+use super::board;
+
+/// What requests a class draws from.
+pub struct Draws {
+    /// `None`: one block after the other.
+    chooser: Option<Chooser>,
+    /// Requests in each file, and in all of them.
+    per_file: u32,
+    blocks: u32,
+    /// A draw below this reads: the read percentage in units of 2^-32.
+    reads: u64,
+}
+
+/// How far a process has come with them.
+#[derive(Clone)]
+pub struct Position {
+    random: Xoshiro256PlusPlus,
+    /// Next block of sequential requests.
+    next: u32,
+}
+
+impl Draws {
+    /// The draws of a class. `seed`: the run's.
+    pub fn new(job: &Job, spec: &Requests, seed: u64) -> Self {
+        let per_file = board::per_file(job, spec.bytes);
+        let blocks = per_file * job.data.files as u32;
+        Self {
+            chooser: spec.random.then(|| Chooser::new(spec.choice, blocks, seed)),
+            per_file,
+            blocks,
+            reads: (u64::from(spec.read_percent) << 32).div_ceil(100),
+        }
+    }
+
+    /// Where a process begins that has this seed of its own, and number `number` in its class.
+    pub fn start(&self, seed: u64, number: usize) -> Position {
+        let files = self.blocks / self.per_file;
+        // Sequential: each process begins at a file of its own, as far as there are enough.
+        Position { random: Xoshiro256PlusPlus::seed_from_u64(seed), next: number as u32 % files * self.per_file }
+    }
+
+    /// The next request: where, and whether it writes.
+    #[inline]
+    pub fn draw(&self, at: &mut Position) -> (Address, bool) {
+        let number = match &self.chooser {
+            Some(chooser) => chooser.draw(at.random.next_u64()),
+            None => {
+                let number = at.next;
+                at.next = if number + 1 == self.blocks { 0 } else { number + 1 };
+                number
+            }
+        };
+        let write = match self.reads {
+            0 => true,
+            reads if reads >> 32 != 0 => false,
+            reads => at.random.next_u64() >> 32 >= reads,
+        };
+        // Many jobs have one file, and a division is the slowest thing here.
+        let address = if number < self.per_file {
+            Address { file: 0, block: number }
+        } else {
+            Address { file: number / self.per_file, block: number % self.per_file }
+        };
+        (address, write)
+    }
+}

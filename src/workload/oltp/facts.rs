@@ -1,0 +1,212 @@
+//! What a record says of a run beside its metrics.
+//!
+//! Invariant: a fact that is a time or a rate shows its unit, so that a trial without a clock can leave it out; whatever weakens durability or
+//! departs from TPC-C is among the facts.
+
+use std::collections::BTreeMap;
+
+use super::config::{Config, Engine, Mode, Pace, SqliteJournal};
+use super::counters;
+use super::driver::{Counts, Driven};
+use super::input::Kind;
+use super::job::Job;
+use super::watch::Seen;
+
+pub type Facts = BTreeMap<String, String>;
+
+/// What was asked for.
+pub fn of_job(job: &Job, config: &Config) -> Facts {
+    let mut facts = Facts::new();
+    let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
+    put("job", job.name.clone());
+    put("engine", engine(job));
+    put("warehouses", job.scale.warehouses.to_string());
+    put("connections", config.connections.to_string());
+    put("terminals", config.terminals.to_string());
+    put("drivers", config.drivers.to_string());
+    if !matches!(job.engine, Engine::Sqlite { .. }) {
+        put("mode", mode(job.mode).to_owned());
+    }
+    let deviations = deviations(job);
+    if !deviations.is_empty() {
+        put("deviations", deviations.join("; "));
+    }
+    let weakened = job.weakened();
+    if !weakened.is_empty() {
+        put("weakened", weakened.join("; "));
+    }
+    facts
+}
+
+fn engine(job: &Job) -> String {
+    match &job.engine {
+        Engine::Postgres { version, .. } => format!("PostgreSQL {version} of the run's own"),
+        Engine::Url(_) => "a server that was there".to_owned(),
+        Engine::Sqlite { journal: SqliteJournal::Wal } => {
+            "SQLite in the driver, write-ahead log, one writer at a time".to_owned()
+        }
+        Engine::Sqlite { journal: SqliteJournal::Rollback } => {
+            "SQLite in the driver, rollback journal, one writer at a time".to_owned()
+        }
+    }
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Procedures => "stored procedures, one round trip",
+        Mode::Pipelined => "statements in one pipeline, one round trip",
+        Mode::RoundTrips => "one round trip for each statement: a test of scheduler and network",
+    }
+}
+
+/// Where a job departs from TPC-C's rules, beyond what every run of oltp does.
+fn deviations(job: &Job) -> Vec<String> {
+    let mut all = Vec::new();
+    match job.pace {
+        Pace::Closed { keying, think } => {
+            for (name, factor) in [("keying", keying), ("think", think)] {
+                match factor {
+                    1.0 => {}
+                    0.0 => all.push(format!("no {name} time")),
+                    _ => all.push(format!("{name} times {factor} times the specification's")),
+                }
+            }
+        }
+        Pace::Open { .. } => all.push("arrivals by schedule, not by users".to_owned()),
+    }
+    let [_, payment, others @ ..] = job.mix;
+    if payment < 430 || others.iter().any(|share| *share < 40) {
+        all.push("a mix below the minima of 43, 4, 4 and 4 %".to_owned());
+    }
+    if job.touched != (1, job.scale.warehouses) {
+        all.push(format!("warehouses {} to {} only", job.touched.0, job.touched.1));
+    }
+    if job.touched.0 == job.touched.1 {
+        all.push("one warehouse, so that nothing is remote".to_owned());
+    }
+    all
+}
+
+/// What was found.
+pub fn of_run(job: &Job, driven: &Driven, seen: &Seen) -> Facts {
+    let mut facts = Facts::new();
+    let transactions = driven.transactions();
+    facts.insert("transactions".to_owned(), transactions.to_string());
+    for kind in Kind::ALL.into_iter().filter(|k| driven.tally.window[k.index()].ended() > 0) {
+        facts.insert(format!("transaction.{}", kind.name()), counts(driven, kind));
+        facts.insert(format!("response.{}", kind.name()), response(job, driven, kind));
+    }
+    let whole = |of: fn(&Counts) -> u64| driven.tally.window.iter().map(of).sum::<u64>();
+    facts.insert("retries".to_owned(), whole(|c| c.retries).to_string());
+    facts.insert("within-limits".to_owned(), compliance(job, driven));
+    if matches!(job.pace, Pace::Open { .. }) {
+        facts.insert("backlog".to_owned(), backlog(driven));
+    }
+    facts.insert("longest-queue".to_owned(), driven.longest_queue.to_string());
+    facts.extend(costs(job, driven, seen));
+    let sampled: u64 = seen.waits.values().sum();
+    for (event, n) in &seen.waits {
+        let share = 100.0 * *n as f64 / sampled as f64;
+        facts.insert(format!("wait.{event}"), format!("{share:.1} % of {sampled} samples of busy sessions"));
+    }
+    facts
+}
+
+fn counts(driven: &Driven, kind: Kind) -> String {
+    let counts = &driven.tally.window[kind.index()];
+    let share = 100.0 * counts.ended() as f64 / driven.transactions() as f64;
+    let rolled_back = match counts.rolled_back {
+        0 => String::new(),
+        n => format!(", {n} of them rolled back as they should"),
+    };
+    format!("{} ({share:.2} %){rolled_back}, {} retries", counts.ended(), counts.retries)
+}
+
+fn response(job: &Job, driven: &Driven, kind: Kind) -> String {
+    let latency = &driven.tally.latency[kind.index()];
+    let ns = |q| latency.quantile(q).unwrap_or(0);
+    format!(
+        "mean {:.0} ns, p50 {} ns, p90 {} ns of {:.0} s allowed, p95 {} ns, p99 {} ns, max {} ns",
+        latency.mean().unwrap_or(0.0),
+        ns(0.5),
+        ns(0.9),
+        job.limits[kind.index()].as_secs_f64(),
+        ns(0.95),
+        ns(0.99),
+        latency.max().unwrap_or(0)
+    )
+}
+
+/// Kinds whose 90th percentile is above its limit.
+pub fn beyond_limits(job: &Job, driven: &Driven) -> Vec<Kind> {
+    let beyond = |kind: &Kind| {
+        let p90 = driven.tally.latency[kind.index()].quantile(0.9);
+        p90.is_some_and(|ns| u128::from(ns) > job.limits[kind.index()].as_nanos())
+    };
+    Kind::ALL.into_iter().filter(beyond).collect()
+}
+
+fn compliance(job: &Job, driven: &Driven) -> String {
+    match &beyond_limits(job, driven)[..] {
+        [] => "all kinds".to_owned(),
+        some => format!("not {}", some.iter().map(|k| k.name()).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn backlog(driven: &Driven) -> String {
+    match driven.backlog {
+        0 => "0 requests waited when the window closed".to_owned(),
+        n => format!(
+            "overloaded: {n} requests had arrived and waited for a connection when the window closed; their latency is in no figure"
+        ),
+    }
+}
+
+fn costs(job: &Job, driven: &Driven, seen: &Seen) -> Facts {
+    let transactions = driven.transactions().max(1) as f64;
+    let mut facts = Facts::new();
+    let counted = |name: &str| seen.window.get(name).map(|n| *n as f64);
+    let cpu = &driven.cpu;
+    facts.insert(
+        "cpu.driver".to_owned(),
+        format!(
+            "{:.0} ns per transaction, {:.0} ns user and {:.0} ns system",
+            cpu.total.as_nanos() as f64 / transactions,
+            cpu.user.as_nanos() as f64 / transactions,
+            cpu.system.as_nanos() as f64 / transactions
+        ),
+    );
+    let mut per = |name: &str, counter: &str, unit: &str| {
+        if let Some(n) = counted(counter) {
+            facts.insert(name.to_owned(), format!("{:.2} {unit} per transaction", n / transactions));
+        }
+    };
+    per("cpu.server", counters::SERVER_CPU, "ns");
+    per("cpu.kernel-threads", counters::KERNEL_CPU, "ns");
+    per("file-reads", counters::FILE_READ, "bytes");
+    per("storage-reads", counters::STORAGE_READ, "bytes");
+    per("storage-writes", counters::STORAGE_WRITTEN, "bytes");
+    per("context-switches", counters::SWITCHES, "times");
+    per("log-bytes", "wal.wal_bytes", "bytes");
+    per("log-full-pages", "wal.wal_fpi", "pages");
+    per("commits-of-server", "database.xact_commit", "times");
+    if let (Some(server), Engine::Postgres { .. }) = (counted(counters::SERVER_CPU), &job.engine) {
+        let driver = cpu.total.as_nanos() as f64;
+        let all = driver + server + counted(counters::KERNEL_CPU).unwrap_or(0.0);
+        facts.insert("driver-share".to_owned(), format!("{:.1} % of all CPU time", 100.0 * driver / all));
+    }
+    // What only grows: with its name from the server or the kernel.
+    for (name, n) in
+        seen.window.iter().filter(|(name, n)| **n > 0 && (name.contains('.') || name.starts_with("pressure")))
+    {
+        let (name, unit) = match name.strip_suffix("-us") {
+            Some(name) => (name, " us"),
+            None => (name.as_str(), ""),
+        };
+        facts.insert(format!("counter.{name}"), format!("{n}{unit}"));
+    }
+    for (name, bytes) in [("page-table-bytes", seen.page_tables), ("available-bytes", seen.available)] {
+        facts.extend(bytes.map(|n| (name.to_owned(), n.to_string())));
+    }
+    facts
+}

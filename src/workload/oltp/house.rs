@@ -1,0 +1,201 @@
+//! Where the database of a trial lives: a private cluster, somebody's server, or a file.
+//!
+//! Invariant: every trial begins with the rows of a fresh load, and what a trial started is gone when its house is.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
+
+use super::config::{Config, Engine, SqliteJournal, Transport};
+use super::database::{Database, Value};
+use super::driver::Target;
+use super::job::Job;
+use super::pg::{Connection, Url};
+use super::scale::Scale;
+use super::server::{Cluster, Listen, Server, Settings, Sizing, Stop, root, tpcc};
+use super::{load, sql, sqlite};
+use crate::kernel::Store;
+use crate::workload::{Context, Progress};
+
+/// The names under which a guest has its images.
+pub const TREE: &str = "tree";
+pub const DATA: &str = "data";
+/// The cluster's folder in a trial's own.
+const FOLDER: &str = "cluster";
+/// The file of SQLite on its image, and in a trial's folder.
+pub const FILE: &str = "oltp.sqlite";
+
+/// What marks tables as loaded by us: only such are replaced without asking.
+const MARK: &str = "loaded by bigiron oltp";
+
+/// A database that is ready for a run.
+pub struct House {
+    kind: Kind,
+    /// A short way to the cluster's folder: a socket's path may have 107 bytes.
+    _way: Option<TempDir>,
+}
+
+enum Kind {
+    Own { cluster: Cluster, url: Url },
+    Foreign(Url),
+    Sqlite { path: PathBuf, journal: SqliteJournal },
+}
+
+impl House {
+    /// Gets a freshly loaded database ready: from the guest's images where there are any, else by loading it.
+    ///
+    /// # Errors
+    /// A server that cannot be had, started or reached; a load that fails; tables of somebody else in the database of a URL.
+    pub fn open(cx: &Context<'_>, job: &Job, config: &Config) -> Result<Self> {
+        match &job.engine {
+            Engine::Postgres { version, transport, settings } => {
+                let sizing = Sizing {
+                    memory_bytes: cx.memory_bytes,
+                    data_bytes: tpcc::data_bytes(job.scale),
+                    connections: config.connections,
+                };
+                let settings = Settings::new(&sizing, settings)?;
+                match (cx.images.get(TREE), cx.images.get(DATA)) {
+                    (Some(tree), Some(data)) => {
+                        let listen = match transport {
+                            Transport::Unix => Listen::Socket,
+                            Transport::Tcp => Listen::TcpAlone,
+                        };
+                        let server = Server::in_tree(tree, *version);
+                        Self::start(&server, data, &settings, listen, *transport, None)
+                    }
+                    _ => Self::made(cx, config, *version, *transport, &settings),
+                }
+            }
+            Engine::Url(text) => {
+                let url = Url::parse(text)?;
+                load_marked(&url, config.scale, &steps(cx))?;
+                Ok(Self { kind: Kind::Foreign(url), _way: None })
+            }
+            Engine::Sqlite { journal } => {
+                let path = match cx.images.get(DATA) {
+                    Some(data) => data.join(FILE),
+                    None => {
+                        let path = cx.dir.join(FILE);
+                        load::sqlite(&path, config.scale, true, &steps(cx))?;
+                        path
+                    }
+                };
+                Ok(Self { kind: Kind::Sqlite { path, journal: *journal }, _way: None })
+            }
+        }
+    }
+
+    /// A cluster in the trial's own folder.
+    fn made(
+        cx: &Context<'_>,
+        config: &Config,
+        version: u32,
+        transport: Transport,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let note = |text: &str| eprintln!("bigiron: {text}");
+        let root = root::ensure(&Store::open()?, version, &note)?;
+        let server = Server::of(&root)?;
+        let folder = cx.dir.join(FOLDER);
+        fs::create_dir_all(&folder).with_context(|| format!("Cannot make {}", folder.display()))?;
+        // The server's user must get there.
+        let way = tempfile::Builder::new().prefix("bigiron-pg-").tempdir().context("No folder for temporary files")?;
+        fs::set_permissions(way.path(), fs::Permissions::from_mode(0o711)).context("No folder for temporary files")?;
+        let short = way.path().join("c");
+        symlink(&folder, &short).with_context(|| format!("Cannot make {}", short.display()))?;
+        (cx.progress)(Progress { step: "initdb", done: 0, of: 0 });
+        Cluster::init(&server, &short, true)?;
+        let listen = match transport {
+            Transport::Unix => Listen::Socket,
+            Transport::Tcp => Listen::Tcp,
+        };
+        let house = Self::start(&server, &short, settings, listen, transport, Some(way))?;
+        if let Kind::Own { url, .. } = &house.kind {
+            load_marked(url, config.scale, &steps(cx))?;
+        }
+        Ok(house)
+    }
+
+    fn start(
+        server: &Server,
+        folder: &Path,
+        settings: &Settings,
+        listen: Listen,
+        transport: Transport,
+        way: Option<TempDir>,
+    ) -> Result<Self> {
+        let cluster = Cluster::start(server, folder, settings, listen)?;
+        let url = cluster.url(transport).context("The server does not listen there")?;
+        Ok(Self { kind: Kind::Own { cluster, url }, _way: way })
+    }
+
+    /// What the driver is to drive.
+    pub fn target(&self) -> Target<'_> {
+        match &self.kind {
+            Kind::Own { url, .. } | Kind::Foreign(url) => Target::Postgres(url),
+            Kind::Sqlite { path, journal } => Target::Sqlite { path, journal: *journal },
+        }
+    }
+
+    /// A connection for checks.
+    ///
+    /// # Errors
+    /// There is none to be had.
+    pub fn database(&self) -> Result<Box<dyn Database>> {
+        Ok(match &self.kind {
+            Kind::Own { url, .. } | Kind::Foreign(url) => Box::new(Connection::connect(url)?),
+            Kind::Sqlite { path, journal } => Box::new(sqlite::Engine::open(path, *journal)?),
+        })
+    }
+
+    /// Stops what was started, in good order.
+    ///
+    /// # Errors
+    /// A server that does not stop as it should.
+    pub fn close(self) -> Result<()> {
+        match self.kind {
+            Kind::Own { cluster, .. } => Ok(cluster.stop(Stop::Fast)?),
+            Kind::Foreign(_) | Kind::Sqlite { .. } => Ok(()),
+        }
+    }
+}
+
+/// Loads the tables at `url`, in the place of those that an earlier run of ours has left.
+///
+/// # Errors
+/// Tables of these names that are not ours; whatever the load may fail with.
+pub fn load_marked(url: &Url, scale: Scale, progress: load::Progress<'_>) -> Result<()> {
+    let mut database = Connection::connect(url)?;
+    let there =
+        database.rows("SELECT to_regclass('item') IS NOT NULL, coalesce(obj_description(to_regclass('item')), '')")?;
+    let text = |n: usize| match there.first().and_then(|row| row.get(n)) {
+        Some(Value::Text(text)) => text.as_str(),
+        _ => "",
+    };
+    let (is_there, is_ours) = (text(0) == "t", text(1) == MARK);
+    ensure!(
+        !is_there || is_ours,
+        "The database at {url} has a table `item` that bigiron did not load; name an empty database, since every trial loads its tables anew"
+    );
+    let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    load::postgres(url, scale, jobs, is_ours, progress)?;
+    furnish(&mut database)
+}
+
+/// What a loaded database needs besides its rows: the procedures, and the mark that it is ours.
+///
+/// # Errors
+/// What the server refused.
+pub fn furnish(database: &mut dyn Database) -> Result<()> {
+    sql::install_procedures(database)?;
+    database.execute(&format!("COMMENT ON TABLE item IS '{MARK}'"))
+}
+
+/// A load's progress as a trial's steps.
+fn steps<'a>(cx: &'a Context<'_>) -> impl Fn(&str, u64, u64) + 'a {
+    move |step, done, of| (cx.progress)(Progress { step, done: done as u32, of: of as u32 })
+}

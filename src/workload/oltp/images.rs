@@ -1,0 +1,123 @@
+//! What a guest's trial starts from: the server's programs, and the loaded database.
+//!
+//! Invariant: an image is made once of what names it and never changed, so that all trials of all arms that ask for the same start from the same
+//! bytes; what was checked right after the load is true of each of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::config::Engine;
+use super::house::{DATA, FILE, TREE};
+use super::job::Job;
+use super::server::image::{self, Shape};
+use super::server::loaded::Loaded;
+use super::server::{Root, Server, root, tpcc};
+use super::{check, load, sqlite};
+use crate::kernel::{Store, hash};
+use crate::workload::{Image, ImageContext, ImageRole, Images};
+
+/// For new rows, old versions of them and the log.
+const ROOM: u64 = 1 << 30;
+/// The one file system that can be filled without mounting it.
+const FILESYSTEM: &str = "ext4";
+
+/// The images for a job, made now if they are not kept.
+///
+/// # Errors
+/// A server elsewhere, which a guest cannot reach; programs that cannot be had; a load that fails.
+pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
+    ensure!(
+        cx.filesystem == FILESYSTEM,
+        "A loaded database can be put on {FILESYSTEM} alone, whose mkfs fills a file system from a folder; leave `--filesystem {}` out",
+        cx.filesystem
+    );
+    let store = Store::open()?;
+    match &job.engine {
+        Engine::Url(_) => bail!("A guest has no network: with `oltp.url` the host is this machine, `--on local`"),
+        Engine::Sqlite { .. } => {
+            let (path, key) = sqlite_image(&store, job, cx)?;
+            let mut images = Images { images: vec![data(path)], ..Images::default() };
+            images.facts.insert("image".to_owned(), key);
+            Ok(images)
+        }
+        Engine::Postgres { version, .. } => {
+            let root = root::ensure(&store, *version, cx.note)?;
+            let tree = image::of_root(&store, &root, cx.note)?;
+            let loaded = loaded(&store, &root, job, cx)?;
+            let mut images = Images::default();
+            images
+                .facts
+                .insert("server".to_owned(), format!("{} from Debian {}", root.about.version, root.about.release));
+            images.facts.insert("server-tree".to_owned(), root.about.hash);
+            images.facts.insert("image".to_owned(), loaded.sha256.clone());
+            images.facts.insert(
+                "image-checked".to_owned(),
+                format!("{} checks held right after the load", loaded.checked.len()),
+            );
+            images.images.push(Image { name: TREE, path: tree, filesystem: FILESYSTEM, role: ImageRole::Tree });
+            images.images.push(data(loaded.image));
+            Ok(images)
+        }
+    }
+}
+
+fn data(path: PathBuf) -> Image {
+    Image { name: DATA, path, filesystem: FILESYSTEM, role: ImageRole::Data }
+}
+
+/// An image that is there whole or not at all.
+fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> Result<()> {
+    let dir = to.parent().context("An image is in a folder")?;
+    let file =
+        tempfile::NamedTempFile::new_in(dir).with_context(|| format!("Cannot make a file in {}", dir.display()))?;
+    image::make(from, file.path(), shape)?;
+    file.persist(to).with_context(|| format!("Cannot keep {}", to.display()))?;
+    Ok(())
+}
+
+fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Result<Loaded> {
+    let memory = rustix::system::sysinfo();
+    let place = tpcc::Place {
+        server: &root.about.hash,
+        filesystem: FILESYSTEM,
+        room: ROOM,
+        memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
+        jobs: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+    };
+    tpcc::ensure(store, &Server::of(root)?, &place, job.scale, cx.note)
+}
+
+/// A report's checks in words, if all of them hold.
+fn all_hold(report: &check::Report) -> Result<Vec<String>> {
+    let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
+    ensure!(failures.is_empty(), "Right after the load the data are not right: {}", failures.join("; "));
+    Ok(report.checks.iter().map(ToString::to_string).collect())
+}
+
+/// A loaded file of SQLite on a file system of its own.
+fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(PathBuf, String)> {
+    let maker = image::maker(FILESYSTEM)?;
+    let warehouses = job.scale.warehouses;
+    let parts =
+        [&warehouses.to_string(), rusqlite::version(), &maker, &ROOM.to_string(), include_str!("load/sqlite.rs")];
+    let all: Vec<&str> = parts.into_iter().chain(tpcc::SOURCES).collect();
+    let key = hash::of_bytes(all.join("\n").as_bytes())[..16].to_owned();
+    let shelf = store.dir().join("sqlite");
+    let kept = shelf.join(format!("{key}.img"));
+    if !kept.is_file() {
+        (cx.note)(&format!("Loading {warehouses} warehouse{} into SQLite", if warehouses == 1 { "" } else { "s" }));
+        fs::create_dir_all(&shelf).with_context(|| format!("Cannot make {}", shelf.display()))?;
+        store.needs(3 * tpcc::data_bytes(job.scale))?;
+        let dir =
+            tempfile::tempdir_in(&shelf).with_context(|| format!("Cannot make a folder in {}", shelf.display()))?;
+        let file = dir.path().join(FILE);
+        load::sqlite(&file, job.scale, true, &|_, _, _| {})?;
+        let mut engine = sqlite::Engine::open(&file, super::config::SqliteJournal::Rollback)?;
+        all_hold(&check::conditions(&mut engine, true)?)?;
+        drop(engine);
+        make(dir.path(), &kept, &Shape { filesystem: FILESYSTEM, room: ROOM, writable: true, owner: 0 })?;
+    }
+    Ok((kept, key))
+}

@@ -1,0 +1,235 @@
+//! Encryption of a connection (`sslmode`), with rustls.
+//!
+//! Invariant: `verify-ca` and `verify-full` send nothing to a server whose certificate was not signed by an authority that is believed; `require`
+//! encrypts and believes anybody, which is what libpq means by it.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::url::{Host, SslMode, Url};
+
+/// Where distributions keep the authorities' certificates: Debian and its kin, Fedora and its kin, Alpine and openSUSE.
+const SYSTEM_BUNDLES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/ca-bundle.pem",
+];
+
+/// One end of an encrypted stream; the socket is handed in.
+pub(super) struct Tls {
+    connection: ClientConnection,
+    /// Bytes that have been decrypted and not been read.
+    plaintext: usize,
+}
+
+impl Tls {
+    /// # Errors
+    /// Why this URL's server cannot be verified: no certificates of authorities, or a host that is no name.
+    pub(super) fn new(url: &Url) -> Result<Tls, String> {
+        let Host::Tcp(host) = &url.host else { return Err("encryption is for TCP".to_owned()) };
+        let name = ServerName::try_from(host.clone()).map_err(|_| format!("`{host}` is no host's name"))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mode = match url.sslmode {
+            // As libpq has it: who names authorities wants them asked.
+            SslMode::Require if url.sslrootcert.is_some() => SslMode::VerifyCa,
+            mode => mode,
+        };
+        let roots = match (mode, &url.sslrootcert) {
+            (SslMode::Disable | SslMode::Require, _) => None,
+            (_, Some(file)) => Some(authorities(file)?),
+            (_, None) => Some(system_authorities()?),
+        };
+        let inner = match roots {
+            None => None,
+            Some(roots) => Some(
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                    .build()
+                    .map_err(|e| e.to_string())?,
+            ),
+        };
+        let verifier = Verifier { inner, any_name: mode != SslMode::VerifyFull, provider: Arc::clone(&provider) };
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| e.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        let connection = ClientConnection::new(Arc::new(config), name).map_err(|e| e.to_string())?;
+        Ok(Tls { connection, plaintext: 0 })
+    }
+
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// Whether a receive would give something without the socket.
+    pub(super) fn has_plaintext(&self) -> bool {
+        self.plaintext > 0
+    }
+
+    /// Reads once from the socket, and decrypts what is whole.
+    ///
+    /// # Errors
+    /// Those of the socket; `UnexpectedEof` at its end; `InvalidData` with rustls's words if the other side breaks off or cannot be believed.
+    pub(super) fn pull(&mut self, mut socket: impl Read + Write) -> io::Result<()> {
+        if self.connection.read_tls(&mut socket)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match self.connection.process_new_packets() {
+            Ok(state) => {
+                self.plaintext = state.plaintext_bytes_to_read();
+                Ok(())
+            }
+            Err(error) => {
+                // The other side is told why, if it still listens.
+                let _ = self.flush(socket);
+                Err(io::Error::new(io::ErrorKind::InvalidData, explain(&error)))
+            }
+        }
+    }
+
+    /// Sends what is encrypted; whether all of it has left.
+    pub(super) fn flush(&mut self, mut socket: impl Write) -> io::Result<bool> {
+        while self.connection.wants_write() {
+            match self.connection.write_tls(&mut socket) {
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many of `bytes` were taken; the last of them may still wait for [`Self::flush`].
+    pub(super) fn send(&mut self, mut socket: impl Write, bytes: &[u8]) -> io::Result<usize> {
+        if !self.flush(&mut socket)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = self.connection.writer().write(bytes)?;
+        self.flush(socket)?;
+        Ok(count)
+    }
+
+    /// 0 is the end.
+    pub(super) fn receive(&mut self, mut socket: impl Read + Write, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.connection.reader().read(bytes) {
+                Ok(count) => {
+                    self.plaintext = self.plaintext.saturating_sub(count);
+                    return Ok(count);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e),
+            }
+            match self.pull(&mut socket) {
+                Ok(()) => {}
+                // Servers that die do not say goodbye.
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+fn explain(error: &rustls::Error) -> String {
+    use CertificateError::{
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer,
+    };
+    let advice = match error {
+        rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
+            "; sslrootcert=FILE in the URL names the authorities to believe"
+        }
+        rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }) => {
+            "; use the name that the certificate is for, or sslmode=verify-ca"
+        }
+        rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. }) => "; is this machine's clock right?",
+        _ => "",
+    };
+    format!("TLS: {error}{advice}")
+}
+
+fn authorities(file: &Path) -> Result<RootCertStore, String> {
+    let wrong = |what: &dyn std::fmt::Display| format!("cannot read certificates from {}: {what}", file.display());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|e| wrong(&e))? {
+        roots.add(certificate.map_err(|e| wrong(&e))?).map_err(|e| wrong(&e))?;
+    }
+    if roots.is_empty() { Err(wrong(&"there are none in it")) } else { Ok(roots) }
+}
+
+/// The system's authorities; one that cannot be read among many is passed over.
+fn system_authorities() -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    if let Some(certificates) = SYSTEM_BUNDLES.iter().find_map(|file| CertificateDer::pem_file_iter(file).ok()) {
+        roots.add_parsable_certificates(certificates.flatten());
+    }
+    if roots.is_empty() {
+        return Err("this system has no certificates of authorities; sslrootcert=FILE in the URL names some".to_owned());
+    }
+    Ok(roots)
+}
+
+#[derive(Debug)]
+struct Verifier {
+    /// `None` believes anybody.
+    inner: Option<Arc<WebPkiServerVerifier>>,
+    /// The certificate may be for another host.
+    any_name: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        use CertificateError::{NotValidForName, NotValidForNameContext};
+        let Some(inner) = &self.inner else { return Ok(ServerCertVerified::assertion()) };
+        match inner.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+            // The name is looked at last, when the signatures have been found good.
+            Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }))
+                if self.any_name =>
+            {
+                Ok(ServerCertVerified::assertion())
+            }
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

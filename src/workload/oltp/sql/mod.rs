@@ -1,0 +1,65 @@
+//! The five transactions on PostgreSQL, in three wire modes.
+//!
+//! Invariant: the same requests, one after the other, leave the same rows behind and have the same answers in every mode.
+//!
+//! A request that finds a row missing is an error; in a pipeline what came before it has been committed by then, elsewhere nothing has.
+//!
+//! READ COMMITTED is enough: each statement sees what was committed when it began, and every row that a transaction computes from is one
+//! that it has locked, that never changes (prices, names, taxes), or that cannot change while the lock is held (an order's lines).
+
+mod answer;
+pub mod call;
+mod script;
+pub mod statements;
+
+#[cfg(test)]
+mod live_tests;
+#[cfg(test)]
+mod tests;
+
+pub use call::{Call, Step};
+pub use statements::Statement;
+
+use anyhow::{Context, ensure};
+
+use super::config::Mode;
+use super::database::{Database, Dialect};
+use super::pg::{Connection, PgError};
+
+const PROCEDURES: &str = include_str!("procedures.sql");
+
+/// What a session asks of PostgreSQL's planner: one plan per statement, made once and by way of the keys, whatever the statistics say at that moment.
+///
+/// Otherwise plans are made anew in the first five executions and as often as that looks cheaper; a table that has just been loaded, or is
+/// small, may be read whole; and an order's stock may be locked in another order than its lines are given in, which ends in deadlocks.
+const PLANNER: [&str; 4] = [
+    "SET plan_cache_mode = force_generic_plan",
+    "SET enable_seqscan = off",
+    "SET enable_hashjoin = off",
+    "SET enable_mergejoin = off",
+];
+
+/// Makes a connection ready for [`Call`]s of a mode: the session's settings, and everything that is to be prepared.
+///
+/// # Errors
+/// [`PgError::Server`] if the server refuses a statement, e.g. because the tables or, for procedures, the functions are not there.
+pub fn prepare(connection: &mut Connection, mode: Mode) -> Result<(), PgError> {
+    connection.run("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")?;
+    for setting in PLANNER {
+        match connection.run(setting) {
+            // A server that only speaks the protocol need not know it.
+            Ok(()) | Err(PgError::Server(_)) => {}
+            Err(lost) => return Err(lost),
+        }
+    }
+    Statement::of(mode).iter().try_for_each(|s| connection.prepare(s.name(), s.sql(), s.types()))
+}
+
+/// Installs, or replaces, the functions of [`Mode::Procedures`], in a schema of their own.
+///
+/// # Errors
+/// If the database is no PostgreSQL, or refuses.
+pub fn install_procedures(database: &mut dyn Database) -> anyhow::Result<()> {
+    ensure!(database.dialect() == Dialect::Postgres, "Stored procedures need PostgreSQL");
+    database.execute(PROCEDURES).context("Cannot install the stored procedures")
+}

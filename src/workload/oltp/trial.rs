@@ -1,0 +1,225 @@
+//! A trial of a job on a target: the tables made or looked at, the run, and the data afterwards.
+//!
+//! Invariant: no figure leaves a run whose inputs were not what the specification asks for, or whose count of new orders is not the server's own.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::check::{self, Marks, Report};
+use super::claims;
+use super::config::Config;
+use super::database::{Database, Value};
+use super::driver::{self, Counts, Drive, Driven, Moment, Target};
+use super::facts::{self, Facts};
+use super::input::Kind;
+use super::job::Job;
+use super::pg::Connection;
+use super::sqlite::Engine;
+use super::watch::{Seen, Watch};
+use super::{metrics, ramp, settings};
+use crate::clock::Clock;
+use crate::workload::{Outcome, Progress};
+
+/// What the run tells the check after it, in the trial's directory.
+const NOTES: &str = "oltp.json";
+/// How far the client's and the server's count of new orders may be apart.
+const COUNT_TOLERANCE: f64 = 0.005;
+
+/// Where and how a trial takes place.
+pub struct TrialContext<'a> {
+    /// A directory for notes from the run to the check.
+    pub dir: &'a Path,
+    pub seed: u64,
+    pub clock: Clock,
+    pub cpus: u32,
+    pub progress: &'a dyn Fn(Progress<'_>),
+}
+
+/// What the client knows that the server has to know as well.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Notes {
+    /// The sum of D_NEXT_O_ID before the run.
+    before: u64,
+    /// New orders whose commit the client was told of.
+    committed: u64,
+}
+
+/// A connection for everything that is not measured.
+pub fn database(target: &Target<'_>) -> Result<Box<dyn Database>> {
+    Ok(match target {
+        Target::Postgres(url) => Box::new(Connection::connect(url)?),
+        Target::Sqlite { path, journal } => Box::new(Engine::open(path, *journal)?),
+    })
+}
+
+/// Checks the consistency conditions of freshly loaded tables.
+///
+/// # Errors
+/// If the tables are of another scale, or a condition does not hold.
+pub fn prepare(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<()> {
+    let mut database = database(target)?;
+    let warehouses = number(&mut *database, "SELECT count(*) FROM warehouse")?;
+    ensure!(
+        warehouses == i64::from(job.scale.warehouses),
+        "The database has {warehouses} warehouses where the job says {}",
+        job.scale.warehouses
+    );
+    (cx.progress)(Progress { step: "check", done: 0, of: 0 });
+    passed(&check::conditions(&mut *database, true)?, "before the run")
+}
+
+/// Runs the job on tables that [`prepare`] has seen.
+///
+/// # Errors
+/// If something was not measured, the server was lost, the data are not what the inputs make of them, or the job's claim does not hold.
+pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
+    let config = job.config(cx.clock, cx.cpus);
+    let mut database = database(target)?;
+    let mut facts = facts::of_job(job, &config);
+    facts.extend(durability(&mut *database, target)?);
+    let marks = Marks::take(&mut *database)?;
+    let mut notes = Notes { before: check::server_new_orders(&mut *database)?, committed: 0 };
+    let values = if job.users.is_empty() {
+        let (driven, seen) = drive(&config, target, cx, marks.latest)?;
+        notes.committed = committed(&driven);
+        notes.write(cx.dir)?;
+        if let Some(why) = &driven.lost {
+            bail!("The server was lost: {why}; {} transactions are in doubt", driven.in_doubt.len());
+        }
+        let values = metrics::values(job, &driven, &seen)?;
+        facts.extend(facts::of_run(job, &driven, &seen));
+        if let Some(claim) = claims::assert(job, &driven, &seen)? {
+            facts.insert("claim".to_owned(), claim);
+        }
+        values
+    } else {
+        let ramped = ramp::run(job, target, cx, marks.latest)?;
+        notes.committed = ramped.committed;
+        notes.write(cx.dir)?;
+        facts.extend(ramped.facts);
+        ramped.values
+    };
+    facts.extend(agreement(&notes, &mut *database)?);
+    let audit = check::audit(&mut *database, &marks)?;
+    for check in &audit.checks {
+        facts.insert(format!("audit.{}", check.name), check.to_string());
+    }
+    passed(&audit, "of the run's inputs")?;
+    for table in check::sums(&mut *database)? {
+        facts.insert(format!("rows.{}", table.table), table.rows.to_string());
+    }
+    Ok(Outcome { values, facts })
+}
+
+/// One run, or one step of a ramp, with dates later than `after`.
+pub fn drive(config: &Config, target: &Target<'_>, cx: &TrialContext<'_>, after: i64) -> Result<(Driven, Seen)> {
+    let mut watch = Watch::new(target)?;
+    (cx.progress)(Progress { step: "run", done: 0, of: 1 });
+    let mut look = |moment: Moment| watch.look(moment);
+    let driven = driver::run(Drive { config, target: *target, seed: cx.seed, after, watch: &mut look, ledger: None })?;
+    Ok((driven, watch.seen()))
+}
+
+/// New orders that the client knows to be committed, from the first transaction to the last.
+pub fn committed(driven: &Driven) -> u64 {
+    let Counts { committed, .. } = driven.tally.whole[Kind::NewOrder.index()];
+    committed
+}
+
+/// Checks the data that a run has left behind.
+///
+/// # Errors
+/// If a consistency condition does not hold, or the server does not have the new orders that the client knows of.
+pub fn verify(target: &Target<'_>, cx: &TrialContext<'_>) -> Result<()> {
+    let mut database = database(target)?;
+    passed(&check::conditions(&mut *database, false)?, "after the run")?;
+    // A run that was cut short has left no notes.
+    if let Some(notes) = Notes::read(cx.dir)? {
+        agreement(&notes, &mut *database)?;
+    }
+    Ok(())
+}
+
+/// Holds the client's count of new orders against the server's.
+fn agreement(notes: &Notes, database: &mut dyn Database) -> Result<Facts> {
+    let server = check::server_new_orders(database)?.saturating_sub(notes.before);
+    let client = notes.committed;
+    let apart = server.abs_diff(client) as f64 / client.max(1) as f64;
+    ensure!(
+        apart <= COUNT_TOLERANCE,
+        "The driver was told of {client} new orders, the database has {server} more than before: {:.2} % apart, where {:.1} % are right",
+        apart * 100.0,
+        COUNT_TOLERANCE * 100.0
+    );
+    let text = format!("{client} new orders by the driver's count, {server} by the database's");
+    Ok(Facts::from([("agreement".to_owned(), text)]))
+}
+
+fn passed(report: &Report, when: &str) -> Result<()> {
+    let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
+    ensure!(failures.is_empty(), "The data {when} are not right: {}", failures.join("; "));
+    Ok(())
+}
+
+fn number(database: &mut dyn Database, sql: &str) -> Result<i64> {
+    match database.rows(sql)?.first().and_then(|row| row.first()) {
+        Some(Value::Integer(n)) => Ok(*n),
+        // A sum of 64-bit integers is a numeric.
+        Some(Value::Text(text)) => text.parse().with_context(|| format!("No number: `{sql}`")),
+        _ => bail!("No number: `{sql}`"),
+    }
+}
+
+/// What the engine itself says about durability; anything weakened is named, on a server that somebody else runs too.
+fn durability(database: &mut dyn Database, target: &Target<'_>) -> Result<Facts> {
+    let mut facts = Facts::new();
+    match target {
+        Target::Postgres(_) => {
+            let (mut all, mut weak) = (Vec::new(), Vec::new());
+            for name in settings::of_durability().chain(["wal_sync_method", "shared_buffers", "server_version"]) {
+                // A server that is no PostgreSQL may not have it.
+                let Ok(rows) = database.rows(&format!("SHOW {name}")) else { continue };
+                if let Some(Value::Text(value)) = rows.first().and_then(|row| row.first()) {
+                    all.push(format!("{name}={value}"));
+                    weak.extend(settings::weakens(name, value).map(|what| format!("{name}={value} ({what})")));
+                }
+            }
+            facts.insert("durability".to_owned(), all.join(", "));
+            if !weak.is_empty() {
+                facts.insert("weakened".to_owned(), weak.join("; "));
+            }
+        }
+        Target::Sqlite { path, journal } => {
+            let engine = Engine::open(path, *journal)?;
+            let f = engine.facts();
+            facts.insert(
+                "durability".to_owned(),
+                format!("journal_mode={}, synchronous={}, every commit is synced", f.journal, f.synchronous),
+            );
+            facts.insert("sqlite-version".to_owned(), f.version.to_owned());
+            facts.insert("cache-bytes".to_owned(), f.cache_bytes.to_string());
+            facts.insert("data-bytes".to_owned(), std::fs::metadata(path)?.len().to_string());
+        }
+    }
+    Ok(facts)
+}
+
+impl Notes {
+    fn write(&self, dir: &Path) -> Result<()> {
+        let path = dir.join(NOTES);
+        std::fs::write(&path, serde_json::to_vec(self)?).with_context(|| format!("Cannot write {}", path.display()))
+    }
+
+    fn read(dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join(NOTES);
+        match std::fs::read(&path) {
+            Ok(text) => {
+                Ok(Some(serde_json::from_slice(&text).with_context(|| format!("Cannot read {}", path.display()))?))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("Cannot read {}", path.display())),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The workload `oltp`: what a study knows of it.
+//!
+//! Invariant: the database that is measured is one that this trial has made, or that somebody has named.
+
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context as _, Result};
+
+use super::config::Engine;
+use super::house::{self, House};
+use super::job::Job;
+use super::pg::Url;
+use super::trial::{self, TrialContext};
+use super::{images, jobs, metrics, options};
+use crate::metric::MetricDef;
+use crate::workload::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Workload};
+
+/// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.
+const WAREHOUSE_BYTES: u64 = 130 << 20;
+/// What a run may add: orders, old versions of rows, log.
+const GROWTH_BYTES: u64 = 512 << 20;
+
+/// The workload `oltp`.
+pub struct Oltp;
+
+impl Workload for Oltp {
+    fn name(&self) -> &'static str {
+        "oltp"
+    }
+
+    fn summary(&self) -> &'static str {
+        "TPC-C-like transactions on PostgreSQL or the embedded SQLite, up to thousands of users"
+    }
+
+    fn doc(&self) -> &'static str {
+        include_str!("../../../docs/workloads/oltp.md")
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        options::OPTIONS
+    }
+
+    fn check_dotted(&self, name: &str) -> Result<(), String> {
+        options::check_dotted(name)
+    }
+
+    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+        if name == "job" { jobs::embed(value).map_err(|e| e.to_string()) } else { Ok(value.to_owned()) }
+    }
+
+    fn check(&self, options: &Options) -> Result<(), String> {
+        let job = Job::parse(options)?;
+        if let Engine::Url(url) = &job.engine {
+            Url::parse(url).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        let Ok(job) = Job::parse(options) else { return Needs::default() };
+        let data = u64::from(job.scale.warehouses) * WAREHOUSE_BYTES;
+        let terminals = job.users.last().copied().unwrap_or_else(|| job.config(crate::clock::Clock::Wall, 1).terminals);
+        Needs {
+            // Of a server elsewhere only the notes are here.
+            storage_bytes: Some(if job.is_elsewhere() { 1 << 20 } else { data + GROWTH_BYTES }),
+            // A terminal's generators and next input, histograms of every thread, and SQLite's caches.
+            memory_bytes: (64 << 20)
+                + u64::from(terminals) * 1024
+                + match job.engine {
+                    Engine::Sqlite { .. } => {
+                        u64::from(job.config(crate::clock::Clock::Wall, 1).connections) * (66 << 20)
+                    }
+                    Engine::Postgres { .. } | Engine::Url(_) => 0,
+                },
+            modules: Vec::new(),
+        }
+    }
+
+    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
+        Job::parse(options).map(|job| metrics::of(&job)).unwrap_or_default()
+    }
+
+    fn images(&self, options: &Options, cx: &ImageContext<'_>) -> Result<Images> {
+        images::of(&Job::parse(options).map_err(anyhow::Error::msg)?, cx)
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> Result<()> {
+        let job = parse(cx)?;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let house = open.insert(House::open(cx, &job, &job.config(cx.clock, cx.cpus))?);
+        // What a guest's image holds was checked when it was made.
+        if cx.images.contains_key(house::DATA) {
+            return Ok(());
+        }
+        trial::prepare(&job, &house.target(), &trial_context(cx))
+    }
+
+    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
+        let job = parse(cx)?;
+        let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let house = open.as_ref().context("A run comes after its preparation")?;
+        trial::run(&job, &house.target(), &trial_context(cx))
+    }
+
+    fn verify(&self, cx: &Context<'_>) -> Result<()> {
+        let house = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let house = house.context("A check comes after its run")?;
+        trial::verify(&house.target(), &trial_context(cx))?;
+        house.close()
+    }
+}
+
+/// The database between the steps of a trial, which are steps of one process.
+static OPEN: Mutex<Option<House>> = Mutex::new(None);
+
+fn parse(cx: &Context<'_>) -> Result<Job> {
+    Job::parse(cx.options).map_err(anyhow::Error::msg)
+}
+
+fn trial_context<'a>(cx: &'a Context<'_>) -> TrialContext<'a> {
+    TrialContext { dir: &cx.dir, seed: cx.seed, clock: cx.clock, cpus: cx.cpus, progress: cx.progress }
+}
+
+#[cfg(test)]
+#[path = "workload_tests.rs"]
+mod tests;
