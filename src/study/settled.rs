@@ -167,7 +167,7 @@ fn choice<'c>(what: &str, word: &str, choices: &[&'c str]) -> Result<&'c str, Re
 /// Refuses a name that no clock knows, before anything is asked of the machine.
 fn check_storage_name(q: &Question) -> Result<(), Refusal> {
     let Some(name) = &q.storage else { return Ok(()) };
-    let names: Vec<&str> = storage::PROFILES.iter().map(|p| p.name).collect();
+    let names: Vec<&str> = storage::PROFILES.iter().map(|p| p.name).filter(|n| *n != storage::LOCAL).collect();
     choice("storage", name, &names).map(|_| ()).map_err(|r| r.at(q.places.of("machine.storage")))
 }
 

@@ -2,6 +2,7 @@
 
 mod interrupted;
 mod machine;
+mod oltp;
 mod studies;
 mod survival;
 

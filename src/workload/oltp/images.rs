@@ -44,13 +44,13 @@ pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
         }
         Engine::Postgres { version, .. } => {
             let root = root::ensure(&store, *version, cx.note)?;
-            let tree = tree_image(&root, cx.note)?;
+            let tree = image::of_root(&store, &root, cx.note)?;
             let loaded = loaded(&store, &root, job, cx)?;
             let mut images = Images::default();
             images
                 .facts
                 .insert("server".to_owned(), format!("{} from Debian {}", root.about.version, root.about.release));
-            images.facts.insert("server-tree".to_owned(), root.about.hash.clone());
+            images.facts.insert("server-tree".to_owned(), root.about.hash);
             images.facts.insert("image".to_owned(), loaded.sha256.clone());
             images.facts.insert(
                 "image-checked".to_owned(),
@@ -65,16 +65,6 @@ pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
 
 fn data(path: PathBuf) -> Image {
     Image { name: DATA, path, filesystem: FILESYSTEM, role: ImageRole::Data }
-}
-
-/// The programs as a read-only file system, beside their tree.
-fn tree_image(root: &Root, note: &dyn Fn(&str)) -> Result<PathBuf> {
-    let kept = root.dir.with_file_name("tree.img");
-    if !kept.is_file() {
-        note(&format!("Making an image of PostgreSQL {}", root.about.version));
-        make(&root.dir, &kept, &Shape { filesystem: FILESYSTEM, room: 0, writable: false, owner: 0 })?;
-    }
-    Ok(kept)
 }
 
 /// An image that is there whole or not at all.

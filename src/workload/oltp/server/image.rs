@@ -8,7 +8,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -151,52 +150,9 @@ impl Usage {
     }
 }
 
-/// Copies an image: sharing its blocks where the file system can (`FICLONE`), else what is not a hole. `to` must not exist.
-///
-/// # Errors
-/// No room; or `to` exists.
-pub fn restore(image: &Path, to: &Path) -> anyhow::Result<()> {
-    let copy = || -> io::Result<()> {
-        let from = File::open(image)?;
-        let into = File::options().write(true).create_new(true).open(to)?;
-        if rustix::fs::ioctl_ficlone(&into, &from).is_ok() {
-            return Ok(());
-        }
-        let length = from.metadata()?.size();
-        into.set_len(length)?;
-        let mut at = 0;
-        while at < length {
-            let data = match rustix::fs::seek(&from, rustix::fs::SeekFrom::Data(at)) {
-                Ok(data) => data,
-                Err(rustix::io::Errno::NXIO) => break,
-                Err(e) => return Err(e.into()),
-            };
-            let hole = rustix::fs::seek(&from, rustix::fs::SeekFrom::Hole(data))?;
-            let (mut source, mut target) = (data, data);
-            while source < hole {
-                let most = usize::try_from(hole - source).unwrap_or(usize::MAX);
-                if rustix::fs::copy_file_range(&from, Some(&mut source), &into, Some(&mut target), most)? == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-            }
-            at = hole;
-        }
-        Ok(())
-    };
-    copy()
-        .inspect_err(|e| {
-            // Half a copy is of no use; one that was there before is not ours.
-            if e.kind() != io::ErrorKind::AlreadyExists {
-                let _ = fs::remove_file(to);
-            }
-        })
-        .with_context(|| format!("Cannot copy {} to {}", image.display(), to.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::FileExt;
 
     fn debugfs(image: &Path, request: &str) -> String {
         let tool = find_tool("debugfs").expect("apt-get install e2fsprogs");
@@ -250,20 +206,5 @@ mod tests {
     fn other_file_systems_are_refused() {
         let said = maker("xfs").unwrap_err().to_string();
         assert!(said.contains("ext4") && said.contains("xfs"), "{said}");
-    }
-
-    #[test]
-    fn a_copy_is_equal_and_sparse_and_never_over_another() {
-        let dir = tempfile::tempdir().unwrap();
-        let (image, copy) = (dir.path().join("image"), dir.path().join("copy"));
-        let file = File::create(&image).unwrap();
-        file.set_len(64 << 20).unwrap();
-        file.write_all_at(&[1; 9000], 5 << 20).unwrap();
-        file.write_all_at(&[2; 1], (64 << 20) - 1).unwrap();
-        restore(&image, &copy).unwrap();
-        assert!(fs::read(&image).unwrap() == fs::read(&copy).unwrap());
-        assert!(copy.metadata().unwrap().blocks() * 512 < 4 << 20);
-        assert!(restore(&image, &copy).is_err());
-        assert!(copy.exists());
     }
 }

@@ -45,7 +45,7 @@ pub struct Wanted<'a> {
 /// A loaded database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded {
-    /// The image; not to be written to: [`image::restore`] makes copies.
+    /// The image; not to be written to: [`crate::vm::image::restore`] makes copies.
     #[serde(skip)]
     pub image: PathBuf,
     /// What stands for all that it was made of.
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(left, 1, "only the shelf");
         // Out of the image again, and started from there: nothing to recover, all rows there.
         let copy = cache.path().join("copy");
-        image::restore(&loaded.image, &copy).unwrap();
+        crate::vm::image::restore(&loaded.image, &copy).unwrap();
         let place = Place::below(cache.path()).unwrap();
         let debugfs = find_tool("debugfs").expect("apt-get install e2fsprogs");
         for folder in ["data", "run", "password"] {

@@ -14,14 +14,13 @@ use crate::workload::oltp::scale::Scale;
 use crate::workload::oltp::{check, house};
 
 /// All that decides which bytes a load makes. A change in words only makes images anew; a change that is missed would not.
-pub(in crate::workload::oltp) const SOURCES: [&str; 10] = [
+pub(in crate::workload::oltp) const SOURCES: [&str; 9] = [
     include_str!("../load/copy.rs"),
     include_str!("../load/postgres.rs"),
     include_str!("../population/goods.rs"),
     include_str!("../population/mod.rs"),
     include_str!("../population/orders.rs"),
     include_str!("../population/people.rs"),
-    include_str!("../house.rs"),
     include_str!("../random.rs"),
     include_str!("../sql/procedures.sql"),
     include_str!("../schema.rs"),
@@ -97,7 +96,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::workload::oltp::server::{image, testing};
+    use crate::workload::oltp::server::testing;
 
     fn loaded(warehouses: u32) -> (tempfile::TempDir, Loaded) {
         let tree = testing::tree();
@@ -130,7 +129,7 @@ mod tests {
         for n in 0..5 {
             let copy = cache.path().join(format!("copy{n}"));
             let started = Instant::now();
-            image::restore(&loaded.image, &copy).unwrap();
+            crate::vm::image::restore(&loaded.image, &copy).unwrap();
             eprintln!("restore {:.3} s", started.elapsed().as_secs_f64());
             std::fs::remove_file(copy).unwrap();
         }

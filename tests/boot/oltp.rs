@@ -1,0 +1,65 @@
+//! A real PostgreSQL in guests under the exact clock.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::test;
+use crate::builder::Test;
+
+/// Enough transactions of each kind, and no more: a guest under emulation does some hundred a second.
+const STUDY: &[&str] = &[
+    "compare",
+    "debian:6.1",
+    "debian:6.12",
+    "oltp",
+    "--clock",
+    "exact",
+    "--seed",
+    "7",
+    "--jobs",
+    "2",
+    "--set",
+    "oltp.ramp=50",
+    "--set",
+    "oltp.length=400",
+    "--out",
+    "study",
+];
+
+/// The first two records (one of each arm), whole, by their slots. The study is interrupted then.
+fn first_pair(test: &Test) -> BTreeMap<u64, Value> {
+    let child = test.start(STUDY);
+    let begun = Instant::now();
+    let records = loop {
+        let text = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let records: BTreeMap<u64, Value> =
+            lines.filter_map(|line| Some((line["record"]["slot"].as_u64()?, line["record"].clone()))).collect();
+        if records.contains_key(&0) && records.contains_key(&1) {
+            break records;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(600), "no pair of boots is done");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(!output.status.success());
+    records
+}
+
+#[test]
+fn the_same_transactions_take_the_same_time_twice() {
+    let (first, again) = (first_pair(&test()), first_pair(&test()));
+    for slot in [0, 1] {
+        let (one, two) = (&first[&slot], &again[&slot]);
+        assert_eq!(one["outcome"]["kind"], "completed", "{one:#}");
+        assert_eq!(one["facts"]["oltp.transactions"], "400");
+        assert!(one["facts"]["oltp.agreement"].as_str().unwrap().contains("by the database's"));
+        assert!(one["facts"]["oltp.durability"].as_str().unwrap().contains("fsync=on"));
+        assert_eq!(one["metrics"], two["metrics"], "slot {slot}");
+    }
+}
