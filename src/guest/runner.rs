@@ -19,7 +19,7 @@ use crate::lever::Fault;
 use crate::store::record::{Failure, GuestIdentity};
 use crate::sys;
 use crate::sys::process::Exit;
-use crate::workload::{self, Context, Outcome, Progress};
+use crate::workload::{self, Context, Outcome, Progress, WrongData};
 
 /// Runs the job's workloads in a child and passes its events on. The trial's failure, if the child could not say it itself.
 pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow::Result<Option<(Failure, String)>> {
@@ -132,7 +132,10 @@ fn one(
     rustix::fs::sync();
     super::sleep(rest_after_prepare(job.clock));
     inject(job.fault);
-    let outcome = workload.run(&cx).map_err(error)?;
+    let outcome = workload.run(&cx).map_err(|e| match e.is::<WrongData>() {
+        true => (Failure::VerifyFailed, e),
+        false => error(e),
+    })?;
     step(Progress { step: "verify", done: 0, of: 0 });
     workload.verify(&cx).map_err(|e| (Failure::VerifyFailed, e))?;
     complete(planned, &outcome).map_err(error)?;

@@ -108,6 +108,11 @@ pub struct Outcome {
     pub facts: BTreeMap<String, String>,
 }
 
+/// Data that a run has lost or got wrong: a run that ends with it counts as one whose check failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WrongData(pub String);
+
 /// Something that can be run in a trial and compared between arms.
 pub trait Workload: Sync {
     fn name(&self) -> &'static str;
@@ -144,7 +149,7 @@ pub trait Workload: Sync {
     fn metrics(&self, options: &Options) -> Vec<MetricDef>;
     /// Lays out files, starts nothing that is measured.
     fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()>;
-    /// Measures. A metric that could not be measured is an error, not a gap.
+    /// Measures. A metric that could not be measured is an error, not a gap; lost data are a [`WrongData`].
     fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome>;
     /// Checks the data that the run left behind; an error here is lost or wrong data and outranks any speed.
     fn verify(&self, cx: &Context<'_>) -> anyhow::Result<()>;

@@ -7,7 +7,6 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use tempfile::TempDir;
 
 use super::config::{Config, Engine, SqliteJournal, Transport};
 use super::database::{Database, Value};
@@ -15,7 +14,7 @@ use super::driver::Target;
 use super::job::Job;
 use super::pg::{Connection, Url};
 use super::scale::Scale;
-use super::server::{Cluster, Listen, Server, Settings, Sizing, Stop, root, tpcc};
+use super::server::{Cluster, Listen, Place, Server, ServerError, Settings, Sizing, Stop, cluster, root, tpcc};
 use super::{load, sql, sqlite};
 use crate::kernel::Store;
 use crate::workload::{Context, Progress};
@@ -35,13 +34,25 @@ const MARK: &str = "loaded by bigiron oltp";
 pub struct House {
     kind: Kind,
     /// A short way to the cluster's folder: a socket's path may have 107 bytes.
-    _way: Option<TempDir>,
+    _way: Option<Place>,
 }
 
 enum Kind {
-    Own { cluster: Cluster, url: Url },
+    Own(Box<Own>),
     Foreign(Url),
     Sqlite { path: PathBuf, journal: SqliteJournal },
+}
+
+/// A private cluster and how it was started, to be started so again.
+struct Own {
+    /// `None` if it could not be started again.
+    cluster: Option<Cluster>,
+    url: Url,
+    server: Server,
+    folder: PathBuf,
+    settings: Settings,
+    listen: Listen,
+    transport: Transport,
 }
 
 impl House {
@@ -102,20 +113,27 @@ impl House {
         let server = Server::of(&root)?;
         let folder = cx.dir.join(FOLDER);
         fs::create_dir_all(&folder).with_context(|| format!("Cannot make {}", folder.display()))?;
-        // The server's user must get there.
-        let way = tempfile::Builder::new().prefix("bigiron-pg-").tempdir().context("No folder for temporary files")?;
-        fs::set_permissions(way.path(), fs::Permissions::from_mode(0o711)).context("No folder for temporary files")?;
-        let short = way.path().join("c");
-        symlink(&folder, &short).with_context(|| format!("Cannot make {}", short.display()))?;
+        // Only where it must be: it is outside of the trial's folder, and outlives us if we are killed.
+        let (way, short) = if cluster::fits_socket(&folder) {
+            (None, folder)
+        } else {
+            let way = Place::temporary()?;
+            // The server's user must get there.
+            let short = way.dir().join("c");
+            fs::set_permissions(way.dir(), fs::Permissions::from_mode(0o711))
+                .and_then(|()| symlink(&folder, &short))
+                .with_context(|| format!("Cannot make {}", short.display()))?;
+            (Some(way), short)
+        };
         (cx.progress)(Progress { step: "initdb", done: 0, of: 0 });
         Cluster::init(&server, &short, true)?;
         let listen = match transport {
             Transport::Unix => Listen::Socket,
             Transport::Tcp => Listen::Tcp,
         };
-        let house = Self::start(&server, &short, settings, listen, transport, Some(way))?;
-        if let Kind::Own { url, .. } = &house.kind {
-            load_marked(url, config.scale, &steps(cx))?;
+        let house = Self::start(&server, &short, settings, listen, transport, way)?;
+        if let Kind::Own(own) = &house.kind {
+            load_marked(&own.url, config.scale, &steps(cx))?;
         }
         Ok(house)
     }
@@ -126,17 +144,34 @@ impl House {
         settings: &Settings,
         listen: Listen,
         transport: Transport,
-        way: Option<TempDir>,
+        way: Option<Place>,
     ) -> Result<Self> {
-        let cluster = Cluster::start(server, folder, settings, listen)?;
-        let url = cluster.url(transport).context("The server does not listen there")?;
-        Ok(Self { kind: Kind::Own { cluster, url }, _way: way })
+        let (cluster, url) = started(server, folder, settings, listen, transport)?;
+        let (server, folder, settings) = (server.clone(), folder.to_owned(), settings.clone());
+        let own = Own { cluster: Some(cluster), url, server, folder, settings, listen, transport };
+        Ok(Self { kind: Kind::Own(Box::new(own)), _way: way })
+    }
+
+    /// Brings a server of our own back after a crash: whatever is left of it is killed, and it recovers in the same folder. `false` for what we
+    /// cannot start again.
+    ///
+    /// # Errors
+    /// It does not recover, in its own words.
+    pub fn recover(&mut self) -> Result<bool, ServerError> {
+        let Kind::Own(own) = &mut self.kind else { return Ok(false) };
+        if let Some(cluster) = own.cluster.take() {
+            cluster.kill();
+        }
+        let (cluster, url) = started(&own.server, &own.folder, &own.settings, own.listen, own.transport)?;
+        (own.cluster, own.url) = (Some(cluster), url);
+        Ok(true)
     }
 
     /// What the driver is to drive.
     pub fn target(&self) -> Target<'_> {
         match &self.kind {
-            Kind::Own { url, .. } | Kind::Foreign(url) => Target::Postgres(url),
+            Kind::Own(own) => Target::Postgres(&own.url),
+            Kind::Foreign(url) => Target::Postgres(url),
             Kind::Sqlite { path, journal } => Target::Sqlite { path, journal: *journal },
         }
     }
@@ -147,9 +182,17 @@ impl House {
     /// There is none to be had.
     pub fn database(&self) -> Result<Box<dyn Database>> {
         Ok(match &self.kind {
-            Kind::Own { url, .. } | Kind::Foreign(url) => Box::new(Connection::connect(url)?),
+            Kind::Own(own) => Box::new(Connection::connect(&own.url)?),
+            Kind::Foreign(url) => Box::new(Connection::connect(url)?),
             Kind::Sqlite { path, journal } => Box::new(sqlite::Engine::open(path, *journal)?),
         })
+    }
+
+    /// The postmaster of a server of our own.
+    #[cfg(test)]
+    pub fn postmaster(&self) -> Option<u32> {
+        let Kind::Own(own) = &self.kind else { return None };
+        own.cluster.as_ref().map(Cluster::postmaster)
     }
 
     /// Stops what was started, in good order.
@@ -158,10 +201,23 @@ impl House {
     /// A server that does not stop as it should.
     pub fn close(self) -> Result<()> {
         match self.kind {
-            Kind::Own { cluster, .. } => Ok(cluster.stop(Stop::Fast)?),
+            Kind::Own(own) => Ok(own.cluster.map_or(Ok(()), |cluster| cluster.stop(Stop::Fast))?),
             Kind::Foreign(_) | Kind::Sqlite { .. } => Ok(()),
         }
     }
+}
+
+fn started(
+    server: &Server,
+    folder: &Path,
+    settings: &Settings,
+    listen: Listen,
+    transport: Transport,
+) -> Result<(Cluster, Url), ServerError> {
+    let cluster = Cluster::start(server, folder, settings, listen)?;
+    let url = cluster.url(transport);
+    let url = url.ok_or_else(|| ServerError::Cluster("The server does not listen there".to_owned()))?;
+    Ok((cluster, url))
 }
 
 /// Loads the tables at `url`, in the place of those that an earlier run of ours has left.

@@ -18,6 +18,7 @@ pub mod job;
 pub mod jobs;
 pub mod ledger;
 pub mod load;
+pub mod loss;
 pub mod metrics;
 pub mod options;
 pub mod output;

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
+use super::check::Marks;
 use super::driver::{Driven, Target};
 use super::facts::{self, Facts};
 use super::input::Kind;
 use super::job::Job;
+use super::loss::{Book, Loss};
 use super::metrics::USERS_HELD;
 use super::trial::{self, TrialContext};
 use super::watch::Seen;
@@ -25,16 +27,16 @@ pub struct Ramped {
     pub committed: u64,
 }
 
-/// Runs the steps one after the other, on the same data, with dates later than `latest`.
+/// Runs the steps one after the other, on the same data, with dates later than those of `marks`.
 ///
 /// # Errors
 /// If not even the first step is held, or the server is lost.
-pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, latest: i64) -> Result<Ramped> {
+pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, book: &mut Book) -> Result<Ramped> {
     let (mut held, mut facts, mut committed) = (None, Facts::new(), 0);
     for (step, &users) in (0..).zip(&job.users) {
         let config = job.config_for(users, cx.clock, cx.cpus);
         let name = format!("users.{users:07}");
-        let (driven, seen) = match trial::drive(&config, target, cx, latest + step * STEP_DATES) {
+        let (driven, seen) = match trial::drive(&config, target, cx, marks.latest + step * STEP_DATES, book) {
             Ok(found) => found,
             // More connections than the server takes, or than this machine has processes for: that is where it breaks.
             Err(e) if held.is_some() => {
@@ -44,8 +46,10 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, latest: i64) -
             Err(e) => return Err(e),
         };
         committed += trial::committed(&driven);
-        if let Some(why) = &driven.lost {
-            bail!("The server was lost with {users} users: {why}; {} transactions are in doubt", driven.in_doubt.len());
+        if let Some(why) = driven.lost {
+            let why = format!("with {users} users: {why}");
+            let book = std::mem::take(book);
+            return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks: marks.clone(), book }.into());
         }
         let beyond = facts::beyond_limits(job, &driven);
         facts.insert(name, row(job, &driven, &seen, &beyond));

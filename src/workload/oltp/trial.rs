@@ -15,6 +15,7 @@ use super::driver::{self, Counts, Drive, Driven, Moment, Target};
 use super::facts::{self, Facts};
 use super::input::Kind;
 use super::job::{Claim, Job};
+use super::loss::{Book, Loss, Pages};
 use super::pg::Connection;
 use super::server::settings::deviations;
 use super::sqlite::Engine;
@@ -90,7 +91,7 @@ pub fn warm(job: &Job, target: &Target<'_>) -> Result<()> {
 /// Runs the job on tables that [`prepare`] has seen.
 ///
 /// # Errors
-/// If something was not measured, the server was lost, the data are not what the inputs make of them, or the job's claim does not hold.
+/// If something was not measured, the server was lost (a [`Loss`]), the data are not what the inputs make of them, or the job's claim does not hold.
 pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
     let config = job.config(cx.clock, cx.cpus);
     let mut database = database(target)?;
@@ -98,12 +99,13 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
     facts.extend(durability(&mut *database, target)?);
     let marks = Marks::take(&mut *database)?;
     let mut notes = Notes { before: check::server_new_orders(&mut *database)?, committed: 0 };
+    let mut book = Book::default();
     let values = if job.users.is_empty() {
-        let (driven, seen) = drive(&config, target, cx, marks.latest)?;
+        let (driven, seen) = drive(&config, target, cx, marks.latest, &mut book)?;
         notes.committed = committed(&driven);
         notes.write(cx.dir)?;
-        if let Some(why) = &driven.lost {
-            bail!("The server was lost: {why}; {} transactions are in doubt", driven.in_doubt.len());
+        if let Some(why) = driven.lost {
+            return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks, book }.into());
         }
         let values = metrics::values(job, &driven, &seen)?;
         facts.extend(facts::of_run(job, &driven, &seen));
@@ -112,7 +114,7 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
         }
         values
     } else {
-        let ramped = ramp::run(job, target, cx, marks.latest)?;
+        let ramped = ramp::run(job, target, cx, &marks, &mut book)?;
         notes.committed = ramped.committed;
         notes.write(cx.dir)?;
         facts.extend(ramped.facts);
@@ -130,12 +132,22 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
     Ok(Outcome { values, facts })
 }
 
-/// One run, or one step of a ramp, with dates later than `after`.
-pub fn drive(config: &Config, target: &Target<'_>, cx: &TrialContext<'_>, after: i64) -> Result<(Driven, Seen)> {
+/// One run, or one step of a ramp, with dates later than `after`; what was acknowledged of it is added to the book.
+pub fn drive(
+    config: &Config,
+    target: &Target<'_>,
+    cx: &TrialContext<'_>,
+    after: i64,
+    book: &mut Book,
+) -> Result<(Driven, Seen)> {
     let mut watch = Watch::new(target)?;
     (cx.progress)(Progress { step: "run", done: 0, of: 1 });
     let mut look = |moment: Moment| watch.look(moment);
-    let driven = driver::run(Drive { config, target: *target, seed: cx.seed, after, watch: &mut look, ledger: None })?;
+    let pages = Pages::new(config);
+    let ledger = |thread: u32| pages.ledger(thread);
+    let target = *target;
+    let driven = driver::run(Drive { config, target, seed: cx.seed, after, watch: &mut look, ledger: Some(&ledger) })?;
+    book.enter(pages, &driven);
     Ok((driven, watch.seen()))
 }
 

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use super::config::Engine;
 use super::house::{self, House};
 use super::job::Job;
+use super::loss::Loss;
 use super::pg::Url;
 use super::trial::{self, TrialContext};
 use super::{images, jobs, metrics, options};
@@ -86,20 +87,31 @@ impl Workload for Oltp {
 
     fn prepare(&self, cx: &Context<'_>) -> Result<()> {
         let job = parse(cx)?;
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let house = open.insert(House::open(cx, &job, &job.config(cx.clock, cx.cpus))?);
+        let house = House::open(cx, &job, &job.config(cx.clock, cx.cpus))?;
         // What a guest's image holds was checked when it was made.
         if !cx.images.contains_key(house::DATA) {
             trial::prepare(&job, &house.target(), &trial_context(cx))?;
         }
-        trial::warm(&job, &house.target())
+        trial::warm(&job, &house.target())?;
+        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(house);
+        Ok(())
     }
 
     fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
         let job = parse(cx)?;
-        let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let house = open.as_ref().context("A run comes after its preparation")?;
-        trial::run(&job, &house.target(), &trial_context(cx))
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut house = open.take().context("A run comes after its preparation")?;
+        match trial::run(&job, &house.target(), &trial_context(cx)) {
+            Ok(outcome) => {
+                *open = Some(house);
+                Ok(outcome)
+            }
+            // No check follows: what was started goes with the house.
+            Err(e) => Err(match e.downcast::<Loss>() {
+                Ok(loss) => loss.judge(&mut house),
+                Err(e) => e,
+            }),
+        }
     }
 
     fn verify(&self, cx: &Context<'_>) -> Result<()> {

@@ -1,40 +1,30 @@
 //! The same checks through PostgreSQL: the SQL has to mean the same there.
 //!
-//! Invariant: each test works in a schema of its own and leaves nothing behind.
+//! Invariant: each test has a server of its own and leaves nothing behind.
 
+use super::super::config::Transport;
 use super::super::pg::{Connection, Url};
+use super::super::server::Listen;
+use super::super::server::testing::{self, Running};
 use super::super::sqlite::fixture;
 use super::conditions::of_load;
 use super::tests::{DELIVERED, PLANTED, failed, ledger_of_a_run};
 use super::*;
 
-/// A connection whose tables go when it does.
-struct Scratch(Connection, &'static str);
+/// A connection to a server of the test's own, in the order in which they go.
+struct Scratch(Connection, #[allow(dead_code, reason = "keeps the server")] Running);
 
 impl Scratch {
-    fn new(schema: &'static str) -> Self {
-        let url = std::env::var("BIGIRON_TEST_PG").expect("BIGIRON_TEST_PG is the URL of a PostgreSQL server");
-        let mut connection = Connection::connect(&Url::parse(&url).unwrap()).unwrap();
-        connection.run(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}")).unwrap();
-        connection.run(&format!("SET search_path = {schema}")).unwrap();
-        Self(connection, schema)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let dropped = self.0.run(&format!("DROP SCHEMA {} CASCADE", self.1));
-        if !std::thread::panicking() {
-            dropped.unwrap();
-        }
+    fn new() -> Self {
+        let server = testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")]);
+        Self(Connection::connect(&server.cluster.url(Transport::Unix).unwrap()).unwrap(), server)
     }
 }
 
 #[test]
-#[ignore = "needs a PostgreSQL server: BIGIRON_TEST_PG=postgresql://…"]
 fn equal_rows_have_equal_sums_and_digests() {
     let (_directory, mut engine) = fixture::engine(2);
-    let mut server = Scratch::new("oltp_check_sums");
+    let mut server = Scratch::new();
     fixture::fill(&mut server.0, 2);
     assert_eq!(sums(&mut server.0).unwrap(), sums(&mut engine).unwrap());
     assert_eq!(digest(&mut server.0).unwrap(), digest(&mut engine).unwrap());
@@ -47,9 +37,8 @@ fn equal_rows_have_equal_sums_and_digests() {
 }
 
 #[test]
-#[ignore = "needs a PostgreSQL server: BIGIRON_TEST_PG=postgresql://…"]
 fn each_condition_catches_its_violation() {
-    let mut server = Scratch::new("oltp_check_conditions");
+    let mut server = Scratch::new();
     fixture::fill(&mut server.0, 2);
     for (sql, conditions) in PLANTED {
         assert_eq!(failed(&of_load(&mut server.0, Some(DELIVERED)).unwrap()), [""; 0]);
@@ -61,10 +50,9 @@ fn each_condition_catches_its_violation() {
 }
 
 #[test]
-#[ignore = "needs a PostgreSQL server: BIGIRON_TEST_PG=postgresql://…"]
 fn a_run_is_judged_alike() {
     let (_directory, mut engine, marks, account) = ledger_of_a_run();
-    let mut server = Scratch::new("oltp_check_run");
+    let mut server = Scratch::new();
     fixture::copy(&mut engine, &mut server.0);
     assert_eq!(digest(&mut server.0).unwrap(), digest(&mut engine).unwrap());
     assert_eq!(Marks::take(&mut server.0).unwrap(), Marks::take(&mut engine).unwrap());

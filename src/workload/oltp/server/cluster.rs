@@ -11,7 +11,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -241,7 +241,9 @@ impl Cluster {
         self.ended = true;
         // Stopped first, so that it starts nobody while its children are counted. It is our child and not reaped: the number is its own.
         let _ = kill_process(self.pid(), Signal::STOP);
-        let children = children(self.pid());
+        let mut children = children(self.pid());
+        // Those that a dead postmaster has left behind write to the data as long as they live.
+        children.extend(inhabitants(&self.folder.join("data")).into_iter().filter(|pid| *pid != self.pid()));
         for child in &children {
             let _ = kill_process(*child, Signal::KILL);
         }
@@ -300,9 +302,18 @@ fn give(path: &Path, user: u32) -> io::Result<()> {
     if rustix::process::geteuid().is_root() { chown(path, Some(user), Some(user)) } else { Ok(()) }
 }
 
+/// Whether the path of a socket in `folder` is short enough.
+pub fn fits_socket(folder: &Path) -> bool {
+    socket_length(&folder.join("run")) <= LONGEST_SOCKET
+}
+
+fn socket_length(run: &Path) -> usize {
+    run.as_os_str().len() + "/.s.PGSQL.65535".len()
+}
+
 fn check_socket(folder: &Path) -> Result<(), ServerError> {
     let run = folder.join("run");
-    let length = run.as_os_str().len() + "/.s.PGSQL.65535".len();
+    let length = socket_length(&run);
     if length > LONGEST_SOCKET {
         return Err(ServerError::Cluster(format!(
             "The path of the server's socket in `{}` is {length} bytes long, and {LONGEST_SOCKET} are possible; set TMPDIR to a folder \
@@ -334,6 +345,15 @@ fn children(parent: Pid) -> Vec<Pid> {
         stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)) == Some(&parent)
     };
     numbers.filter(of_parent).filter_map(Pid::from_raw).collect()
+}
+
+/// Processes whose working folder this is, in whatever name space: all of a server's work in its data folder.
+fn inhabitants(folder: &Path) -> Vec<Pid> {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+    let (Some(here), Ok(entries)) = (identity(folder), fs::read_dir("/proc")) else { return Vec::new() };
+    let numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let inside = |pid: &i32| identity(Path::new(&format!("/proc/{pid}/cwd"))) == Some(here);
+    numbers.filter(inside).filter_map(Pid::from_raw).collect()
 }
 
 /// Waits until these processes, dying, are gone; reaps those that have become ours.

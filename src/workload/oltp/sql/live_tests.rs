@@ -1,17 +1,19 @@
 //! The modes on a server that runs: the same rows from each of them, and nothing broken by many at once.
 //!
-//! The server is named by `BIGIRON_TEST_PG=postgresql://…`, whose user may create databases; each test makes and drops its own.
+//! Each test has a server of its own; syncing is off, since no test here is about crashes.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::workload::oltp::check::{Digest, conditions, digest};
-use crate::workload::oltp::config::Mode;
+use crate::workload::oltp::config::{Mode, Transport};
 use crate::workload::oltp::database::{Database, Value};
 use crate::workload::oltp::input::{Customer, Input, Request};
 use crate::workload::oltp::output::{Output, TransactionError};
 use crate::workload::oltp::pg::{Channel, Connection, Url};
+use crate::workload::oltp::server::Listen;
+use crate::workload::oltp::server::testing::{self, Running};
 use crate::workload::oltp::sqlite::fixture::{self, CUSTOMERS, FIRST_NEW_ORDER};
 
 use super::{Call, Step, install_procedures, prepare};
@@ -33,22 +35,23 @@ const MORE_CONDITIONS: [&str; 3] = [
      AND o_d_id = c_d_id AND o_c_id = c_id AND o_carrier_id IS NOT NULL AND o_id >= 22)",
 ];
 
-/// A database of its own on the server, dropped at the end.
+fn server() -> Running {
+    testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")])
+}
+
+/// A database of its own on the server.
 struct Scratch {
-    server: Url,
     url: Url,
 }
 
 impl Scratch {
-    fn new() -> Scratch {
+    fn new(server: &Running) -> Scratch {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let text = std::env::var("BIGIRON_TEST_PG").expect("BIGIRON_TEST_PG=postgresql://… names a server");
-        let server = Url::parse(&text).unwrap();
-        let mut url = server.clone();
-        url.database = format!("bigiron_test_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let create = format!("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'", url.database);
-        Connection::connect(&server).unwrap().run(&create).unwrap();
-        let scratch = Scratch { server, url };
+        let mut url = server.cluster.url(Transport::Unix).unwrap();
+        let mut first = Connection::connect(&url).unwrap();
+        url.database = format!("scratch_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        first.run(&format!("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'", url.database)).unwrap();
+        let scratch = Scratch { url };
         let mut db = scratch.connect();
         fixture::fill(&mut db, WAREHOUSES);
         db.run(FIRST_NAMES).unwrap();
@@ -76,14 +79,6 @@ impl Scratch {
         assert!(report.passed(), "{:?}", report.failures().map(ToString::to_string).collect::<Vec<_>>());
         for sql in MORE_CONDITIONS {
             assert_eq!(db.rows(sql).unwrap(), [[Value::Integer(0)]], "{sql}");
-        }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Ok(mut server) = Connection::connect(&self.server) {
-            let _ = server.run(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.url.database));
         }
     }
 }
@@ -117,8 +112,8 @@ impl Session {
 }
 
 #[test]
-#[ignore = "needs a PostgreSQL server, named by BIGIRON_TEST_PG=postgresql://…"]
 fn every_mode_leaves_the_rows_and_gives_the_answers_of_sqlite() {
+    let server = server();
     let requests = fixture::requests(2000, WAREHOUSES);
     let (_directory, mut engine) = fixture::engine(WAREHOUSES);
     engine.connection().execute_batch(FIRST_NAMES).unwrap();
@@ -128,7 +123,7 @@ fn every_mode_leaves_the_rows_and_gives_the_answers_of_sqlite() {
     assert!(expected.iter().any(|o| matches!(o, Output::Delivery { delivered: 0..10 })), "some district was empty");
     assert!(expected.iter().any(|o| matches!(o, Output::StockLevel { low: 1.. })));
     for mode in MODES {
-        let scratch = Scratch::new();
+        let scratch = Scratch::new(&server);
         let mut session = scratch.session(mode);
         for (request, expected) in requests.iter().zip(&expected) {
             assert_eq!(session.run(request).as_ref(), Ok(expected), "{mode:?} {request:?}");
@@ -139,9 +134,9 @@ fn every_mode_leaves_the_rows_and_gives_the_answers_of_sqlite() {
 }
 
 #[test]
-#[ignore = "needs a PostgreSQL server, named by BIGIRON_TEST_PG=postgresql://…"]
 fn many_at_once_keep_the_conditions() {
-    let scratch = Scratch::new();
+    let server = server();
+    let scratch = Scratch::new(&server);
     let requests = fixture::requests(4800, WAREHOUSES);
     let retries = AtomicU32::new(0);
     let delivered = AtomicI64::new(0);
@@ -177,10 +172,10 @@ fn many_at_once_keep_the_conditions() {
 }
 
 #[test]
-#[ignore = "needs a PostgreSQL server, named by BIGIRON_TEST_PG=postgresql://…"]
 fn deliveries_of_one_warehouse_never_share_an_order() {
+    let server = server();
     for mode in MODES {
-        let scratch = Scratch::new();
+        let scratch = Scratch::new(&server);
         let delivered: u32 = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..8)
                 .map(|number: u32| {
@@ -208,9 +203,9 @@ fn deliveries_of_one_warehouse_never_share_an_order() {
 }
 
 #[test]
-#[ignore = "needs a PostgreSQL server, named by BIGIRON_TEST_PG=postgresql://…"]
 fn after_an_error_the_connection_serves_the_next_request() {
-    let scratch = Scratch::new();
+    let server = server();
+    let scratch = Scratch::new(&server);
     scratch.connect().run("ALTER TABLE history ADD CHECK (h_amount < 400000)").unwrap();
     let before = scratch.digest();
     for mode in MODES {
