@@ -32,7 +32,7 @@ const STUDY: &[&str] = &[
 
 /// The first two records (one of each arm), whole, by their slots. The study is interrupted then.
 fn first_pair(test: &Test) -> BTreeMap<u64, Value> {
-    let child = test.start(STUDY);
+    let mut child = test.start(STUDY);
     let begun = Instant::now();
     let records = loop {
         let text = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap_or_default();
@@ -41,6 +41,10 @@ fn first_pair(test: &Test) -> BTreeMap<u64, Value> {
             lines.filter_map(|line| Some((line["record"]["slot"].as_u64()?, line["record"].clone()))).collect();
         if records.contains_key(&0) && records.contains_key(&1) {
             break records;
+        }
+        if child.try_wait().unwrap().is_some() {
+            let output = child.wait_with_output().unwrap();
+            panic!("ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
         }
         assert!(begun.elapsed() < Duration::from_secs(600), "no pair of boots is done");
         std::thread::sleep(Duration::from_millis(100));
