@@ -73,9 +73,9 @@ impl Test {
         }
     }
 
-    /// Starts it and lets it run; its standard error can be read when it has ended.
+    /// Starts it and lets it run; what it printed can be read when it has ended.
     pub fn start(&self, args: &[&str]) -> Child {
-        self.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// The values of all metrics in a study's folder, by slot.

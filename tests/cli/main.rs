@@ -7,5 +7,6 @@ mod dbsim;
 mod docs;
 mod kernels;
 mod local;
+mod oltp;
 mod refusals;
 mod studies;

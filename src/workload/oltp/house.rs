@@ -133,7 +133,12 @@ impl House {
         };
         let house = Self::start(&server, &short, settings, listen, transport, way)?;
         if let Kind::Own(own) = &house.kind {
-            load_marked(&own.url, config.scale, &steps(cx))?;
+            // The connection knows that it is gone; the server may know why.
+            let told = |e: anyhow::Error| match own.cluster.as_ref().and_then(Cluster::complaint) {
+                Some(complaint) => e.context(complaint),
+                None => e,
+            };
+            load_marked(&own.url, config.scale, &steps(cx)).map_err(told)?;
         }
         Ok(house)
     }

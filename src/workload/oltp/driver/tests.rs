@@ -247,3 +247,52 @@ fn a_live_server_agrees_with_the_driver() {
         assert!(outcome.facts["agreement"].contains("by the database's"));
     }
 }
+
+/// Prints what a server that stands still for 2 s of 16 does to latencies; the figures of the benches are made with it.
+#[test]
+#[ignore = "a measurement, not a test: what a frozen server does to an open and to a closed loop"]
+fn a_frozen_server_is_in_the_latencies_of_an_open_loop() {
+    use crate::workload::oltp::config::Transport;
+    use crate::workload::oltp::house::load_marked;
+    use crate::workload::oltp::server::{Listen, testing};
+    use rustix::process::{Pid, Signal, kill_process};
+    let server = testing::start(Listen::Socket, &[]);
+    let url = server.cluster.url(Transport::Unix).unwrap();
+    load_marked(&url, crate::workload::oltp::Scale { warehouses: 1 }, &|_, _, _| ()).unwrap();
+    let freeze = || {
+        // The sessions are children of the postmaster, and so is whatever else may work.
+        let postmaster = server.cluster.postmaster();
+        let listed = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap();
+        let all: Vec<Pid> = listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect();
+        assert!(all.len() > 4);
+        let send = |signal| all.iter().for_each(|pid| drop(kill_process(*pid, signal)));
+        send(Signal::STOP);
+        thread::sleep(Duration::from_secs(2));
+        send(Signal::CONT);
+    };
+    for (after, (rate, connections)) in (1..).zip([("off", "8"), ("200", "8"), ("500", "8"), ("1000", "32")]) {
+        let settings = [("rate", rate), ("connections", connections), ("ramp", "2s"), ("length", "16s")];
+        let config = fixture::job(&settings).config(Clock::Wall, 2);
+        let driven = thread::scope(|scope| {
+            let mut watch = |moment: Moment| {
+                if moment == Moment::Halfway {
+                    scope.spawn(freeze);
+                }
+            };
+            let (target, after) = (Target::Postgres(&url), after * 1_000_000_000_000_000);
+            run(Drive { config: &config, target, seed: 3, after, watch: &mut watch, ledger: None }).unwrap()
+        });
+        let latency = driven.latency();
+        let within = (0..=1_000_000).rev().map(|n| f64::from(n) / 1e6);
+        let within = { within }.find(|q| latency.quantile(*q).is_none_or(|ns| ns <= 500_000_000)).unwrap_or(0.0);
+        eprintln!(
+            "rate {rate:>4}, {connections:>2} connections: {} transactions, {:.4} % of them took more than 500 ms; longest {:.2} s, \
+             queue of {}, {} waited at the end",
+            driven.transactions(),
+            (1.0 - within) * 100.0,
+            latency.max().unwrap_or(0) as f64 / 1e9,
+            driven.longest_queue,
+            driven.backlog,
+        );
+    }
+}

@@ -30,6 +30,10 @@ const SUPERUSER: &str = "postgres";
 const DATABASE: &str = "postgres";
 /// Names the socket; the port too where nobody else can have it.
 const PORT: u16 = 5432;
+/// Bytes of a segment of PostgreSQL's log, which are there before the first of them is used.
+const WAL_SEGMENT: u64 = 16 << 20;
+/// How the C library words `ENOSPC`.
+const NO_SPACE: &str = "No space left on device";
 /// `sun_path` of a socket's address, less the zero at its end.
 const LONGEST_SOCKET: usize = 107;
 /// A server may take as long to start (recovery) or to stop (a checkpoint) on a slow disk or in a VM without KVM.
@@ -166,6 +170,18 @@ impl Cluster {
     /// The file that the server logs to.
     pub fn log(&self) -> PathBuf {
         self.folder.join("log")
+    }
+
+    /// What the server has complained of last that ends it, or that its file system has no room for another segment of its log.
+    pub fn complaint(&self) -> Option<ServerError> {
+        let log = fs::read(self.log()).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let has_room = rustix::fs::statvfs(&self.folder).is_ok_and(|s| s.f_bavail * s.f_frsize >= WAL_SEGMENT);
+        if !has_room || log.contains(NO_SPACE) {
+            return Some(ServerError::Space { dir: self.folder.clone() });
+        }
+        let line = log.lines().rfind(|line| line.contains("PANIC:"))?;
+        Some(ServerError::Cluster(format!("The server ended itself: {line}")))
     }
 
     /// The process number of the postmaster, parent of all others.
@@ -378,7 +394,7 @@ fn is_dead(pid: Pid) -> bool {
 
 /// An error with the lines of a log that say why.
 fn refused(what: &str, status: ExitStatus, log: &str, folder: &Path) -> ServerError {
-    if log.contains("No space left on device") {
+    if log.contains(NO_SPACE) {
         return ServerError::Space { dir: folder.to_owned() };
     }
     // What is wrong with a setting is said in lines that only count as information.

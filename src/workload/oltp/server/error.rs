@@ -22,7 +22,7 @@ pub enum ServerError {
     Archive(KernelError),
     #[error("PostgreSQL {version} from Debian {release} is not usable: {reason}")]
     Packages { version: String, release: String, reason: String },
-    #[error("No space left in `{}`; free some, or set BIGIRON_CACHE to a folder with room", dir.display())]
+    #[error("No space left in `{}`; free some, or name a folder with room (BIGIRON_CACHE for what is kept, `--dir` or `--out` for runs)", dir.display())]
     Space { dir: PathBuf },
     #[error("{0}")]
     Setting(String),

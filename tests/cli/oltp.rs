@@ -1,0 +1,223 @@
+//! `bigiron oltp`: what a user meets who asks for something that does not work.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bigiron::kernel::Store;
+use bigiron::workload::oltp::check;
+use bigiron::workload::oltp::config::Transport;
+use bigiron::workload::oltp::database::Database;
+use bigiron::workload::oltp::pg::url::Password;
+use bigiron::workload::oltp::pg::{Connection, Url};
+use bigiron::workload::oltp::server::{Cluster, Listen, Place, Server, Settings, Sizing, root};
+
+use crate::builder::{Ran, Test};
+
+/// Longer than anything here takes on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A test with the user's own cache: the server's programs are fetched once.
+fn test() -> Test {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let caches = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    let cache = set("BIGIRON_CACHE").or_else(|| Some(caches()?.join("bigiron")));
+    Test::new().cache(cache.expect("a home"))
+}
+
+/// A small run; what is in `more` is set besides, or instead.
+fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let name = |set: &str| set.split_once('=').unwrap().0.to_owned();
+    let mut words = vec!["oltp", "run", "--seed", "3"];
+    let usual = ["warehouses=1", "connections=4", "ramp=20", "length=200"];
+    let usual = usual.into_iter().filter(|set| !more.iter().any(|other| name(other) == name(set)));
+    words.extend(usual.chain(more.iter().copied()).flat_map(|set| ["--set", set]));
+    words
+}
+
+fn processes_in(dir: &Path) -> Vec<PathBuf> {
+    let links = fs::read_dir("/proc").unwrap().filter_map(|e| fs::read_link(e.ok()?.path().join("cwd")).ok());
+    links.filter(|cwd| cwd.starts_with(dir)).collect()
+}
+
+#[track_caller]
+fn nothing_left(test: &Test) {
+    let began = Instant::now();
+    while !processes_in(test.dir()).is_empty() {
+        assert!(began.elapsed() < PATIENCE, "{:?}", processes_in(test.dir()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(test.entries(".").is_empty(), "{:?}", test.entries("."));
+}
+
+/// A small run that fails: exit status 1, the reason in words, no figure and nothing left.
+#[track_caller]
+fn fails(more: &[&str], reason: &str) -> Ran {
+    let test = test();
+    let ran = test.run(&small(more)).status(1);
+    let all = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(all.contains(reason), "no `{reason}` in {all}");
+    assert!(!ran.stdout.contains("new-orders"), "{}", ran.stdout);
+    nothing_left(&test);
+    ran
+}
+
+/// A server of somebody else's.
+struct Somebody {
+    url: Url,
+    _cluster: Cluster,
+    _place: Place,
+}
+
+impl Somebody {
+    fn start() -> Self {
+        let root = root::ensure(&Store::open().unwrap(), 15, &|_| {}).unwrap();
+        let (server, place) = (Server::of(&root).unwrap(), Place::temporary().unwrap());
+        Cluster::init(&server, place.dir(), false).unwrap();
+        let sizing = Sizing { memory_bytes: 512 << 20, data_bytes: 64 << 20, connections: 8 };
+        let settings = Settings::new(&sizing, &[("fsync".to_owned(), "off".to_owned())]).unwrap();
+        let cluster = Cluster::start(&server, place.dir(), &settings, Listen::Tcp).unwrap();
+        Self { url: cluster.url(Transport::Tcp).unwrap(), _cluster: cluster, _place: place }
+    }
+
+    /// The URL as it is typed.
+    fn text(&self) -> String {
+        self.with("")
+    }
+
+    fn with(&self, more: &str) -> String {
+        let password = self.url.password.as_ref().map_or("", Password::reveal);
+        format!("postgresql://postgres:{password}{more}@127.0.0.1:{}/postgres", self.url.port)
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_had_is_named() {
+    let server = Somebody::start();
+    let wrong = server.with("no");
+    let ran = fails(&[&format!("url={wrong}")], "does not let user `postgres` in");
+    let password = server.url.password.as_ref().unwrap().reveal();
+    assert!(!ran.stdout.contains(password) && !ran.stderr.contains(password), "{} {}", ran.stdout, ran.stderr);
+    fails(&["url=postgresql://u@127.0.0.1:1/d"], "Cannot connect to 127.0.0.1");
+    fails(&["url=postgresql://u@bigiron.invalid/d"], "Cannot connect to bigiron.invalid");
+    test().run(&small(&["url=mysql://u@h/d"])).refused("postgresql://");
+    fails(&[&format!("url={}nothing", server.text())], "does not exist");
+}
+
+#[test]
+fn tables_of_somebody_else_stay_and_a_broken_condition_is_an_exit_status() {
+    let server = Somebody::start();
+    let url = server.text();
+    let mut database = Connection::connect(&server.url).unwrap();
+    database.execute("CREATE TABLE item (mine integer); INSERT INTO item VALUES (7)").unwrap();
+    fails(&[&format!("url={url}")], "has a table `item` that bigiron did not load");
+    assert_eq!(database.rows("SELECT mine FROM item").unwrap().len(), 1);
+    database.execute("DROP TABLE item").unwrap();
+
+    let test = test();
+    test.run(&["oltp", "load", &url, "--warehouses", "1"]).status(0).stderr_has("1 warehouses are in");
+    test.run(&["oltp", "check", &url, "--fresh"]).status(0).stdout_has("condition-12: ok");
+    test.run(&small(&[&format!("url={url}")])).status(0).stdout_has("every consistency condition holds");
+    database.execute("UPDATE warehouse SET w_ytd = w_ytd + 1").unwrap();
+    test.run(&["oltp", "check", &url]).status(1).stdout_has("condition-1: FAILED, 1 times");
+}
+
+#[test]
+fn what_the_server_refuses_is_told_in_its_words() {
+    fails(&["postgres.no_such_setting=1"], "unrecognized configuration parameter \"no_such_setting\"");
+    fails(&["postgres.work_mem=much"], "work_mem");
+    fails(&["postgres.max_connections=3"], "max_connections");
+    fails(&["postgres.max_connections=6", "connections=9"], "too many clients");
+    test().run(&small(&["postgres.shared_bufers=1GB"])).refused("did you mean `oltp.postgres.shared_buffers`?");
+}
+
+/// A small file system, gone with its mount.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_and_nothing_is_left_on_it() {
+    let test = test();
+    let disk = test.dir().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=96m", "none"]).arg(&disk).output().unwrap();
+    if !mount.status.success() {
+        eprintln!("Not tested: mounting a file system takes root ({})", String::from_utf8_lossy(&mount.stderr).trim());
+        return;
+    }
+    let mounted = Mounted(disk);
+    let ran = test.run(&[&small(&[])[..], &["--dir", "disk"]].concat()).status(1);
+    let all = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(all.contains("No space left"), "{all}");
+    let left: Vec<_> = fs::read_dir(&mounted.0).unwrap().map(|e| e.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// The cluster of the run that goes on in the test's folder, once it has one.
+fn cluster(test: &Test) -> Option<PathBuf> {
+    let work = test.entries(".").into_iter().next()?;
+    Some(work.join("oltp/work/cluster")).filter(|cluster| cluster.join("data").exists())
+}
+
+fn server_is_up(test: &Test) -> bool {
+    let text = |cluster: PathBuf| fs::read_to_string(cluster.join("data/postmaster.pid")).ok();
+    cluster(test).and_then(text).is_some_and(|pid| pid.contains("ready"))
+}
+
+fn orders_come_in(test: &Test) -> bool {
+    let orders = || {
+        let url = Url::unix("postgres", &cluster(test)?.join("run"), 5432, "postgres");
+        check::server_new_orders(&mut Connection::connect(&url).ok()?).ok()
+    };
+    // Ten districts whose next order is the 3001st after the load.
+    orders().is_some_and(|next| next > 30_010)
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_process_socket_or_folder() {
+    for (moment, come) in [
+        ("initdb", (|test| cluster(test).is_some()) as fn(&Test) -> bool),
+        ("load", server_is_up),
+        ("run", orders_come_in),
+    ] {
+        let test = test();
+        let mut child = test.start(&small(&["length=3600s"]));
+        let began = Instant::now();
+        while !come(&test) {
+            assert!(began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none(), "{moment} never came");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{moment}: {said}");
+        assert!(said.contains("Interrupted; everything that was started is stopped and removed"), "{moment}: {said}");
+        nothing_left(&test);
+    }
+}
+
+#[test]
+fn a_server_killed_in_the_middle_fails_the_run_with_its_data_checked() {
+    let test = test();
+    let mut child = test.start(&small(&["length=3600s"]));
+    let began = Instant::now();
+    while !orders_come_in(&test) {
+        assert!(began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none(), "no run begins");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = fs::read_to_string(cluster(&test).unwrap().join("data/postmaster.pid")).unwrap();
+    Command::new("kill").args(["-KILL", pid.lines().next().unwrap()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    // The server's doing, and no loss of data: those are told apart.
+    assert!(said.starts_with("FAILED: the workload failed its workload: oltp: The server was lost: "), "{said}");
+    assert!(said.contains(" in doubt; after its recovery all that clients were told of is there ("), "{said}");
+    nothing_left(&test);
+}
