@@ -3,7 +3,6 @@
 //! Invariant: every trial begins with the rows of a fresh load, and what a trial started is gone when its house is.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -14,7 +13,7 @@ use super::driver::Target;
 use super::job::Job;
 use super::pg::{Connection, Url};
 use super::scale::Scale;
-use super::server::{Cluster, Listen, Place, Server, ServerError, Settings, Sizing, Stop, cluster, root, tpcc};
+use super::server::{Cluster, Listen, Place, Server, ServerError, Settings, Sizing, Stop, place, root, tpcc};
 use super::{load, sql, sqlite};
 use crate::kernel::Store;
 use crate::workload::{Context, Progress};
@@ -113,18 +112,7 @@ impl House {
         let server = Server::of(&root)?;
         let folder = cx.dir.join(FOLDER);
         fs::create_dir_all(&folder).with_context(|| format!("Cannot make {}", folder.display()))?;
-        // Only where it must be: it is outside of the trial's folder, and outlives us if we are killed.
-        let (way, short) = if cluster::fits_socket(&folder) {
-            (None, folder)
-        } else {
-            let way = Place::temporary()?;
-            // The server's user must get there.
-            let short = way.dir().join("c");
-            fs::set_permissions(way.dir(), fs::Permissions::from_mode(0o711))
-                .and_then(|()| symlink(&folder, &short))
-                .with_context(|| format!("Cannot make {}", short.display()))?;
-            (Some(way), short)
-        };
+        let (way, short) = place::short_way(&folder)?;
         (cx.progress)(Progress { step: "initdb", done: 0, of: 0 });
         Cluster::init(&server, &short, true)?;
         let listen = match transport {

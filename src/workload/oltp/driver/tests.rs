@@ -265,7 +265,11 @@ fn a_frozen_server_is_in_the_latencies_of_an_open_loop() {
         let listed = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap();
         let all: Vec<Pid> = listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect();
         assert!(all.len() > 4);
-        let send = |signal| all.iter().for_each(|pid| drop(kill_process(*pid, signal)));
+        let send = |signal| {
+            for pid in &all {
+                let _ = kill_process(*pid, signal);
+            }
+        };
         send(Signal::STOP);
         thread::sleep(Duration::from_secs(2));
         send(Signal::CONT);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cluster::{Cluster, Listen, Stop};
 use super::image::{self, Shape};
-use super::place::Place;
+use super::place::{Place, short_way};
 use super::program::Server;
 use super::settings::{Settings, Sizing};
 use super::tree::UID;
@@ -119,7 +119,8 @@ pub fn ensure(
     note(&format!("Loading {} into {}", wanted.name, server.version()?));
     let cluster_folder = place.dir().join("c");
     fs::create_dir(&cluster_folder)?;
-    let (data_bytes, checked) = fill(server, &cluster_folder, wanted, load)?;
+    let (_way, short) = short_way(&cluster_folder)?;
+    let (data_bytes, checked) = fill(server, &short, wanted, load)?;
     fs::remove_file(cluster_folder.join("log")).context("Cannot remove the server's log")?;
     note(&format!("Making an {} image of it", wanted.filesystem));
     let staged = place.dir().join("image");

@@ -3,9 +3,11 @@
 //! Invariant: a folder whose owner lives is locked, and nobody else removes it; one whose owner was killed is removed when the next is made.
 
 use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::cluster::fits_socket;
 use super::error::{ServerError, doing};
 
 const PREFIX: &str = "bigiron-pg-";
@@ -49,6 +51,25 @@ impl Place {
     pub fn dir(&self) -> &Path {
         &self.dir
     }
+}
+
+/// A way to `folder` that is short enough for the path of a server's socket there: itself, or a link in a folder for temporary files, which
+/// goes with its [`Place`].
+///
+/// # Errors
+/// The link cannot be made.
+pub fn short_way(folder: &Path) -> Result<(Option<Place>, PathBuf), ServerError> {
+    // Only where it must be: it is outside of the folder, and outlives us if we are killed.
+    if fits_socket(folder) {
+        return Ok((None, folder.to_owned()));
+    }
+    let place = Place::temporary()?;
+    let short = place.dir().join("c");
+    // The server's user must get there.
+    fs::set_permissions(place.dir(), fs::Permissions::from_mode(0o711))
+        .and_then(|()| symlink(folder, &short))
+        .map_err(doing("Cannot make", &short))?;
+    Ok((Some(place), short))
 }
 
 impl Drop for Place {
