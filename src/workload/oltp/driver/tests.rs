@@ -264,11 +264,11 @@ fn a_frozen_server_is_in_the_latencies_of_an_open_loop() {
         let postmaster = server.cluster.postmaster();
         let listed = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap();
         let all: Vec<Pid> = listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect();
-        assert!(all.len() > 4);
-        let send = |signal| all.iter().for_each(|pid| drop(kill_process(*pid, signal)));
-        send(Signal::STOP);
+        // Autovacuum's processes come and go.
+        let send = |signal| all.iter().filter(|pid| kill_process(**pid, signal).is_ok()).count();
+        assert!(send(Signal::STOP) > 4);
         thread::sleep(Duration::from_secs(2));
-        send(Signal::CONT);
+        assert!(send(Signal::CONT) > 4);
     };
     for (after, (rate, connections)) in (1..).zip([("off", "8"), ("200", "8"), ("500", "8"), ("1000", "32")]) {
         let settings = [("rate", rate), ("connections", connections), ("ramp", "2s"), ("length", "16s")];
