@@ -15,7 +15,6 @@ mod link;
 pub mod message;
 pub mod oid;
 mod startup;
-pub mod stat;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
