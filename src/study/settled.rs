@@ -2,6 +2,8 @@
 //!
 //! Invariant: whatever reaches a [`Plan`] went through here; two questions that ask the same have the same hash.
 
+mod local;
+
 use std::collections::BTreeMap;
 
 use bigiron_stats::power;
@@ -108,7 +110,7 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     embed(q, &mut planned, &mut arms)?;
     let host = choice("host", q.host.as_deref().unwrap_or("vm"), HOSTS).map_err(|r| r.at(places.of("machine.host")))?;
     if host == "local" {
-        check_local(q)?;
+        local::check(q)?;
     }
     let cpus = q.cpus.unwrap_or(if host == "local" { here.cpus() } else { 1 });
     if host != "local" && !(1..=CPUS_LIMIT).contains(&cpus) {
@@ -343,47 +345,6 @@ fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal
              clear it is; {enough} pairs can"
         )
     }))
-}
-
-/// What a study on this machine itself cannot choose.
-fn check_local(q: &Question) -> Result<(), Refusal> {
-    let refuse = |place: &str, message: String| Err(q.places.refuse(place, message));
-    for (i, arm) in q.arms.iter().enumerate() {
-        if arm.kernel != "running" {
-            let message = format!(
-                "This machine cannot change its kernel to `{}`; with `--on local` every arm is `running`",
-                arm.kernel
-            );
-            return Err(q
-                .places
-                .refuse(&format!("arms.{i}"), message)
-                .hint("Kernels are compared in guests: leave `--on local` out"));
-        }
-    }
-    let given = [
-        ("machine.cpus", "CPUs", q.cpus.is_some()),
-        ("machine.memory", "memory", q.memory_bytes.is_some()),
-        ("machine.storage", "storage", q.storage.is_some()),
-        ("machine.filesystem", "a file system", q.filesystem.is_some()),
-    ];
-    for (place, what, is_given) in given {
-        if is_given {
-            return refuse(place, format!("With `--on local` the machine has {what} of its own; leave it out"));
-        }
-    }
-    let of_arms =
-        q.arms.iter().enumerate().flat_map(|(i, arm)| arm.settings.iter().map(move |s| (format!("arms.{i}"), s)));
-    for (place, (lever, _)) in q.settings.iter().map(|s| ("set".to_owned(), s)).chain(of_arms) {
-        if lever::scope(lever) != lever::Scope::Workload {
-            return refuse(
-                &place,
-                format!(
-                    "Lever `{lever}` acts on a guest's kernel; with `--on local` there are only options of workloads"
-                ),
-            );
-        }
-    }
-    Ok(())
 }
 
 fn check_host_memory(q: &Question, host: &str, here: &impl Surroundings) -> Result<(), Refusal> {
