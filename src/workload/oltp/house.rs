@@ -14,7 +14,7 @@ use super::job::Job;
 use super::pg::{Connection, Url};
 use super::scale::Scale;
 use super::server::{Cluster, Listen, Place, Server, ServerError, Settings, Sizing, Stop, place, root, tpcc};
-use super::{load, sql, sqlite};
+use super::{load, sql, trial};
 use crate::kernel::Store;
 use crate::workload::{Context, Progress};
 
@@ -174,11 +174,7 @@ impl House {
     /// # Errors
     /// There is none to be had.
     pub fn database(&self) -> Result<Box<dyn Database>> {
-        Ok(match &self.kind {
-            Kind::Own(own) => Box::new(Connection::connect(&own.url)?),
-            Kind::Foreign(url) => Box::new(Connection::connect(url)?),
-            Kind::Sqlite { path, journal } => Box::new(sqlite::Engine::open(path, *journal)?),
-        })
+        trial::database(&self.target())
     }
 
     /// The postmaster of a server of our own.

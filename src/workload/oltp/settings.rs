@@ -2,6 +2,7 @@
 //!
 //! Invariant: a setting that can lose what was acknowledged is never passed on without being named in the record.
 
+use super::server::settings::PLUMBING;
 use crate::suggest;
 
 /// Settings that a study of a kernel is likely to touch: a slip is recognised by its distance to one of these. Any other lower-case
@@ -63,19 +64,6 @@ const KNOWN: &[&str] = &[
     "work_mem",
 ];
 
-/// What the server owns: where it listens, who may come in, where its files are.
-const OWNED: &[&str] = &[
-    "config_file",
-    "data_directory",
-    "external_pid_file",
-    "hba_file",
-    "ident_file",
-    "listen_addresses",
-    "port",
-    "unix_socket_directories",
-    "unix_socket_permissions",
-];
-
 /// Values that weaken durability, and what can be lost.
 const WEAK: &[(&str, &[&str], &str)] = &[
     ("fsync", OFF, "nothing is forced to disk: a crash of the machine can lose everything"),
@@ -102,8 +90,10 @@ pub fn check_name(name: &str) -> Result<(), String> {
             "a setting's name is lower-case letters, digits and `_`, such as `oltp.postgres.shared_buffers`".into()
         );
     }
-    if OWNED.contains(&name) {
-        return Err(format!("`{name}` is the run's own business"));
+    if PLUMBING.contains(&name) {
+        return Err(format!(
+            "`{name}` is the run's own business; for a server set up otherwise there is `oltp.url=postgresql://…`"
+        ));
     }
     if is_known(name) || name.contains('.') {
         return Ok(());

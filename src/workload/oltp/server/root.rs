@@ -150,12 +150,6 @@ pub fn ensure(store: &Store, major: u32, note: &dyn Fn(&str)) -> Result<Root, Se
     Ok(root)
 }
 
-/// The tree with these contents, from the cache alone: for a study that is continued.
-pub fn by_hash(store: &Store, hash: &str) -> Option<Root> {
-    let trees = fs::read_dir(store.dir().join("postgres/trees")).ok()?;
-    trees.filter_map(|e| Root::read(&e.ok()?.path())).find(|r| r.about.hash == hash)
-}
-
 fn current(place: &Path, major: u32, max_age: u64) -> Option<Root> {
     let current: Current = serde_json::from_slice(&fs::read(place.join(format!("{major}.json"))).ok()?).ok()?;
     now().checked_sub(current.checked).filter(|age| *age <= max_age)?;
@@ -231,6 +225,5 @@ mod tests {
         assert!(root.about.bytes < 120 << 20, "{} bytes", root.about.bytes);
         assert!(root.is_unchanged().unwrap());
         assert_eq!(ensure(&store, 15, &|line| panic!("{line}")).unwrap(), root);
-        assert_eq!(by_hash(&store, &root.about.hash), Some(root));
     }
 }

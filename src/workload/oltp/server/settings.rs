@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 /// Connections beside those of the load: superuser's, statistics, checks.
 const SPARE_CONNECTIONS: u32 = 8;
 /// Settings that say where the server is and who may enter: not for the user to change.
-const PLUMBING: [&str; 17] = [
+pub const PLUMBING: [&str; 17] = [
     "archive_command",
     "config_file",
     "data_directory",
