@@ -49,7 +49,8 @@ impl ArmImages {
                 ensure!(bytes.is_multiple_of(ALIGNMENT), "{} is not whole 2 MiB", image.path.display());
                 // A disk of the host holds its own copy.
                 let is_pmem = image.role == ImageRole::Tree || medium != Medium::HostFile;
-                let copied = image.role == ImageRole::Data && matches!(medium, Medium::Modelled { .. });
+                let copied =
+                    image.role == ImageRole::Data && matches!(medium, Medium::Modelled { .. } | Medium::Rotational(_));
                 all.images.push(ArmImage {
                     name: image.name,
                     workload: planned.name.clone(),
@@ -97,7 +98,9 @@ impl ArmImage {
 
     pub(super) fn storage(&self, device: Device) -> Storage {
         let copy = match (&device, self.pmem) {
-            (Device::NullBlk { .. }, Some(pmem)) => Some(Copy { pmem, extents: self.extents.clone() }),
+            (Device::NullBlk { .. } | Device::Rotational { .. }, Some(pmem)) => {
+                Some(Copy { pmem, extents: self.extents.clone() })
+            }
             _ => None,
         };
         Storage { device, filesystem: self.filesystem.to_owned(), image: None, copy }
