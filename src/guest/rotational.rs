@@ -37,7 +37,7 @@ pub(super) fn disk(index: usize, size_mib: u64, spindle: &Spindle) -> anyhow::Re
     let blocks = (size_mib << 20) / SECTOR;
     let (kernel, server) = UnixStream::pair().context("No pair of sockets")?;
     let device = OpenOptions::new().read(true).write(true).open(&node).with_context(|| node.display().to_string())?;
-    let child = sys::process::fork_child(|| match attend(&device, kernel, server, blocks, spindle.clone()) {
+    let child = sys::process::fork_child(|| match attend(&device, kernel, server, blocks, *spindle) {
         Ok(()) => 0,
         Err(e) => {
             eprintln!("bigiron: the disk {name}: {e:#}");
