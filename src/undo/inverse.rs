@@ -54,7 +54,7 @@ pub enum Done {
 }
 
 /// `path` below `root`.
-pub(super) fn below(root: &Path, path: &Path) -> PathBuf {
+pub(crate) fn below(root: &Path, path: &Path) -> PathBuf {
     if root == Path::new("/") { path.to_owned() } else { root.join(path.strip_prefix("/").unwrap_or(path)) }
 }
 

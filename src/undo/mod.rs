@@ -253,40 +253,83 @@ impl Ledger {
         Ok(())
     }
 
+    /// As [`Notes::write`].
+    ///
+    /// # Errors
+    /// As [`Notes::write`].
+    pub fn write(&mut self, what: &str, path: &Path, value: &str) -> Result<Change, UndoError> {
+        Notes::write(self, what, path, value)
+    }
+
+    /// Takes back what was done since `mark`, the latest first. What could not be taken back is returned, and stays in the ledger.
+    pub fn undo_since(&mut self, mark: Mark) -> Vec<Trouble> {
+        replay(&self.lock.book, &self.root, &self.boot, mark.0)
+    }
+}
+
+/// Where changes are written down before they are made.
+pub trait Notes {
+    /// What /proc, /sys and /dev are below.
+    fn root(&self) -> &Path;
+
+    /// Writes down how `undo` takes back what the caller does next, for `what`. Only when this has returned may it be done.
+    ///
+    /// # Errors
+    /// It could not be written down; then nothing may be changed.
+    fn note(&mut self, what: &str, undo: Inverse) -> Result<(), UndoError>;
+
     /// Writes down what a file of the kernel says, so that it will say it again whatever happens to it from here on.
     /// Returns its text.
     ///
     /// # Errors
-    /// The file cannot be read, or the ledger not be written.
-    pub fn keep(&mut self, what: &str, path: &Path) -> Result<String, UndoError> {
-        let shown = inverse::read(&below(&self.root, path))
+    /// The file cannot be read, or the note not be made.
+    fn keep(&mut self, what: &str, path: &Path) -> Result<String, UndoError> {
+        let shown = inverse::read(&below(self.root(), path))
             .map_err(|cause| UndoError::Unreadable { path: path.to_owned(), cause })?;
         let value = chosen(&shown).to_owned();
         self.note(what, Inverse::Write { path: path.to_owned(), value, shown: shown.clone() })?;
         Ok(shown)
     }
 
-    /// Writes `value` into a file of the kernel, for `what`, what it said before being in the ledger by then. Whether the kernel took
-    /// the value is the caller's to judge from what is returned.
+    /// Writes `value` into a file of the kernel, for `what`, what it said before being noted by then. Whether the kernel took the
+    /// value is the caller's to judge from what is returned.
     ///
     /// # Errors
-    /// As [`Ledger::keep`], or the kernel refuses the value.
-    pub fn write(&mut self, what: &str, path: &Path, value: &str) -> Result<Change, UndoError> {
+    /// As [`Notes::keep`], or the kernel refuses the value.
+    fn write(&mut self, what: &str, path: &Path, value: &str) -> Result<Change, UndoError> {
         let before = self.keep(what, path)?;
-        let at = below(&self.root, path);
+        let at = below(self.root(), path);
         inverse::write(&at, value).map_err(|cause| UndoError::Refused {
             path: path.to_owned(),
             value: value.to_owned(),
             cause,
         })?;
         let after = inverse::read(&at).map_err(|cause| UndoError::Unreadable { path: path.to_owned(), cause })?;
-        let said = |text: String| text.trim().to_owned();
-        Ok(Change { path: path.display().to_string(), before: said(before), after: said(after) })
+        let said = |text: &str| chosen(text).to_owned();
+        Ok(Change { path: path.display().to_string(), before: said(&before), after: said(&after) })
+    }
+}
+
+impl Notes for Ledger {
+    fn root(&self) -> &Path {
+        &self.root
     }
 
-    /// Takes back what was done since `mark`, the latest first. What could not be taken back is returned, and stays in the ledger.
-    pub fn undo_since(&mut self, mark: Mark) -> Vec<Trouble> {
-        replay(&self.lock.book, &self.root, &self.boot, mark.0)
+    fn note(&mut self, what: &str, undo: Inverse) -> Result<(), UndoError> {
+        Ledger::note(self, what, undo)
+    }
+}
+
+/// For a machine that is thrown away after its trial: a guest. Nothing is written down.
+pub struct Thrown;
+
+impl Notes for Thrown {
+    fn root(&self) -> &Path {
+        Path::new("/")
+    }
+
+    fn note(&mut self, _: &str, _: Inverse) -> Result<(), UndoError> {
+        Ok(())
     }
 }
 
@@ -304,7 +347,7 @@ fn io_error(book: &Book, cause: io::Error) -> UndoError {
 }
 
 /// The value that a file of the kernel shows: the word in brackets where it lists all (`none [bfq]`), else its text.
-pub(crate) fn chosen(text: &str) -> &str {
+pub fn chosen(text: &str) -> &str {
     let one_line = text.trim();
     let within = |open, close| Some(one_line.split_once(open)?.1.split_once(close)?.0);
     // debugfs' sched/preempt has parentheses.
@@ -327,7 +370,7 @@ fn replay(book: &Book, root: &Path, boot: &str, from: u64) -> Vec<Trouble> {
         }
     }
     // Begun anew only when nothing is open and nothing else could be lost.
-    if from == 0 && troubles.is_empty() && contents.damaged == 0 {
+    if troubles.is_empty() && contents.damaged == 0 && contents.open.iter().all(|e| e.id >= from) {
         let _ = book.clear();
     }
     troubles

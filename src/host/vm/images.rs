@@ -45,7 +45,10 @@ impl ArmImages {
     pub(super) fn of(plan: &Plan, arm: &Arm) -> anyhow::Result<Self> {
         let mut all = Self::default();
         let medium = super::arm::storage_of(plan)?.medium;
-        let cx = ImageContext { filesystem: &plan.machine.filesystem, note: &|text| eprintln!("bigiron: {text}") };
+        let cx = ImageContext {
+            filesystem: super::arm::kind(plan, arm).filesystem,
+            note: &|text| eprintln!("bigiron: {text}"),
+        };
         for planned in &plan.workloads {
             let workload = workload::find(&planned.name).with_context(|| format!("No workload `{}`", planned.name))?;
             let built = workload.images(&lever::workload_options(plan, arm, &planned.name), &cx)?;

@@ -14,6 +14,10 @@ const OLD: Here = Here { qemu: Some((7, 2)), kvm: false };
 const KVM: Here = Here { qemu: Some((10, 0)), kvm: true };
 
 impl Surroundings for Here {
+    fn can_set(&self, (lever, value): &lever::Setting) -> Result<(), String> {
+        if value == "refused" { Err(format!("`{lever}` is not there")) } else { Ok(()) }
+    }
+
     fn qemu(&self) -> Result<(u32, u32), Refusal> {
         self.qemu.ok_or_else(|| Refusal::new("QEMU is not installed"))
     }
