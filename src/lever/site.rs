@@ -234,4 +234,4 @@ fn or_none(words: &[String], what: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

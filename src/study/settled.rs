@@ -177,7 +177,7 @@ fn filesystem(q: &Question) -> Result<&str, Refusal> {
     let Some(name) = &q.filesystem else { return Ok("ext4") };
     lever::check("fs.type", name).map(|_| name.as_str()).map_err(|e| match e {
         LeverError::Value { right, .. } => {
-            q.places.refuse("machine.filesystem", format!("`{name}` is no filesystem that bigiron can make: {right}"))
+            q.places.refuse("machine.filesystem", format!("`{name}` is no filesystem that bigiron knows; {right}"))
         }
         other => other.into(),
     })

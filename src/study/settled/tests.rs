@@ -109,7 +109,7 @@ fn the_machine_is_checked() {
     refused(&Question { memory_bytes: Some(32 << 20), ..two() }, &OLD, "32M of memory are too little");
     refused(&Question { memory_bytes: Some((1 << 30) + 1), ..two() }, &OLD, "whole MiB");
     refused(&Question { storage: Some("floppy".into()), ..two() }, &OLD, "`nvme`");
-    refused(&Question { filesystem: Some("ext5".into()), ..two() }, &OLD, "`ext4` or `xfs`");
+    refused(&Question { filesystem: Some("ext5".into()), ..two() }, &OLD, "`ext4`, `xfs`, `ext2`");
     refused(&Question { seed: Some(1 << 53), ..two() }, &OLD, "too large");
     refused(&Question { hang_limit: Some(1), ..two() }, &OLD, "hang limit");
     refused(&two(), &Here { qemu: None, kvm: false }, "QEMU is not installed");
