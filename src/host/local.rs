@@ -29,7 +29,7 @@ use crate::lever;
 use crate::store::record::{Failure, GuestIdentity, HostCost};
 use crate::study::plan::Plan;
 use crate::sys;
-use crate::workload::{Options, Workload};
+use crate::workload::{ARTIFACTS, Options, Workload};
 
 /// How often a running trial is asked whether the user has had enough.
 const POLL: Duration = Duration::from_millis(20);
@@ -154,6 +154,7 @@ impl Host for LocalHost {
         let dir = folder(trial.artifacts)?;
         let task = self.task(trial, dir.path()).map_err(fatal)?;
         let (mut heard, status) = work(&task, trial.cancel, phase)?;
+        keep(&task, trial.artifacts).map_err(fatal)?;
         let failure = failure(&mut heard, status);
         let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
         Ok(TrialResult {
@@ -169,6 +170,19 @@ impl Host for LocalHost {
             },
         })
     }
+}
+
+/// Moves what the workloads left for keeping out of the trial's folder: `WORKLOAD.NAME`.
+fn keep(task: &Task, artifacts: &Path) -> anyhow::Result<()> {
+    for (workload, mounts) in task.job.workloads.iter().zip(&task.mounts) {
+        let Ok(left) = fs::read_dir(mounts.dir.join("work").join(ARTIFACTS)) else { continue };
+        for entry in left {
+            let entry = entry?;
+            let name = format!("{}.{}", workload.name, entry.file_name().to_string_lossy());
+            fs::rename(entry.path(), artifacts.join(&name)).with_context(|| format!("Cannot keep {name}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// What one run of one workload, without a study, has to show.

@@ -191,6 +191,7 @@ fn kind(row: &Row<'_>) -> &'static str {
         Kind::P99 => "p99",
         Kind::P999 => "p99.9",
         Kind::Amount => "amounts",
+        Kind::Usage => "resources used",
     }
 }
 
@@ -225,8 +226,12 @@ pub(super) fn trouble_lines(report: &Report<'_>) -> Vec<String> {
         for complaint in &survival.complaints {
             let example = complaint.lines.first().map_or("", String::as_str);
             lines.push(format!(
-                "{} logged `{}` in {} of {} boots: {example}",
-                survival.arm, complaint.class, complaint.boots, survival.boots
+                "{} logged `{}` in {} of {} {}: {example}",
+                survival.arm,
+                complaint.class,
+                complaint.boots,
+                survival.boots,
+                report.plan.trials()
             ));
         }
         if survival.void > 0 {
