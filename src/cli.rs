@@ -226,7 +226,11 @@ pub enum KernelAction {
 
 /// Check what this machine has and lacks; exits with 1 if the default comparison could not run
 #[derive(Debug, Args)]
-pub struct Doctor {}
+pub struct Doctor {
+    /// The host to be looked at: guests on this machine (vm), or this machine itself, graded for measuring (local)
+    #[arg(long, value_name = "HOST", value_parser = ["vm", "local"], default_value = "vm")]
+    pub on: String,
+}
 
 /// Compare a kernel with itself: what does this machine make of no difference at all?
 ///

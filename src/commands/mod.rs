@@ -8,6 +8,7 @@ mod doctor;
 mod environment;
 mod folder;
 mod kernel;
+mod noise;
 mod oltp;
 mod output;
 mod report;
@@ -39,6 +40,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Kernel(args) => kernel::run(args.action),
+        Command::Doctor(args) if args.on == "local" => noise::run(),
         Command::Doctor(_) => doctor::run(),
         Command::Selftest(args) => selftest::run(args),
         Command::Doc(args) => doc::run(&args),

@@ -11,6 +11,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -26,6 +27,8 @@ use crate::guest::protocol::{Event, Job, PROTOCOL, WorkloadJob};
 use crate::guest::runner;
 use crate::kernel::Identity;
 use crate::lever;
+use crate::probe::machine;
+use crate::probe::noise::{DISTURBED_FACT, Sample};
 use crate::store::record::{Failure, GuestIdentity, HostCost};
 use crate::study::plan::Plan;
 use crate::sys;
@@ -37,6 +40,8 @@ const POLL: Duration = Duration::from_millis(20);
 /// This machine.
 pub struct LocalHost {
     machine: GuestIdentity,
+    /// The machine when the last trial had ended, or when there was none yet.
+    last: Mutex<Sample>,
 }
 
 /// What a trial's process is told.
@@ -91,7 +96,21 @@ impl LocalHost {
                 here.release
             );
         }
-        Ok(Self { machine: machine(plan.machine.cpus, plan.machine.memory_bytes) })
+        let last = Mutex::new(Sample::now());
+        Ok(Self { machine: this_machine(plan.machine.cpus, plan.machine.memory_bytes), last })
+    }
+
+    /// The noise card of a trial that has ended: the machine's settings, and what disturbed it before and during the trial.
+    fn noise(&self, before: &Sample) -> BTreeMap<String, String> {
+        let after = Sample::now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut facts = before.since(&last).facts("-before");
+        let during = after.since(before);
+        facts.extend(during.facts(""));
+        facts.insert("host.settings".to_owned(), machine::settings(Path::new("/sys"), Path::new("/proc")));
+        facts.extend(during.disturbance().map(|by| (DISTURBED_FACT.to_owned(), by)));
+        *last = after;
+        facts
     }
 
     fn task(&self, trial: &Trial<'_>, dir: &Path) -> anyhow::Result<Task> {
@@ -117,7 +136,7 @@ impl LocalHost {
 }
 
 /// This machine as a guest would describe itself.
-fn machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
+fn this_machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
     let uname = rustix::system::uname();
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     GuestIdentity {
@@ -153,7 +172,9 @@ impl Host for LocalHost {
         let begun = Instant::now();
         let dir = folder(trial.artifacts)?;
         let task = self.task(trial, dir.path()).map_err(fatal)?;
+        let before = Sample::now();
         let (mut heard, status) = work(&task, trial.cancel, phase)?;
+        let noise = self.noise(&before);
         keep(&task, trial.artifacts).map_err(fatal)?;
         let failure = failure(&mut heard, status);
         let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
@@ -161,7 +182,7 @@ impl Host for LocalHost {
             failure,
             guest: heard.guest,
             metrics,
-            facts: heard.facts.into_iter().collect(),
+            facts: heard.facts.into_iter().chain(noise).collect(),
             complaints: heard.complaints,
             cost: HostCost {
                 accelerator: "local".to_owned(),
@@ -218,7 +239,7 @@ pub fn once(
     let memory = rustix::system::sysinfo();
     let task = Task {
         job: job(Clock::Wall, seed, vec![planned]),
-        machine: machine(
+        machine: this_machine(
             std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             memory.totalram as u64 * u64::from(memory.mem_unit),
         ),

@@ -178,7 +178,7 @@ fn a_log_that_is_no_terminal_gets_a_plain_line_per_boot() {
         lines[4].starts_with("[ 4/60] pair 2/30, debian:6.") && lines[4].contains(": panicked: Simulated"),
         "{log}"
     );
-    assert!(lines[9].ends_with(": void: The script says that the host fails here; 2 boots to run again"), "{log}");
+    assert!(lines[9].ends_with(": void: The script says that the host fails here; 2 trials to run again"), "{log}");
     assert!(lines[61].starts_with("[60/60] pair 5/30, ") && lines[61].ends_with(", attempt 2: completed"), "{log}");
     assert!(!log.contains('\x1b') && !log.contains('\r'), "{log:?}");
 }

@@ -65,12 +65,13 @@ pub fn is_argument((lever, value): &Setting) -> bool {
 /// # Errors
 /// A key that it does not have, or a value that cannot be, with the line.
 pub fn read(table: &Table, q: &mut Question) -> Result<(), Refusal> {
-    const KEYS: [&str; 11] =
-        ["run", "dir", "repeats", "warmup", "limit", "reduce", "stdout", "disk", "roots", "env", "metric"];
+    const KEYS: [&str; 12] =
+        ["run", "prepare", "dir", "repeats", "warmup", "limit", "reduce", "stdout", "disk", "roots", "env", "metric"];
     table.only(&KEYS)?;
     for (key, value) in table.items() {
         match key.text.as_str() {
             "run" => add(q, RUN, run(value)?, value)?,
+            "prepare" => add(q, "command.prepare", run(value)?, value)?,
             "roots" => add(q, "command.roots", list(value)?.join("\n"), value)?,
             "env" => {
                 for (name, value) in value.table()?.items() {

@@ -21,9 +21,14 @@ use super::measured::{Counted, Ended, Run};
 use crate::sys::launch::{self, Program, Usage};
 use crate::sys::process::Exit;
 
+/// What the names of runs begin with that are of [`Orders::prepare`].
+pub const PREPARE: &str = "prepare-";
+
 /// What every run of a trial has in common.
 pub struct Orders<'a> {
     pub program: Program,
+    /// What is run before a run.
+    pub prepare: Option<Program>,
     pub limit: Duration,
     /// Where the outputs go, as `NAME.stdout` and `NAME.stderr`.
     pub outputs: &'a Path,
@@ -158,6 +163,7 @@ impl<'a> Life<'a> {
     }
 
     fn start(&self, name: &str) -> anyhow::Result<(Instant, Option<Group<'_>>, launch::Running)> {
+        let program = self.orders.prepare.as_ref().filter(|_| name.starts_with(PREPARE)).unwrap_or(&self.orders.program);
         let stderr = self.output(&format!("{name}.stderr"))?;
         let stdout = match self.orders.keep_stdout {
             true => self.output(&format!("{name}.stdout"))?,
@@ -165,9 +171,9 @@ impl<'a> Life<'a> {
         };
         let group = self.cgroups.as_ref().and_then(|place| place.group(name));
         let started = Instant::now();
-        let running = self.orders.program.start(stdout.as_fd(), stderr.as_fd(), group.as_ref().map(Group::fd));
+        let running = program.start(stdout.as_fd(), stderr.as_fd(), group.as_ref().map(Group::fd));
         let running = running.with_context(|| {
-            let (path, dir) = (self.orders.program.path.to_string_lossy(), self.orders.program.dir.to_string_lossy());
+            let (path, dir) = (program.path.to_string_lossy(), program.dir.to_string_lossy());
             format!("Cannot run `{path}` in `{dir}`")
         })?;
         Ok((started, group, running))

@@ -17,10 +17,10 @@ use std::fs;
 use anyhow::{Context as _, bail};
 
 use self::declared::Source;
-use self::guardian::{Guardian, Orders};
+use self::guardian::{Guardian, Orders, PREPARE};
 use self::measured::{Ended, Run};
 use self::outputs::Outputs;
-use self::spec::{ENVIRONMENT, Spec};
+use self::spec::{ENVIRONMENT, Spec, What};
 use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload};
 use crate::metric::MetricDef;
 use crate::sys::launch::Program;
@@ -34,6 +34,12 @@ pub struct Command;
 const OPTIONS: &[OptionDef] = &[
     OptionDef { name: "run", default: "", allowed: &[], summary: "A line for the shell, or a list of words in JSON: program and arguments" },
     OptionDef { name: "dir", default: ".", allowed: &[], summary: "Working directory" },
+    OptionDef {
+        name: "prepare",
+        default: "",
+        allowed: &[],
+        summary: "What is run before each run and not measured, written like `run`",
+    },
     OptionDef { name: "repeats", default: "1", allowed: &[], summary: "Measured runs in each trial" },
     OptionDef { name: "warmup", default: "0", allowed: &[], summary: "Runs before them that are not measured" },
     OptionDef { name: "limit", default: "10m", allowed: &[], summary: "Longest time that a run may take" },
@@ -116,8 +122,10 @@ impl Workload for Command {
     fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
         let spec = Spec::parse(cx.options).map_err(anyhow::Error::msg)?;
         let outputs = Outputs::make(&cx.dir)?;
+        let prepare = matches!(spec.prepare, What::Line(_) | What::Words(_));
         let orders = Orders {
-            program: program(&spec)?,
+            program: program(&spec, &spec.what)?,
+            prepare: if prepare { Some(program(&spec, &spec.prepare)?) } else { None },
             limit: spec.limit,
             outputs: outputs.dir(),
             keep_stdout: spec.keep_stdout,
@@ -132,13 +140,19 @@ impl Workload for Command {
             let name =
                 if measured { format!("run-{}", n - spec.warmup + 1) } else { format!("warmup-{}", n + 1) };
             (cx.progress)(Progress { step: &name, done: n, of });
+            if prepare {
+                let name = format!("{PREPARE}{name}");
+                let run = guardian.run(&name)?;
+                succeeded(&run, &spec, &spec.prepare, &name, &outputs)?;
+                outputs.tidy(&name);
+            }
             let run = guardian.run(&name)?;
-            succeeded(&run, &spec, &name, &outputs)?;
+            succeeded(&run, &spec, &spec.what, &name, &outputs)?;
             if measured {
                 for (metric, value) in measured::values(&run) {
                     values.entry(metric.to_owned()).or_default().push(value);
                 }
-                declared(&spec, &name, &outputs, &mut values).with_context(|| failing(&spec, &name))?;
+                declared(&spec, &name, &outputs, &mut values).with_context(|| failing(&spec.what, &name))?;
                 runs.push(run);
             }
             outputs.tidy(&name);
@@ -154,8 +168,8 @@ impl Workload for Command {
 }
 
 /// The program with all that it is given.
-fn program(spec: &Spec) -> anyhow::Result<Program> {
-    let words = spec.what.words();
+fn program(spec: &Spec, what: &What) -> anyhow::Result<Program> {
+    let words = what.words();
     let path = spec.find(&words[0]).map_err(anyhow::Error::msg)?;
     let text = |s: String| CString::new(s).context("A zero byte in the command");
     let mut variables: BTreeMap<String, String> = std::env::vars().collect();
@@ -170,12 +184,12 @@ fn program(spec: &Spec) -> anyhow::Result<Program> {
 }
 
 /// `run-3 of `make -C src``.
-fn failing(spec: &Spec, name: &str) -> String {
-    format!("{name} of `{}`", spec.what.typed())
+fn failing(what: &What, name: &str) -> String {
+    format!("{name} of `{}`", what.typed())
 }
 
 /// A run that ended otherwise than with status 0 is an error, with the end of what it said.
-fn succeeded(run: &Run, spec: &Spec, name: &str, outputs: &Outputs) -> anyhow::Result<()> {
+fn succeeded(run: &Run, spec: &Spec, what: &What, name: &str, outputs: &Outputs) -> anyhow::Result<()> {
     let how = match run.ended {
         Ended::Status(0) => return Ok(()),
         Ended::Status(n) => format!("ended with status {n}"),
@@ -184,7 +198,7 @@ fn succeeded(run: &Run, spec: &Spec, name: &str, outputs: &Outputs) -> anyhow::R
     };
     let tail = outputs.tail(name);
     let said = if tail.is_empty() { "; standard error is empty".to_owned() } else { format!("; standard error ends:\n{tail}") };
-    bail!("{} {how}{said}", failing(spec, name))
+    bail!("{} {how}{said}", failing(what, name))
 }
 
 fn declared(

@@ -29,6 +29,8 @@ pub enum What {
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub what: What,
+    /// Run before each run, not measured.
+    pub prepare: What,
     pub dir: PathBuf,
     /// Variables set over those that bigiron was started with, by name.
     pub environment: Vec<(String, String)>,
@@ -51,7 +53,7 @@ impl What {
         }
         match serde_json::from_str::<Vec<String>>(text) {
             Ok(words) if words.first().is_none_or(String::is_empty) => {
-                Err("`command.run` names no program; write one such as `command.run=make -C src`".to_owned())
+                Err("A command without a program; write one such as `make -C src`".to_owned())
             }
             Ok(words) if words.iter().any(|w| w.contains('\0')) => Err("A zero byte ends every argument".to_owned()),
             Ok(words) => Ok(What::Words(words)),
@@ -96,6 +98,7 @@ impl Spec {
         let limit = units::duration(get("limit")).filter(|d| !d.is_zero());
         let spec = Self {
             what: What::parse(get("run"))?,
+            prepare: What::parse(get("prepare"))?,
             dir: PathBuf::from(get("dir")),
             environment: options
                 .iter()
@@ -129,7 +132,8 @@ impl Spec {
         if !self.dir.is_dir() {
             return Err(format!("there is no folder `{}` to run the command in", self.dir.display()));
         }
-        self.find(program).map(drop)
+        let before = self.prepare.words();
+        [Some(program), before.first()].into_iter().flatten().try_for_each(|p| self.find(p).map(drop))
     }
 
     /// Where a program lies: by its path, from the working directory, or in the PATH that the command gets.
