@@ -8,6 +8,7 @@ pub mod enclosure;
 pub mod family;
 pub mod futex;
 pub mod latch;
+pub mod launch;
 pub mod mapping;
 pub mod memory;
 pub mod module;
