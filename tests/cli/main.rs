@@ -6,6 +6,7 @@ mod builder;
 mod dbsim;
 mod docs;
 mod kernels;
+mod lever;
 mod local;
 mod oltp;
 mod refusals;
