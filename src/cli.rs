@@ -57,7 +57,8 @@ pub enum Command {
     bigiron compare debian:6.1 debian:6.12\n  \
     bigiron compare debian:6.1 debian:6.12 micro --clock exact --pairs 8 --seed 7 --out DIR\n  \
     bigiron compare debian:6.12 debian:6.12,boot.mitigations=off micro\n  \
-    bigiron compare mine debian:6.12 --fail-on worse")]
+    bigiron compare mine debian:6.12 --fail-on worse\n  \
+    bigiron compare --on local running running -- ./my-benchmark --json")]
 pub struct Compare {
     /// Two arms or more, and the workloads to run [default workloads: micro dbsim]
     #[arg(value_name = "ARM|WORKLOAD", required = true)]
@@ -66,6 +67,12 @@ pub struct Compare {
     pub design: Design,
     #[command(flatten)]
     pub outcome: Outcome,
+    /// A metric that the program after `--` prints: NAME,unit=UNIT,better=higher|lower,json=POINTER or …,regex=PATTERN; may be repeated
+    #[arg(long, value_name = "METRIC", help_heading = "Study")]
+    pub metric: Vec<String>,
+    /// A program of yours to be compared, with its arguments (workload `command`)
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub program: Vec<String>,
 }
 
 /// What a study may be told on the command line.
@@ -90,8 +97,8 @@ pub struct Design {
     /// Seed of everything that is drawn at random [default: drawn, and kept in the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Storage: nvme, ssd or hdd (models, on the exact clock only), host-file (a virtio disk on a file, on the other clocks only) or
-    /// ram [default: nvme on the exact clock, else host-file]
+    /// Storage: nvme, ssd, hdd or hdd-15k (models), ram, or host-file (a virtio disk on a file, not on the exact clock) [default: nvme on
+    /// the exact clock, else host-file]
     #[arg(long, value_name = "NAME")]
     pub storage: Option<String>,
     /// File system: ext4, xfs, ext2, ext3, btrfs, f2fs, jfs or reiserfs, as far as the kernels have it [default: ext4]
@@ -100,7 +107,7 @@ pub struct Design {
     /// Set a lever on all arms; may be repeated
     #[arg(long, value_name = "LEVER=VALUE")]
     pub set: Vec<String>,
-    /// Smallest change that matters, in percent, for throughput, cost, p50, p99, p99.9 or amount; may be repeated
+    /// Smallest change that matters, in percent, for throughput, cost, p50, p99, p99.9, amount or usage; may be repeated
     #[arg(long, value_name = "KIND=PERCENT")]
     pub margin: Vec<String>,
     /// CPU seconds that a guest may use without progress before it counts as hung [default: 120 for each of its CPUs]
@@ -270,7 +277,11 @@ pub struct Undo {
 
 /// Check what this machine has and lacks; exits with 1 if the default comparison could not run
 #[derive(Debug, Args)]
-pub struct Doctor {}
+pub struct Doctor {
+    /// The host to be looked at: guests on this machine (vm), or this machine itself, graded for measuring (local)
+    #[arg(long, value_name = "HOST", value_parser = ["vm", "local"], default_value = "vm")]
+    pub on: String,
+}
 
 /// Compare a kernel with itself: what does this machine make of no difference at all?
 ///

@@ -9,6 +9,7 @@ mod environment;
 mod folder;
 mod kernel;
 mod lever;
+mod noise;
 mod oltp;
 mod output;
 mod report;
@@ -43,6 +44,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Kernel(args) => kernel::run(args.action),
         Command::Lever(args) => lever::run(&args.action),
         Command::Undo(args) => undo::run(&args),
+        Command::Doctor(args) if args.on == "local" => noise::run(),
         Command::Doctor(_) => doctor::run(),
         Command::Selftest(args) => selftest::run(args),
         Command::Doc(args) => doc::run(&args),

@@ -9,6 +9,7 @@ mod channel;
 mod levers;
 pub mod protocol;
 mod quiet;
+mod rotational;
 pub mod runner;
 
 use std::ffi::CString;
@@ -52,7 +53,8 @@ fn work() -> anyhow::Result<()> {
     channel::send(&Event::Hello { protocol: PROTOCOL, guest: guest.clone() });
     load(&job.modules)?;
     read_back(&job, &guest)?;
-    let mounted = block::mount_all(&job)?;
+    // The disks are there as long as those who serve them.
+    let (mounted, _servers) = block::mount_all(&job)?;
     loopback_up().context("The loopback interface does not come up")?;
     job.placement = levers::set(&job, &mounted)?;
     channel::send(&Event::Ready);

@@ -1,6 +1,8 @@
 //! What host and guest say to each other: a job file in the initramfs one way, NDJSON events over the debug console the other.
 //! Both ends are the same executable, so the format has a version only to make a mix-up loud.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
@@ -8,6 +10,7 @@ use crate::lever::apply::Placement;
 use crate::lever::{Fault, Setting};
 use crate::metric::MetricDef;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
+use crate::study::storage::Spindle;
 use crate::undo::Change;
 use crate::workload::Options;
 
@@ -81,6 +84,9 @@ pub struct WorkloadJob {
     /// The name of the image that the storage starts from, if it does not start empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
+    /// What the plan says that it starts from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub foundation: BTreeMap<String, String>,
 }
 
 /// A read-only file system on persistent memory.
@@ -119,6 +125,8 @@ pub struct Copy {
 pub enum Device {
     /// null_blk with memory backing, made through configfs; each request completes after `completion_ns` by a timer.
     NullBlk { size_mib: u64, completion_ns: u64, queues: u32 },
+    /// Network block device number `index`, served from the guest's memory at the pace of a spinning disk.
+    Rotational { index: usize, size_mib: u64, spindle: Spindle },
     /// Persistent memory number `index`: a file of the host, private to the guest, without a model of completion time.
     Pmem { index: usize },
     /// brd: RAM disk number `index`, without a model of completion time.

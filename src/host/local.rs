@@ -20,6 +20,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::foundation;
 use super::heard::Heard;
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
@@ -31,11 +32,13 @@ use crate::lever;
 use crate::lever::apply::{self, Applied, Placement};
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
+use crate::probe::machine;
+use crate::probe::noise::{DISTURBED_FACT, Sample};
 use crate::store::record::{Failure, GuestIdentity, HostCost};
 use crate::study::plan::Plan;
 use crate::sys;
 use crate::undo::{Ledger, Mark};
-use crate::workload::{Options, Workload};
+use crate::workload::{ARTIFACTS, Options, Workload};
 
 /// How often a running trial is asked whether the user has had enough.
 const POLL: Duration = Duration::from_millis(20);
@@ -45,6 +48,8 @@ pub struct LocalHost {
     machine: GuestIdentity,
     /// Held as long as the study runs, if any of its arms changes this machine.
     ledger: Option<Mutex<Ledger>>,
+    /// The machine when the last trial had ended, or when there was none yet.
+    last: Mutex<Sample>,
 }
 
 /// What a trial's process is told.
@@ -103,8 +108,8 @@ impl LocalHost {
     /// Checks that this is still the machine of `plan`.
     ///
     /// # Errors
-    /// Another kernel runs here than when the study was begun; levers are to be set, and another bigiron changes this machine, or a
-    /// killed one has left it changed.
+    /// Another kernel runs here than when the study was begun; what its workloads start from is no longer as it was; levers are to be set,
+    /// and another bigiron changes this machine, or a killed one has left it changed.
     pub fn new(plan: &Plan) -> anyhow::Result<Self> {
         let here = identity();
         for arm in &plan.arms {
@@ -115,9 +120,13 @@ impl LocalHost {
                 here.release
             );
         }
+        for arm in &plan.arms {
+            foundation::find(plan, arm)?;
+        }
         let changes = plan.arms.iter().any(|arm| !lever::of_runtime(&arm.settings).is_empty());
         let ledger = if changes { Some(Mutex::new(Ledger::open()?)) } else { None };
-        Ok(Self { machine: machine(plan.machine.cpus, plan.machine.memory_bytes), ledger })
+        let last = Mutex::new(Sample::now());
+        Ok(Self { machine: this_machine(plan.machine.cpus, plan.machine.memory_bytes), ledger, last })
     }
 
     /// Sets the arm's levers for one trial whose folder is `dir`.
@@ -139,6 +148,19 @@ impl LocalHost {
         Ok(Some(set))
     }
 
+    /// The noise card of a trial that has ended: the machine's settings, and what disturbed it before and during the trial.
+    fn noise(&self, before: &Sample) -> BTreeMap<String, String> {
+        let after = Sample::now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut facts = before.since(&last).facts("-before");
+        let during = after.since(before);
+        facts.extend(during.facts(""));
+        facts.insert("host.settings".to_owned(), machine::settings(Path::new("/sys"), Path::new("/proc")));
+        facts.extend(during.disturbance().map(|by| (DISTURBED_FACT.to_owned(), by)));
+        *last = after;
+        facts
+    }
+
     fn task(&self, trial: &Trial<'_>, dir: &Path) -> anyhow::Result<Task> {
         let plan = trial.plan;
         let (mut workloads, mut mounts) = (Vec::new(), Vec::new());
@@ -151,6 +173,7 @@ impl LocalHost {
                 storage: None,
                 trees: Vec::new(),
                 loaded: None,
+                foundation: foundation::of(&trial.arm.foundation, &planned.name),
             });
             let dir = dir.join(&planned.name);
             fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
@@ -189,7 +212,7 @@ impl Drop for Set<'_> {
 }
 
 /// This machine as a guest would describe itself.
-fn machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
+fn this_machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
     let uname = rustix::system::uname();
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     GuestIdentity {
@@ -235,7 +258,10 @@ impl Host for LocalHost {
             task.job.placement = set.applied.placement.clone();
             changes.clone_from(&set.applied.changes);
         }
+        let before = Sample::now();
         let (mut heard, status) = work(&task, trial.cancel, phase)?;
+        let noise = self.noise(&before);
+        keep(&task, trial.artifacts).map_err(fatal)?;
         if let Some(set) = set {
             set.taken_back().map_err(fatal)?;
         }
@@ -248,7 +274,7 @@ impl Host for LocalHost {
             failure,
             guest: heard.guest,
             metrics,
-            facts: heard.facts.into_iter().collect(),
+            facts: heard.facts.into_iter().chain(noise).chain(trial.arm.foundation.clone()).collect(),
             changes,
             complaints: heard.complaints,
             cost: HostCost {
@@ -258,6 +284,19 @@ impl Host for LocalHost {
             },
         })
     }
+}
+
+/// Moves what the workloads left for keeping out of the trial's folder: `WORKLOAD.NAME`.
+fn keep(task: &Task, artifacts: &Path) -> anyhow::Result<()> {
+    for (workload, mounts) in task.job.workloads.iter().zip(&task.mounts) {
+        let Ok(left) = fs::read_dir(mounts.dir.join("work").join(ARTIFACTS)) else { continue };
+        for entry in left {
+            let entry = entry?;
+            let name = format!("{}.{}", workload.name, entry.file_name().to_string_lossy());
+            fs::rename(entry.path(), artifacts.join(&name)).with_context(|| format!("Cannot keep {name}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// What one run of one workload, without a study, has to show.
@@ -289,11 +328,12 @@ pub fn once(
         storage: None,
         trees: Vec::new(),
         loaded: None,
+        foundation: BTreeMap::new(),
     };
     let memory = rustix::system::sysinfo();
     let task = Task {
         job: job(Clock::Wall, seed, vec![planned]),
-        machine: machine(
+        machine: this_machine(
             std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             memory.totalram as u64 * u64::from(memory.mem_unit),
         ),

@@ -113,6 +113,8 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
         machine.storage,
         match storage::find(&machine.storage).map(|p| p.medium) {
             Some(Medium::Modelled { .. }) => ", a model with one completion time and no limit of throughput",
+            Some(Medium::Rotational(_)) =>
+                ", a model of one disk's mechanics whose few blocks are spread over all of its tracks",
             Some(Medium::Ram) => ", which is memory: no device at all",
             Some(Medium::HostFile | Medium::Folder) => ", one disk of one host, shared with everything else there",
             None => "",
@@ -176,10 +178,11 @@ fn common_words<'a>(arm: &str, records: &'a [Record]) -> Option<BTreeSet<&'a str
 
 /// How the numbers were made, in a few sentences.
 pub fn method(plan: &Plan) -> Vec<String> {
-    let pairs = plan.design.pairs;
+    let (pairs, trial) = (plan.design.pairs, plan.trial());
     let mut all = vec![format!(
-        "{pairs} pairs of boots, each arm once per pair, in random balanced order drawn from seed {} before the first boot; the number \
-         of pairs was fixed in advance. The unit of replication is one boot",
+        "{pairs} pairs of {}, each arm once per pair, in random balanced order drawn from seed {} before the first {trial}; the number \
+         of pairs was fixed in advance. The unit of replication is one {trial}",
+        plan.trials(),
         plan.design.seed
     )];
     if plan.clock == Clock::None {
@@ -187,7 +190,7 @@ pub fn method(plan: &Plan) -> Vec<String> {
     }
     let gap = plan.design.idle_gap_seconds;
     if gap > 0 {
-        all.push(format!("Before each boot the machine idled for {gap} s"));
+        all.push(format!("Before each {trial} the machine idled for {gap} s"));
     }
     all.push(
         "Change is the ratio of geometric means, B to A, with the exact balanced-flip interval. Better and worse are judged by the 95 % \
@@ -197,6 +200,9 @@ pub fn method(plan: &Plan) -> Vec<String> {
     all.push(
         "Primaries are corrected for their number (Holm, 5 %); all other metrics are exploratory (Benjamini-Hochberg, 5 %)".to_owned(),
     );
-    all.push("A boot that fails is evidence and is never dropped; only a cause outside the guest voids a pair, which is then run again".to_owned());
+    let outside = if plan.machine.host == "local" { "the trial" } else { "the guest" };
+    all.push(format!(
+        "A {trial} that fails is evidence and is never dropped; only a cause outside {outside} voids a pair, which is then run again"
+    ));
     all
 }

@@ -39,6 +39,18 @@ pub struct Plan {
     pub slots: Vec<Slot>,
 }
 
+impl Plan {
+    /// What reports call trials: a guest's is a boot, and nothing boots on this machine itself.
+    pub fn trials(&self) -> &'static str {
+        if self.machine.host == "local" { "trials" } else { "boots" }
+    }
+
+    /// One of [`Plan::trials`].
+    pub fn trial(&self) -> &'static str {
+        self.trials().trim_end_matches('s')
+    }
+}
+
 /// How the boots are arranged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,7 +70,7 @@ pub struct Design {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// `vm` or `sim`.
+    /// `vm`, `local` or `sim`.
     pub host: String,
     pub cpus: u32,
     pub memory_bytes: u64,
@@ -78,6 +90,10 @@ pub struct Arm {
     /// Lever settings of this arm, in the order given: (lever, value).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<(String, String)>,
+    /// What the arm's workloads start from besides the kernel (a server's programs, a loaded database), as it was when the plan was made,
+    /// by `WORKLOAD.NAME`: every later trial must find the same.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub foundation: BTreeMap<String, String>,
 }
 
 /// A workload with what it was set to and what it promises to deliver.

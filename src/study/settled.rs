@@ -275,6 +275,9 @@ fn planned(q: &Question, workload: &'static dyn Workload, arms: &[SettledArm]) -
     let metrics = workload.metrics(&options);
     for (i, arm) in arms.iter().enumerate() {
         let own = of_arm(workload, &options, arm).map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
+        workload
+            .check_arm(&own)
+            .map_err(|e| q.places.refuse(&format!("arms.{i}"), format!("Arm `{}` cannot be run: {e}", arm.name)))?;
         let measured = workload.metrics(&own);
         if let Some(odd) = difference(&metrics, &measured) {
             let message = format!(
@@ -479,6 +482,7 @@ impl Settled {
             name: arm.name.clone(),
             kernel,
             settings: arm.settings.clone(),
+            foundation: BTreeMap::new(),
         });
         Ok(Plan {
             schema: plan::SCHEMA,

@@ -283,6 +283,36 @@ fn this_machine_survives_50_kills() {
     assert!(restored > 0, "no kill came while anything was changed");
 }
 
+const EXPIRE: &str = "/proc/sys/vm/dirty_expire_centisecs";
+
+/// Changes this machine and panics with the ledger out of reach of any destructor. Started by the test below, in a process of its own.
+#[test]
+#[ignore = "a process of another test"]
+fn a_process_that_panics() {
+    std::env::var_os("BIGIRON_TEST_MACHINE").expect("started by a test");
+    let mut ledger = Ledger::open().unwrap();
+    ledger.write("a test", Path::new(EXPIRE), "2770").unwrap();
+    assert_eq!(fs::read_to_string(EXPIRE).unwrap(), "2770\n");
+    std::mem::forget(ledger);
+    panic!("as it happens");
+}
+
+#[test]
+fn a_panic_restores_without_any_destructor() {
+    let Some(_alone) = alone("a_panic_restores_without_any_destructor") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let before = fs::read_to_string(EXPIRE).unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "lever::a_process_that_panics", "--ignored", "--nocapture"])
+        .env("BIGIRON_TEST_MACHINE", dir.path())
+        .env("XDG_STATE_HOME", dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("as it happens"), "{said}");
+    assert_eq!(fs::read_to_string(EXPIRE).unwrap(), before, "{said}");
+}
+
 /// A study of moments that changes a setting of this machine in one arm.
 fn study(arm: &str) -> Vec<&str> {
     let mut words = vec!["compare", "--on", "local", "running", arm, "micro", "--set", "micro.only=null-call"];
@@ -294,12 +324,11 @@ fn study(arm: &str) -> Vec<&str> {
 fn a_study_restores_after_each_trial_on_ctrl_c_and_by_undo_after_a_kill() {
     let Some(_alone) = alone("a_study_restores…") else { return };
     let test = Test::new();
-    const FILE: &str = "/proc/sys/vm/dirty_expire_centisecs";
-    let said = || fs::read_to_string(FILE).unwrap();
+    let said = || fs::read_to_string(EXPIRE).unwrap();
     let before = said();
     let words = study("running,sysctl.vm.dirty_expire_centisecs=2750");
     if test.run(&["lever", "check", "sysctl.vm.dirty_expire_centisecs=2750"]).status != 0 {
-        eprintln!("SKIPPED: {FILE} cannot be written here");
+        eprintln!("SKIPPED: {EXPIRE} cannot be written here");
         return;
     }
     let started = || {
@@ -324,7 +353,7 @@ fn a_study_restores_after_each_trial_on_ctrl_c_and_by_undo_after_a_kill() {
     test.run(&["undo"]).status(0).stdout_has("restored /proc/sys/vm/dirty_expire_centisecs");
     assert_eq!(said(), before, "after undo");
     let records = || fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap_or_default();
-    let change = format!("\"path\":\"{FILE}\",\"before\":\"{}\",\"after\":\"2750\"", before.trim());
+    let change = format!("\"path\":\"{EXPIRE}\",\"before\":\"{}\",\"after\":\"2750\"", before.trim());
     let mut child = test.start(&words);
     // Past a trial of the other arm: each sets and restores for itself.
     wait_for(&mut child, || records().lines().count() >= 3);
@@ -334,5 +363,5 @@ fn a_study_restores_after_each_trial_on_ctrl_c_and_by_undo_after_a_kill() {
     let (with, without): (Vec<_>, Vec<_>) =
         records().lines().map(str::to_owned).partition(|l| l.contains("dirty_expire_centisecs=2750"));
     assert!(!with.is_empty() && with.iter().all(|l| l.contains(&change)), "{with:?}");
-    assert!(!without.is_empty() && without.iter().all(|l| !l.contains(FILE)), "{without:?}");
+    assert!(!without.is_empty() && without.iter().all(|l| !l.contains(EXPIRE)), "{without:?}");
 }
