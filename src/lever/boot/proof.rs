@@ -191,7 +191,9 @@ mod tests {
         const PREEMPT: (&str, &str) = ("/sys/kernel/debug/sched/preempt", "none voluntary (full) \n");
         const SPECTRE: &str = "/sys/devices/system/cpu/vulnerabilities/spectre_v1";
         const PTI: &str = "Kernel/User page tables isolation: enabled";
-        let cases: &[(&str, &str, &str, &[(&str, &str)], bool)] = &[
+        // (word, command line, log, files, whether it took)
+        type Case<'a> = (&'a str, &'a str, &'a str, &'a [(&'a str, &'a str)], bool);
+        let cases: &[Case<'_>] = &[
             ("preempt=full", "", "", &[PREEMPT], true),
             ("preempt=none", "", "", &[PREEMPT], false),
             ("preempt=lazy", "", "", &[PREEMPT], false),
