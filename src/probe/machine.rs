@@ -111,9 +111,15 @@ fn boost(cpu: &Path) -> Item {
     let what = "boost";
     let intel = read(cpu.join("intel_pstate/no_turbo")).map(|off| off == "0");
     match intel.or_else(|| read(cpu.join("cpufreq/boost")).map(|on| on == "1")) {
-        None => item(what, Grade::Unknown, "not to be seen; the frequency may depend on heat and on the load of other cores"),
+        None => item(
+            what,
+            Grade::Unknown,
+            "not to be seen; the frequency may depend on heat and on the load of other cores",
+        ),
         Some(false) => item(what, Grade::Quiet, "off"),
-        Some(true) => item(what, Grade::Noisy, "on; off, the frequency does not depend on heat and on the load of other cores"),
+        Some(true) => {
+            item(what, Grade::Noisy, "on; off, the frequency does not depend on heat and on the load of other cores")
+        }
     }
 }
 
@@ -121,7 +127,11 @@ fn smt(cpu: &Path) -> Item {
     let what = "SMT";
     match read(cpu.join("smt/active")).as_deref() {
         Some("0") => item(what, Grade::Quiet, "off"),
-        Some("1") => item(what, Grade::Noisy, "on; two threads of a core slow each other, `echo off` to /sys/devices/system/cpu/smt/control"),
+        Some("1") => item(
+            what,
+            Grade::Noisy,
+            "on; two threads of a core slow each other, `echo off` to /sys/devices/system/cpu/smt/control",
+        ),
         _ => item(what, Grade::Unknown, "the kernel does not say"),
     }
 }
@@ -181,7 +191,11 @@ fn swap(proc: &Path, noise: &Noise) -> Item {
     match all.saturating_sub(free) {
         _ if all == 0 => item(what, Grade::Quiet, "none"),
         0 => item(what, Grade::Quiet, format!("{}, none of it in use", mib(all))),
-        used => item(what, Grade::Noisy, format!("{} of {} in use; what is there comes back when it is touched", mib(used), mib(all))),
+        used => item(
+            what,
+            Grade::Noisy,
+            format!("{} of {} in use; what is there comes back when it is touched", mib(used), mib(all)),
+        ),
     }
 }
 
@@ -189,7 +203,9 @@ fn memory(proc: &Path) -> Item {
     let what = "memory";
     match meminfo(proc, "MemAvailable:") {
         None => item(what, Grade::Unknown, "/proc/meminfo names no MemAvailable"),
-        Some(free) if free < MEMORY => item(what, Grade::Noisy, format!("{} available; the kernel will reclaim, or swap", mib(free))),
+        Some(free) if free < MEMORY => {
+            item(what, Grade::Noisy, format!("{} available; the kernel will reclaim, or swap", mib(free)))
+        }
         Some(free) => item(what, Grade::Quiet, format!("{} available", mib(free))),
     }
 }
@@ -199,7 +215,11 @@ fn numa(sys: &Path) -> Item {
     let is_node = |name: &str| name.strip_prefix("node").is_some_and(|n| n.parse::<u32>().is_ok());
     match entries.filter(|e| e.file_name().to_str().is_some_and(is_node)).count() {
         0 | 1 => item("NUMA", Grade::Quiet, "one node"),
-        n => item("NUMA", Grade::Noisy, format!("{n} nodes; where memory lands differs from run to run unless it is bound")),
+        n => item(
+            "NUMA",
+            Grade::Noisy,
+            format!("{n} nodes; where memory lands differs from run to run unless it is bound"),
+        ),
     }
 }
 
@@ -208,7 +228,11 @@ fn huge_pages(sys: &Path) -> Item {
     let text = read(sys.join("kernel/mm/transparent_hugepage/enabled"));
     match text.as_deref().and_then(chosen) {
         None => item(what, Grade::Quiet, "the kernel has none"),
-        Some("always") => item(what, Grade::Noisy, "always; whether a run gets huge pages depends on what is free, `madvise` leaves it to programs"),
+        Some("always") => item(
+            what,
+            Grade::Noisy,
+            "always; whether a run gets huge pages depends on what is free, `madvise` leaves it to programs",
+        ),
         Some(mode) => item(what, Grade::Quiet, mode.to_owned()),
     }
 }
@@ -231,7 +255,9 @@ fn clocksource(sys: &Path) -> Item {
     match read(sys.join("devices/system/clocksource/clocksource0/current_clocksource")) {
         None => item(what, Grade::Unknown, "the kernel does not say"),
         Some(c) if FAST_CLOCKS.contains(&c.as_str()) || c.starts_with("hyperv") => item(what, Grade::Quiet, c),
-        Some(c) => item(what, Grade::Noisy, format!("{c}; reading it takes a microsecond or more, `tsc` some nanoseconds")),
+        Some(c) => {
+            item(what, Grade::Noisy, format!("{c}; reading it takes a microsecond or more, `tsc` some nanoseconds"))
+        }
     }
 }
 
@@ -245,7 +271,11 @@ fn room(dir: &Path) -> Item {
             if free >= ROOM {
                 return item(what, Grade::Quiet, says);
             }
-            item(what, Grade::Noisy, format!("{says}; below {} file systems slow down, and a trial may fill them", size::print_bytes(ROOM)))
+            item(
+                what,
+                Grade::Noisy,
+                format!("{says}; below {} file systems slow down, and a trial may fill them", size::print_bytes(ROOM)),
+            )
         }
     }
 }
@@ -347,7 +377,8 @@ mod tests {
     #[test]
     fn what_a_machine_does_not_say_is_unknown() {
         let items = graded(&[], &Noise { steal: None, foreign: None, ..QUIET });
-        for what in ["governor", "boost", "SMT", "steal", "foreign CPU", "throttling", "swap", "memory", "clock source"] {
+        for what in ["governor", "boost", "SMT", "steal", "foreign CPU", "throttling", "swap", "memory", "clock source"]
+        {
             assert_eq!(grade(&items, what).0, Grade::Unknown, "{what}");
         }
     }

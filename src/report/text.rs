@@ -218,7 +218,10 @@ fn disturbed(report: &Report<'_>) -> Vec<String> {
     let named = all.iter().take(DISTURBED_LINES);
     lines.extend(named.map(|(r, by)| format!("{} in trial {} (pair {}): {by}", r.arm, r.slot, r.pair + 1)));
     if all.len() > DISTURBED_LINES {
-        lines.push(format!("{} more disturbed trials are in the records: `{DISTURBED_FACT}`", all.len() - DISTURBED_LINES));
+        lines.push(format!(
+            "{} more disturbed trials are in the records: `{DISTURBED_FACT}`",
+            all.len() - DISTURBED_LINES
+        ));
     }
     lines
 }

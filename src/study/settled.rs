@@ -265,9 +265,9 @@ fn planned(q: &Question, workload: &'static dyn Workload, arms: &[SettledArm]) -
     let metrics = workload.metrics(&options);
     for (i, arm) in arms.iter().enumerate() {
         let own = of_arm(workload, &options, arm).map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
-        workload.check_arm(&own).map_err(|e| {
-            q.places.refuse(&format!("arms.{i}"), format!("Arm `{}` cannot be run: {e}", arm.name))
-        })?;
+        workload
+            .check_arm(&own)
+            .map_err(|e| q.places.refuse(&format!("arms.{i}"), format!("Arm `{}` cannot be run: {e}", arm.name)))?;
         let measured = workload.metrics(&own);
         if let Some(odd) = difference(&metrics, &measured) {
             let message = format!(

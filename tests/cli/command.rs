@@ -184,7 +184,10 @@ fn what_cannot_be_run_is_refused_before_anything_runs() {
         (&["--set", "command.repeats=0", "--", "true"], "`command.repeats` is from 1 to 10000"),
         (&["--set", "command.limit=soon", "--", "true"], "`command.limit` is a time such as"),
         (&["--set", "command.rn=true"], "did you mean `command.run`?"),
-        (&["--metric", "t,unit=s,better=lower,regex=took (", "--", "true"], "--metric: Metric `t`: `took (` is no regular"),
+        (
+            &["--metric", "t,unit=s,better=lower,regex=took (", "--", "true"],
+            "--metric: Metric `t`: `took (` is no regular",
+        ),
         (&["--metric", "wall,unit=s,better=lower,json=/t", "--", "true"], "is measured always"),
     ] {
         test.run(&[&["compare"], &both[..], &QUICK, rest].concat()).refused(want);

@@ -140,7 +140,8 @@ mod tests {
     fn the_kernels_files_are_read() {
         assert_eq!(cpu("usage_usec 30\nuser_usec 10\nsystem_usec 20\n"), Some((10_000, 20_000)));
         assert_eq!(cpu("usage_usec 30\n"), None);
-        let text = "8:16 rbytes=1459200 wbytes=314773504 rios=192 wios=353 dbytes=0 dios=0\n8:0 rbytes=100 wbytes=3 rios=1\n";
+        let text =
+            "8:16 rbytes=1459200 wbytes=314773504 rios=192 wios=353 dbytes=0 dios=0\n8:0 rbytes=100 wbytes=3 rios=1\n";
         assert_eq!(io(text), (1_459_300, 314_773_507));
     }
 

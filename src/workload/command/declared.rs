@@ -148,7 +148,8 @@ impl Declared {
             if piece.is_empty() {
                 break;
             }
-            let (key, value) = piece.split_once('=').ok_or_else(|| wrong(format!("`{piece}` is no setting; {FORM}")))?;
+            let (key, value) =
+                piece.split_once('=').ok_or_else(|| wrong(format!("`{piece}` is no setting; {FORM}")))?;
             match key.trim() {
                 "unit" => unit = Some(value.trim()),
                 "better" => better = Some(direction(value.trim()).map_err(wrong)?),
@@ -344,7 +345,9 @@ mod tests {
             let error = Declared::parse(text).unwrap_err();
             assert!(error.contains(want), "{text}: {error}");
         }
-        assert!(parse_all("t,unit=s,better=lower,json=/t\nt,unit=s,better=lower,json=/u").unwrap_err().contains("twice"));
+        assert!(
+            parse_all("t,unit=s,better=lower,json=/t\nt,unit=s,better=lower,json=/u").unwrap_err().contains("twice")
+        );
     }
 
     #[test]

@@ -163,7 +163,8 @@ impl<'a> Life<'a> {
     }
 
     fn start(&self, name: &str) -> anyhow::Result<(Instant, Option<Group<'_>>, launch::Running)> {
-        let program = self.orders.prepare.as_ref().filter(|_| name.starts_with(PREPARE)).unwrap_or(&self.orders.program);
+        let program =
+            self.orders.prepare.as_ref().filter(|_| name.starts_with(PREPARE)).unwrap_or(&self.orders.program);
         let stderr = self.output(&format!("{name}.stderr"))?;
         let stdout = match self.orders.keep_stdout {
             true => self.output(&format!("{name}.stdout"))?,
