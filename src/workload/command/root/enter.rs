@@ -26,9 +26,6 @@ pub fn make(image: &Path, dir: &Path) -> Result<PathBuf> {
         let from = Path::new("/").join(name);
         mount_bind_recursive(&from, root.join(name)).with_context(|| format!("Cannot mount {}", from.display()))?;
     }
-    for name in ["tmp", "run"] {
-        mount("tmpfs", root.join(name), "tmpfs", MountFlags::empty(), None).context("Cannot mount a tmpfs")?;
-    }
     Ok(root)
 }
 

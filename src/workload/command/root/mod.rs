@@ -7,9 +7,11 @@ pub mod enter;
 pub(super) mod kits;
 mod selection;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
@@ -47,6 +49,13 @@ pub fn of(spec: &Spec, cx: &ImageContext<'_>) -> Result<Images> {
     if let Some(key) = cx.foundation.get(ROOT).filter(|key| place(key).is_file()) {
         return Ok(images(place(key), key));
     }
+    // Arms that differ in their kernels alone start from one image, though a file changes between the two looks.
+    static SEEN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let asked = format!("{:?} {:?} {:?} {:?}", spec.what, spec.prepare, spec.dir, spec.roots);
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(key) = seen.get(&asked).filter(|key| place(key).is_file()) {
+        return Ok(images(place(key), key));
+    }
     let selection = kits::select(spec);
     let bytes = selection.bytes();
     if bytes > MOST {
@@ -75,6 +84,7 @@ pub fn of(spec: &Spec, cx: &ImageContext<'_>) -> Result<Images> {
         // Renamed into place: two processes may make the same image, and none may see half of one.
         new.persist(&kept).with_context(|| format!("Cannot keep {}", kept.display()))?;
     }
+    seen.insert(asked, key.clone());
     Ok(images(kept, &key))
 }
 
@@ -97,6 +107,9 @@ fn stage(selection: &Selection, dir: &Path) -> Result<()> {
     let older = (newest - NEWEST).max(0);
     for name in ["dev", "proc", "sys", "run", "tmp", "root", "var/tmp"] {
         fs::create_dir_all(dir.join(name))?;
+    }
+    for name in ["tmp", "var/tmp"] {
+        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o1777))?;
     }
     for (path, entry) in &selection.entries {
         let to = dir.join(path.strip_prefix("/").unwrap_or(path));
