@@ -29,6 +29,8 @@ pub enum Command {
     Report(Report),
     Show(Show),
     Kernel(Kernel),
+    Lever(Lever),
+    Undo(Undo),
     Doctor(Doctor),
     Selftest(Selftest),
     Doc(Doc),
@@ -99,7 +101,7 @@ pub struct Design {
     /// the exact clock, else host-file]
     #[arg(long, value_name = "NAME")]
     pub storage: Option<String>,
-    /// File system: ext4 or xfs [default: ext4]
+    /// File system: ext4, xfs, ext2, ext3, btrfs, f2fs, jfs or reiserfs, as far as the kernels have it [default: ext4]
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<String>,
     /// Set a lever on all arms; may be repeated
@@ -222,6 +224,55 @@ pub enum KernelAction {
         #[arg(value_name = "KERNEL", required = true)]
         kernels: Vec<String>,
     },
+}
+
+/// List what can be set, and see what of it this machine has
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron lever list\n  \
+    bigiron lever show block.scheduler\n  \
+    bigiron lever check running,block.scheduler=bfq,mm.thp=always\n\n\
+    `bigiron doc FAMILY` describes a family of levers, as `bigiron doc block`.")]
+pub struct Lever {
+    #[command(subcommand)]
+    pub action: LeverAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LeverAction {
+    /// List the levers, or those of one family
+    List {
+        #[arg(value_name = "FAMILY")]
+        family: Option<String>,
+    },
+    /// Say what a lever is, what it takes, and what it is set to on this machine
+    Show {
+        #[arg(value_name = "LEVER")]
+        name: String,
+    },
+    /// Say whether settings can be had on this machine; exits with 1 if one cannot
+    Check {
+        /// An arm (KERNEL,LEVER=VALUE…) or a setting (LEVER=VALUE)
+        #[arg(value_name = "ARM|SETTING", required = true)]
+        settings: Vec<String>,
+        /// Set them, read them back, print what changed, and restore what was before
+        #[arg(long)]
+        apply: bool,
+        /// Folder whose disks the levers `block.` act on
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        dir: PathBuf,
+    },
+}
+
+/// Restore what a killed bigiron left changed on this machine
+///
+/// Every change is written down before it is made, and taken back when bigiron ends; only a kill leaves some. Exits with 1 if anything
+/// could not be restored; it is kept for another try.
+#[derive(Debug, Args)]
+pub struct Undo {
+    /// Only say what would be restored
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Check what this machine has and lacks; exits with 1 if the default comparison could not run

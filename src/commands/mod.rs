@@ -8,6 +8,7 @@ mod doctor;
 mod environment;
 mod folder;
 mod kernel;
+mod lever;
 mod noise;
 mod oltp;
 mod output;
@@ -15,6 +16,7 @@ mod report;
 mod run;
 mod selftest;
 mod show;
+mod undo;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Kernel(args) => kernel::run(args.action),
+        Command::Lever(args) => lever::run(&args.action),
+        Command::Undo(args) => undo::run(&args),
         Command::Doctor(args) if args.on == "local" => noise::run(),
         Command::Doctor(_) => doctor::run(),
         Command::Selftest(args) => selftest::run(args),

@@ -97,6 +97,11 @@ impl Voice<'_> {
 /// Runs the job's workloads in this process. Each event goes out as a line, and one byte must come back before work goes on.
 pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &Path, events: File, acks: File) {
     let voice = &mut Voice { events, acks, executable };
+    if let Err(message) = job.placement.take() {
+        voice.say(&Event::Unfit { message });
+        voice.say(&Event::Done);
+        return;
+    }
     for (workload, mounts) in job.workloads.iter().zip(mounts) {
         match one(job, guest, workload, mounts, voice) {
             Ok(outcome) => voice.say(&Event::Result {

@@ -219,6 +219,7 @@ impl Host for SimHost {
             }),
             metrics,
             facts: BTreeMap::from([("sim.boot-seed".to_owned(), trial.slot.boot_seed.to_string())]),
+            changes: Vec::new(),
             complaints,
             cost: HostCost {
                 accelerator: "sim".to_owned(),

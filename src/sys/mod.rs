@@ -22,4 +22,5 @@ pub mod select;
 pub mod shared_memory;
 pub mod signal;
 pub mod spin;
+pub mod swap;
 pub mod ticks;
