@@ -12,7 +12,7 @@ use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -82,13 +82,33 @@ pub fn of(spec: &Spec, cx: &ImageContext<'_>) -> Result<Images> {
         let new = tempfile::Builder::new().prefix(".new-").tempfile_in(&shelf)?;
         image::make(staged.path(), new.path(), &Shape { filesystem: FILESYSTEM, room: 0, writable: false, owner: 0 })?;
         // Renamed into place: two processes may make the same image, and none may see half of one.
+        prune(&shelf);
         new.persist(&kept).with_context(|| format!("Cannot keep {}", kept.display()))?;
     }
     seen.insert(asked, key.clone());
     Ok(images(kept, &key))
 }
 
+/// Images kept beside one that is being used; those of a working folder that changes would fill the cache.
+const KEPT: usize = 8;
+
+/// Removes all but the images that were used last.
+fn prune(shelf: &Path) {
+    let entries = fs::read_dir(shelf).into_iter().flatten().flatten();
+    let mut images: Vec<_> = entries
+        .filter(|e| e.path().extension().is_some_and(|e| e == "img"))
+        .filter_map(|e| Some((e.metadata().ok()?.modified().ok()?, e.path())))
+        .collect();
+    images.sort();
+    for (_, path) in images.iter().rev().skip(KEPT) {
+        // A guest that has it open keeps it.
+        let _ = fs::remove_file(path);
+    }
+}
+
 fn images(path: PathBuf, key: &str) -> Images {
+    // Its time is that of its last use.
+    let _ = File::options().append(true).open(&path).and_then(|f| f.set_modified(SystemTime::now()));
     let image = Image { name: ROOT, path, filesystem: FILESYSTEM, role: ImageRole::Tree };
     Images { images: vec![image], foundation: [(ROOT.to_owned(), key.to_owned())].into() }
 }

@@ -67,9 +67,9 @@ impl Selection {
         largest.map_or_else(String::new, |(path, bytes)| format!("`{}` ({} MiB)", path.display(), bytes >> 20))
     }
 
-    /// Takes in a file or a folder with all that is in it, save what `skip` names (paths of folders).
+    /// Takes in a file or a folder with all that is in it, save what `skip` names.
     pub fn add(&mut self, path: &Path, skip: &dyn Fn(&Path) -> bool) {
-        if let Some(real) = self.reach(path, 0) {
+        if let Some(real) = self.reach(path, 0).filter(|real| !skip(real)) {
             self.inside(&real, skip);
         }
     }
@@ -127,11 +127,14 @@ impl Selection {
     }
 
     fn inside(&mut self, dir: &Path, skip: &dyn Fn(&Path) -> bool) {
-        if !dir.is_dir() || skip(dir) {
+        if !dir.is_dir() {
             return;
         }
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             let path = entry.path();
+            if skip(&path) {
+                continue;
+            }
             if let Some(Kind::Folder) = self.enter(&path) {
                 self.inside(&path, skip);
             }
@@ -203,7 +206,7 @@ mod tests {
         let kind = |path: &str| selection.entries.get(&dir.path().join(path)).map(|e| e.kind.clone());
         assert_eq!(kind("a/b/file"), Some(Kind::File(5)));
         assert_eq!(kind("dangling"), Some(Kind::Link("/nowhere".into())));
-        assert_eq!((kind("big"), kind("big/file")), (Some(Kind::Folder), None));
+        assert_eq!((kind("big"), kind("big/file")), (None, None));
         assert_eq!(selection.bytes(), 5);
     }
 }
