@@ -21,6 +21,8 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) complaints: Vec<Complaint>,
     pub(in crate::host) failed: Option<(Failure, String)>,
     pub(in crate::host) unfit: Option<String>,
+    /// Names and texts.
+    pub(in crate::host) artifacts: Vec<(String, String)>,
     pub(in crate::host) done: bool,
 }
 
@@ -53,6 +55,7 @@ impl Heard {
             }
             Event::Unfit { message } => self.unfit = Some(message),
             Event::Complaints { lines } => self.complaints = lines,
+            Event::Artifact { name, text } => self.artifacts.push((name, text)),
             Event::Done => self.done = true,
         }
     }
