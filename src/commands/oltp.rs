@@ -87,7 +87,12 @@ fn show(phase: Phase) {
     if let Phase::Step { step, done, of, .. } = phase
         && std::io::stderr().is_terminal()
     {
-        let far = if of > 0 { format!(" {} %", u64::from(done) * 100 / u64::from(of)) } else { String::new() };
+        let far = match of {
+            0 | 1 => String::new(),
+            // Steps of a ramp are few, and as long as each other.
+            2..100 => format!(" (step {} of {of})", done + 1),
+            _ => format!(" {} %", u64::from(done) * 100 / u64::from(of)),
+        };
         let _ = write!(std::io::stderr(), "\r\x1b[K{step}{far}");
         if step == "verify" {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

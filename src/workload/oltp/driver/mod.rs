@@ -29,11 +29,11 @@ use crate::load::{Histogram, now_ns};
 use crate::sys::cpu_clock::ThreadCpu;
 use crate::workload::dbsim::limits;
 
-use super::config::{Config, Pace, SqliteJournal};
+use super::config::{Config, Engine, Pace, SqliteJournal};
 use super::input::{Kind, Request};
 use super::pg::Url;
 use super::random::Constants;
-use super::sqlite::Engine;
+use super::sqlite::Engine as Embedded;
 use super::terminal::Terminal;
 
 use arrivals::Arrivals;
@@ -112,7 +112,7 @@ impl Driven {
 /// A thread's connections.
 enum Lanes {
     Postgres(Vec<Link>),
-    Sqlite(Engine),
+    Sqlite(Embedded),
 }
 
 impl Lanes {
@@ -122,6 +122,12 @@ impl Lanes {
             Lanes::Sqlite(_) => 1,
         }
     }
+}
+
+/// Files that the driver opens, about: a socket for each connection, or the files of an embedded engine.
+pub fn files(config: &Config) -> u64 {
+    let each = if matches!(config.engine, Engine::Sqlite { .. }) { 4 } else { 1 };
+    u64::from(config.connections) * each + 256
 }
 
 /// Drives the target from the first transaction to the last answer.
@@ -136,7 +142,7 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
         // It works in the thread that asks.
         Target::Sqlite { .. } => config.connections,
     };
-    limits::allow_files(u64::from(config.connections) * 4 + 256)?;
+    limits::allow_files(files(config))?;
     let lanes = connect(config, &target, threads)?;
     let constants = Constants::new(seed);
     let users: Vec<Vec<Terminal>> = (0..threads)
@@ -208,7 +214,7 @@ fn connect(config: &Config, target: &Target<'_>, threads: u32) -> Result<Vec<Lan
             let links = postgres::connect(url, config.mode, count);
             Ok(Lanes::Postgres(links.with_context(|| format!("Cannot have {} connections", config.connections))?))
         }
-        Target::Sqlite { path, journal } => Ok(Lanes::Sqlite(Engine::open(path, journal)?)),
+        Target::Sqlite { path, journal } => Ok(Lanes::Sqlite(Embedded::open(path, journal)?)),
     };
     thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
