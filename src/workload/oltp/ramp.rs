@@ -88,18 +88,21 @@ fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks) -
             let why = format!("with {users} users: {}{why}", by_whom(killed, Footprint::of_machine().killed));
             Loss { why, in_doubt, marks: marks.clone(), book }
         };
-        let name = format!("users.{users:07}");
-        let (driven, seen) = match trial::drive(&config, target, cx, marks.latest + i64::from(step) * STEP_DATES, &mut book) {
-            Ok(found) => found,
-            // More connections than the server takes, or than this machine has processes or memory for: that is where it breaks.
-            Err(e) if is_of_connections(&e) && (steps.held.is_some() || !is_up(target)) => {
-                let why = format!("{e:#}");
-                steps.facts.insert(name, format!("not held: {}{why}", by_whom(killed, Footprint::of_machine().killed)));
-                steps.loss = (!is_up(target)).then(|| lost(why, 0, book));
-                return Ok(steps);
-            }
-            Err(e) => return Err(e),
-        };
+        let name = format!("{PREFIX}{users:07}");
+        let (driven, seen) =
+            match trial::drive(&config, target, cx, marks.latest + i64::from(step) * STEP_DATES, &mut book) {
+                Ok(found) => found,
+                // More connections than the server takes, or than this machine has processes or memory for: that is where it breaks.
+                Err(e) if is_of_connections(&e) && (steps.held.is_some() || !is_up(target)) => {
+                    let why = format!("{e:#}");
+                    steps
+                        .facts
+                        .insert(name, format!("not held: {}{why}", by_whom(killed, Footprint::of_machine().killed)));
+                    steps.loss = (!is_up(target)).then(|| lost(why, 0, book));
+                    return Ok(steps);
+                }
+                Err(e) => return Err(e),
+            };
         steps.committed += trial::committed(&driven);
         if let Some(why) = &driven.lost {
             let by_whom = by_whom(killed, Footprint::of_machine().killed);
@@ -157,6 +160,46 @@ fn await_sessions(target: &Target<'_>, before: Option<i64>) {
     }
 }
 
+/// A step as the facts of a record have it; bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    pub users: u32,
+    pub result: String,
+    /// What the machine has less of than before the ramp.
+    pub memory: Option<u64>,
+    pub page_tables: Option<u64>,
+    /// Of one session: private memory and page tables.
+    pub session: Option<u64>,
+}
+
+/// Whether a fact is one of [`steps_of`], other than a detail.
+pub fn is_of_step(name: &str) -> bool {
+    name.starts_with(PREFIX) && !name.ends_with(DETAIL)
+}
+
+/// The steps that facts tell of, fewest users first.
+pub fn steps_of(facts: &Facts) -> Vec<Step> {
+    let users = |name: &String| name.strip_prefix(PREFIX)?.parse().ok();
+    let step = |(name, result): (&String, &String)| {
+        let bytes = |what: &str| facts.get(&format!("{name}.{what}-bytes"))?.parse().ok();
+        Some(Step {
+            users: users(name)?,
+            result: result.clone(),
+            memory: bytes(MEMORY),
+            page_tables: bytes(PAGE_TABLES),
+            session: bytes(SESSION),
+        })
+    };
+    facts.iter().filter_map(step).collect()
+}
+
+/// How the facts of a step are called: the users with leading zeros, so that names sort as numbers do.
+const PREFIX: &str = "users.";
+const DETAIL: &str = ".detail";
+const MEMORY: &str = "memory";
+const PAGE_TABLES: &str = "page-table";
+const SESSION: &str = "session";
+
 const HELD: &str = "held";
 
 fn verdict(driven: &Driven, beyond: &[Kind]) -> String {
@@ -197,20 +240,21 @@ fn of_step(
         line += &format!("; memory pressure {percent:.1} %");
     }
     facts.insert(name.to_owned(), line);
-    let mut detail: Vec<String> = kinds().filter_map(|kind| Some(format!("{} p90 {} ns", kind.name(), p90(kind)?))).collect();
+    let mut detail: Vec<String> =
+        kinds().filter_map(|kind| Some(format!("{} p90 {} ns", kind.name(), p90(kind)?))).collect();
     for resource in ["cpu", "io", "memory"] {
         detail.extend(pressure(resource).map(|percent| format!("pressure {resource} {percent:.1} %")));
     }
     detail.push(format!("{} connections", config.connections));
-    facts.insert(format!("{name}.detail"), detail.join("; "));
+    facts.insert(format!("{name}{DETAIL}"), detail.join("; "));
     let now = &seen.footprint;
     // Of a server elsewhere nothing is to be seen from here.
     let used = before.available.zip(now.available).map(|(before, now)| before.saturating_sub(now));
     let used = used.filter(|_| !job.is_elsewhere());
     for (what, bytes) in [
-        ("memory", used),
-        ("page-table", now.page_tables.filter(|_| !job.is_elsewhere())),
-        ("session", now.session.map(|s| s.private + s.page_tables)),
+        (MEMORY, used),
+        (PAGE_TABLES, now.page_tables.filter(|_| !job.is_elsewhere())),
+        (SESSION, now.session.map(|s| s.private + s.page_tables)),
     ] {
         facts.extend(bytes.map(|n| (format!("{name}.{what}-bytes"), n.to_string())));
     }

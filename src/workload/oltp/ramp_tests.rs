@@ -52,7 +52,10 @@ fn each_step_tells_what_its_users_cost_and_one_without_room_ends_the_ramp() {
     assert_eq!(outcome.values, BTreeMap::from([(USERS_HELD.to_owned(), 16.0)]));
     let fact = |name: &str| outcome.facts[name].as_str();
     assert!(fact("users.0000016").starts_with("held; ") && fact("users.0000016").contains("worst p90 "));
-    assert!(fact("users.0000060").contains("Cannot have 60 connections") && fact("users.0000060").contains("too many clients"));
+    assert!(
+        fact("users.0000060").contains("Cannot have 60 connections")
+            && fact("users.0000060").contains("too many clients")
+    );
     for users in ["0000008", "0000016"] {
         let bytes = |what: &str| fact(&format!("users.{users}.{what}-bytes")).parse::<u64>().unwrap();
         assert!(bytes("page-table") > 0);
@@ -60,6 +63,12 @@ fn each_step_tells_what_its_users_cost_and_one_without_room_ends_the_ramp() {
         assert!((1 << 20..256 << 20).contains(&bytes("session")), "{}", bytes("session"));
         assert!(bytes("memory") < 64 << 30);
     }
+    let told = steps_of(&outcome.facts);
+    assert_eq!(told.iter().map(|s| s.users).collect::<Vec<_>>(), [8, 16, 60]);
+    assert!(told[1].session > Some(0) && told[1].result == fact("users.0000016") && told[2].memory.is_none());
+    assert!(
+        is_of_step("users.0000016.session-bytes") && !is_of_step("users.0000016.detail") && !is_of_step("users-held")
+    );
     assert!(fact("agreement").contains("by the database's") && !outcome.facts.contains_key("lost-server"));
     trial::verify(&house.target(), &cx).unwrap();
     house.close().unwrap();

@@ -156,7 +156,7 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
     let start = now_ns();
     let all_started = start + first.iter().max().copied().unwrap_or(0);
     let control = Control::new(config.ramp, config.length, start, all_started, tell);
-    let reports: Vec<Result<Report>> = thread::scope(|scope| {
+    let reports: Vec<Result<(Report, Vec<Link>)>> = thread::scope(|scope| {
         let (control, stop) = (&control, &stop);
         let handles: Vec<_> = (0..threads)
             .zip(lanes)
@@ -173,14 +173,15 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
                 let shift = Shift::new(desk, control, stop, ledger.map(|of| of(thread)));
                 scope.spawn(move || match lanes {
                     Lanes::Postgres(links) => postgres::work(shift, config.mode, links, stop),
-                    Lanes::Sqlite(engine) => sqlite::work(shift, engine, stop),
+                    Lanes::Sqlite(engine) => Ok((sqlite::work(shift, engine, stop)?, Vec::new())),
                 })
             })
             .collect();
         look_on(&hear, watch);
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
     });
-    let reports: Vec<Report> = reports.into_iter().collect::<Result<_>>()?;
+    // Whoever watched has seen all sessions, with their memory and their CPU time: only now they go.
+    let reports: Vec<Report> = reports.into_iter().map(|ended| Ok(ended?.0)).collect::<Result<_>>()?;
     driven(reports, control.window().unwrap_or(0))
 }
 

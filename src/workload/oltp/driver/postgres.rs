@@ -43,15 +43,15 @@ pub fn connect(url: &Url, mode: Mode, count: usize) -> Result<Vec<Link>, PgError
     (0..count).map(|_| one()).collect()
 }
 
-/// Works until the window has closed and everything is answered.
+/// Works until the window has closed and everything is answered. The connections come back, since the server's sessions end with them.
 ///
 /// # Errors
 /// If this thread cannot wait for its sockets.
-pub fn work<U: User>(shift: Shift<'_, U>, mode: Mode, links: Vec<Link>, stop: &Stop) -> Result<Report> {
+pub fn work<U: User>(shift: Shift<'_, U>, mode: Mode, links: Vec<Link>, stop: &Stop) -> Result<(Report, Vec<Link>)> {
     let poll = Poll::new(stop).context("Cannot wait for connections")?;
     let mut worker = Worker { shift, mode, links, poll, heard: now_ns() };
     worker.run().context("Cannot wait for connections")?;
-    Ok(worker.shift.report())
+    Ok((worker.shift.report(), worker.links))
 }
 
 struct Worker<'a, U: User> {
