@@ -1,12 +1,15 @@
 //! What host and guest say to each other: a job file in the initramfs one way, NDJSON events over the debug console the other.
 //! Both ends are the same executable, so the format has a version only to make a mix-up loud.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::lever::Fault;
 use crate::metric::MetricDef;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
+use crate::study::storage::Spindle;
 use crate::workload::Options;
 
 /// Version of the job and of the events.
@@ -67,6 +70,9 @@ pub struct WorkloadJob {
     /// The name of the image that the storage starts from, if it does not start empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
+    /// What the plan says that it starts from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub foundation: BTreeMap<String, String>,
 }
 
 /// A read-only file system on persistent memory.
@@ -105,6 +111,8 @@ pub struct Copy {
 pub enum Device {
     /// null_blk with memory backing, made through configfs; each request completes after `completion_ns` by a timer.
     NullBlk { size_mib: u64, completion_ns: u64, queues: u32 },
+    /// Network block device number `index`, served from the guest's memory at the pace of a spinning disk.
+    Rotational { index: usize, size_mib: u64, spindle: Spindle },
     /// Persistent memory number `index`: a file of the host, private to the guest, without a model of completion time.
     Pmem { index: usize },
     /// brd: RAM disk number `index`, without a model of completion time.

@@ -48,7 +48,12 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
             storage: machines.storage.to_owned(),
             filesystem: machines.filesystem.to_owned(),
         },
-        arms: vec![Arm { name: "a".to_owned(), kernel: kernel.identity.clone(), settings: Vec::new() }],
+        arms: vec![Arm {
+            name: "a".to_owned(),
+            kernel: kernel.identity.clone(),
+            settings: Vec::new(),
+            foundation: Default::default(),
+        }],
         workloads: vec![PlannedWorkload { name: "micro".to_owned(), metrics: micro.metrics(&options), options }],
         margins: Default::default(),
         slots: Vec::new(),
@@ -93,6 +98,18 @@ fn modelled_devices_take_the_time_of_their_profile() {
     // The model adds its completion time to the path through the kernel, which is some 15 us.
     assert!((nvme - ram) > 5_000.0 && nvme < 60_000.0, "nvme {nvme}, ram {ram}");
     assert!((60_000.0..80_000.0).contains(&(ssd - nvme)), "ssd {ssd}, nvme {nvme}: 70 us more");
+}
+
+#[test]
+fn a_spinning_disk_seeks_and_turns() {
+    let only = "pread-4k-direct,append-8k-fdatasync";
+    for kernel in ["debian:5.10", "debian:6.12"] {
+        let result = completes(&Machines { only, storage: "hdd", kernel, ..USUAL });
+        let (read, append) = (value(&result, "pread-4k-direct"), value(&result, "append-8k-fdatasync"));
+        // A seek within the file and half a turn; a journal's commit misses its block and waits a turn or more.
+        assert!((4e6..16e6).contains(&read), "{kernel}: {read}");
+        assert!((8e6..60e6).contains(&append), "{kernel}: {append}");
+    }
 }
 
 #[test]
