@@ -20,7 +20,7 @@ use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
 use crate::guest::protocol::{self, Job, PROTOCOL, Storage, WorkloadJob};
 use crate::kernel::Kernel;
-use crate::lever;
+use crate::lever::{self, apply::Placement};
 use crate::store::record::HostCost;
 use crate::study::plan::Plan;
 use crate::study::storage::DISK_CACHE_FACT;
@@ -154,6 +154,7 @@ impl Host for VmHost {
             guest: heard.guest,
             metrics,
             facts: heard.facts.into_iter().chain(disk_fact(&disks)).chain(trial.arm.foundation.clone()).collect(),
+            changes: heard.changes,
             complaints: heard.complaints,
             cost: HostCost {
                 accelerator: self.accelerator.name().to_owned(),
@@ -171,6 +172,7 @@ impl VmHost {
     fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(Job, Vec<Disk>)> {
         let plan = trial.plan;
         let profile = storage_of(plan)?;
+        let kind = arm::kind(plan, trial.arm);
         let mut disks = Vec::new();
         let mut workloads = Vec::new();
         for &n in &trial.slot.order {
@@ -186,17 +188,18 @@ impl VmHost {
                     disks.push(Disk { path, serial: serial.clone(), cache });
                 }
                 storage = Some(loaded.storage(device));
-            } else if let Some(size_mib) = storage_mib(plan, &planned.name, &options) {
+            } else if let Some(size_mib) = storage_mib(plan, trial.arm, &planned.name, &options) {
                 let device = disk::device(profile, size_mib, plan.machine.cpus, n, &planned.name);
-                let mut image = Some(image_path(&plan.machine, size_mib));
+                let mut image = Some(image_path(kind.filesystem, size_mib));
                 if let protocol::Device::Virtio { serial } = &device {
                     let path = files.disk(serial);
-                    image::write_raw(&self.cache, &plan.machine.filesystem, size_mib, &path)?;
+                    image::write_raw(&self.cache, kind, size_mib, &path)?;
                     let cache = disk::cache(plan.clock, &path)?;
                     disks.push(Disk { path, serial: serial.clone(), cache });
                     image = None;
                 }
-                storage = Some(Storage { device, filesystem: plan.machine.filesystem.clone(), image, copy: None });
+                let filesystem = kind.filesystem.to_owned();
+                storage = Some(Storage { device, filesystem, image, copy: None });
             }
             let metrics = planned.metrics.clone();
             workloads.push(WorkloadJob {
@@ -218,6 +221,10 @@ impl VmHost {
             modules: arm.modules.clone(),
             cmdline: arm.cmdline.clone(),
             fault: lever::injected(&trial.arm.settings),
+            levers: lever::of_runtime(&trial.arm.settings),
+            lever_modules: arm.lever_modules.clone(),
+            mount: lever::fs::mount(&trial.arm.settings).to_owned(),
+            placement: Placement::default(),
             workloads,
         };
         Ok((job, disks))
