@@ -119,8 +119,8 @@ fn text(result: &RunResult<'_>, metrics: &[MetricDef]) -> String {
         let bytes =
             |n: Option<u64>| n.map_or_else(String::new, |n| Quantity::metric(n as f64, Unit::Bytes, 0.0).to_string());
         let rows = steps.iter().map(|step| {
-            let memory = [step.memory, step.page_tables, step.session].map(bytes);
-            [&[step.users.to_string()][..], &memory, &[step.result.clone()]].concat()
+            let [memory, page_tables, session] = [step.memory, step.page_tables, step.session].map(bytes);
+            vec![step.users.to_string(), memory, page_tables, session, step.result.clone()]
         });
         output::table(&mut out, &["Users", "memory", "page tables", "a session", "result"], rows);
     }

@@ -24,8 +24,8 @@ use super::watch::Seen;
 use crate::workload::dbsim::limits;
 use crate::workload::{Outcome, Progress, WrongData};
 
-/// Dates of a step, in microseconds: more than it can have transactions.
-const STEP_DATES: i64 = 1_000_000_000_000;
+/// Dates of a step, in microseconds: more than it can have transactions, in however many parts.
+const STEP_DATES: i64 = 100_000_000_000_000;
 /// So long may the sessions of a step take to end before those of the next are asked for.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How often it is looked whether they have.
@@ -80,7 +80,6 @@ fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks) -
     let sessions = sessions(target);
     let before = Footprint::of_machine();
     for (step, &users) in (0..).zip(&job.users) {
-        (cx.progress)(Progress { step: &format!("{users} users"), done: step as u32, of: job.users.len() as u32 });
         await_sessions(target, sessions);
         let config = job.config_for(users, cx.clock, cx.cpus);
         let killed = Footprint::of_machine().killed;
@@ -89,20 +88,23 @@ fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks) -
             Loss { why, in_doubt, marks: marks.clone(), book }
         };
         let name = format!("{PREFIX}{users:07}");
-        let (driven, seen) =
-            match trial::drive(&config, target, cx, marks.latest + i64::from(step) * STEP_DATES, &mut book) {
-                Ok(found) => found,
-                // More connections than the server takes, or than this machine has processes or memory for: that is where it breaks.
-                Err(e) if is_of_connections(&e) && (steps.held.is_some() || !is_up(target)) => {
-                    let why = format!("{e:#}");
-                    steps
-                        .facts
-                        .insert(name, format!("not held: {}{why}", by_whom(killed, Footprint::of_machine().killed)));
-                    steps.loss = (!is_up(target)).then(|| lost(why, 0, book));
-                    return Ok(steps);
+        let after = marks.latest + i64::from(step) * STEP_DATES;
+        let (called, of) = (format!("{users} users"), job.users.len() as u32);
+        let progress = Progress { step: &called, done: step, of };
+        let (driven, seen) = match trial::drive(&config, target, (cx, progress), after, &mut book) {
+            Ok(found) => found,
+            // More connections than the server takes, or than this machine has processes or memory for: that is where it breaks.
+            Err(e) => {
+                let lives = is_up(target);
+                if !is_of_connections(&e) || (lives && steps.held.is_none()) {
+                    return Err(e);
                 }
-                Err(e) => return Err(e),
-            };
+                let why = format!("{e:#}");
+                steps.facts.insert(name, format!("not held: {}{why}", by_whom(killed, Footprint::of_machine().killed)));
+                steps.loss = (!lives).then(|| lost(why, 0, book));
+                return Ok(steps);
+            }
+        };
         steps.committed += trial::committed(&driven);
         if let Some(why) = &driven.lost {
             let by_whom = by_whom(killed, Footprint::of_machine().killed);

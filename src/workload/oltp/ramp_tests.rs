@@ -16,6 +16,7 @@ fn house(job: &Job, dir: &Path) -> House {
         clock: Clock::Exact,
         dir: dir.to_owned(),
         images: &BTreeMap::new(),
+        foundation: &BTreeMap::new(),
         cpus: 2,
         memory_bytes: 1 << 30,
         executable: "/bin/true".into(),
@@ -101,7 +102,7 @@ fn a_server_that_is_killed_ends_the_ramp_with_the_step_before_and_its_data_are_c
         outcome.unwrap()
     });
     let held = outcome.values[USERS_HELD] as u32;
-    assert!((6..600).contains(&held) && held % 6 == 0, "{held}");
+    assert!((6..600).contains(&held) && held.is_multiple_of(6), "{held}");
     assert!(outcome.facts[&format!("users.{held:07}")].starts_with("held; "));
     assert!(outcome.facts[&format!("users.{:07}", held + 6)].starts_with("not held: "), "{:?}", outcome.facts);
     assert!(!outcome.facts.contains_key(&format!("users.{:07}", held + 12)));

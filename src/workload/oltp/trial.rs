@@ -97,8 +97,8 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
     let config = job.config(cx.clock, cx.cpus);
     let mut opening = Opening::new(job, &config, target)?;
     let mut book = Book::default();
-    (cx.progress)(Progress { step: "run", done: 0, of: 1 });
-    let (driven, seen) = drive(&config, target, cx, opening.marks.latest, &mut book)?;
+    let progress = Progress { step: "run", done: 0, of: 1 };
+    let (driven, seen) = drive(&config, target, (cx, progress), opening.marks.latest, &mut book)?;
     opening.note(cx, committed(&driven))?;
     if let Some(why) = driven.lost {
         return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks: opening.marks, book }.into());
@@ -168,16 +168,21 @@ impl Opening {
     }
 }
 
-/// One run, or one step of a ramp, with dates later than `after`; what was acknowledged of it is added to the book.
+/// One run, or one step of a ramp, as `progress` calls it, with dates later than `after`; what was acknowledged of it is added to the book.
 pub fn drive(
     config: &Config,
     target: &Target<'_>,
-    cx: &TrialContext<'_>,
+    (cx, progress): (&TrialContext<'_>, Progress<'_>),
     after: i64,
     book: &mut Book,
 ) -> Result<(Driven, Seen)> {
     let mut watch = Watch::new(target)?;
-    let mut look = |moment: Moment| watch.look(moment);
+    (cx.progress)(progress);
+    let mut look = |moment: Moment| match moment {
+        // The same again: it goes on.
+        Moment::Connecting => (cx.progress)(progress),
+        other => watch.look(other),
+    };
     let pages = Pages::new(config);
     let ledger = |thread: u32| pages.ledger(thread);
     let target = *target;

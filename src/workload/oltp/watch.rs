@@ -57,6 +57,7 @@ impl Watch {
     /// To be called at the moments of a run.
     pub fn look(&mut self, moment: Moment) {
         let slot = match moment {
+            Moment::Connecting => return,
             Moment::Sample => return self.sample(),
             Moment::Opened => 0,
             Moment::Halfway => 1,

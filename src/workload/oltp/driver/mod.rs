@@ -19,7 +19,7 @@ pub mod fixture;
 mod tests;
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub use control::Moment;
 pub use shift::{Ledger, Trouble};
 pub use tally::{Counts, Tally};
 
+/// After so many connections the one who watches is told: thousands take a slow guest minutes.
+const CONNECTIONS_TOLD: u32 = 50;
 /// How often the one who watches looks in between.
 const SAMPLE: Duration = Duration::from_secs(1);
 
@@ -67,7 +69,8 @@ pub struct Drive<'a> {
     pub seed: u64,
     /// The last date that is in the database: what this run adds is later.
     pub after: i64,
-    /// Called by the thread that waits for the others when the window opens, is half over and closes, and every second of it.
+    /// Called by the thread that waits for the others: while connections are made, when the window opens, is half over and closes, and every
+    /// second of it.
     pub watch: &'a mut dyn FnMut(Moment),
     /// The ledger of a thread, by its number.
     pub ledger: Option<&'a dyn Fn(u32) -> Ledger<'a>>,
@@ -143,7 +146,7 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
         Target::Sqlite { .. } => config.connections,
     };
     limits::allow_files(files(config))?;
-    let lanes = connect(config, &target, threads)?;
+    let lanes = connect(config, &target, threads, watch)?;
     let constants = Constants::new(seed);
     let users: Vec<Vec<Terminal>> = (0..threads)
         .map(|thread| {
@@ -208,17 +211,28 @@ fn share(count: u32, (thread, threads): (u32, u32)) -> impl Iterator<Item = u32>
 }
 
 /// Each thread's connections, made by as many threads at once.
-fn connect(config: &Config, target: &Target<'_>, threads: u32) -> Result<Vec<Lanes>> {
-    let one = |thread: u32| match *target {
+fn connect(config: &Config, target: &Target<'_>, threads: u32, watch: &mut dyn FnMut(Moment)) -> Result<Vec<Lanes>> {
+    let one = |thread: u32, made: &Sender<()>| match *target {
         Target::Postgres(url) => {
             let count = share(config.connections, (thread, threads)).count();
-            let links = postgres::connect(url, config.mode, count);
+            let links = postgres::connect(url, config.mode, count, made);
             Ok(Lanes::Postgres(links.with_context(|| format!("Cannot have {} connections", config.connections))?))
         }
         Target::Sqlite { path, journal } => Ok(Lanes::Sqlite(Embedded::open(path, journal)?)),
     };
     thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
+        let (made, hear) = channel();
+        let one = &one;
+        let handles: Vec<_> = (0..threads)
+            .map(|thread| (thread, made.clone()))
+            .map(|(n, made)| scope.spawn(move || one(n, &made)))
+            .collect();
+        drop(made);
+        for (number, ()) in (1..).zip(hear) {
+            if number % CONNECTIONS_TOLD == 0 {
+                watch(Moment::Connecting);
+            }
+        }
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
     })
 }
