@@ -1,4 +1,6 @@
-//! `bigiron oltp`: jobs on this machine, and the database of any server.
+//! `bigiron oltp`: jobs on this machine, the database of any server, and tests of crashes.
+
+mod crash;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,6 +22,7 @@ use crate::workload::{self, Options, Workload as _};
 pub(super) fn run(action: OltpAction) -> anyhow::Result<u8> {
     match action {
         OltpAction::Run(args) => once(&args),
+        OltpAction::CrashTest(args) => crash::run(&args),
         OltpAction::Load { url, warehouses } => load(&url, warehouses),
         OltpAction::Check { url, fresh } => check(&url, fresh),
         OltpAction::Jobs { name } => list(name.as_deref()),

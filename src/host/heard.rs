@@ -19,6 +19,8 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) complaints: Vec<Complaint>,
     pub(in crate::host) failed: Option<(Failure, String)>,
     pub(in crate::host) unfit: Option<String>,
+    /// What was proved of a life before.
+    pub(in crate::host) proved: Option<Vec<(String, String)>>,
     pub(in crate::host) done: bool,
 }
 
@@ -44,6 +46,7 @@ impl Heard {
                 self.facts.extend(facts.into_iter().map(|(k, v)| (format!("{workload}.{k}"), v)));
                 self.results.push((workload, values));
             }
+            Event::Proved { facts, .. } => self.proved = Some(facts),
             // The first failure is the cause; what follows from it comes later.
             Event::Failed { failure, message } => {
                 self.failed.get_or_insert((failure, message));

@@ -140,6 +140,7 @@ fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
         modules: Vec::new(),
         cmdline: Vec::new(),
         fault: None,
+        crash: None,
         workloads,
     }
 }

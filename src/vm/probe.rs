@@ -86,6 +86,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         modules: Vec::new(),
         cmdline: Vec::new(),
         fault: None,
+        crash: None,
         workloads: Vec::new(),
     };
     let mut archive = Archive::new();
@@ -106,6 +107,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         cmdline: &[],
         console: &file("console"),
         events: &file("events"),
+        acks: None,
         disks: &[],
         pmems: &[],
     };

@@ -89,12 +89,11 @@ pub(super) fn storage_of(plan: &Plan) -> anyhow::Result<&'static Profile> {
 
 /// The sizes of the empty file systems that the arm's workloads ask for, each once.
 fn storage_sizes(plan: &Plan, arm: &Arm, images: &ArmImages) -> Vec<u64> {
-    let mut sizes: Vec<u64> = plan
-        .workloads
-        .iter()
-        .filter(|w| images.data(&w.name).is_none())
-        .filter_map(|w| storage_mib(plan, &w.name, &lever::workload_options(plan, arm, &w.name)))
-        .collect();
+    let size = |name: &str| match images.data(name) {
+        Some(loaded) => loaded.moves_to_mib(),
+        None => storage_mib(plan, name, &lever::workload_options(plan, arm, name)),
+    };
+    let mut sizes: Vec<u64> = plan.workloads.iter().filter_map(|w| size(&w.name)).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes

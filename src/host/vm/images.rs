@@ -8,9 +8,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 
+use super::arm::image_path;
 use crate::guest::protocol::{Copy, Device, Storage, Tree};
 use crate::lever;
-use crate::study::plan::{Arm, Plan};
+use crate::study::plan::{Arm, Machine, Plan};
 use crate::study::storage::{Medium, Profile};
 use crate::vm::qemu::Pmem;
 use crate::vm::{disk, image};
@@ -33,6 +34,8 @@ pub(super) struct ArmImage {
     pub(super) path: PathBuf,
     workload: String,
     filesystem: &'static str,
+    /// Whether its files are laid onto another file system than its own.
+    moves: bool,
     role: ImageRole,
     bytes: u64,
     extents: Vec<(u64, u64)>,
@@ -45,7 +48,7 @@ impl ArmImages {
     pub(super) fn of(plan: &Plan, arm: &Arm) -> anyhow::Result<Self> {
         let mut all = Self::default();
         let medium = super::arm::storage_of(plan)?.medium;
-        let cx = ImageContext { filesystem: &plan.machine.filesystem, note: &|text| eprintln!("bigiron: {text}") };
+        let cx = ImageContext { note: &|text| eprintln!("bigiron: {text}") };
         for planned in &plan.workloads {
             let workload = workload::find(&planned.name).with_context(|| format!("No workload `{}`", planned.name))?;
             let built = workload.images(&lever::workload_options(plan, arm, &planned.name), &cx)?;
@@ -54,13 +57,16 @@ impl ArmImages {
                 let file = File::open(&image.path).with_context(|| format!("Cannot open {}", image.path.display()))?;
                 let bytes = file.metadata()?.len();
                 ensure!(bytes.is_multiple_of(ALIGNMENT), "{} is not whole 2 MiB", image.path.display());
+                let is_data = image.role == ImageRole::Data;
+                let moves = is_data && image.filesystem != plan.machine.filesystem;
                 // A disk of the host holds its own copy.
-                let is_pmem = image.role == ImageRole::Tree || medium != Medium::HostFile;
-                let copied = image.role == ImageRole::Data && matches!(medium, Medium::Modelled { .. });
+                let is_pmem = !is_data || moves || medium != Medium::HostFile;
+                let copied = is_data && !moves && matches!(medium, Medium::Modelled { .. });
                 all.images.push(ArmImage {
                     name: image.name,
                     workload: planned.name.clone(),
                     filesystem: image.filesystem,
+                    moves,
                     role: image.role,
                     bytes,
                     extents: if copied { image::extents(&file)? } else { Vec::new() },
@@ -94,19 +100,39 @@ impl ArmImages {
 }
 
 impl ArmImage {
+    /// MiB of the empty file system that its files are laid onto; `None` if it is a disk as it is.
+    pub(super) fn moves_to_mib(&self) -> Option<u64> {
+        // Other file systems need other room for the same files.
+        self.moves.then(|| (self.bytes.div_ceil(1 << 20) * 5 / 4).max(512).next_multiple_of(64))
+    }
+
     /// The disk that it lies on: of the guest's memory without a model it is one itself.
     pub(super) fn device(&self, profile: &Profile, cpus: u32, index: usize, serial: &str) -> Device {
         match (profile.medium, self.pmem) {
-            (Medium::Ram, Some(index)) => Device::Pmem { index },
-            _ => disk::device(profile, self.bytes.div_ceil(1 << 20), cpus, index, serial),
+            (Medium::Ram, Some(index)) if !self.moves => Device::Pmem { index },
+            _ => {
+                let size_mib = self.moves_to_mib().unwrap_or_else(|| self.bytes.div_ceil(1 << 20));
+                disk::device(profile, size_mib, cpus, index, serial)
+            }
         }
     }
 
-    pub(super) fn storage(&self, device: Device) -> Storage {
-        let copy = match (&device, self.pmem) {
-            (Device::NullBlk { .. }, Some(pmem)) => Some(Copy { pmem, extents: self.extents.clone() }),
-            _ => None,
-        };
-        Storage { device, filesystem: self.filesystem.to_owned(), image: None, copy }
+    pub(super) fn storage(&self, device: Device, machine: &Machine) -> Storage {
+        let mut storage =
+            Storage { filesystem: machine.filesystem.clone(), image: None, copy: None, files: None, device };
+        match (self.moves_to_mib(), self.pmem) {
+            (Some(size_mib), Some(pmem)) => {
+                let filesystem = self.filesystem.to_owned();
+                storage.files = Some(Tree { name: self.name.to_owned(), pmem, filesystem });
+                if !matches!(storage.device, Device::Virtio { .. }) {
+                    storage.image = Some(image_path(machine, size_mib));
+                }
+            }
+            (None, Some(pmem)) if matches!(storage.device, Device::NullBlk { .. }) => {
+                storage.copy = Some(Copy { pmem, extents: self.extents.clone() });
+            }
+            _ => {}
+        }
+        storage
     }
 }

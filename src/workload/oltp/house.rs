@@ -32,6 +32,8 @@ const MARK: &str = "loaded by bigiron oltp";
 /// A database that is ready for a run.
 pub struct House {
     kind: Kind,
+    /// No row of runs before has a later date, nor had what a crash has undone.
+    pub after: i64,
     /// A short way to the cluster's folder: a socket's path may have 107 bytes.
     _way: Option<Place>,
 }
@@ -83,7 +85,7 @@ impl House {
             Engine::Url(text) => {
                 let url = Url::parse(text)?;
                 load_marked(&url, config.scale, &steps(cx))?;
-                Ok(Self { kind: Kind::Foreign(url), _way: None })
+                Ok(Self { kind: Kind::Foreign(url), after: i64::MIN, _way: None })
             }
             Engine::Sqlite { journal } => {
                 let path = match cx.images.get(DATA) {
@@ -94,7 +96,7 @@ impl House {
                         path
                     }
                 };
-                Ok(Self { kind: Kind::Sqlite { path, journal: *journal }, _way: None })
+                Ok(Self { kind: Kind::Sqlite { path, journal: *journal }, after: i64::MIN, _way: None })
             }
         }
     }
@@ -142,7 +144,7 @@ impl House {
         let (cluster, url) = started(server, folder, settings, listen, transport)?;
         let (server, folder, settings) = (server.clone(), folder.to_owned(), settings.clone());
         let own = Own { cluster: Some(cluster), url, server, folder, settings, listen, transport };
-        Ok(Self { kind: Kind::Own(Box::new(own)), _way: way })
+        Ok(Self { kind: Kind::Own(Box::new(own)), after: i64::MIN, _way: way })
     }
 
     /// Brings a server of our own back after a crash: whatever is left of it is killed, and it recovers in the same folder. `false` for what we

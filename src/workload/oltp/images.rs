@@ -20,7 +20,7 @@ use crate::workload::{Image, ImageContext, ImageRole, Images};
 
 /// For new rows, old versions of them and the log.
 const ROOM: u64 = 1 << 30;
-/// The one file system that can be filled without mounting it.
+/// The one file system that can be filled without mounting it. A guest copies the files onto any other.
 const FILESYSTEM: &str = "ext4";
 
 /// The images for a job, made now if they are not kept.
@@ -28,11 +28,6 @@ const FILESYSTEM: &str = "ext4";
 /// # Errors
 /// A server elsewhere, which a guest cannot reach; programs that cannot be had; a load that fails.
 pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
-    ensure!(
-        cx.filesystem == FILESYSTEM,
-        "A loaded database can be put on {FILESYSTEM} alone, whose mkfs fills a file system from a folder; leave `--filesystem {}` out",
-        cx.filesystem
-    );
     let store = Store::open()?;
     match &job.engine {
         Engine::Url(_) => bail!("A guest has no network: with `oltp.url` the host is this machine, `--on local`"),

@@ -11,21 +11,27 @@ use super::check::{self, Marks, Report};
 use super::config::{Config, Engine};
 use super::driver::{Driven, Ledger};
 use super::house::House;
-use super::ledger::{Account, Entry};
+use super::ledger::{Account, Entry, Stream};
 use super::server::ServerError;
 use crate::workload::WrongData;
 
 /// Entries that are kept at most, of 40 bytes each. A run that has more is not held against its book.
 const MOST: usize = 4 << 20;
 
-/// What the driver was told was committed. It is in memory: the driver outlives its server, and no file of it disturbs what is measured.
+/// What the driver was told was committed. It is in memory: the driver outlives its server, and no file of it disturbs what is measured. On a
+/// machine that is going to lose its power the same leaves it as a stream.
 #[derive(Debug, Default)]
 pub struct Book {
     entries: Vec<Entry>,
     is_full: bool,
+    pub stream: Option<Stream>,
 }
 
 impl Book {
+    pub fn with(stream: Option<Stream>) -> Self {
+        Self { stream, ..Self::default() }
+    }
+
     /// Takes in a run's pages, and what it left in doubt.
     pub fn enter(&mut self, pages: Pages, driven: &Driven) {
         for page in pages.of_threads {
@@ -62,8 +68,11 @@ impl Pages {
     }
 
     /// What writes the page of a thread.
-    pub fn ledger(&self, thread: u32) -> Ledger<'_> {
+    pub fn ledger<'a>(&'a self, thread: u32, stream: Option<&'a Stream>) -> Ledger<'a> {
         Box::new(move |request, output| {
+            if let (Some(stream), Some(entry)) = (stream, Entry::answered(request, output)) {
+                stream.append(&entry);
+            }
             if !self.is_kept {
                 return;
             }

@@ -32,6 +32,7 @@ pub mod server;
 pub mod settings;
 pub mod sql;
 pub mod sqlite;
+pub mod survival;
 pub mod terminal;
 pub mod trial;
 mod values;

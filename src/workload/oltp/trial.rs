@@ -15,6 +15,7 @@ use super::driver::{self, Counts, Drive, Driven, Moment, Target};
 use super::facts::{self, Facts};
 use super::input::Kind;
 use super::job::{Claim, Job};
+use super::ledger::Stream;
 use super::loss::{Book, Loss, Pages};
 use super::pg::Connection;
 use super::server::settings::deviations;
@@ -22,7 +23,7 @@ use super::sqlite::Engine;
 use super::watch::{Seen, Watch};
 use super::{metrics, ramp, settings};
 use crate::clock::Clock;
-use crate::workload::{Outcome, Progress};
+use crate::workload::{Outcome, Progress, Sink};
 
 /// What the run tells the check after it, in the trial's directory.
 const NOTES: &str = "oltp.json";
@@ -36,6 +37,10 @@ pub struct TrialContext<'a> {
     pub seed: u64,
     pub clock: Clock,
     pub cpus: u32,
+    /// What runs before this one were told has no later date.
+    pub after: i64,
+    /// As [`crate::workload::Context::witness`].
+    pub witness: Option<&'a dyn Fn() -> Box<dyn Sink>>,
     pub progress: &'a dyn Fn(Progress<'_>),
 }
 
@@ -97,9 +102,11 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
     let mut database = database(target)?;
     let mut facts = facts::of_job(job, &config);
     facts.extend(durability(&mut *database, target)?);
-    let marks = Marks::take(&mut *database)?;
+    let mut marks = Marks::take(&mut *database)?;
+    marks.latest = marks.latest.max(cx.after);
+    let stream = cx.witness.map(|open| Stream::begin(open(), config.connections, &marks)).transpose()?;
     let mut notes = Notes { before: check::server_new_orders(&mut *database)?, committed: 0 };
-    let mut book = Book::default();
+    let mut book = Book::with(stream);
     let values = if job.users.is_empty() {
         let (driven, seen) = drive(&config, target, cx, marks.latest, &mut book)?;
         notes.committed = committed(&driven);
@@ -144,9 +151,10 @@ pub fn drive(
     (cx.progress)(Progress { step: "run", done: 0, of: 1 });
     let mut look = |moment: Moment| watch.look(moment);
     let pages = Pages::new(config);
-    let ledger = |thread: u32| pages.ledger(thread);
+    let ledger = |thread: u32| pages.ledger(thread, book.stream.as_ref());
     let target = *target;
     let driven = driver::run(Drive { config, target, seed: cx.seed, after, watch: &mut look, ledger: Some(&ledger) })?;
+    book.stream.as_ref().map_or(Ok(()), Stream::end)?;
     book.enter(pages, &driven);
     Ok((driven, watch.seen()))
 }

@@ -2,6 +2,8 @@
 //!
 //! Invariant: the database that is measured is one that this trial has made, or that somebody has named.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
@@ -12,7 +14,7 @@ use super::job::Job;
 use super::loss::Loss;
 use super::pg::Url;
 use super::trial::{self, TrialContext};
-use super::{images, jobs, metrics, options};
+use super::{images, jobs, metrics, options, survival};
 use crate::metric::MetricDef;
 use crate::workload::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Workload};
 
@@ -98,18 +100,26 @@ impl Workload for Oltp {
         let house = House::open(cx, &job, &job.config(cx.clock, cx.cpus))?;
         // What a guest's image holds was checked when it was made.
         if !cx.images.contains_key(house::DATA) {
-            trial::prepare(&job, &house.target(), &trial_context(cx))?;
+            trial::prepare(&job, &house.target(), &trial_context(cx, &house))?;
         }
         trial::warm(&job, &house.target())?;
         *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(house);
         Ok(())
     }
 
+    fn recover(&self, cx: &Context<'_>, acknowledged: &Path) -> Result<BTreeMap<String, String>> {
+        let job = parse(cx)?;
+        let (house, facts) = survival::prove(cx, &job, acknowledged)?;
+        trial::warm(&job, &house.target())?;
+        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(house);
+        Ok(facts)
+    }
+
     fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
         let job = parse(cx)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut house = open.take().context("A run comes after its preparation")?;
-        match trial::run(&job, &house.target(), &trial_context(cx)) {
+        match trial::run(&job, &house.target(), &trial_context(cx, &house)) {
             Ok(outcome) => {
                 *open = Some(house);
                 Ok(outcome)
@@ -125,7 +135,7 @@ impl Workload for Oltp {
     fn verify(&self, cx: &Context<'_>) -> Result<()> {
         let house = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
         let house = house.context("A check comes after its run")?;
-        trial::verify(&house.target(), &trial_context(cx))?;
+        trial::verify(&house.target(), &trial_context(cx, &house))?;
         house.close()
     }
 }
@@ -137,8 +147,16 @@ fn parse(cx: &Context<'_>) -> Result<Job> {
     Job::parse(cx.options).map_err(anyhow::Error::msg)
 }
 
-fn trial_context<'a>(cx: &'a Context<'_>) -> TrialContext<'a> {
-    TrialContext { dir: &cx.dir, seed: cx.seed, clock: cx.clock, cpus: cx.cpus, progress: cx.progress }
+fn trial_context<'a>(cx: &'a Context<'_>, house: &House) -> TrialContext<'a> {
+    TrialContext {
+        dir: &cx.dir,
+        seed: cx.seed,
+        clock: cx.clock,
+        cpus: cx.cpus,
+        after: house.after,
+        witness: cx.witness,
+        progress: cx.progress,
+    }
 }
 
 #[cfg(test)]
