@@ -15,6 +15,7 @@ use super::output;
 use crate::cli::{self, FailOn, Format};
 use crate::clock::Clock;
 use crate::host::Host;
+use crate::host::foundation;
 use crate::host::local::{self, LocalHost};
 use crate::host::sim::{Script, SimHost};
 use crate::host::vm::VmHost;
@@ -92,7 +93,13 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
                 None => repeat::command(q, &settled, seed),
             };
             let qemu = if settled.machine.host == "vm" { Some(Surroundings::qemu(&environment)?) } else { None };
-            (prepared.create(&settled.plan(identities, seed, again, qemu)?)?, kernels)
+            let mut plan = settled.plan(identities, seed, again, qemu)?;
+            if plan.machine.host != "sim" {
+                for i in 0..plan.arms.len() {
+                    plan.arms[i].foundation = foundation::find(&plan, &plan.arms[i])?;
+                }
+            }
+            (prepared.create(&plan)?, kernels)
         }
     };
     let host = host(folder.plan(), &kernels, &environment, request.script.as_ref())?;

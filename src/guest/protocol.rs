@@ -1,6 +1,8 @@
 //! What host and guest say to each other: a job file in the initramfs one way, NDJSON events over the debug console the other.
 //! Both ends are the same executable, so the format has a version only to make a mix-up loud.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
@@ -82,6 +84,9 @@ pub struct WorkloadJob {
     /// The name of the image that the storage starts from, if it does not start empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
+    /// What the plan says that it starts from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub foundation: BTreeMap<String, String>,
 }
 
 /// A read-only file system on persistent memory.

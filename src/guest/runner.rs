@@ -125,6 +125,7 @@ fn one(
         clock: job.clock,
         dir: mounts.dir.join("work"),
         images: &mounts.images,
+        foundation: &planned.foundation,
         cpus: guest.cpus,
         memory_bytes: guest.memory_bytes,
         executable,

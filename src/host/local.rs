@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::foundation;
 use super::heard::Heard;
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
@@ -80,7 +81,7 @@ impl LocalHost {
     /// Checks that this is still the machine of `plan`.
     ///
     /// # Errors
-    /// Another kernel runs here than when the study was begun.
+    /// Another kernel runs here than when the study was begun; what its workloads start from is no longer as it was.
     pub fn new(plan: &Plan) -> anyhow::Result<Self> {
         let here = identity();
         for arm in &plan.arms {
@@ -90,6 +91,9 @@ impl LocalHost {
                 arm.kernel.release,
                 here.release
             );
+        }
+        for arm in &plan.arms {
+            foundation::find(plan, arm)?;
         }
         Ok(Self { machine: machine(plan.machine.cpus, plan.machine.memory_bytes) })
     }
@@ -106,6 +110,7 @@ impl LocalHost {
                 storage: None,
                 trees: Vec::new(),
                 loaded: None,
+                foundation: foundation::of(&trial.arm.foundation, &planned.name),
             });
             let dir = dir.join(&planned.name);
             fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
@@ -161,7 +166,7 @@ impl Host for LocalHost {
             failure,
             guest: heard.guest,
             metrics,
-            facts: heard.facts.into_iter().collect(),
+            facts: heard.facts.into_iter().chain(trial.arm.foundation.clone()).collect(),
             complaints: heard.complaints,
             cost: HostCost {
                 accelerator: "local".to_owned(),
@@ -201,6 +206,7 @@ pub fn once(
         storage: None,
         trees: Vec::new(),
         loaded: None,
+        foundation: BTreeMap::new(),
     };
     let memory = rustix::system::sysinfo();
     let task = Task {

@@ -1,5 +1,6 @@
 //! Hosts: where trials run. A host knows nothing of what a workload does.
 
+pub mod foundation;
 mod heard;
 pub mod local;
 pub mod sim;

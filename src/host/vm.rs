@@ -8,6 +8,7 @@ mod files;
 mod images;
 mod outcome;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -154,7 +155,7 @@ impl Host for VmHost {
             failure,
             guest: heard.guest,
             metrics,
-            facts: heard.facts.into_iter().chain(disk_fact(&disks)).chain(arm.images.facts.clone()).collect(),
+            facts: heard.facts.into_iter().chain(disk_fact(&disks)).chain(trial.arm.foundation.clone()).collect(),
             complaints: heard.complaints,
             cost: HostCost {
                 accelerator: self.accelerator.name().to_owned(),
@@ -226,6 +227,7 @@ impl VmHost {
                 storage,
                 trees: arm.images.trees(&planned.name),
                 loaded: arm.images.data(&planned.name).map(|loaded| loaded.name.to_owned()),
+                foundation: BTreeMap::new(),
             });
         }
         let job = Job {

@@ -96,7 +96,12 @@ pub(crate) fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -
         },
         arms: arms
             .iter()
-            .map(|name| Arm { name: (*name).to_owned(), kernel: identity(name), settings: Vec::new() })
+            .map(|name| Arm {
+                name: (*name).to_owned(),
+                kernel: identity(name),
+                settings: Vec::new(),
+                foundation: BTreeMap::new(),
+            })
             .collect(),
         workloads,
         margins: BTreeMap::from([

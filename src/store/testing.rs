@@ -50,6 +50,7 @@ pub(crate) fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
             config_sha256: None,
         },
         settings: vec![("boot.quiet".to_owned(), "on".to_owned())],
+        foundation: Default::default(),
     };
     Plan {
         schema: crate::study::plan::SCHEMA,

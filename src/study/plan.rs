@@ -78,6 +78,10 @@ pub struct Arm {
     /// Lever settings of this arm, in the order given: (lever, value).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<(String, String)>,
+    /// What the arm's workloads start from besides the kernel (a server's programs, a loaded database), as it was when the plan was made,
+    /// by `WORKLOAD.NAME`: every later trial must find the same.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub foundation: BTreeMap<String, String>,
 }
 
 /// A workload with what it was set to and what it promises to deliver.

@@ -469,6 +469,7 @@ impl Settled {
             name: arm.name.clone(),
             kernel,
             settings: arm.settings.clone(),
+            foundation: BTreeMap::new(),
         });
         Ok(Plan {
             schema: plan::SCHEMA,

@@ -37,7 +37,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Honesty {
     Honest,
-    /// It acknowledges flushes that it does not do, and has lost everything since some moment in the second half of its life.
+    /// It acknowledges flushes that it does not do, and has lost everything since some moment in the first half of its life.
     Lying,
 }
 
@@ -73,8 +73,8 @@ pub fn lose_power(log: &Path, disk: &Path, honesty: Honesty, rng: &mut impl Rng)
             entries.split_at(last.map_or(0, |last| last + 1))
         }
         Honesty::Lying => {
-            let half = entries.len() / 2;
-            let (kept, lost) = entries.split_at(half + (rng.next_u64() % (entries.len() - half).max(1) as u64) as usize);
+            // The last commits are in the second half, however few there are.
+            let (kept, lost) = entries.split_at((rng.next_u64() % (entries.len() as u64 / 2).max(1)) as usize);
             fate.lost_blocks = lost.iter().filter(is_write).map(|entry| entry.bytes.div_ceil(BLOCK as u64)).sum();
             (kept, &[][..])
         }
@@ -229,7 +229,8 @@ mod tests {
         let entries: Vec<_> = (0..30).map(|n| if n % 2 == 0 { (n / 2 * 4096, 4096, 0) } else { (0, 0, FLUSH) }).collect();
         let (fate, disk) = after(&log(&entries), Honesty::Lying, 3).unwrap();
         assert!(fate.lost_blocks > 0 && fate.unflushed == 0, "{fate:?}");
-        assert_eq!((disk[0], disk[4096 * 14]), (1, 0));
+        assert_eq!(disk[4096 * 14], 0);
+        assert!(fate.lost_blocks >= 8);
     }
 
     #[test]

@@ -62,15 +62,19 @@ pub enum ImageRole {
 
 /// What [`Workload::images`] may use.
 pub struct ImageContext<'a> {
+    /// The file system that the study's guests have; `None` on this machine itself, where no image is wanted, but what the trials start from.
+    pub filesystem: Option<&'a str>,
+    /// What an earlier call has found, and all others must find too; empty for the first.
+    pub foundation: &'a BTreeMap<String, String>,
     /// Tells the user what takes long.
     pub note: &'a dyn Fn(&str),
 }
 
-/// Images, and what the record says of them.
+/// Images, and all that trials start from, by name: the plan and each record have it.
 #[derive(Clone, Debug, Default)]
 pub struct Images {
     pub images: Vec<Image>,
-    pub facts: BTreeMap<String, String>,
+    pub foundation: BTreeMap<String, String>,
 }
 
 /// Where and how a workload runs.
@@ -83,6 +87,8 @@ pub struct Context<'a> {
     pub dir: PathBuf,
     /// Where the images that [`Workload::images`] gave are mounted, by their names; none outside a guest.
     pub images: &'a BTreeMap<String, PathBuf>,
+    /// What the plan says that its trials start from, see [`Images`]; empty without a plan.
+    pub foundation: &'a BTreeMap<String, String>,
     /// CPUs and memory of the machine under test.
     pub cpus: u32,
     pub memory_bytes: u64,

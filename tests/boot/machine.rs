@@ -48,7 +48,12 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
             storage: machines.storage.to_owned(),
             filesystem: machines.filesystem.to_owned(),
         },
-        arms: vec![Arm { name: "a".to_owned(), kernel: kernel.identity.clone(), settings: Vec::new() }],
+        arms: vec![Arm {
+            name: "a".to_owned(),
+            kernel: kernel.identity.clone(),
+            settings: Vec::new(),
+            foundation: Default::default(),
+        }],
         workloads: vec![PlannedWorkload { name: "micro".to_owned(), metrics: micro.metrics(&options), options }],
         margins: Default::default(),
         slots: Vec::new(),

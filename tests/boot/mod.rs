@@ -1,5 +1,6 @@
 //! Tests that really boot Debian kernels in QEMU. Kernels are fetched once and kept below `target/`.
 
+mod crash;
 mod interrupted;
 mod machine;
 mod oltp;

@@ -14,6 +14,7 @@ use super::super::conduct;
 use super::super::environment::Environment;
 use super::super::{FAILED, compare, output};
 use crate::cli::{DbsimFormat, Design, OltpCrashTest};
+use crate::host::foundation;
 use crate::host::HostError;
 use crate::host::vm::crash::{End, Life, Machine};
 use crate::kernel::Kernel;
@@ -124,6 +125,7 @@ fn plan(args: &OltpCrashTest, environment: &Environment) -> anyhow::Result<(Plan
     let mut plan = settled.plan(vec![kernel.identity.clone(); 2], seed, String::new(), None)?;
     plan.arms.truncate(1);
     plan.slots.clear();
+    plan.arms[0].foundation = foundation::find(&plan, &plan.arms[0])?;
     Ok((plan, kernel))
 }
 

@@ -4,6 +4,7 @@
 //! Invariant: what a life is told was acknowledged had reached the host before the guest went on, and what its disk holds had been flushed by the
 //! guest, or was kept by a draw.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -219,6 +220,7 @@ impl<'a> Machine<'a> {
                 storage: Some(storage),
                 trees: arm.images.trees(&planned.name),
                 loaded: arm.images.data(&planned.name).map(|loaded| loaded.name.to_owned()),
+                foundation: BTreeMap::new(),
             }],
         })
     }

@@ -2,7 +2,6 @@
 //!
 //! Invariant: the same order of images gives the same numbers of pmem devices in every boot of the arm.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -10,12 +9,12 @@ use anyhow::{Context as _, ensure};
 
 use super::arm::image_path;
 use crate::guest::protocol::{Copy, Device, Storage, Tree};
-use crate::lever;
+use crate::host::foundation;
 use crate::study::plan::{Arm, Machine, Plan};
 use crate::study::storage::{Medium, Profile};
 use crate::vm::qemu::Pmem;
 use crate::vm::{disk, image};
-use crate::workload::{self, ImageContext, ImageRole};
+use crate::workload::ImageRole;
 
 /// What a pmem device's length must be a multiple of (the kernel's sub-section).
 const ALIGNMENT: u64 = 2 << 20;
@@ -24,8 +23,6 @@ const ALIGNMENT: u64 = 2 << 20;
 #[derive(Default)]
 pub(super) struct ArmImages {
     images: Vec<ArmImage>,
-    /// What the record says of them.
-    pub(super) facts: BTreeMap<String, String>,
 }
 
 /// An image as one guest after the other gets it.
@@ -48,12 +45,8 @@ impl ArmImages {
     pub(super) fn of(plan: &Plan, arm: &Arm) -> anyhow::Result<Self> {
         let mut all = Self::default();
         let medium = super::arm::storage_of(plan)?.medium;
-        let cx = ImageContext { note: &|text| eprintln!("bigiron: {text}") };
         for planned in &plan.workloads {
-            let workload = workload::find(&planned.name).with_context(|| format!("No workload `{}`", planned.name))?;
-            let built = workload.images(&lever::workload_options(plan, arm, &planned.name), &cx)?;
-            all.facts.extend(built.facts.into_iter().map(|(name, value)| (format!("{}.{name}", planned.name), value)));
-            for image in built.images {
+            for image in foundation::lay(plan, arm, &planned.name)?.images {
                 let file = File::open(&image.path).with_context(|| format!("Cannot open {}", image.path.display()))?;
                 let bytes = file.metadata()?.len();
                 ensure!(bytes.is_multiple_of(ALIGNMENT), "{} is not whole 2 MiB", image.path.display());

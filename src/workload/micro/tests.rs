@@ -22,6 +22,7 @@ fn with_context<T>(settings: &[(&str, &str)], dir: &std::path::Path, act: impl F
         clock: Clock::Exact,
         dir: dir.to_owned(),
         images: &std::collections::BTreeMap::new(),
+        foundation: &std::collections::BTreeMap::new(),
         cpus: 1,
         memory_bytes: 1 << 30,
         // Anything that takes arguments and exits does: bigiron itself is not built when the library's tests run.

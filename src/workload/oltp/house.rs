@@ -21,6 +21,8 @@ use crate::workload::{Context, Progress};
 /// The names under which a guest has its images.
 pub const TREE: &str = "tree";
 pub const DATA: &str = "data";
+/// In a foundation, the hash of the server's programs.
+pub const SERVER: &str = "server-tree";
 /// The cluster's folder in a trial's own.
 const FOLDER: &str = "cluster";
 /// The file of SQLite on its image, and in a trial's folder.
@@ -110,7 +112,7 @@ impl House {
         settings: &Settings,
     ) -> Result<Self> {
         let note = |text: &str| eprintln!("bigiron: {text}");
-        let root = root::ensure(&Store::open()?, version, &note)?;
+        let root = root::of(&Store::open()?, version, cx.foundation.get(SERVER).map(String::as_str), &note)?;
         let server = Server::of(&root)?;
         let folder = cx.dir.join(FOLDER);
         fs::create_dir_all(&folder).with_context(|| format!("Cannot make {}", folder.display()))?;

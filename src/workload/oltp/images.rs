@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::config::Engine;
-use super::house::{DATA, FILE, TREE};
+use super::house::{DATA, FILE, SERVER, TREE};
 use super::job::Job;
 use super::server::image::{self, Shape};
 use super::server::loaded::Loaded;
@@ -28,26 +28,31 @@ const FILESYSTEM: &str = "ext4";
 /// # Errors
 /// A server elsewhere, which a guest cannot reach; programs that cannot be had; a load that fails.
 pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
+    let in_guest = cx.filesystem.is_some();
     let store = Store::open()?;
     match &job.engine {
+        Engine::Url(_) | Engine::Sqlite { .. } if !in_guest => Ok(Images::default()),
         Engine::Url(_) => bail!("A guest has no network: with `oltp.url` the host is this machine, `--on local`"),
         Engine::Sqlite { .. } => {
             let (path, key) = sqlite_image(&store, job, cx)?;
             let mut images = Images { images: vec![data(path)], ..Images::default() };
-            images.facts.insert("image".to_owned(), key);
+            images.foundation.insert("image".to_owned(), key);
             Ok(images)
         }
         Engine::Postgres { version, .. } => {
-            let root = root::ensure(&store, *version, cx.note)?;
+            let planned = cx.foundation.get(SERVER).map(String::as_str);
+            let root = root::of(&store, *version, planned, cx.note)?;
+            let mut images = Images::default();
+            let server = format!("{} from Debian {}", root.about.version, root.about.release);
+            images.foundation.insert("server".to_owned(), server);
+            images.foundation.insert(SERVER.to_owned(), root.about.hash.clone());
+            if !in_guest {
+                return Ok(images);
+            }
             let tree = image::of_root(&store, &root, cx.note)?;
             let loaded = loaded(&store, &root, job, cx)?;
-            let mut images = Images::default();
-            images
-                .facts
-                .insert("server".to_owned(), format!("{} from Debian {}", root.about.version, root.about.release));
-            images.facts.insert("server-tree".to_owned(), root.about.hash);
-            images.facts.insert("image".to_owned(), loaded.sha256.clone());
-            images.facts.insert(
+            images.foundation.insert("image".to_owned(), loaded.sha256.clone());
+            images.foundation.insert(
                 "image-checked".to_owned(),
                 format!("{} checks held right after the load", loaded.checked.len()),
             );

@@ -20,6 +20,11 @@ pub enum ServerError {
     NoArchive(String),
     #[error("{0}")]
     Archive(KernelError),
+    #[error(
+        "The study was begun with a PostgreSQL whose files (hash {}…) are no longer kept, and Debian has {now} now: begin anew with `--out DIR`",
+        planned.chars().take(12).collect::<String>()
+    )]
+    Replaced { planned: String, now: String },
     #[error("PostgreSQL {version} from Debian {release} is not usable: {reason}")]
     Packages { version: String, release: String, reason: String },
     #[error("No space left in `{}`; free some, or name a folder with room (BIGIRON_CACHE for what is kept, `--dir` or `--out` for runs)", dir.display())]

@@ -75,6 +75,24 @@ impl Root {
     }
 }
 
+/// The tree that a study was `planned` with, by its hash, or, without a plan, that of [`ensure`].
+///
+/// # Errors
+/// As [`ensure`]; a tree that is no longer kept, and is another one now.
+pub fn of(store: &Store, major: u32, planned: Option<&str>, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
+    let Some(hash) = planned else { return ensure(store, major, note) };
+    let trees = fs::read_dir(store.dir().join("postgres").join("trees")).into_iter().flatten().flatten();
+    let kept = trees.filter_map(|entry| Root::read(&entry.path())).find(|root| root.about.hash == hash);
+    if let Some(root) = kept {
+        return Ok(root);
+    }
+    let root = ensure(store, major, note)?;
+    if root.about.hash == hash {
+        return Ok(root);
+    }
+    Err(ServerError::Replaced { planned: hash.to_owned(), now: root.about.version })
+}
+
 /// The tree with a server of this major version: the newest that Debian has, asked once a day; without the archive the one that is here. `note`
 /// gets lines on what is being done.
 ///
@@ -225,5 +243,8 @@ mod tests {
         assert!(root.about.bytes < 120 << 20, "{} bytes", root.about.bytes);
         assert!(root.is_unchanged().unwrap());
         assert_eq!(ensure(&store, 15, &|line| panic!("{line}")).unwrap(), root);
+        assert_eq!(of(&store, 15, Some(&root.about.hash), &|line| panic!("{line}")).unwrap(), root);
+        let gone = of(&store, 15, Some("0123456789abcdef"), &say).unwrap_err().to_string();
+        assert!(gone.contains("0123456789ab") && gone.contains(&root.about.version), "{gone}");
     }
 }
