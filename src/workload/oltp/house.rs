@@ -2,7 +2,7 @@
 //!
 //! Invariant: every trial begins with the rows of a fresh load, and what a trial started is gone when its house is.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -28,6 +28,9 @@ const FOLDER: &str = "cluster";
 /// The file of SQLite on its image, and in a trial's folder.
 pub const FILE: &str = "oltp.sqlite";
 
+/// Bytes that are kept for a recovery and the checks after it: segments of the log, files for sorting.
+const BALLAST: u64 = 96 << 20;
+
 /// What marks tables as loaded by us: only such are replaced without asking.
 const MARK: &str = "loaded by bigiron oltp";
 
@@ -36,6 +39,8 @@ pub struct House {
     kind: Kind,
     /// No row of runs before has a later date, nor had what a crash has undone.
     pub after: i64,
+    /// Room for the recovery of a database whose disk has run full; gone when it is needed.
+    ballast: PathBuf,
     /// A short way to the cluster's folder: a socket's path may have 107 bytes.
     _way: Option<Place>,
 }
@@ -87,7 +92,7 @@ impl House {
             Engine::Url(text) => {
                 let url = Url::parse(text)?;
                 load_marked(&url, config.scale, &steps(cx))?;
-                Ok(Self { kind: Kind::Foreign(url), after: i64::MIN, _way: None })
+                Ok(Self { kind: Kind::Foreign(url), after: i64::MIN, ballast: PathBuf::new(), _way: None })
             }
             Engine::Sqlite { journal } => {
                 let path = match cx.images.get(DATA) {
@@ -98,7 +103,8 @@ impl House {
                         path
                     }
                 };
-                Ok(Self { kind: Kind::Sqlite { path, journal: *journal }, after: i64::MIN, _way: None })
+                let ballast = ballast(&path);
+                Ok(Self { kind: Kind::Sqlite { path, journal: *journal }, after: i64::MIN, ballast, _way: None })
             }
         }
     }
@@ -144,18 +150,31 @@ impl House {
         way: Option<Place>,
     ) -> Result<Self> {
         let (cluster, url) = started(server, folder, settings, listen, transport)?;
+        let ballast = ballast(&folder.join("data"));
         let (server, folder, settings) = (server.clone(), folder.to_owned(), settings.clone());
         let own = Own { cluster: Some(cluster), url, server, folder, settings, listen, transport };
-        Ok(Self { kind: Kind::Own(Box::new(own)), after: i64::MIN, _way: way })
+        Ok(Self { kind: Kind::Own(Box::new(own)), after: i64::MIN, ballast, _way: way })
     }
 
-    /// Brings a server of our own back after a crash: whatever is left of it is killed, and it recovers in the same folder. `false` for what we
-    /// cannot start again.
+    /// What a server of our own says itself of why it is lost.
+    pub fn complaint(&self) -> Option<ServerError> {
+        let Kind::Own(own) = &self.kind else { return None };
+        own.cluster.as_ref()?.complaint()
+    }
+
+    /// Brings a database of our own back after a crash: whatever is left of its server is killed, and it recovers in the same folder. `false` for
+    /// what we cannot start again.
     ///
     /// # Errors
     /// It does not recover, in its own words.
     pub fn recover(&mut self) -> Result<bool, ServerError> {
-        let Kind::Own(own) = &mut self.kind else { return Ok(false) };
+        let _ = fs::remove_file(&self.ballast);
+        let own = match &mut self.kind {
+            Kind::Own(own) => own,
+            Kind::Foreign(_) => return Ok(false),
+            // It recovers when it is opened next.
+            Kind::Sqlite { .. } => return Ok(true),
+        };
         if let Some(cluster) = own.cluster.take() {
             cluster.kill();
         }
@@ -198,6 +217,18 @@ impl House {
             Kind::Foreign(_) | Kind::Sqlite { .. } => Ok(()),
         }
     }
+}
+
+/// Lays a file beside `data`; where there is no room for it there is none.
+fn ballast(data: &Path) -> PathBuf {
+    let path = data.with_file_name("ballast");
+    let laid = File::options().create(true).append(true).open(&path).and_then(|file| {
+        Ok(rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, BALLAST)?)
+    });
+    if laid.is_err() {
+        let _ = fs::remove_file(&path);
+    }
+    path
 }
 
 fn started(

@@ -109,11 +109,11 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
     let mut book = Book::with(stream);
     let values = if job.users.is_empty() {
         let (driven, seen) = drive(&config, target, cx, marks.latest, &mut book)?;
-        notes.committed = committed(&driven);
-        notes.write(cx.dir)?;
         if let Some(why) = driven.lost {
             return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks, book }.into());
         }
+        notes.committed = committed(&driven);
+        notes.write(cx.dir)?;
         let values = metrics::values(job, &driven, &seen)?;
         facts.extend(facts::of_run(job, &driven, &seen));
         if let Some(claim) = claims::assert(job, &driven, &seen)? {
