@@ -15,6 +15,7 @@ use crate::metric::MetricDef;
 use crate::refusal::Refusal;
 use crate::report::quantity::Quantity;
 use crate::suggest;
+use crate::workload::oltp::house::Procedures;
 use crate::workload::oltp::pg::{Connection, Url};
 use crate::workload::oltp::{Oltp, Scale, check, house, jobs};
 use crate::workload::{self, Options, Workload as _};
@@ -128,7 +129,9 @@ fn load(text: &str, warehouses: u32) -> anyhow::Result<u8> {
             output::note(&format!("{step}: done"));
         }
     };
-    house::load_marked(&url, Scale { warehouses }, &step)?;
+    for what in house::load_marked(&url, Scale { warehouses }, Procedures::Wanted, &step)? {
+        output::note(&format!("not available on this server: {what}"));
+    }
     output::note(&format!("{warehouses} warehouses are in {url}"));
     Ok(0)
 }

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::config::{Config, Engine, SqliteJournal, Transport};
+use super::config::{Config, Engine, Mode, SqliteJournal, Transport};
 use super::database::{Database, Value};
 use super::driver::Target;
 use super::job::Job;
-use super::pg::{Connection, Url};
+use super::pg::{Connection, PgError, Url};
 use super::scale::Scale;
 use super::server::{Cluster, Listen, Place, Server, ServerError, Settings, Sizing, Stop, place, root, tpcc};
-use super::{load, sql, trial};
+use super::{abilities, load, sql, trial};
 use crate::kernel::Store;
 use crate::workload::{Context, Progress};
 
@@ -39,6 +39,8 @@ pub struct House {
     kind: Kind,
     /// No row of runs before has a later date, nor had what a crash has undone.
     pub after: i64,
+    /// What somebody's server does not have, and the run does without.
+    pub unavailable: Vec<String>,
     /// Room for the recovery of a database whose disk has run full; gone when it is needed.
     ballast: PathBuf,
     /// A short way to the cluster's folder: a socket's path may have 107 bytes.
@@ -91,8 +93,14 @@ impl House {
             }
             Engine::Url(text) => {
                 let url = Url::parse(text)?;
-                load_marked(&url, config.scale, &steps(cx))?;
-                Ok(Self { kind: Kind::Foreign(url), after: i64::MIN, ballast: PathBuf::new(), _way: None })
+                let procedures = match config.mode {
+                    Mode::Procedures => Procedures::Needed,
+                    Mode::Pipelined | Mode::RoundTrips => Procedures::Left,
+                };
+                let mut unavailable = load_marked(&url, config.scale, procedures, &steps(cx))?;
+                unavailable.extend(abilities::missing(&mut Connection::connect(&url)?));
+                let kind = Kind::Foreign(url);
+                Ok(Self { kind, after: i64::MIN, unavailable, ballast: PathBuf::new(), _way: None })
             }
             Engine::Sqlite { journal } => {
                 let path = match cx.images.get(DATA) {
@@ -104,7 +112,7 @@ impl House {
                     }
                 };
                 let ballast = ballast(&path);
-                Ok(Self { kind: Kind::Sqlite { path, journal: *journal }, after: i64::MIN, ballast, _way: None })
+                Ok(Self { kind: Kind::Sqlite { path, journal: *journal }, after: i64::MIN, unavailable: Vec::new(), ballast, _way: None })
             }
         }
     }
@@ -136,7 +144,7 @@ impl House {
                 Some(complaint) => e.context(complaint),
                 None => e,
             };
-            load_marked(&own.url, config.scale, &steps(cx)).map_err(told)?;
+            load_marked(&own.url, config.scale, Procedures::Needed, &steps(cx)).map_err(told)?;
         }
         Ok(house)
     }
@@ -153,7 +161,7 @@ impl House {
         let ballast = ballast(&folder.join("data"));
         let (server, folder, settings) = (server.clone(), folder.to_owned(), settings.clone());
         let own = Own { cluster: Some(cluster), url, server, folder, settings, listen, transport };
-        Ok(Self { kind: Kind::Own(Box::new(own)), after: i64::MIN, ballast, _way: way })
+        Ok(Self { kind: Kind::Own(Box::new(own)), after: i64::MIN, unavailable: Vec::new(), ballast, _way: way })
     }
 
     /// What a server of our own says itself of why it is lost.
@@ -244,35 +252,57 @@ fn started(
     Ok((cluster, url))
 }
 
-/// Loads the tables at `url`, in the place of those that an earlier run of ours has left.
+/// What becomes of the stored procedures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Procedures {
+    /// The run calls them.
+    Needed,
+    /// Installed where the server has their language.
+    Wanted,
+    Left,
+}
+
+/// Loads the tables at `url`, in the place of those that an earlier run of ours has left. What the server does not have, and the load has done
+/// without.
 ///
 /// # Errors
-/// Tables of these names that are not ours; whatever the load may fail with.
-pub fn load_marked(url: &Url, scale: Scale, progress: load::Progress<'_>) -> Result<()> {
+/// Tables of these names that are not ours; whatever the load may fail with; procedures that are needed and cannot be had.
+pub fn load_marked(
+    url: &Url,
+    scale: Scale,
+    procedures: Procedures,
+    progress: load::Progress<'_>,
+) -> Result<Vec<String>> {
     let mut database = Connection::connect(url)?;
-    let there =
-        database.rows("SELECT to_regclass('item') IS NOT NULL, coalesce(obj_description(to_regclass('item')), '')")?;
-    let text = |n: usize| match there.first().and_then(|row| row.get(n)) {
-        Some(Value::Text(text)) => text.as_str(),
-        _ => "",
+    let there = database.rows(
+        "SELECT count(*), coalesce(max(obj_description(c.oid, 'pg_class')), '') FROM pg_catalog.pg_class c \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'item' AND n.nspname = current_schema()",
+    )?;
+    let (is_there, is_ours) = match there.first().map(Vec::as_slice) {
+        Some([Value::Integer(count), Value::Text(mark)]) => (*count > 0, mark == MARK),
+        other => anyhow::bail!("The server does not say whether there is a table `item`: {other:?}"),
     };
-    let (is_there, is_ours) = (text(0) == "t", text(1) == MARK);
     ensure!(
         !is_there || is_ours,
         "The database at {url} has a table `item` that bigiron did not load; name an empty database, since every trial loads its tables anew"
     );
     let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    load::postgres(url, scale, jobs, is_ours, progress)?;
-    furnish(&mut database)
-}
-
-/// What a loaded database needs besides its rows: the procedures, and the mark that it is ours.
-///
-/// # Errors
-/// What the server refused.
-pub fn furnish(database: &mut dyn Database) -> Result<()> {
-    sql::install_procedures(database)?;
-    database.execute(&format!("COMMENT ON TABLE item IS '{MARK}'"))
+    let mut unavailable = load::postgres(url, scale, jobs, is_ours, progress)?.unavailable;
+    let installed = if procedures == Procedures::Left { Ok(()) } else { sql::install_procedures(&mut database) };
+    match installed {
+        Err(e) if procedures == Procedures::Wanted && e.downcast_ref::<PgError>().is_some_and(|e| !e.is_disconnected()) => {
+            unavailable.push(format!("stored procedures in PL/pgSQL ({})", e.root_cause()));
+        }
+        Err(e) => return Err(e.context("Without stored procedures the mode is `pipelined` or `round-trips`: `--set mode=pipelined`")),
+        Ok(()) => {}
+    }
+    if let Err(e) = database.run(&format!("COMMENT ON TABLE item IS '{MARK}'")) {
+        if e.is_disconnected() {
+            return Err(e.into());
+        }
+        unavailable.push(format!("COMMENT ON TABLE, so that the next run will not know these tables as bigiron's ({e})"));
+    }
+    Ok(unavailable)
 }
 
 /// A load's progress as a trial's steps.

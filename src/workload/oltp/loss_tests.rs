@@ -132,6 +132,7 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
             clock: Clock::Exact,
             cpus: 2,
             after: i64::MIN,
+            unavailable: &[],
             witness: None,
             progress: &|_| {},
         };

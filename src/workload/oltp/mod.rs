@@ -4,6 +4,7 @@
 //!
 //! Derived from TPC-C, and no TPC benchmark: there are no tpmC here, only new-orders per minute (NOTPM, as DBT-2 counts them).
 
+pub mod abilities;
 pub mod check;
 pub mod claims;
 pub mod config;

@@ -39,6 +39,8 @@ pub struct TrialContext<'a> {
     pub cpus: u32,
     /// What runs before this one were told has no later date.
     pub after: i64,
+    /// What somebody's server does not have.
+    pub unavailable: &'a [String],
     /// As [`crate::workload::Context::witness`].
     pub witness: Option<&'a dyn Fn() -> Box<dyn Sink>>,
     pub progress: &'a dyn Fn(Progress<'_>),
@@ -102,6 +104,9 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
     let mut database = database(target)?;
     let mut facts = facts::of_job(job, &config);
     facts.extend(durability(&mut *database, target)?);
+    if !cx.unavailable.is_empty() {
+        facts.insert("not-available".to_owned(), format!("not available on this server: {}", cx.unavailable.join("; ")));
+    }
     let mut marks = Marks::take(&mut *database)?;
     marks.latest = marks.latest.max(cx.after);
     let stream = cx.witness.map(|open| Stream::begin(open(), config.connections, &marks)).transpose()?;

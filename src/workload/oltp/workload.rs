@@ -147,13 +147,14 @@ fn parse(cx: &Context<'_>) -> Result<Job> {
     Job::parse(cx.options).map_err(anyhow::Error::msg)
 }
 
-fn trial_context<'a>(cx: &'a Context<'_>, house: &House) -> TrialContext<'a> {
+fn trial_context<'a>(cx: &'a Context<'_>, house: &'a House) -> TrialContext<'a> {
     TrialContext {
         dir: &cx.dir,
         seed: cx.seed,
         clock: cx.clock,
         cpus: cx.cpus,
         after: house.after,
+        unavailable: &house.unavailable,
         witness: cx.witness,
         progress: cx.progress,
     }
