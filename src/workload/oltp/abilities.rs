@@ -94,6 +94,7 @@ mod tests {
             cpus: 2,
             after: i64::MIN,
             unavailable: &unavailable,
+            meeting: None,
             witness: None,
             progress: &|_| {},
         };

@@ -11,6 +11,7 @@ use super::config::{Config, Engine, Mode, SqliteJournal, Transport};
 use super::database::{Database, Value};
 use super::driver::Target;
 use super::job::Job;
+use super::meeting::Meeting;
 use super::pg::{Connection, PgError, Url};
 use super::scale::Scale;
 use super::server::{Cluster, Listen, Place, Server, ServerError, Settings, Sizing, Stop, place, root, tpcc};
@@ -41,6 +42,8 @@ pub struct House {
     pub after: i64,
     /// What somebody's server does not have, and the run does without.
     pub unavailable: Vec<String>,
+    /// Where the processes of a shared run meet.
+    pub meeting: Option<Meeting>,
     /// Room for the recovery of a database whose disk has run full; gone when it is needed.
     ballast: PathBuf,
     /// A short way to the cluster's folder: a socket's path may have 107 bytes.
@@ -97,10 +100,18 @@ impl House {
                     Mode::Procedures => Procedures::Needed,
                     Mode::Pipelined | Mode::RoundTrips => Procedures::Left,
                 };
-                let mut unavailable = load_marked(&url, config.scale, procedures, &steps(cx))?;
+                let meeting =
+                    (config.part.1 > 1).then(|| Meeting::open(&url, config.part, cx.seed)).transpose()?;
+                let mut unavailable = match &meeting {
+                    Some(meeting) if config.part.0 > 1 => {
+                        (cx.progress)(Progress { step: "wait for part 1", done: 0, of: 0 });
+                        meeting.await_load().map(|()| Vec::new())
+                    }
+                    _ => load_marked(&url, config.scale, procedures, &steps(cx)),
+                }?;
                 unavailable.extend(abilities::missing(&mut Connection::connect(&url)?));
                 let kind = Kind::Foreign(url);
-                Ok(Self { kind, after: i64::MIN, unavailable, ballast: PathBuf::new(), _way: None })
+                Ok(Self { kind, after: i64::MIN, unavailable, meeting, ballast: PathBuf::new(), _way: None })
             }
             Engine::Sqlite { journal } => {
                 let path = match cx.images.get(DATA) {
@@ -112,7 +123,7 @@ impl House {
                     }
                 };
                 let ballast = ballast(&path);
-                Ok(Self { kind: Kind::Sqlite { path, journal: *journal }, after: i64::MIN, unavailable: Vec::new(), ballast, _way: None })
+                Ok(Self { kind: Kind::Sqlite { path, journal: *journal }, after: i64::MIN, unavailable: Vec::new(), meeting: None, ballast, _way: None })
             }
         }
     }
@@ -161,7 +172,7 @@ impl House {
         let ballast = ballast(&folder.join("data"));
         let (server, folder, settings) = (server.clone(), folder.to_owned(), settings.clone());
         let own = Own { cluster: Some(cluster), url, server, folder, settings, listen, transport };
-        Ok(Self { kind: Kind::Own(Box::new(own)), after: i64::MIN, unavailable: Vec::new(), ballast, _way: way })
+        Ok(Self { kind: Kind::Own(Box::new(own)), after: i64::MIN, unavailable: Vec::new(), meeting: None, ballast, _way: way })
     }
 
     /// What a server of our own says itself of why it is lost.

@@ -133,6 +133,7 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
             cpus: 2,
             after: i64::MIN,
             unavailable: &[],
+            meeting: None,
             witness: None,
             progress: &|_| {},
         };

@@ -41,6 +41,11 @@ pub const OPTIONS: &[OptionDef] = &[
     ),
     option("warehouses", &[], "Warehouses loaded, about 100 MB each"),
     option("touched", &[], "Warehouses used: `all`, or `A..B`, the first and the last"),
+    option(
+        "part",
+        &[],
+        "`K/N`: process number K of N that share a run on the server of `oltp.url`, each with connections and terminals of its own",
+    ),
     option("connections", &[], "Connections to the server, or `terminals`: one for each"),
     option("terminals", &[], "Users; `auto`: one for each connection"),
     option("users", &[], "A ramp of users in the place of one run: `A..B:STEP`, a list `100,200,500`, or `none`"),

@@ -16,6 +16,7 @@ use super::facts::{self, Facts};
 use super::input::Kind;
 use super::job::{Claim, Job};
 use super::ledger::Stream;
+use super::meeting::{self, Meeting, Stage};
 use super::loss::{Book, Loss, Pages};
 use super::pg::Connection;
 use super::server::settings::deviations;
@@ -41,6 +42,8 @@ pub struct TrialContext<'a> {
     pub after: i64,
     /// What somebody's server does not have.
     pub unavailable: &'a [String],
+    /// Where the processes of a shared run meet.
+    pub meeting: Option<&'a Meeting>,
     /// As [`crate::workload::Context::witness`].
     pub witness: Option<&'a dyn Fn() -> Box<dyn Sink>>,
     pub progress: &'a dyn Fn(Progress<'_>),
@@ -100,6 +103,15 @@ pub fn warm(job: &Job, target: &Target<'_>) -> Result<()> {
 /// # Errors
 /// If something was not measured, the server was lost (a [`Loss`]), the data are not what the inputs make of them, or the job's claim does not hold.
 pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
+    let ran = alone_or_shared(job, target, cx);
+    if let (Some(meeting), Err(e)) = (cx.meeting, &ran) {
+        // Where even that fails there is no server, as the others see themselves.
+        let _ = meeting.tell(Stage::Failed, &format!("{e:#}"));
+    }
+    ran
+}
+
+fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
     let config = job.config(cx.clock, cx.cpus);
     let mut database = database(target)?;
     let mut facts = facts::of_job(job, &config);
@@ -112,10 +124,19 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
     let stream = cx.witness.map(|open| Stream::begin(open(), config.connections, &marks)).transpose()?;
     let mut notes = Notes { before: check::server_new_orders(&mut *database)?, committed: 0 };
     let mut book = Book::with(stream);
+    if let Some(meeting) = cx.meeting {
+        (cx.progress)(Progress { step: "wait for all parts", done: 0, of: 0 });
+        meeting.tell(Stage::Ready, "")?;
+        meeting.await_all(Stage::Ready)?;
+    }
     let values = if job.users.is_empty() {
-        let (driven, seen) = drive(&config, target, cx, marks.latest, &mut book)?;
+        let (mut driven, seen) = drive(&config, target, cx, marks.latest, &mut book)?;
         if let Some(why) = driven.lost {
             return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks, book }.into());
+        }
+        if let Some(meeting) = cx.meeting {
+            meeting.tell(Stage::Ended, &meeting::written(&driven)?)?;
+            meeting::merge(&mut driven, &meeting.await_all(Stage::Ended)?)?;
         }
         notes.committed = committed(&driven);
         notes.write(cx.dir)?;

@@ -12,6 +12,7 @@ use super::config::Engine;
 use super::house::{self, House};
 use super::job::Job;
 use super::loss::Loss;
+use super::meeting::Stage;
 use super::pg::Url;
 use super::trial::{self, TrialContext};
 use super::{images, jobs, metrics, options, survival};
@@ -99,8 +100,15 @@ impl Workload for Oltp {
         let job = parse(cx)?;
         let house = House::open(cx, &job, &job.config(cx.clock, cx.cpus))?;
         // What a guest's image holds was checked when it was made.
-        if !cx.images.contains_key(house::DATA) {
-            trial::prepare(&job, &house.target(), &trial_context(cx, &house))?;
+        if !cx.images.contains_key(house::DATA) && job.part.0 == 1 {
+            let prepared = trial::prepare(&job, &house.target(), &trial_context(cx, &house));
+            if let Some(meeting) = &house.meeting {
+                match &prepared {
+                    Ok(()) => meeting.tell(Stage::Loaded, "")?,
+                    Err(e) => meeting.tell(Stage::Failed, &format!("{e:#}"))?,
+                }
+            }
+            prepared?;
         }
         trial::warm(&job, &house.target())?;
         *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(house);
@@ -136,6 +144,9 @@ impl Workload for Oltp {
         let house = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
         let house = house.context("A check comes after its run")?;
         trial::verify(&house.target(), &trial_context(cx, &house))?;
+        if let Some(meeting) = &house.meeting {
+            meeting.close()?;
+        }
         house.close()
     }
 }
@@ -155,6 +166,7 @@ fn trial_context<'a>(cx: &'a Context<'_>, house: &'a House) -> TrialContext<'a> 
         cpus: cx.cpus,
         after: house.after,
         unavailable: &house.unavailable,
+        meeting: house.meeting.as_ref(),
         witness: cx.witness,
         progress: cx.progress,
     }
