@@ -88,8 +88,8 @@ pub struct Design {
     /// Seed of everything that is drawn at random [default: drawn, and kept in the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Storage: nvme, ssd or hdd (models, on the exact clock only), host-file (a virtio disk on a file, on the other clocks only) or
-    /// ram [default: nvme on the exact clock, else host-file]
+    /// Storage: nvme, ssd, hdd or hdd-15k (models), ram, or host-file (a virtio disk on a file, not on the exact clock) [default: nvme on
+    /// the exact clock, else host-file]
     #[arg(long, value_name = "NAME")]
     pub storage: Option<String>,
     /// File system: ext4 or xfs [default: ext4]

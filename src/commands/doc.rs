@@ -19,6 +19,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("guide", "gate", include_str!("../../docs/guide/gate.md")),
     ("reference", "cli", include_str!("../../docs/reference/cli.md")),
     ("reference", "study-file", include_str!("../../docs/reference/study-file.md")),
+    ("reference", "storage", include_str!("../../docs/reference/storage.md")),
     ("reference", "dbsim-job", include_str!("../../docs/reference/dbsim-job.md")),
     ("reference", "report", include_str!("../../docs/reference/report.md")),
     ("reference", "folder", include_str!("../../docs/reference/folder.md")),

@@ -11,6 +11,8 @@ use rustix::mount::{MountFlags, mount};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::{Copy, Device, Job, Storage, Tree, WorkloadJob};
+use super::rotational;
+use crate::sys::process::Child;
 use crate::vm::image::Extents;
 
 /// Bytes that are copied at a time.
@@ -27,11 +29,15 @@ pub struct Mounts {
 }
 
 /// Makes and mounts what the job's workloads asked for, in the order of the job.
-pub(super) fn mount_all(job: &Job) -> anyhow::Result<Vec<Mounts>> {
-    job.workloads.iter().map(mount_for).collect()
+///
+/// The children serve the disks; dropped, they are killed.
+pub(super) fn mount_all(job: &Job) -> anyhow::Result<(Vec<Mounts>, Vec<Child>)> {
+    let mut servers = Vec::new();
+    let mounts = job.workloads.iter().map(|w| mount_for(w, &mut servers)).collect::<anyhow::Result<_>>()?;
+    Ok((mounts, servers))
 }
 
-fn mount_for(w: &WorkloadJob) -> anyhow::Result<Mounts> {
+fn mount_for(w: &WorkloadJob, servers: &mut Vec<Child>) -> anyhow::Result<Mounts> {
     let dir = Path::new("/data").join(&w.name);
     fs::create_dir_all(&dir)?;
     let mut images = BTreeMap::new();
@@ -42,7 +48,7 @@ fn mount_for(w: &WorkloadJob) -> anyhow::Result<Mounts> {
         images.insert(tree.name.clone(), at);
     }
     if let Some(storage) = &w.storage {
-        let device = device(&w.name, storage).with_context(|| format!("No disk for `{}`", w.name))?;
+        let device = device(&w.name, storage, servers).with_context(|| format!("No disk for `{}`", w.name))?;
         mount_at(&device, &dir, &storage.filesystem, MountFlags::NOATIME)?;
         if let Some(files) = &storage.files {
             lay_files(files, &dir).with_context(|| format!("No files on the disk for `{}`", w.name))?;
@@ -52,9 +58,14 @@ fn mount_for(w: &WorkloadJob) -> anyhow::Result<Mounts> {
     Ok(Mounts { dir, images })
 }
 
-fn device(name: &str, storage: &Storage) -> anyhow::Result<PathBuf> {
+fn device(name: &str, storage: &Storage, servers: &mut Vec<Child>) -> anyhow::Result<PathBuf> {
     let device = match &storage.device {
         Device::NullBlk { size_mib, completion_ns, queues } => null_blk(name, *size_mib, *completion_ns, *queues)?,
+        Device::Rotational { index, size_mib, spindle } => {
+            let (node, server) = rotational::disk(*index, *size_mib, spindle)?;
+            servers.push(server);
+            node
+        }
         Device::Ram { index } => PathBuf::from(format!("/dev/ram{index}")),
         Device::Virtio { serial } => virtio(serial)?,
         Device::Pmem { index } => pmem(*index)?,

@@ -8,6 +8,7 @@ pub mod block;
 mod channel;
 pub mod protocol;
 mod quiet;
+mod rotational;
 pub mod runner;
 
 use std::ffi::CString;
@@ -61,7 +62,8 @@ fn work() -> anyhow::Result<()> {
         }
     }
     read_back(&job, &guest)?;
-    let mounted = block::mount_all(&job)?;
+    // The disks are there as long as those who serve them.
+    let (mounted, _servers) = block::mount_all(&job)?;
     loopback_up().context("The loopback interface does not come up")?;
     channel::send(&Event::Ready);
     quiet::settle(&job)?;

@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::lever::Fault;
 use crate::metric::MetricDef;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
+use crate::study::storage::Spindle;
 use crate::workload::Options;
 
 /// Version of the job and of the events.
@@ -128,6 +129,8 @@ pub struct Copy {
 pub enum Device {
     /// null_blk with memory backing, made through configfs; each request completes after `completion_ns` by a timer.
     NullBlk { size_mib: u64, completion_ns: u64, queues: u32 },
+    /// Network block device number `index`, served from the guest's memory at the pace of a spinning disk.
+    Rotational { index: usize, size_mib: u64, spindle: Spindle },
     /// Persistent memory number `index`: a file of the host, private to the guest, without a model of completion time.
     Pmem { index: usize },
     /// brd: RAM disk number `index`, without a model of completion time.

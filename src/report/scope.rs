@@ -113,6 +113,8 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
         machine.storage,
         match storage::find(&machine.storage).map(|p| p.medium) {
             Some(Medium::Modelled { .. }) => ", a model with one completion time and no limit of throughput",
+            Some(Medium::Rotational(_)) =>
+                ", a model of one disk's mechanics whose few blocks are spread over all of its tracks",
             Some(Medium::Ram) => ", which is memory: no device at all",
             Some(Medium::HostFile | Medium::Folder) => ", one disk of one host, shared with everything else there",
             None => "",

@@ -58,6 +58,7 @@ pub fn device(profile: &Profile, size_mib: u64, cpus: u32, index: usize, serial:
     match profile.medium {
         Medium::Ram => Device::Ram { index },
         Medium::Modelled { completion_ns } => Device::NullBlk { size_mib, completion_ns, queues: cpus },
+        Medium::Rotational(spindle) => Device::Rotational { index, size_mib, spindle },
         Medium::HostFile => Device::Virtio { serial: serial.to_owned() },
         Medium::Folder => unreachable!("a study in VMs has a disk that a guest can have"),
     }

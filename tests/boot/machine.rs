@@ -101,6 +101,18 @@ fn modelled_devices_take_the_time_of_their_profile() {
 }
 
 #[test]
+fn a_spinning_disk_seeks_and_turns() {
+    let only = "pread-4k-direct,append-8k-fdatasync";
+    for kernel in ["debian:5.10", "debian:6.12"] {
+        let result = completes(&Machines { only, storage: "hdd", kernel, ..USUAL });
+        let (read, append) = (value(&result, "pread-4k-direct"), value(&result, "append-8k-fdatasync"));
+        // A seek within the file and half a turn; a journal's commit misses its block and waits a turn or more.
+        assert!((4e6..16e6).contains(&read), "{kernel}: {read}");
+        assert!((8e6..60e6).contains(&append), "{kernel}: {append}");
+    }
+}
+
+#[test]
 fn a_qemu_that_may_not_take_the_library_runs_out_of_step_and_says_so() {
     let found = Qemu::find().unwrap();
     let dir = tempfile::tempdir().unwrap();

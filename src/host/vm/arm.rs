@@ -38,7 +38,7 @@ pub(super) fn prepare(
     }
     archive.character_device("/dev/console", 0o600, 5, 1).file("/init", 0o755, agent);
     let images = ArmImages::of(plan, arm)?;
-    let mut wanted = wanted_modules(plan, arm)?;
+    let mut wanted = wanted_modules(plan, arm, kernel)?;
     if !images.is_empty() {
         wanted.extend(["nfit", "nd_pmem", "ext4"]);
     }
@@ -71,6 +71,7 @@ pub(super) fn prepare(
 fn parameters(module: &str, disks: usize, size_mib: u64) -> String {
     match module {
         "null_blk" => "nr_devices=0".to_owned(),
+        "nbd" => format!("nbds_max={disks}"),
         "brd" => format!("rd_nr={disks} rd_size={}", size_mib << 10),
         _ => String::new(),
     }
@@ -107,7 +108,12 @@ pub(super) fn storage_mib(plan: &Plan, name: &str, options: &workload::Options) 
     Some((bytes.div_ceil(1 << 20) * 5 / 4 + 64).max(least).next_multiple_of(64))
 }
 
-fn wanted_modules(plan: &Plan, arm: &Arm) -> anyhow::Result<Vec<&'static str>> {
+/// A module that the kernel need not have.
+fn has<'a>(kernel: &Kernel, module: &'a str) -> Option<&'a str> {
+    modules::load_order(kernel, &[module]).is_ok().then_some(module)
+}
+
+fn wanted_modules(plan: &Plan, arm: &Arm, kernel: &Kernel) -> anyhow::Result<Vec<&'static str>> {
     let mut wanted = Vec::new();
     let mut storage = false;
     for planned in &plan.workloads {
@@ -120,6 +126,11 @@ fn wanted_modules(plan: &Plan, arm: &Arm) -> anyhow::Result<Vec<&'static str>> {
         match storage_of(plan)?.medium {
             Medium::Ram => wanted.push("brd"),
             Medium::Modelled { .. } => wanted.extend(["configfs", "null_blk"]),
+            // The scheduler of single queues, as the kernel chooses it where it is built in.
+            Medium::Rotational(_) => {
+                wanted.extend(has(kernel, "mq_deadline"));
+                wanted.push("nbd");
+            }
             Medium::HostFile => wanted.extend(["virtio_pci", "virtio_blk"]),
             Medium::Folder => anyhow::bail!("Storage `{}` is no disk of a guest", storage::LOCAL),
         }

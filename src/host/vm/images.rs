@@ -54,7 +54,7 @@ impl ArmImages {
                 let moves = is_data && image.filesystem != plan.machine.filesystem;
                 // A disk of the host holds its own copy.
                 let is_pmem = !is_data || moves || medium != Medium::HostFile;
-                let copied = is_data && !moves && matches!(medium, Medium::Modelled { .. });
+                let copied = is_data && !moves && matches!(medium, Medium::Modelled { .. } | Medium::Rotational(_));
                 all.images.push(ArmImage {
                     name: image.name,
                     workload: planned.name.clone(),
@@ -121,7 +121,7 @@ impl ArmImage {
                     storage.image = Some(image_path(machine, size_mib));
                 }
             }
-            (None, Some(pmem)) if matches!(storage.device, Device::NullBlk { .. }) => {
+            (None, Some(pmem)) if matches!(storage.device, Device::NullBlk { .. } | Device::Rotational { .. }) => {
                 storage.copy = Some(Copy { pmem, extents: self.extents.clone() });
             }
             _ => {}

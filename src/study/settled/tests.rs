@@ -125,11 +125,12 @@ fn storage_is_what_the_clock_can_have() {
     assert_eq!(storage(&two(), &KVM), "host-file");
     assert_eq!(storage(&Question { clock: Some(Clock::None), ..two() }, &OLD), "host-file");
     assert_eq!(storage(&with(Some(Clock::Wall), "ram"), &KVM), "ram");
-    let refusal = refused(&with(Some(Clock::Wall), "nvme"), &KVM, "`nvme` is a model");
-    assert_eq!(refusal.hint.unwrap(), "With the clock `wall` storage is `ram` or `host-file`");
-    let refusal = refused(&with(None, "ssd"), &KVM, "only the clock `exact` keeps a model's time");
+    assert_eq!(storage(&with(Some(Clock::Wall), "hdd"), &KVM), "hdd");
+    let refusal = refused(&with(Some(Clock::Exact), "host-file"), &KVM, "let the host's time into the clock `exact`");
+    let models = "With the clock `exact` storage is `nvme`, `ssd`, `hdd`, `hdd-15k` or `ram`";
+    assert_eq!(refusal.hint.unwrap(), models);
+    let refusal = refused(&with(None, "host-file"), &OLD, "let the host's time into the clock `exact`");
     assert!(refusal.hint.unwrap().contains("if none is asked for"));
-    refused(&with(None, "host-file"), &OLD, "let the host's time into the clock `exact`");
 }
 
 #[test]
