@@ -365,6 +365,13 @@ pub enum OltpAction {
         #[arg(long)]
         fresh: bool,
     },
+    /// Look for every commit that a run with `--set acks=FILE` was told of, after a crash of the server; exits with 1 if one is missing
+    Prove {
+        /// The database, recovered: `postgresql://USER@HOST/DATABASE`
+        url: String,
+        /// What has received the acknowledgements
+        acks: PathBuf,
+    },
     /// List the jobs that come with bigiron
     Jobs {
         /// Print this one

@@ -5,6 +5,7 @@ mod crash;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -17,7 +18,8 @@ use crate::report::quantity::Quantity;
 use crate::suggest;
 use crate::workload::oltp::house::Procedures;
 use crate::workload::oltp::pg::{Connection, Url};
-use crate::workload::oltp::{Oltp, Scale, check, house, jobs};
+use crate::workload::oltp::check::Report;
+use crate::workload::oltp::{Oltp, Scale, check, house, jobs, ledger};
 use crate::workload::{self, Options, Workload as _};
 
 pub(super) fn run(action: OltpAction) -> anyhow::Result<u8> {
@@ -26,6 +28,7 @@ pub(super) fn run(action: OltpAction) -> anyhow::Result<u8> {
         OltpAction::CrashTest(args) => crash::run(&args),
         OltpAction::Load { url, warehouses } => load(&url, warehouses),
         OltpAction::Check { url, fresh } => check(&url, fresh),
+        OltpAction::Prove { url, acks } => prove(&url, &acks),
         OltpAction::Jobs { name } => list(name.as_deref()),
     }
 }
@@ -48,7 +51,11 @@ fn options(args: &OltpRun) -> Result<Options, Refusal> {
     if let Some((length, ramp)) = &length {
         settings.extend([("length", length.as_str()), ("ramp", ramp.as_str())]);
     }
-    workload::options(&Oltp, settings).map_err(Refusal::new)
+    let mut options = workload::options(&Oltp, settings).map_err(Refusal::new)?;
+    if let Some(acks) = options.get_mut("acks") {
+        *acks = Oltp.embed("acks", acks).map_err(Refusal::new)?;
+    }
+    Ok(options)
 }
 
 /// The result of one run.
@@ -139,6 +146,19 @@ fn load(text: &str, warehouses: u32) -> anyhow::Result<u8> {
 fn check(text: &str, fresh: bool) -> anyhow::Result<u8> {
     let mut database = Connection::connect(&url(text)?)?;
     let report = check::conditions(&mut database, fresh)?;
+    print(&report)
+}
+
+fn prove(text: &str, acks: &Path) -> anyhow::Result<u8> {
+    let (account, marks) = ledger::Account::read(acks)?;
+    let mut database = Connection::connect(&url(text)?)?;
+    let mut report = check::prove(&mut database, &marks, &account)?;
+    report.checks.extend(check::conditions(&mut database, false)?.checks);
+    output::note(&format!("{} acknowledged transactions that write", account.entries.len()));
+    print(&report)
+}
+
+fn print(report: &Report) -> anyhow::Result<u8> {
     let mut out = String::new();
     for check in &report.checks {
         let _ = writeln!(out, "{check}");

@@ -118,7 +118,13 @@ fn tables_of_somebody_else_stay_and_a_broken_condition_is_an_exit_status() {
     let test = test();
     test.run(&["oltp", "load", &url, "--warehouses", "1"]).status(0).stderr_has("1 warehouses are in");
     test.run(&["oltp", "check", &url, "--fresh"]).status(0).stdout_has("condition-12: ok");
-    test.run(&small(&[&format!("url={url}")])).status(0).stdout_has("every consistency condition holds");
+    let acks = test.dir().join("acks");
+    let told = format!("acks={}", acks.display());
+    test.run(&small(&[&format!("url={url}"), &told])).status(0).stdout_has("every consistency condition holds");
+    let acks = acks.to_str().unwrap();
+    test.run(&["oltp", "prove", &url, acks]).status(0).stdout_has("acknowledged-payments: ok");
+    database.execute("DELETE FROM history WHERE h_date = (SELECT max(h_date) FROM history)").unwrap();
+    test.run(&["oltp", "prove", &url, acks]).status(1).stdout_has("acknowledged-payments: FAILED, 1 times");
     database.execute("UPDATE warehouse SET w_ytd = w_ytd + 1").unwrap();
     test.run(&["oltp", "check", &url]).status(1).stdout_has("condition-1: FAILED, 1 times");
 }

@@ -29,6 +29,10 @@ const FILESYSTEM: &str = "ext4";
 /// A server elsewhere, which a guest cannot reach; programs that cannot be had; a load that fails.
 pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
     let in_guest = cx.filesystem.is_some();
+    ensure!(
+        !in_guest || job.acks.is_none(),
+        "`oltp.acks` tells of commits outside of the machine, which a guest has no way to; `bigiron oltp crash-test` has one of its own"
+    );
     let store = Store::open()?;
     match &job.engine {
         Engine::Url(_) | Engine::Sqlite { .. } if !in_guest => Ok(Images::default()),

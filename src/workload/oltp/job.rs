@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::document::Value;
 use crate::refusal::Refusal;
 use crate::workload::Options;
+use crate::workload::dbsim::acks::Target;
 
 /// What a job says about its own run, to be asserted when it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct Job {
     pub touched: (u32, u32),
     /// Which of how many processes that share the run, from 1.
     pub part: (u32, u32),
+    /// Where acknowledged commits are told of at once.
+    pub acks: Option<Target>,
     /// `None`: one for each terminal.
     connections: Option<u32>,
     /// `None`: one for each connection.
@@ -85,6 +88,10 @@ impl Job {
             touched: read(draft.get("touched"), |t| values::touched(t, warehouses), &{
                 format!("`all`, or the first and the last of {warehouses} warehouses as `A..B`")
             })?,
+            acks: match draft.get("acks").string()?.as_str() {
+                "none" => None,
+                text => Some(text.parse().map_err(|right| draft.get("acks").cannot_be(right))?),
+            },
             part: read(draft.get("part"), values::part, values::A_PART)?,
             connections: number_or(draft.get("connections"), "terminals", 10_000)?,
             terminals: number_or(draft.get("terminals"), "auto", 1_000_000)?,

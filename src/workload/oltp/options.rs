@@ -39,6 +39,11 @@ pub const OPTIONS: &[OptionDef] = &[
         &["job", "procedures", "pipelined", "round-trips"],
         "How a transaction travels: one call, all statements with one Sync, or one round trip for each statement",
     ),
+    option(
+        "acks",
+        &[],
+        "Where each acknowledged commit is told of at once: a file on another machine or device, `tcp:HOST:PORT`, or `none`",
+    ),
     option("warehouses", &[], "Warehouses loaded, about 100 MB each"),
     option("touched", &[], "Warehouses used: `all`, or `A..B`, the first and the last"),
     option(

@@ -121,7 +121,12 @@ fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Res
     }
     let mut marks = Marks::take(&mut *database)?;
     marks.latest = marks.latest.max(cx.after);
-    let stream = cx.witness.map(|open| Stream::begin(open(), config.connections, &marks)).transpose()?;
+    let sink = match (cx.witness, &job.acks) {
+        (Some(open), _) => Some(open()),
+        (None, Some(acks)) => Some(acks.open()?),
+        (None, None) => None,
+    };
+    let stream = sink.map(|sink| Stream::begin(sink, config.connections, &marks)).transpose()?;
     let mut notes = Notes { before: check::server_new_orders(&mut *database)?, committed: 0 };
     let mut book = Book::with(stream);
     if let Some(meeting) = cx.meeting {

@@ -12,6 +12,8 @@ use super::config::Engine;
 use super::house::{self, House};
 use super::job::Job;
 use super::loss::Loss;
+use super::options::AS_JOB;
+use crate::workload::dbsim::acks::Target;
 use super::meeting::Stage;
 use super::pg::Url;
 use super::trial::{self, TrialContext};
@@ -52,7 +54,17 @@ impl Workload for Oltp {
     }
 
     fn embed(&self, name: &str, value: &str) -> Result<String, String> {
-        if name == "job" { jobs::embed(value).map_err(|e| e.to_string()) } else { Ok(value.to_owned()) }
+        match name {
+            "job" => jobs::embed(value).map_err(|e| e.to_string()),
+            // A trial works in a folder of its own, which goes with it.
+            "acks" => Ok(match value.parse() {
+                Ok(Target::File(path)) if ![AS_JOB, "none"].contains(&value) => {
+                    std::path::absolute(path).map_err(|e| e.to_string())?.display().to_string()
+                }
+                _ => value.to_owned(),
+            }),
+            _ => Ok(value.to_owned()),
+        }
     }
 
     fn check(&self, options: &Options) -> Result<(), String> {
