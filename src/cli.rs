@@ -29,6 +29,8 @@ pub enum Command {
     Report(Report),
     Show(Show),
     Kernel(Kernel),
+    Lever(Lever),
+    Undo(Undo),
     Doctor(Doctor),
     Selftest(Selftest),
     Doc(Doc),
@@ -55,7 +57,8 @@ pub enum Command {
     bigiron compare debian:6.1 debian:6.12\n  \
     bigiron compare debian:6.1 debian:6.12 micro --clock exact --pairs 8 --seed 7 --out DIR\n  \
     bigiron compare debian:6.12 debian:6.12,boot.mitigations=off micro\n  \
-    bigiron compare mine debian:6.12 --fail-on worse")]
+    bigiron compare mine debian:6.12 --fail-on worse\n  \
+    bigiron compare --on local running running -- ./my-benchmark --json")]
 pub struct Compare {
     /// Two arms or more, and the workloads to run [default workloads: micro dbsim]
     #[arg(value_name = "ARM|WORKLOAD", required = true)]
@@ -64,6 +67,12 @@ pub struct Compare {
     pub design: Design,
     #[command(flatten)]
     pub outcome: Outcome,
+    /// A metric that the program after `--` prints: NAME,unit=UNIT,better=higher|lower,json=POINTER or …,regex=PATTERN; may be repeated
+    #[arg(long, value_name = "METRIC", help_heading = "Study")]
+    pub metric: Vec<String>,
+    /// A program of yours to be compared, with its arguments (workload `command`)
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub program: Vec<String>,
 }
 
 /// What a study may be told on the command line.
@@ -92,13 +101,13 @@ pub struct Design {
     /// the exact clock, else host-file]
     #[arg(long, value_name = "NAME")]
     pub storage: Option<String>,
-    /// File system: ext4 or xfs [default: ext4]
+    /// File system: ext4, xfs, ext2, ext3, btrfs, f2fs, jfs or reiserfs, as far as the kernels have it [default: ext4]
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<String>,
     /// Set a lever on all arms; may be repeated
     #[arg(long, value_name = "LEVER=VALUE")]
     pub set: Vec<String>,
-    /// Smallest change that matters, in percent, for throughput, cost, p50, p99, p99.9 or amount; may be repeated
+    /// Smallest change that matters, in percent, for throughput, cost, p50, p99, p99.9, amount or usage; may be repeated
     #[arg(long, value_name = "KIND=PERCENT")]
     pub margin: Vec<String>,
     /// CPU seconds that a guest may use without progress before it counts as hung [default: 120 for each of its CPUs]
@@ -217,9 +226,62 @@ pub enum KernelAction {
     },
 }
 
+/// List what can be set, and see what of it this machine has
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron lever list\n  \
+    bigiron lever show block.scheduler\n  \
+    bigiron lever check running,block.scheduler=bfq,mm.thp=always\n\n\
+    `bigiron doc FAMILY` describes a family of levers, as `bigiron doc block`.")]
+pub struct Lever {
+    #[command(subcommand)]
+    pub action: LeverAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LeverAction {
+    /// List the levers, or those of one family
+    List {
+        #[arg(value_name = "FAMILY")]
+        family: Option<String>,
+    },
+    /// Say what a lever is, what it takes, and what it is set to on this machine
+    Show {
+        #[arg(value_name = "LEVER")]
+        name: String,
+    },
+    /// Say whether settings can be had on this machine; exits with 1 if one cannot
+    Check {
+        /// An arm (KERNEL,LEVER=VALUE…) or a setting (LEVER=VALUE)
+        #[arg(value_name = "ARM|SETTING", required = true)]
+        settings: Vec<String>,
+        /// Set them, read them back, print what changed, and restore what was before
+        #[arg(long)]
+        apply: bool,
+        /// Folder whose disks the levers `block.` act on
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        dir: PathBuf,
+    },
+}
+
+/// Restore what a killed bigiron left changed on this machine
+///
+/// Every change is written down before it is made, and taken back when bigiron ends; only a kill leaves some. Exits with 1 if anything
+/// could not be restored; it is kept for another try.
+#[derive(Debug, Args)]
+pub struct Undo {
+    /// Only say what would be restored
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
 /// Check what this machine has and lacks; exits with 1 if the default comparison could not run
 #[derive(Debug, Args)]
-pub struct Doctor {}
+pub struct Doctor {
+    /// The host to be looked at: guests on this machine (vm), or this machine itself, graded for measuring (local)
+    #[arg(long, value_name = "HOST", value_parser = ["vm", "local"], default_value = "vm")]
+    pub on: String,
+}
 
 /// Compare a kernel with itself: what does this machine make of no difference at all?
 ///

@@ -24,5 +24,6 @@ pub mod store;
 pub mod study;
 pub mod suggest;
 pub mod sys;
+pub mod undo;
 pub mod vm;
 pub mod workload;

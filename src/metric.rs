@@ -1,6 +1,11 @@
 //! What a workload measures: every metric declares its name, unit, direction and whether it is its workload's primary.
+//!
+//! Invariant: a unit reads back as it was written, those that users name themselves included.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Which direction of change is an improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,32 +31,87 @@ pub enum Kind {
     P999,
     /// An amount, such as memory held by page tables.
     Amount,
+    /// Of a resource that a run may use none of, such as major faults: the one kind whose values may be 0.
+    Usage,
 }
 
 /// Unit of a metric's value. Values are always kept in the base unit named here; reports scale them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
-    #[serde(rename = "ns")]
     Ns,
     /// Bytes.
-    #[serde(rename = "B")]
     Bytes,
     /// Bytes per second.
-    #[serde(rename = "B/s")]
     BytesPerSecond,
     /// Transactions per second.
-    #[serde(rename = "tx/s")]
     TransactionsPerSecond,
     /// Transactions per minute.
-    #[serde(rename = "tx/min")]
     TransactionsPerMinute,
     /// Operations per second.
-    #[serde(rename = "op/s")]
     OperationsPerSecond,
     /// A plain number of things.
-    #[serde(rename = "count")]
     Count,
+    /// A unit that a user named: shown as it is.
+    Other(UnitName),
+}
+
+const UNITS: [(&str, Unit); 7] = [
+    ("ns", Unit::Ns),
+    ("B", Unit::Bytes),
+    ("B/s", Unit::BytesPerSecond),
+    ("tx/s", Unit::TransactionsPerSecond),
+    ("tx/min", Unit::TransactionsPerMinute),
+    ("op/s", Unit::OperationsPerSecond),
+    ("count", Unit::Count),
+];
+
+/// The name of a unit that no other program knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitName(&'static str);
+
+impl UnitName {
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl Unit {
+    /// The unit that records call `name`; any name is one. Each name is kept once, for as long as the process runs: there are as many as
+    /// a study declares.
+    pub fn named(name: &str) -> Unit {
+        static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+        if let Some((_, unit)) = UNITS.iter().find(|(n, _)| *n == name) {
+            return *unit;
+        }
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = names.get(name).copied().unwrap_or_else(|| {
+            let kept: &'static str = Box::leak(name.into());
+            names.insert(kept);
+            kept
+        });
+        Unit::Other(UnitName(kept))
+    }
+
+    /// What records call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Other(name) => name.0,
+            known => UNITS.iter().find(|(_, unit)| *unit == known).map_or("", |(name, _)| name),
+        }
+    }
+}
+
+impl Serialize for Unit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Unit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Unit::named(&String::deserialize(deserializer)?))
+    }
 }
 
 /// A metric's declaration: what a workload promises to deliver before it runs.
@@ -68,7 +128,7 @@ pub struct MetricDef {
     pub summary: String,
 }
 
-/// A metric's value from one trial. Finite and > 0: comparisons are made on ratios.
+/// A metric's value from one trial. Finite and > 0: comparisons are made on ratios. Of the kind [`Kind::Usage`] it may be 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
     pub workload: String,
@@ -80,7 +140,25 @@ pub struct Metric {
     pub value: f64,
 }
 
+impl Kind {
+    /// Whether a trial may deliver `value`.
+    pub fn takes(self, value: f64) -> bool {
+        value.is_finite() && (value > 0.0 || (self == Kind::Usage && value == 0.0))
+    }
+}
+
 impl MetricDef {
+    /// What a smaller value counts as in a ratio; 0 for kinds that are never nothing. For [`Kind::Usage`] it is the least that is
+    /// worth speaking of: one thing, one block of 4 KiB, a tenth of a millisecond (less, and tick-based accounting of CPU time is noise).
+    pub fn floor(&self) -> f64 {
+        match (self.kind, self.unit) {
+            (Kind::Usage, Unit::Ns) => 100_000.0,
+            (Kind::Usage, Unit::Bytes) => 4096.0,
+            (Kind::Usage, _) => 1.0,
+            _ => 0.0,
+        }
+    }
+
     /// Joins a declaration with the value measured for it in `workload`.
     pub fn measured(&self, workload: &str, value: f64) -> Metric {
         Metric {
@@ -92,5 +170,28 @@ impl MetricDef {
             primary: self.primary,
             value,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_read_back_as_they_were_written() {
+        for name in ["ns", "B/s", "count", "frames", "°C", ""] {
+            let unit = Unit::named(name);
+            assert_eq!(unit.name(), name);
+            let text = serde_json::to_string(&unit).unwrap();
+            assert_eq!(serde_json::from_str::<Unit>(&text).unwrap(), unit);
+        }
+        assert_eq!(Unit::named("op/s"), Unit::OperationsPerSecond);
+        assert_ne!(Unit::named("frames"), Unit::named("fps"));
+    }
+
+    #[test]
+    fn only_usage_may_be_nothing() {
+        assert!(Kind::Usage.takes(0.0) && Kind::Usage.takes(3.0) && Kind::Cost.takes(0.1));
+        assert!(!Kind::Cost.takes(0.0) && !Kind::Usage.takes(-1.0) && !Kind::Usage.takes(f64::NAN));
     }
 }

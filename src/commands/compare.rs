@@ -8,10 +8,11 @@ use crate::lever;
 use crate::refusal::Refusal;
 use crate::size;
 use crate::study::question::Question;
-use crate::study::{margins, words};
+use crate::study::{command, margins, words};
 
 pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
-    let question = question(&args.words, &args.design)?;
+    let mut question = question(&args.words, &args.design)?;
+    command::ask(&mut question, &args.program, &args.metric)?;
     let request =
         Request { question, file: None, script: None, out: args.outcome.out.as_deref(), jobs: args.outcome.jobs };
     conduct::report(&request, &args.outcome)

@@ -58,7 +58,7 @@ pub(super) struct Conducted {
 /// Works through a study: everything is checked before the first boot, and what was done before is not done again.
 pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     let q = &request.question;
-    let environment = Environment::new(q.arms.first().map(|arm| arm.kernel.clone()))?;
+    let environment = Environment::new(q.arms.first().map(|arm| arm.kernel.clone()))?.at(request.out);
     let settled = settled::settle(q, &environment)?;
     if let Some(warning) = &settled.warning {
         output::line(format_args!("warning: {warning}"));
@@ -274,14 +274,24 @@ pub(super) fn draw_seed() -> anyhow::Result<u64> {
     Ok(u64::from_le_bytes(bytes) % SEED_LIMIT)
 }
 
-/// A flag that SIGINT or SIGTERM sets; the second one ends the process at once.
+/// A flag that SIGINT, SIGTERM or the end of the terminal sets; the second signal ends the process at once.
 pub(super) fn cancelled_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    // Under nohup a terminal's end is nothing.
+    let ignored = is_ignored(SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain((!ignored).then_some(SIGHUP)) {
         signal_hook::flag::register_conditional_shutdown(signal, i32::from(super::FAILED), Arc::clone(&flag))?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }
     Ok(flag)
+}
+
+/// Whether this process was started to ignore `signal`.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// Conducts a study, prints its report and says what the exit status is.

@@ -11,6 +11,13 @@ use crate::{suggest, workload};
 const PAGES: &[(&str, &str, &str)] = &[
     ("lever", "boot", include_str!("../../docs/levers/boot.md")),
     ("lever", "fault", include_str!("../../docs/levers/fault.md")),
+    ("lever", "sysctl", include_str!("../../docs/levers/sysctl.md")),
+    ("lever", "file", include_str!("../../docs/levers/file.md")),
+    ("lever", "block", include_str!("../../docs/levers/block.md")),
+    ("lever", "mm", include_str!("../../docs/levers/mm.md")),
+    ("lever", "memory", include_str!("../../docs/levers/memory.md")),
+    ("lever", "cpu", include_str!("../../docs/levers/cpu.md")),
+    ("lever", "fs", include_str!("../../docs/levers/fs.md")),
     ("concept", "clocks", include_str!("../../docs/concepts/clocks.md")),
     ("concept", "kernels", include_str!("../../docs/concepts/kernels.md")),
     ("concept", "statistics", include_str!("../../docs/concepts/statistics.md")),
@@ -24,6 +31,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("reference", "report", include_str!("../../docs/reference/report.md")),
     ("reference", "folder", include_str!("../../docs/reference/folder.md")),
     ("reference", "local", include_str!("../../docs/reference/local.md")),
+    ("reference", "undo", include_str!("../../docs/reference/undo.md")),
     ("reference", "sim", include_str!("../../docs/reference/sim.md")),
     ("reference", "architecture", include_str!("../../docs/reference/architecture.md")),
 ];
@@ -57,4 +65,25 @@ fn list() -> String {
         let _ = writeln!(out, "{kind:<10} {name:<12} {title}");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lever::runtime;
+
+    /// What stands in the first column of a page's tables, in code.
+    fn described(text: &str) -> Vec<&str> {
+        let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        rows.map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn every_lever_of_a_running_kernel_is_on_its_familys_page_and_no_other() {
+        for (family, levers) in runtime::TABLES {
+            let (.., text) = pages().find(|(kind, name, _)| *kind == "lever" && name == family).expect("a page");
+            let names: Vec<&str> = levers.iter().map(|l| l.name).collect();
+            assert_eq!(described(text), names, "{family}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -11,6 +11,9 @@ use crate::host::local;
 use crate::kernel::spec::Spec;
 use crate::kernel::store::Store;
 use crate::kernel::{Identity, Kernel, KernelError};
+use crate::lever::disks::Disks;
+use crate::lever::site::Site;
+use crate::lever::{self, Scope, Setting};
 use crate::refusal::Refusal;
 use crate::study::settled::Surroundings;
 use crate::vm::probe::{self, Kvm};
@@ -23,12 +26,24 @@ pub(super) struct Environment {
     kvm: OnceCell<Result<String, String>>,
     /// The kernel that KVM would be tried with, as typed; `None` for any that is in the cache.
     trial_kernel: Option<String>,
+    /// The folder that is, or lies, nearest to where the study will be.
+    place: PathBuf,
 }
 
 impl Environment {
     /// `trial_kernel` is booted, if need be, to see whether KVM works.
     pub(super) fn new(trial_kernel: Option<String>) -> Result<Self, KernelError> {
-        Ok(Environment { store: Store::open()?, qemu: OnceCell::new(), kvm: OnceCell::new(), trial_kernel })
+        let place = PathBuf::from(".");
+        Ok(Environment { store: Store::open()?, qemu: OnceCell::new(), kvm: OnceCell::new(), trial_kernel, place })
+    }
+
+    /// The same for a study whose folder was named.
+    pub(super) fn at(mut self, out: Option<&Path>) -> Self {
+        let out = out.and_then(|out| std::path::absolute(out).ok());
+        if let Some(place) = out.as_deref().and_then(|out| out.ancestors().find(|dir| dir.is_dir())) {
+            self.place = place.to_owned();
+        }
+        self
     }
 
     pub(super) fn cache(&self) -> &Path {
@@ -79,6 +94,11 @@ impl Environment {
     pub(super) fn kept_kernel(&self, identity: &Identity) -> anyhow::Result<Kernel> {
         Ok(self.store.get(identity)?)
     }
+}
+
+/// This machine as levers see it, with the disks below `folder`.
+pub(super) fn here(folder: &Path) -> Site<'static> {
+    Site { root: Path::new("/"), disks: Disks::below(folder) }
 }
 
 /// A kernel that was named wrongly, or that is none, is the question's fault; one that cannot be had now is not.
@@ -138,8 +158,14 @@ impl Surroundings for Environment {
     }
 
     fn filesystem(&self) -> String {
-        // Studies are kept below the working directory, unless `--out` names another place; the record has what is below that.
-        local::filesystem(Path::new("."))
+        local::filesystem(&self.place)
+    }
+
+    fn can_set(&self, setting: &Setting) -> Result<(), String> {
+        if lever::scope(&setting.0) != Scope::Runtime {
+            return Ok(());
+        }
+        here(&self.place).resolve(setting).map(drop)
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -8,12 +8,15 @@ mod doctor;
 mod environment;
 mod folder;
 mod kernel;
+mod lever;
+mod noise;
 mod oltp;
 mod output;
 mod report;
 mod run;
 mod selftest;
 mod show;
+mod undo;
 
 use std::process::ExitCode;
 
@@ -39,6 +42,9 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Kernel(args) => kernel::run(args.action),
+        Command::Lever(args) => lever::run(&args.action),
+        Command::Undo(args) => undo::run(&args),
+        Command::Doctor(args) if args.on == "local" => noise::run(),
         Command::Doctor(_) => doctor::run(),
         Command::Selftest(args) => selftest::run(args),
         Command::Doc(args) => doc::run(&args),

@@ -1,6 +1,7 @@
 //! Block devices and file systems for the workloads, each workload its own.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::protocol::{Copy, Device, Job, Storage, Tree, WorkloadJob};
 use super::rotational;
+use crate::lever::fs as fs_lever;
 use crate::sys::process::Child;
 use crate::vm::image::Extents;
 
@@ -33,23 +35,23 @@ pub struct Mounts {
 /// The children serve the disks; dropped, they are killed.
 pub(super) fn mount_all(job: &Job) -> anyhow::Result<(Vec<Mounts>, Vec<Child>)> {
     let mut servers = Vec::new();
-    let mounts = job.workloads.iter().map(|w| mount_for(w, &mut servers)).collect::<anyhow::Result<_>>()?;
+    let mounts = job.workloads.iter().map(|w| mount_for(w, &job.mount, &mut servers)).collect::<anyhow::Result<_>>()?;
     Ok((mounts, servers))
 }
 
-fn mount_for(w: &WorkloadJob, servers: &mut Vec<Child>) -> anyhow::Result<Mounts> {
+fn mount_for(w: &WorkloadJob, options: &str, servers: &mut Vec<Child>) -> anyhow::Result<Mounts> {
     let dir = Path::new("/data").join(&w.name);
     fs::create_dir_all(&dir)?;
     let mut images = BTreeMap::new();
     for tree in &w.trees {
         let at = Path::new("/data").join(format!("{}.{}", w.name, tree.name));
         fs::create_dir_all(&at)?;
-        mount_at(&pmem(tree.pmem)?, &at, &tree.filesystem, MountFlags::RDONLY)?;
+        mount_at(&pmem(tree.pmem)?, &at, &tree.filesystem, MountFlags::RDONLY, "")?;
         images.insert(tree.name.clone(), at);
     }
     if let Some(storage) = &w.storage {
         let device = device(&w.name, storage, servers).with_context(|| format!("No disk for `{}`", w.name))?;
-        mount_at(&device, &dir, &storage.filesystem, MountFlags::NOATIME)?;
+        mount_asked(&device, &dir, &storage.filesystem, options)?;
         if let Some(files) = &storage.files {
             lay_files(files, &dir).with_context(|| format!("No files on the disk for `{}`", w.name))?;
         }
@@ -110,7 +112,7 @@ fn copy_extents(copy: &Copy, onto: &Path) -> anyhow::Result<()> {
 fn lay_files(tree: &Tree, onto: &Path) -> anyhow::Result<()> {
     let at = onto.with_extension("files");
     fs::create_dir_all(&at)?;
-    mount_at(&pmem(tree.pmem)?, &at, &tree.filesystem, MountFlags::RDONLY)?;
+    mount_at(&pmem(tree.pmem)?, &at, &tree.filesystem, MountFlags::RDONLY, "")?;
     copy_folder(&at, onto)?;
     // Whose the top folder is says whose the rest will be.
     let top = fs::metadata(&at)?;
@@ -224,11 +226,49 @@ fn disks(prefix: &str) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-fn mount_at(device: &Path, dir: &Path, filesystem: &str, flags: MountFlags) -> anyhow::Result<()> {
+/// Mounts a workload's disk with `options`, every one of which the kernel takes: what it passes over, it says in its log.
+fn mount_asked(device: &Path, dir: &Path, filesystem: &str, options: &str) -> anyhow::Result<()> {
+    let lines = |log: Vec<String>| log.len();
+    let before = if options.is_empty() { 0 } else { lines(super::kernel_log()?) };
+    let (flags, data) = fs_lever::split(options);
+    let mounted = mount_at(device, dir, filesystem, flags, &data);
+    if options.is_empty() {
+        return mounted;
+    }
+    let log = super::kernel_log()?;
+    let said = log.get(before..).unwrap_or_default().join("\n");
+    if let Err(e) = mounted {
+        bail!("Lever `fs.mount={options}` did not take: {e:#}; the kernel logged `{}`", said.trim());
+    }
+    if let Some(line) = fs_lever::ignored(options, &said) {
+        bail!("Lever `fs.mount={options}` did not take: the kernel logged `{line}`");
+    }
+    // What the generic part of mounting keeps is shown for every file system.
+    let shown = mount_options(dir);
+    let missing = |name: &&str| options.split(',').any(|o| o == *name) && !shown.iter().any(|o| o == *name);
+    match ["noatime", "relatime", "nodiratime", "lazytime", "sync", "dirsync", "nodev", "nosuid", "noexec"]
+        .iter()
+        .find(|o| missing(o))
+    {
+        Some(name) => bail!("Lever `fs.mount={options}` did not take: /proc/mounts does not show `{name}`"),
+        None => Ok(()),
+    }
+}
+
+/// Options of what is mounted on `dir`.
+fn mount_options(dir: &Path) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let line = mounts.lines().rev().find(|line| line.split(' ').nth(1) == dir.to_str());
+    let options = line.and_then(|line| line.split(' ').nth(3)).unwrap_or_default();
+    options.split(',').map(str::to_owned).collect()
+}
+
+fn mount_at(device: &Path, dir: &Path, filesystem: &str, flags: MountFlags, data: &str) -> anyhow::Result<()> {
+    let data = CString::new(data).context("Mount options")?;
     // A node can appear before its disk opens.
     let mut tries = 0;
     loop {
-        match mount(device, dir, filesystem, flags, None) {
+        match mount(device, dir, filesystem, flags, (!data.is_empty()).then_some(data.as_c_str())) {
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::NXIO) if tries < 200 => {
                 tries += 1;

@@ -6,6 +6,7 @@
 
 pub mod block;
 mod channel;
+mod levers;
 pub mod protocol;
 mod quiet;
 mod rotational;
@@ -25,7 +26,7 @@ use crate::lever::{Fault, boot};
 use crate::probe::dmesg;
 use crate::store::record::{Failure, GuestIdentity};
 use crate::sys;
-use protocol::{Event, Job, PROTOCOL};
+use protocol::{Event, Job, Module, PROTOCOL};
 
 /// Complaints kept per trial; a kernel that logs more has made its point.
 const COMPLAINTS: usize = 40;
@@ -46,25 +47,16 @@ pub fn main() -> ! {
 
 fn work() -> anyhow::Result<()> {
     let job = fs::read(protocol::JOB_PATH).context("No job in the initramfs")?;
-    let job: Job = serde_json::from_slice(&job).context("The job is not readable")?;
+    let mut job: Job = serde_json::from_slice(&job).context("The job is not readable")?;
     ensure!(job.protocol == PROTOCOL, "The job is of protocol {}, the agent of {PROTOCOL}", job.protocol);
     let guest = identity()?;
     channel::send(&Event::Hello { protocol: PROTOCOL, guest: guest.clone() });
-    for module in &job.modules {
-        let path = &module.path;
-        let file = File::open(path).with_context(|| format!("No {path} in the initramfs"))?;
-        let parameters = CString::new(module.parameters.as_str()).context("Module parameters")?;
-        match sys::module::load(&file, &parameters) {
-            Err(e) if !module.optional => {
-                return Err(e).with_context(|| format!("The kernel refuses the module {path}"));
-            }
-            _ => {}
-        }
-    }
+    load(&job.modules)?;
     read_back(&job, &guest)?;
     // The disks are there as long as those who serve them.
     let (mounted, _servers) = block::mount_all(&job)?;
     loopback_up().context("The loopback interface does not come up")?;
+    job.placement = levers::set(&job, &mounted)?;
     channel::send(&Event::Ready);
     quiet::settle(&job)?;
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -77,6 +69,21 @@ fn work() -> anyhow::Result<()> {
     if job.fault == Some(Fault::KillInit) {
         // The kernel panics when PID 1 exits.
         std::process::exit(1);
+    }
+    Ok(())
+}
+
+fn load(modules: &[Module]) -> anyhow::Result<()> {
+    for module in modules {
+        let path = &module.path;
+        let file = File::open(path).with_context(|| format!("No {path} in the initramfs"))?;
+        let parameters = CString::new(module.parameters.as_str()).context("Module parameters")?;
+        match sys::module::load(&file, &parameters) {
+            Err(e) if !module.optional => {
+                return Err(e).with_context(|| format!("The kernel refuses the module {path}"));
+            }
+            _ => {}
+        }
     }
     Ok(())
 }
@@ -120,6 +127,7 @@ fn read_back(job: &Job, guest: &GuestIdentity) -> anyhow::Result<()> {
     if job.cmdline.is_empty() {
         return Ok(());
     }
+    levers::debugfs(job)?;
     let log = kernel_log().context("The kernel's log cannot be read, so nothing shows that levers took")?.join("\n");
     let seen = boot::Seen {
         cmdline: &guest.cmdline,

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
-use crate::lever::Fault;
+use crate::lever::apply::Placement;
+use crate::lever::{Fault, Setting};
 use crate::metric::MetricDef;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
 use crate::study::storage::Spindle;
+use crate::undo::Change;
 use crate::workload::Options;
 
 /// Version of the job and of the events.
@@ -51,6 +53,18 @@ pub struct Job {
     /// Only where the machine is going to lose its power.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<Crash>,
+    /// Levers of the running kernel, set when the devices are there and read back before anything is measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levers: Vec<Setting>,
+    /// Modules that they need, loaded after the devices were made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lever_modules: Vec<Module>,
+    /// Options with which the workloads' disks are mounted, as typed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mount: String,
+    /// Where the workloads' processes are to be: what levers came to.
+    #[serde(default, skip_serializing_if = "Placement::is_anywhere")]
+    pub placement: Placement,
     pub workloads: Vec<WorkloadJob>,
 }
 
@@ -145,6 +159,8 @@ pub enum Device {
 pub enum Event {
     /// The agent runs: the kernel is up.
     Hello { protocol: u32, guest: GuestIdentity },
+    /// What levers changed in the running kernel.
+    Applied { changes: Vec<Change> },
     /// Modules loaded, devices made, levers read back: the guest idles now.
     Ready,
     /// The kernel's own work after boot is over: the workloads begin.

@@ -78,6 +78,11 @@ impl Voice<'_> {
 /// Runs the job's workloads in this process. Each event goes out as a line, and one byte must come back before work goes on.
 pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &Path, events: File, acks: File) {
     let voice = &mut Voice { events, acks, executable };
+    if let Err(message) = job.placement.take() {
+        voice.say(&Event::Unfit { message });
+        voice.say(&Event::Done);
+        return;
+    }
     for (workload, mounts) in job.workloads.iter().zip(mounts) {
         match one(job, guest, workload, mounts, voice) {
             Ok(outcome) => voice.say(&Event::Result {
@@ -146,8 +151,10 @@ fn one(
             }
         }
     }
-    rustix::fs::sync();
-    super::sleep(rest_after_prepare(job.clock));
+    if workload.lays_out() {
+        rustix::fs::sync();
+        super::sleep(rest_after_prepare(job.clock));
+    }
     inject(job.fault);
     let outcome = workload.run(&cx).map_err(failed)?;
     step(Progress { step: "verify", done: 0, of: 0 });
@@ -175,7 +182,7 @@ fn complete(planned: &WorkloadJob, outcome: &Outcome) -> anyhow::Result<()> {
     for metric in &planned.metrics {
         match outcome.values.get(&metric.name) {
             None => return Err(anyhow!("The metric `{}` is missing", metric.name)),
-            Some(v) if !v.is_finite() || *v <= 0.0 => return Err(anyhow!("The metric `{}` is {v}", metric.name)),
+            Some(v) if !metric.kind.takes(*v) => return Err(anyhow!("The metric `{}` is {v}", metric.name)),
             Some(_) => {}
         }
     }

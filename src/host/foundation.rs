@@ -16,7 +16,7 @@ pub type Foundation = BTreeMap<String, String>;
 /// Has `workload` find or build what it starts from in `arm`: what the plan names if it names any.
 pub(super) fn lay(plan: &Plan, arm: &Arm, workload: &str) -> anyhow::Result<Images> {
     let foundation = &of(&arm.foundation, workload);
-    let filesystem = (plan.machine.host == "vm").then_some(plan.machine.filesystem.as_str());
+    let filesystem = (plan.machine.host == "vm").then(|| lever::fs::kind(&arm.settings, &plan.machine.filesystem));
     let cx = ImageContext { filesystem, foundation, note: &|text| eprintln!("bigiron: {text}") };
     let options = lever::workload_options(plan, arm, workload);
     let images =

@@ -6,6 +6,7 @@ use crate::guest::protocol::Event;
 use crate::host::{Phase, Trial};
 use crate::metric::Metric;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
+use crate::undo::Change;
 
 /// What the guest has said so far.
 #[derive(Default)]
@@ -16,6 +17,7 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) step: Option<(String, String)>,
     pub(in crate::host) results: Vec<(String, Vec<(String, f64)>)>,
     pub(in crate::host) facts: Vec<(String, String)>,
+    pub(in crate::host) changes: Vec<Change>,
     pub(in crate::host) complaints: Vec<Complaint>,
     pub(in crate::host) failed: Option<(Failure, String)>,
     pub(in crate::host) unfit: Option<String>,
@@ -32,6 +34,7 @@ impl Heard {
                 self.hello = Some(Instant::now());
                 phase(Phase::Up);
             }
+            Event::Applied { changes } => self.changes = changes,
             Event::Ready => self.ready = Some(Instant::now()),
             Event::Quiet { clocksource } => {
                 if let Some(guest) = &mut self.guest {

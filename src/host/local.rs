@@ -1,6 +1,7 @@
 //! The host `local`: every trial is a process of its own on this machine's running kernel.
 //!
-//! Invariant: what a trial wrote lies in a folder that is gone after it, and no process of a trial outlives the trial or bigiron.
+//! Invariant: what a trial wrote lies in a folder that is gone after it, no process of a trial outlives the trial or bigiron, and what its
+//! levers changed is as it was before the next trial begins.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,9 +12,10 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -27,10 +29,16 @@ use crate::guest::protocol::{Event, Job, PROTOCOL, WorkloadJob};
 use crate::guest::runner;
 use crate::kernel::Identity;
 use crate::lever;
+use crate::lever::apply::{self, Applied, Placement};
+use crate::lever::disks::Disks;
+use crate::lever::site::Site;
+use crate::probe::machine;
+use crate::probe::noise::{DISTURBED_FACT, Sample};
 use crate::store::record::{Failure, GuestIdentity, HostCost};
 use crate::study::plan::Plan;
 use crate::sys;
-use crate::workload::{Options, Workload};
+use crate::undo::{Ledger, Mark};
+use crate::workload::{ARTIFACTS, Options, Workload};
 
 /// How often a running trial is asked whether the user has had enough.
 const POLL: Duration = Duration::from_millis(20);
@@ -38,6 +46,10 @@ const POLL: Duration = Duration::from_millis(20);
 /// This machine.
 pub struct LocalHost {
     machine: GuestIdentity,
+    /// Held as long as the study runs, if any of its arms changes this machine.
+    ledger: Option<Mutex<Ledger>>,
+    /// The machine when the last trial had ended, or when there was none yet.
+    last: Mutex<Sample>,
 }
 
 /// What a trial's process is told.
@@ -65,23 +77,39 @@ pub fn identity() -> Identity {
 
 /// The type of the file system that `path` lies on, as the kernel calls it; `unknown` where /proc does not say.
 pub fn filesystem(path: &Path) -> String {
+    mount_of(path).map_or_else(|| "unknown".to_owned(), |mount| mount.kind)
+}
+
+/// A line of /proc/self/mountinfo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// The type of the file system.
+    pub kind: String,
+    /// What was mounted: a device's path, or whatever the file system calls itself.
+    pub source: String,
+}
+
+/// The mount that `path` lies on.
+pub fn mount_of(path: &Path) -> Option<Mount> {
     let at = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    // proc(5): … root, mount point (octal escapes), options, then ` - ` and the type. A later line lies on top of an earlier one.
+    // proc(5): … root, mount point (octal escapes), options, then ` - `, type and source. A later line lies on top of an earlier one.
     let parsed = mounts.lines().filter_map(|line| {
         let (left, right) = line.split_once(" - ")?;
         let point = left.split(' ').nth(4)?.replace("\\040", " ");
-        Some((point, right.split(' ').next()?.to_owned()))
+        let mut right = right.split(' ').map(str::to_owned);
+        Some((point, Mount { kind: right.next()?, source: right.next().unwrap_or_default() }))
     });
     let longest = parsed.filter(|(point, _)| at.starts_with(point)).max_by_key(|(point, _)| point.len());
-    longest.map_or_else(|| "unknown".to_owned(), |(_, kind)| kind)
+    longest.map(|(_, mount)| mount)
 }
 
 impl LocalHost {
     /// Checks that this is still the machine of `plan`.
     ///
     /// # Errors
-    /// Another kernel runs here than when the study was begun; what its workloads start from is no longer as it was.
+    /// Another kernel runs here than when the study was begun; what its workloads start from is no longer as it was; levers are to be set,
+    /// and another bigiron changes this machine, or a killed one has left it changed.
     pub fn new(plan: &Plan) -> anyhow::Result<Self> {
         let here = identity();
         for arm in &plan.arms {
@@ -95,7 +123,42 @@ impl LocalHost {
         for arm in &plan.arms {
             foundation::find(plan, arm)?;
         }
-        Ok(Self { machine: machine(plan.machine.cpus, plan.machine.memory_bytes) })
+        let changes = plan.arms.iter().any(|arm| !lever::of_runtime(&arm.settings).is_empty());
+        let ledger = if changes { Some(Mutex::new(Ledger::open()?)) } else { None };
+        let last = Mutex::new(Sample::now());
+        Ok(Self { machine: this_machine(plan.machine.cpus, plan.machine.memory_bytes), ledger, last })
+    }
+
+    /// Sets the arm's levers for one trial whose folder is `dir`.
+    fn set(&self, trial: &Trial<'_>, dir: &Path) -> anyhow::Result<Option<Set<'_>>> {
+        let settings = lever::of_runtime(&trial.arm.settings);
+        let Some(ledger) = self.ledger.as_ref().filter(|_| !settings.is_empty()) else { return Ok(None) };
+        let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mark = ledger.mark();
+        let site = Site { root: Path::new("/"), disks: Disks::below(dir) };
+        let applied = apply::apply(&settings, &site, &mut *ledger);
+        // Dropped on failure too, which takes back what was set until then.
+        let mut set = Set { ledger, mark, applied: Applied::default() };
+        match applied {
+            Ok(applied) => set.applied = applied,
+            Err(why) => {
+                return Err(set.taken_back().err().map_or_else(|| anyhow!(why.clone()), |e| anyhow!("{why}; {e:#}")));
+            }
+        }
+        Ok(Some(set))
+    }
+
+    /// The noise card of a trial that has ended: the machine's settings, and what disturbed it before and during the trial.
+    fn noise(&self, before: &Sample) -> BTreeMap<String, String> {
+        let after = Sample::now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut facts = before.since(&last).facts("-before");
+        let during = after.since(before);
+        facts.extend(during.facts(""));
+        facts.insert("host.settings".to_owned(), machine::settings(Path::new("/sys"), Path::new("/proc")));
+        facts.extend(during.disturbance().map(|by| (DISTURBED_FACT.to_owned(), by)));
+        *last = after;
+        facts
     }
 
     fn task(&self, trial: &Trial<'_>, dir: &Path) -> anyhow::Result<Task> {
@@ -121,8 +184,35 @@ impl LocalHost {
     }
 }
 
+/// The levers of one trial, in force until this is dropped.
+struct Set<'a> {
+    ledger: MutexGuard<'a, Ledger>,
+    mark: Mark,
+    applied: Applied,
+}
+
+impl Set<'_> {
+    /// Takes everything back.
+    fn taken_back(mut self) -> anyhow::Result<()> {
+        let troubles: Vec<String> = self.ledger.undo_since(self.mark).iter().map(ToString::to_string).collect();
+        ensure!(
+            troubles.is_empty(),
+            "This machine is not as it was: {}; `bigiron undo` tries again",
+            troubles.join("; ")
+        );
+        Ok(())
+    }
+}
+
+impl Drop for Set<'_> {
+    fn drop(&mut self) {
+        // What fails here is still in the ledger, which says so when it is closed.
+        self.ledger.undo_since(self.mark);
+    }
+}
+
 /// This machine as a guest would describe itself.
-fn machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
+fn this_machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
     let uname = rustix::system::uname();
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     GuestIdentity {
@@ -146,6 +236,10 @@ fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
         cmdline: Vec::new(),
         fault: None,
         crash: None,
+        levers: Vec::new(),
+        lever_modules: Vec::new(),
+        mount: String::new(),
+        placement: Placement::default(),
         workloads,
     }
 }
@@ -158,15 +252,31 @@ impl Host for LocalHost {
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
         let begun = Instant::now();
         let dir = folder(trial.artifacts)?;
-        let task = self.task(trial, dir.path()).map_err(fatal)?;
+        let mut task = self.task(trial, dir.path()).map_err(fatal)?;
+        let set = self.set(trial, dir.path()).map_err(fatal)?;
+        let mut changes = Vec::new();
+        if let Some(set) = &set {
+            task.job.placement = set.applied.placement.clone();
+            changes.clone_from(&set.applied.changes);
+        }
+        let before = Sample::now();
         let (mut heard, status) = work(&task, trial.cancel, phase)?;
+        let noise = self.noise(&before);
+        keep(&task, trial.artifacts).map_err(fatal)?;
+        if let Some(set) = set {
+            set.taken_back().map_err(fatal)?;
+        }
+        if let Some(message) = heard.unfit.take() {
+            return Err(HostError::Fatal(message));
+        }
         let failure = failure(&mut heard, status);
         let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
         Ok(TrialResult {
             failure,
             guest: heard.guest,
             metrics,
-            facts: heard.facts.into_iter().chain(trial.arm.foundation.clone()).collect(),
+            facts: heard.facts.into_iter().chain(noise).chain(trial.arm.foundation.clone()).collect(),
+            changes,
             complaints: heard.complaints,
             cost: HostCost {
                 accelerator: "local".to_owned(),
@@ -175,6 +285,19 @@ impl Host for LocalHost {
             },
         })
     }
+}
+
+/// Moves what the workloads left for keeping out of the trial's folder: `WORKLOAD.NAME`.
+fn keep(task: &Task, artifacts: &Path) -> anyhow::Result<()> {
+    for (workload, mounts) in task.job.workloads.iter().zip(&task.mounts) {
+        let Ok(left) = fs::read_dir(mounts.dir.join("work").join(ARTIFACTS)) else { continue };
+        for entry in left {
+            let entry = entry?;
+            let name = format!("{}.{}", workload.name, entry.file_name().to_string_lossy());
+            fs::rename(entry.path(), artifacts.join(&name)).with_context(|| format!("Cannot keep {name}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// What one run of one workload, without a study, has to show.
@@ -211,7 +334,7 @@ pub fn once(
     let memory = rustix::system::sysinfo();
     let task = Task {
         job: job(Clock::Wall, seed, vec![planned]),
-        machine: machine(
+        machine: this_machine(
             std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             memory.totalram as u64 * u64::from(memory.mem_unit),
         ),

@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use crate::metric::Metric;
 use crate::store::record::{Complaint, Failure, GuestIdentity, HostCost};
 use crate::study::plan::{Arm, Plan, Slot};
+use crate::undo::Change;
 
 /// One trial to be run.
 pub struct Trial<'a> {
@@ -46,6 +47,8 @@ pub struct TrialResult {
     pub guest: Option<GuestIdentity>,
     pub metrics: Vec<Metric>,
     pub facts: BTreeMap<String, String>,
+    /// What levers changed in the running kernel.
+    pub changes: Vec<Change>,
     pub complaints: Vec<Complaint>,
     pub cost: HostCost,
 }

@@ -219,6 +219,7 @@ impl Host for SimHost {
             }),
             metrics,
             facts: BTreeMap::from([("sim.boot-seed".to_owned(), trial.slot.boot_seed.to_string())]),
+            changes: Vec::new(),
             complaints,
             cost: HostCost {
                 accelerator: "sim".to_owned(),
@@ -241,7 +242,7 @@ fn base(unit: Unit) -> f64 {
         Unit::TransactionsPerSecond => 5_000.0,
         Unit::TransactionsPerMinute => 30_000.0,
         Unit::OperationsPerSecond => 100_000.0,
-        Unit::Count => 100.0,
+        Unit::Count | Unit::Other(_) => 100.0,
     }
 }
 

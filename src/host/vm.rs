@@ -20,9 +20,9 @@ use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
 use crate::guest::protocol::{self, Job, PROTOCOL, Storage, WorkloadJob};
 use crate::kernel::Kernel;
-use crate::lever;
+use crate::lever::{self, apply::Placement};
 use crate::store::record::HostCost;
-use crate::study::plan::Plan;
+use crate::study::plan::{Arm, Plan};
 use crate::study::storage::DISK_CACHE_FACT;
 use crate::vm::disk::{self, Disk};
 use crate::vm::image;
@@ -156,6 +156,7 @@ impl Host for VmHost {
             guest: heard.guest,
             metrics,
             facts: heard.facts.into_iter().chain(disk_fact(&disks)).chain(trial.arm.foundation.clone()).collect(),
+            changes: heard.changes,
             complaints: heard.complaints,
             cost: HostCost {
                 accelerator: self.accelerator.name().to_owned(),
@@ -174,47 +175,48 @@ impl VmHost {
     fn storage(
         &self,
         plan: &Plan,
-        arm: &PreparedArm,
+        (planned, arm): (&Arm, &PreparedArm),
         n: usize,
         options: &Options,
         make: &mut dyn FnMut(&str, Content<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<Storage>> {
-        let (machine, name) = (&plan.machine, &plan.workloads[n].name);
+        let (machine, name, kind) = (&plan.machine, &plan.workloads[n].name, arm::kind(plan, planned));
         let profile = storage_of(plan)?;
         if let Some(loaded) = arm.images.data(name) {
             let device = loaded.device(profile, machine.cpus, n, name);
             if let protocol::Device::Virtio { serial } = &device {
                 make(serial, loaded.moves_to_mib().map_or(Content::Image(&loaded.path), Content::Empty))?;
             }
-            return Ok(Some(loaded.storage(device, machine)));
+            return Ok(Some(loaded.storage(device, kind.filesystem)));
         }
-        let Some(size_mib) = storage_mib(plan, name, options) else { return Ok(None) };
+        let Some(size_mib) = storage_mib(plan, planned, name, options) else { return Ok(None) };
         let device = disk::device(profile, size_mib, machine.cpus, n, name);
-        let mut image = Some(image_path(machine, size_mib));
+        let mut image = Some(image_path(kind.filesystem, size_mib));
         if let protocol::Device::Virtio { serial } = &device {
             make(serial, Content::Empty(size_mib))?;
             image = None;
         }
-        Ok(Some(Storage { device, filesystem: machine.filesystem.clone(), image, copy: None, files: None }))
+        Ok(Some(Storage { device, filesystem: kind.filesystem.to_owned(), image, copy: None, files: None }))
     }
 
-    fn lay(&self, plan: &Plan, content: Content<'_>, path: &Path) -> anyhow::Result<()> {
+    fn lay(&self, kind: image::Kind<'_>, content: Content<'_>, path: &Path) -> anyhow::Result<()> {
         match content {
             Content::Image(image) => image::restore(image, path),
-            Content::Empty(size_mib) => image::write_raw(&self.cache, &plan.machine.filesystem, size_mib, path),
+            Content::Empty(size_mib) => image::write_raw(&self.cache, kind, size_mib, path),
         }
     }
 
     fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(Job, Vec<Disk>)> {
         let plan = trial.plan;
+        let kind = arm::kind(plan, trial.arm);
         let mut disks = Vec::new();
         let mut workloads = Vec::new();
         for &n in &trial.slot.order {
             let planned = &plan.workloads[n];
             let options = lever::workload_options(plan, trial.arm, &planned.name);
-            let storage = self.storage(plan, arm, n, &options, &mut |serial, content| {
+            let storage = self.storage(plan, (trial.arm, arm), n, &options, &mut |serial, content| {
                 let path = files.disk(serial);
-                self.lay(plan, content, &path)?;
+                self.lay(kind, content, &path)?;
                 let cache = disk::cache(plan.clock, &path)?;
                 disks.push(Disk { path, serial: serial.to_owned(), cache, log: None });
                 Ok(())
@@ -240,6 +242,10 @@ impl VmHost {
             cmdline: arm.cmdline.clone(),
             fault: lever::injected(&trial.arm.settings),
             crash: None,
+            levers: lever::of_runtime(&trial.arm.settings),
+            lever_modules: arm.lever_modules.clone(),
+            mount: lever::fs::mount(&trial.arm.settings).to_owned(),
+            placement: Placement::default(),
             workloads,
         };
         Ok((job, disks))

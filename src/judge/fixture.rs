@@ -172,6 +172,7 @@ pub(crate) fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricD
             ("dbsim.data-bytes".to_owned(), "268435456".to_owned()),
             ("micro.operations".to_owned(), "null-call=70000 ".repeat(20)),
         ]),
+        changes: Vec::new(),
         complaints: Vec::new(),
         host: HostCost {
             accelerator: "tcg".into(),

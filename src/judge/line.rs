@@ -30,7 +30,7 @@ pub struct Pair<'a> {
 pub struct Delta {
     pub pair: u32,
     pub order: Order,
-    /// The two values, in the metric's base unit.
+    /// The two values, in the metric's base unit, each at least the metric's floor.
     pub a: f64,
     pub b: f64,
     /// ln(b/a).
@@ -42,7 +42,7 @@ pub struct Delta {
 pub struct Missing {
     /// A side failed.
     pub failed: u32,
-    /// Both sides completed but one did not deliver this metric as declared (finite, > 0, the declared unit).
+    /// Both sides completed but one did not deliver this metric as declared (a value that its kind takes, the declared unit).
     pub absent: u32,
 }
 
@@ -75,7 +75,7 @@ pub struct Estimate {
 pub struct Line {
     pub workload: String,
     pub metric: MetricDef,
-    /// Geometric means over the pairs in the estimate; `None` without any.
+    /// Geometric means over the pairs in the estimate, each value at least the metric's floor; `None` without any.
     pub a: Option<f64>,
     pub b: Option<f64>,
     pub deltas: Vec<Delta>,
@@ -201,7 +201,7 @@ fn deltas(workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> (Vec<Delta>, M
 
 fn value(record: &Record, workload: &str, def: &MetricDef) -> Option<f64> {
     let fits = |m: &&Metric| m.workload == workload && m.name == def.name && m.unit == def.unit;
-    record.metrics.iter().find(fits).map(|m| m.value).filter(|v| v.is_finite() && *v > 0.0)
+    record.metrics.iter().find(fits).map(|m| m.value).filter(|v| def.kind.takes(*v)).map(|v| v.max(def.floor()))
 }
 
 fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {

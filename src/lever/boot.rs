@@ -4,7 +4,10 @@
 //! the same; it then says so in its log (from 5.14 on) and hands the word to init, as an argument or in the environment (always).
 //! Both are looked at, so that a mistyped or obsolete parameter can never be reported as "no effect".
 
-use super::LeverError;
+use super::{LeverError, same_value};
+
+/// In a few words.
+pub const SUMMARY: &str = "a word on the kernel's command line, such as `boot.mitigations=off`";
 
 /// Parameters that bigiron sets itself: a guest with others would not be a trial of this study.
 const RESERVED: &[&str] = &[
@@ -150,20 +153,6 @@ fn verify_shown(path: &str, shown: Shown, want: &str, seen: &Seen<'_>) -> Result
         Shown::Bracketed => text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text, |(v, _)| v),
     };
     if same_value(got, want) { Ok(()) } else { Err(format!("`{path}` says `{got}`")) }
-}
-
-/// Whether a value as shown is the value as given: equal, the same number, or the same truth value (shown as `Y` and `N`).
-fn same_value(got: &str, want: &str) -> bool {
-    fn number(s: &str) -> Option<i128> {
-        match s.strip_prefix("0x") {
-            Some(hex) => i128::from_str_radix(hex, 16).ok(),
-            None => s.parse().ok(),
-        }
-    }
-    let squeeze = |s: &str| s.split_whitespace().collect::<Vec<_>>().join(" ");
-    squeeze(got) == squeeze(want)
-        || number(got).is_some_and(|n| number(want) == Some(n))
-        || matches!((got, want), ("Y", "1" | "y" | "Y" | "on" | "true") | ("N", "0" | "n" | "N" | "off" | "false"))
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use crate::suggest;
 /// The lever's name.
 pub const INJECT: &str = "fault.inject";
 
+/// In a few words.
+pub const SUMMARY: &str = "a failure on purpose, to rehearse the survival verdict: panic, hang, kill-agent, kill-init";
+
 /// A failure that the guest is told to have, to rehearse the survival verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,10 +1,24 @@
 //! Levers: one thing each that can be set on an arm, or on all arms.
 //!
-//! Invariant: a lever that was set and cannot be read back as set is an error before anything is measured. Nothing has to be
-//! undone yet: every lever here acts on a guest that is thrown away after its trial.
+//! Invariant: a lever that was set and cannot be read back as set is an error before anything is measured. What is set in a guest
+//! is thrown away with it; what is set on this machine is in the ledger of [`crate::undo`] before it is set.
 
+pub mod apply;
+pub mod block;
 pub mod boot;
+pub mod cgroup;
+pub mod cpu;
+pub mod disks;
 pub mod fault;
+pub mod file;
+pub mod fs;
+pub mod memory;
+pub mod mm;
+pub mod runtime;
+pub mod site;
+pub mod swap;
+pub mod sysctl;
+pub mod takes;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -81,6 +95,7 @@ pub fn check(lever: &str, value: &str) -> Result<Scope, LeverError> {
     match family {
         "boot" => boot::check(lever, name, value).map(|()| Scope::Boot),
         "fault" => fault::check(lever, name, value).map(|_| Scope::Runtime),
+        family if runtime::is_family(family) => runtime::check(lever, value).map(|()| Scope::Runtime),
         _ => check_option(lever, family, name, value).map(|()| Scope::Workload),
     }
 }
@@ -109,7 +124,10 @@ fn check_option(lever: &str, family: &str, name: &str, value: &str) -> Result<()
 
 /// The families of levers, as lists show them.
 pub fn families() -> impl Iterator<Item = &'static str> {
-    ["boot", "fault"].into_iter().chain(workload::all().iter().map(|w| w.name()))
+    ["boot", "fault"]
+        .into_iter()
+        .chain(runtime::TABLES.iter().map(|(family, _)| *family))
+        .chain(workload::all().iter().map(|w| w.name()))
 }
 
 /// When a (checked) lever acts.
@@ -117,6 +135,7 @@ pub fn scope(lever: &str) -> Scope {
     match lever.split_once('.') {
         Some(("boot", _)) => Scope::Boot,
         Some(("fault", _)) => Scope::Runtime,
+        Some((family, _)) if runtime::is_family(family) => Scope::Runtime,
         _ => Scope::Workload,
     }
 }
@@ -168,6 +187,29 @@ pub fn cmdline(settings: &[Setting]) -> Vec<String> {
         .collect()
 }
 
+/// The settings that are made in a running kernel, before the workloads.
+pub fn of_runtime(settings: &[Setting]) -> Vec<Setting> {
+    let is = |lever: &str| runtime::find(lever).is_some_and(|named| named.lever.is_local());
+    settings.iter().filter(|(lever, _)| is(lever)).cloned().collect()
+}
+
+/// Names of kernel modules that `settings` of a running kernel need, where a kernel has them as modules.
+pub fn modules(settings: &[Setting]) -> Vec<&'static str> {
+    let mut modules = Vec::new();
+    for (lever, value) in settings {
+        match lever.as_str() {
+            "block.scheduler" => modules.extend(block::SCHEDULER_MODULES),
+            // Older kernels compress by modules of the crypto API, lzo-rle unless told otherwise.
+            "mm.swap" => modules.extend(["zram", "lzo_rle"].into_iter().chain(swap::algorithm_module(value))),
+            "mm.zswap-compressor" => modules.extend(swap::compressor(value)),
+            "mm.zswap" => modules.push("lzo"),
+            _ => {}
+        }
+    }
+    modules.dedup();
+    modules
+}
+
 /// The fault that `settings` inject, if any.
 pub fn injected(settings: &[Setting]) -> Option<Fault> {
     settings.iter().find(|(lever, _)| lever == fault::INJECT).and_then(|(_, value)| value.parse().ok())
@@ -188,6 +230,20 @@ pub fn options_of<'a>(settings: &'a [Setting], workload: &'a str) -> impl Iterat
         let option = lever.strip_prefix(workload)?.strip_prefix('.')?;
         Some((option, value.as_str()))
     })
+}
+
+/// Whether a value as shown is the value as given: equal, the same number, or the same truth value (shown as `Y` and `N`).
+pub(crate) fn same_value(got: &str, want: &str) -> bool {
+    fn number(s: &str) -> Option<i128> {
+        match s.strip_prefix("0x") {
+            Some(hex) => i128::from_str_radix(hex, 16).ok(),
+            None => s.parse().ok(),
+        }
+    }
+    let squeeze = |s: &str| s.split_whitespace().collect::<Vec<_>>().join(" ");
+    squeeze(got) == squeeze(want)
+        || number(got).is_some_and(|n| number(want) == Some(n))
+        || matches!((got, want), ("Y", "1" | "y" | "Y" | "on" | "true") | ("N", "0" | "n" | "N" | "off" | "false"))
 }
 
 /// A value as reports show it: a text of several lines (a job that travels in a plan) by its first and their number.
@@ -229,7 +285,7 @@ mod tests {
             ("mitigations=off", "write FAMILY.NAME"),
             ("boot.mitigations=", "leave the `=` away"),
             ("bot.mitigations=off", "did you mean `boot.mitigations`?"),
-            ("sysctl.vm.swappiness=1", "levers begin with `boot.`"),
+            ("zzzzzz.vm.swappiness=1", "levers begin with `boot.`"),
             ("fault.inject=crash", "`panic`"),
         ] {
             let error = parse(text).unwrap_err().to_string();

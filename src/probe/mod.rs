@@ -1,3 +1,5 @@
 //! Probes: what is read before and after the work, and never inside a measured window.
 
 pub mod dmesg;
+pub mod machine;
+pub mod noise;

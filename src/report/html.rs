@@ -35,9 +35,10 @@ pub fn html(report: &Report<'_>) -> String {
     let plan = report.plan;
     let _ = writeln!(
         out,
-        "<div class=\"kicker\"><b>bigiron</b><span>{} clock, {} pairs of boots, {}</span></div>\n<h1>{title}</h1>",
+        "<div class=\"kicker\"><b>bigiron</b><span>{} clock, {} pairs of {}, {}</span></div>\n<h1>{title}</h1>",
         plan.clock,
         plan.design.pairs,
+        plan.trials(),
         prose(&scope::machine(plan, report.records))
     );
     if let Some(question) = &plan.question {
@@ -225,13 +226,14 @@ fn forest(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'_>])
     let (a, b) = (&plan.arms[0].name, &plan.arms[comparison.arm].name);
     let _ = writeln!(
         out,
-        "<h2>{}</h2>\n<p class=\"note\">A = {}, B = {}; {} clock, {} pairs of boots. The plot is turned so that right is better for \
+        "<h2>{}</h2>\n<p class=\"note\">A = {}, B = {}; {} clock, {} pairs of {}. The plot is turned so that right is better for \
          every metric.</p>",
         if report.rows.len() > 1 { format!("{} against {}", escape(b), escape(a)) } else { "All metrics".to_owned() },
         escape(a),
         escape(b),
         plan.clock,
-        comparison.pairs
+        comparison.pairs,
+        plan.trials()
     );
     let _ = writeln!(
         out,
@@ -362,7 +364,7 @@ fn kernels(out: &mut String, report: &Report<'_>) {
         let s = &report.judgement.survival[i];
         format!("{} of {} completed", s.completed, s.boots)
     };
-    line("boots", (0..booted.len()).map(|i| cell(&survived(i))).collect());
+    line(report.plan.trials(), (0..booted.len()).map(|i| cell(&survived(i))).collect());
     out.push_str("</tbody></table></div>\n");
 }
 

@@ -24,13 +24,15 @@ const MOST_DECIMALS: i32 = 6;
 pub struct Quantity {
     /// In the base unit.
     pub value: f64,
-    /// The base unit: `ns`, `B`, `B/s`, `tx/s`, `tx/min`, `op/s`, `count` or `%`.
+    /// The base unit: `ns`, `B`, `B/s`, `tx/s`, `tx/min`, `op/s`, `count`, `%` or what a user called it.
     pub unit: &'static str,
     /// Base units in one unit shown.
     scale: f64,
     shown: &'static str,
     decimals: usize,
     signed: bool,
+    /// Known to be no more than this; what it is was not worth measuring.
+    at_most: bool,
 }
 
 impl Quantity {
@@ -55,7 +57,8 @@ impl Quantity {
         };
         let decimals = digits.clamp(FEWEST_DIGITS, MOST_DIGITS) - 1 - whole;
         let decimals = if scale == 1.0 && is_whole(unit) { 0 } else { decimals };
-        Quantity { value, unit: base, scale, shown, decimals: decimals.clamp(0, MOST_DECIMALS) as usize, signed: false }
+        let decimals = decimals.clamp(0, MOST_DECIMALS) as usize;
+        Quantity { value, unit: base, scale, shown, decimals, signed: false, at_most: false }
     }
 
     /// A change given on the log scale, as a signed percentage.
@@ -65,7 +68,7 @@ impl Quantity {
 
     /// A share in per cent.
     pub fn percent(value: f64, decimals: usize) -> Quantity {
-        Quantity { value, unit: "%", scale: 1.0, shown: "%", decimals, signed: false }
+        Quantity { value, unit: "%", scale: 1.0, shown: "%", decimals, signed: false, at_most: false }
     }
 
     /// A margin such as .02, with no more decimals than it needs.
@@ -73,6 +76,12 @@ impl Quantity {
         let value = (ratio * 1e6).round() / 1e4;
         let decimals = (0..4).find(|d| (value * 10f64.powi(*d)).fract().abs() < 1e-9).unwrap_or(4);
         Quantity::percent(value, decimals as usize)
+    }
+
+    /// The same, said to be a bound, if it is no more than `floor`.
+    pub fn floored(self, floor: f64) -> Quantity {
+        let at_most = floor > 0.0 && self.value <= floor * (1.0 + 1e-9);
+        Quantity { at_most, ..self }
     }
 
     /// The same without its sign.
@@ -100,7 +109,7 @@ impl Quantity {
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = if self.shown.is_empty() { self.number() } else { format!("{} {}", self.number(), self.shown) };
-        f.pad(&text)
+        if self.at_most { f.pad(&format!("≤ {text}")) } else { f.pad(&text) }
     }
 }
 
@@ -169,6 +178,7 @@ fn scale(unit: Unit, size: f64) -> (&'static str, f64, &'static str) {
         Unit::TransactionsPerMinute => ("tx/min", thousands(size, ["tx/min", "k tx/min", "M tx/min"])),
         Unit::OperationsPerSecond => ("op/s", thousands(size, ["op/s", "k op/s", "M op/s"])),
         Unit::Count => ("count", thousands(size, ["", "k", "M"])),
+        Unit::Other(name) => (name.as_str(), (1.0, name.as_str())),
     };
     (base, factor, shown)
 }

@@ -53,7 +53,8 @@ impl<'a> Row<'a> {
                 // Where the interval is a point, the digits still have to show the change.
                 let spread = if half > 0.0 { half } else { estimate.mean.abs() / 2.0 };
                 let (a, b) = Quantity::couple(a, b, line.metric.unit, spread * a.min(b));
-                (row.a, row.b) = (Some(a), Some(b));
+                let floor = line.metric.floor();
+                (row.a, row.b) = (Some(a.floored(floor)), Some(b.floored(floor)));
             }
         }
         row

@@ -178,10 +178,11 @@ fn common_words<'a>(arm: &str, records: &'a [Record]) -> Option<BTreeSet<&'a str
 
 /// How the numbers were made, in a few sentences.
 pub fn method(plan: &Plan) -> Vec<String> {
-    let pairs = plan.design.pairs;
+    let (pairs, trial) = (plan.design.pairs, plan.trial());
     let mut all = vec![format!(
-        "{pairs} pairs of boots, each arm once per pair, in random balanced order drawn from seed {} before the first boot; the number \
-         of pairs was fixed in advance. The unit of replication is one boot",
+        "{pairs} pairs of {}, each arm once per pair, in random balanced order drawn from seed {} before the first {trial}; the number \
+         of pairs was fixed in advance. The unit of replication is one {trial}",
+        plan.trials(),
         plan.design.seed
     )];
     if plan.clock == Clock::None {
@@ -189,7 +190,7 @@ pub fn method(plan: &Plan) -> Vec<String> {
     }
     let gap = plan.design.idle_gap_seconds;
     if gap > 0 {
-        all.push(format!("Before each boot the machine idled for {gap} s"));
+        all.push(format!("Before each {trial} the machine idled for {gap} s"));
     }
     all.push(
         "Change is the ratio of geometric means, B to A, with the exact balanced-flip interval. Better and worse are judged by the 95 % \
@@ -199,6 +200,9 @@ pub fn method(plan: &Plan) -> Vec<String> {
     all.push(
         "Primaries are corrected for their number (Holm, 5 %); all other metrics are exploratory (Benjamini-Hochberg, 5 %)".to_owned(),
     );
-    all.push("A boot that fails is evidence and is never dropped; only a cause outside the guest voids a pair, which is then run again".to_owned());
+    let outside = if plan.machine.host == "local" { "the trial" } else { "the guest" };
+    all.push(format!(
+        "A {trial} that fails is evidence and is never dropped; only a cause outside {outside} voids a pair, which is then run again"
+    ));
     all
 }

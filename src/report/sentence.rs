@@ -52,9 +52,10 @@ pub fn sentences(plan: &Plan, judgement: &Judgement, rows: &[Vec<Row<'_>>]) -> V
     if judgement.state == State::Unfinished {
         let arms: Vec<&str> = plan.arms.iter().skip(1).map(|a| a.name.as_str()).collect();
         let text = format!(
-            "{} of {} boots of {} against {}; no effect is estimated before the end. The same command resumes it",
+            "{} of {} {} of {} against {}; no effect is estimated before the end. The same command resumes it",
             judgement.done,
             judgement.planned,
+            plan.trials(),
             join(&arms),
             plan.arms[0].name
         );
@@ -67,7 +68,7 @@ pub fn sentences(plan: &Plan, judgement: &Judgement, rows: &[Vec<Row<'_>>]) -> V
             verdict: None,
         });
     }
-    all.extend(survival(judgement));
+    all.extend(survival(plan, judgement));
     for (comparison, rows) in judgement.comparisons.iter().zip(rows) {
         let arm = &plan.arms[comparison.arm].name;
         for row in rows.iter().filter(|r| r.line.metric.primary) {
@@ -120,21 +121,21 @@ pub fn join<S: AsRef<str>>(items: &[S]) -> String {
     }
 }
 
-/// `panicked in 3 of 8 boots and hung in 1`; `None` if no boot failed.
-pub fn failures(survival: &Survival) -> Option<String> {
+/// `panicked in 3 of 8 boots and hung in 1`; `None` if none failed.
+pub fn failures(plan: &Plan, survival: &Survival) -> Option<String> {
     let parts: Vec<String> = survival
         .failures
         .iter()
         .enumerate()
         .map(|(i, f)| {
-            let of = if i == 0 { format!(" of {} boots", survival.boots) } else { String::new() };
+            let of = if i == 0 { format!(" of {} {}", survival.boots, plan.trials()) } else { String::new() };
             format!("{} in {}{of}", f.failure.verb(), f.trials.len())
         })
         .collect();
     (!parts.is_empty()).then(|| join(&parts))
 }
 
-fn survival(judgement: &Judgement) -> Vec<Sentence> {
+fn survival(plan: &Plan, judgement: &Judgement) -> Vec<Sentence> {
     let mut all = Vec::new();
     let Some((baseline, arms)) = judgement.survival.split_first() else { return all };
     let mut push = |arm: &Survival, text: String| {
@@ -148,22 +149,23 @@ fn survival(judgement: &Judgement) -> Vec<Sentence> {
         });
     };
     for arm in arms {
-        if let Some(text) = failures(arm) {
+        if let Some(text) = failures(plan, arm) {
             push(arm, format!("{} {text}", arm.arm));
         }
     }
-    if let Some(text) = failures(baseline) {
+    if let Some(text) = failures(plan, baseline) {
         push(baseline, format!("{}, the baseline, {text}", baseline.arm));
     }
     for arm in arms {
         for complaint in arm.new_complaints(baseline) {
             let but = if complaint.decides() { "" } else { " (a warning alone decides nothing)" };
             let text = format!(
-                "{} logged kernel complaints of class `{}` in {} of {} boots, {} in none{but}: {}",
+                "{} logged kernel complaints of class `{}` in {} of {} {}, {} in none{but}: {}",
                 arm.arm,
                 complaint.class,
                 complaint.boots,
                 arm.boots,
+                plan.trials(),
                 baseline.arm,
                 complaint.lines.first().map_or("", String::as_str)
             );
@@ -263,7 +265,7 @@ fn statement(row: &Row<'_>, change: &Quantity, arm: &str, baseline: &str) -> Sta
         }
         Unit::OperationsPerSecond => format!("{arm} does {size} {} op/s than {baseline}", quantity_word(more, true)),
         Unit::BytesPerSecond => format!("{arm} moves {size} {} B/s than {baseline}", quantity_word(more, false)),
-        Unit::Bytes | Unit::Count => {
+        Unit::Bytes | Unit::Count | Unit::Other(_) => {
             let good = more == (line.metric.better == Better::Higher);
             let word = if good { "better" } else { "worse" };
             format!(
@@ -291,8 +293,8 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
     let verdict = suite.verdict;
     let why = match &suite.reason {
         Reason::Failed => {
-            let too = failures(a).map_or_else(String::new, |text| format!("; {baseline}, the baseline, {text}"));
-            format!("{arm} {}{too}", failures(b).unwrap_or_default())
+            let too = failures(plan, a).map_or_else(String::new, |text| format!("; {baseline}, the baseline, {text}"));
+            format!("{arm} {}{too}", failures(plan, b).unwrap_or_default())
         }
         Reason::Complained(classes) => {
             let classes: Vec<String> = classes.iter().map(|c| format!("`{c}`")).collect();
@@ -307,11 +309,12 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
         Reason::BaselineFailed => {
             format!(
                 "{baseline}, the baseline, {}, so {arm} has nothing sound to be held against",
-                failures(a).unwrap_or_default()
+                failures(plan, a).unwrap_or_default()
             )
         }
         Reason::NoClock => format!(
-            "{arm} and {baseline} completed and verified every boot; without a clock nothing can be said of their speed"
+            "{arm} and {baseline} completed and verified every {}; without a clock nothing can be said of their speed",
+            plan.trial()
         ),
         Reason::Primaries(workloads) => {
             let distinct: BTreeSet<&str> = workloads.iter().map(String::as_str).collect();

@@ -9,6 +9,7 @@ use super::scope;
 use super::sentence::{About, join};
 use super::table::{Line, table, wrap};
 use super::{Report, short};
+use crate::probe::noise::DISTURBED_FACT;
 use crate::report::kconfig::Difference;
 
 /// Config differences shown in a text report; the rest is counted.
@@ -191,6 +192,7 @@ fn kind(row: &Row<'_>) -> &'static str {
         Kind::P99 => "p99",
         Kind::P999 => "p99.9",
         Kind::Amount => "amounts",
+        Kind::Usage => "resources used",
     }
 }
 
@@ -200,6 +202,28 @@ fn trouble(out: &mut String, report: &Report<'_>) {
     if !lines.is_empty() {
         list(out, "What did not go as planned", &lines);
     }
+}
+
+/// Disturbed trials named in a report; the rest is counted.
+const DISTURBED_LINES: usize = 6;
+
+/// Trials during which something else was busy on the machine. They are in the estimates like all others.
+fn disturbed(report: &Report<'_>) -> Vec<String> {
+    let all: Vec<_> = scope::results(report.records).filter_map(|r| Some((r, r.facts.get(DISTURBED_FACT)?))).collect();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let done = scope::results(report.records).count();
+    let mut lines = vec![format!("{} of {done} trials were disturbed; none is left out for it", all.len())];
+    let named = all.iter().take(DISTURBED_LINES);
+    lines.extend(named.map(|(r, by)| format!("{} in trial {} (pair {}): {by}", r.arm, r.slot, r.pair + 1)));
+    if all.len() > DISTURBED_LINES {
+        lines.push(format!(
+            "{} more disturbed trials are in the records: `{DISTURBED_FACT}`",
+            all.len() - DISTURBED_LINES
+        ));
+    }
+    lines
 }
 
 pub(super) fn trouble_lines(report: &Report<'_>) -> Vec<String> {
@@ -225,8 +249,12 @@ pub(super) fn trouble_lines(report: &Report<'_>) -> Vec<String> {
         for complaint in &survival.complaints {
             let example = complaint.lines.first().map_or("", String::as_str);
             lines.push(format!(
-                "{} logged `{}` in {} of {} boots: {example}",
-                survival.arm, complaint.class, complaint.boots, survival.boots
+                "{} logged `{}` in {} of {} {}: {example}",
+                survival.arm,
+                complaint.class,
+                complaint.boots,
+                survival.boots,
+                report.plan.trials()
             ));
         }
         if survival.void > 0 {
@@ -236,6 +264,7 @@ pub(super) fn trouble_lines(report: &Report<'_>) -> Vec<String> {
             lines.push(format!("{}: {trials} void through the host's fault, {again}: {causes}", survival.arm));
         }
     }
+    lines.extend(disturbed(report));
     lines.extend(scope::out_of_step(report.records));
     for row in report.rows.iter().flatten().filter(|r| r.line.missing.absent > 0) {
         let line = row.line;

@@ -90,6 +90,12 @@ pub fn trial(plan: &Plan, record: &Record, console_tail: Option<&str>) -> String
             out.push_str(&wrap(&format!("{name}: {value}"), "  ", "    "));
         }
     }
+    if !record.changes.is_empty() {
+        out.push_str("\nSet by levers\n");
+        for change in &record.changes {
+            let _ = writeln!(out, "  {}: {} → {}", change.path, change.before, change.after);
+        }
+    }
     if !record.complaints.is_empty() {
         out.push_str("\nKernel complaints\n");
         for complaint in &record.complaints {

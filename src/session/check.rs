@@ -34,7 +34,7 @@ fn expected(plan: &Plan, slot: &Slot, metrics: &[Metric]) -> Result<Vec<Metric>,
             let (Some(m), None) = (found.next(), found.next()) else {
                 return Err(format!("The workload did not deliver `{name}` exactly once"));
             };
-            if !(m.value.is_finite() && m.value > 0.0) {
+            if !def.kind.takes(m.value) {
                 return Err(format!("The workload delivered {} for `{name}`, not a number above 0", m.value));
             }
             if *m != def.measured(&workload.name, m.value) {

@@ -9,9 +9,9 @@ use crate::store::StoreError;
 pub enum SessionError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("Interrupted with {done} of {total} boots done; they are kept in `{}`, and the same command resumes", dir.display())]
+    #[error("Interrupted with {done} of {total} trials done; they are kept in `{}`, and the same command resumes", dir.display())]
     Interrupted { done: u32, total: u32, dir: PathBuf },
-    #[error("Stopped with {done} of {total} boots done; once this is put right, the same command resumes: {why}")]
+    #[error("Stopped with {done} of {total} trials done; once this is put right, the same command resumes: {why}")]
     Host { why: String, done: u32, total: u32 },
     #[error(
         "Arm `{arm}` was to boot release `{asked}`, its guest says `{said}`: this is another kernel than the plan's. \

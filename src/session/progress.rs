@@ -27,7 +27,7 @@ struct Shown {
 
 struct Bars {
     all: MultiProgress,
-    boots: ProgressBar,
+    all_trials: ProgressBar,
     trials: BTreeMap<u32, ProgressBar>,
 }
 
@@ -60,9 +60,9 @@ impl Progress {
 impl Bars {
     fn new() -> Self {
         let all = MultiProgress::new();
-        let boots = all.add(ProgressBar::no_length());
-        boots.set_style(style("{bar:24} {pos}/{len} boots  {msg}"));
-        Bars { all, boots, trials: BTreeMap::new() }
+        let all_trials = all.add(ProgressBar::no_length());
+        all_trials.set_style(style("{bar:24} {pos}/{len} trials  {msg}"));
+        Bars { all, all_trials, trials: BTreeMap::new() }
     }
 
     fn show(&mut self, event: &Event, text: &Text, lines: &[String]) {
@@ -96,13 +96,13 @@ impl Bars {
                 for bar in std::mem::take(&mut self.trials).into_values() {
                     bar.finish_and_clear();
                 }
-                self.boots.finish_and_clear();
+                self.all_trials.finish_and_clear();
                 return;
             }
         }
-        self.boots.set_length(u64::from(text.total));
-        self.boots.set_position(u64::from(text.done));
-        self.boots.set_message(text.eta().unwrap_or_default());
+        self.all_trials.set_length(u64::from(text.total));
+        self.all_trials.set_position(u64::from(text.done));
+        self.all_trials.set_message(text.eta().unwrap_or_default());
     }
 }
 
@@ -145,7 +145,7 @@ impl Text {
                     .collect();
                 let resumed = if *done > 0 { format!("Resuming: {done} done of ") } else { String::new() };
                 let side = if *width > 1 { format!(", {width} side by side") } else { String::new() };
-                lines.push(format!("{resumed}{total} boots in {pairs} pairs{side}"));
+                lines.push(format!("{resumed}{total} trials in {pairs} pairs{side}"));
                 lines
             }
             Event::SlotStart(_) | Event::Phase(..) | Event::SessionEnd { .. } => Vec::new(),
@@ -168,10 +168,10 @@ impl Text {
             }
             Event::Void { trial, cause, again, done } => {
                 self.done = *done;
-                let boots = if again.len() == 1 { "1 boot".to_owned() } else { format!("{} boots", again.len()) };
-                vec![format!("{}: void: {}; {boots} to run again", self.counted(trial), first_line(cause))]
+                let trials = if again.len() == 1 { "1 trial".to_owned() } else { format!("{} trials", again.len()) };
+                vec![format!("{}: void: {}; {trials} to run again", self.counted(trial), first_line(cause))]
             }
-            Event::Stopping => vec!["Stopping the running boots".to_owned()],
+            Event::Stopping => vec!["Stopping the running trials".to_owned()],
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_log_has_a_line_per_boot() {
         let mut text = Text::default();
-        assert_eq!(text.lines(&start(0, 2, Vec::new())), ["24 boots in 12 pairs, 2 side by side"]);
+        assert_eq!(text.lines(&start(0, 2, Vec::new())), ["24 trials in 12 pairs, 2 side by side"]);
         assert!(text.lines(&Event::SlotStart(trial(0, 0))).is_empty());
         assert!(text.lines(&Event::Phase(trial(0, 0), Phase::Up)).is_empty());
         let end = Event::SlotEnd { trial: trial(0, 0), outcome: Outcome::Completed, wall_s: 60.0, done: 1 };
@@ -230,7 +230,7 @@ mod tests {
             ["[ 2/24] pair 1/12, debian:6.12: panicked: Oops (see artifacts/0001-debian_6.12-0); about 7 minutes left"]
         );
         let void = Event::Void { trial: trial(3, 0), cause: "No QEMU".to_owned(), again: vec![2, 3], done: 1 };
-        assert_eq!(text.lines(&void), ["[ 1/24] pair 2/12, debian:6.12: void: No QEMU; 2 boots to run again"]);
+        assert_eq!(text.lines(&void), ["[ 1/24] pair 2/12, debian:6.12: void: No QEMU; 2 trials to run again"]);
         let end = Event::SlotEnd { trial: trial(23, 1), outcome: Outcome::Completed, wall_s: 20.0, done: 24 };
         assert_eq!(text.lines(&end), ["[24/24] pair 12/12, debian:6.12, attempt 2: completed"]);
     }
@@ -241,7 +241,7 @@ mod tests {
         let lines = text.lines(&start(4, 1, vec![(5, "torn: 7 bytes".to_owned())]));
         assert_eq!(
             lines,
-            ["Warning: records.jsonl line 5 is left out: torn: 7 bytes", "Resuming: 4 done of 24 boots in 12 pairs"]
+            ["Warning: records.jsonl line 5 is left out: torn: 7 bytes", "Resuming: 4 done of 24 trials in 12 pairs"]
         );
         assert_eq!(text.eta().unwrap(), "about 10 minutes left");
     }

@@ -236,6 +236,7 @@ impl Session<'_> {
             guest: None,
             metrics: Vec::new(),
             facts: BTreeMap::new(),
+            changes: Vec::new(),
             complaints: Vec::new(),
             cost,
         };
@@ -288,6 +289,7 @@ impl Session<'_> {
             config_sha256: kernel.config_sha256.clone(),
             metrics: result.metrics,
             facts: result.facts,
+            changes: result.changes,
             complaints: result.complaints,
             host: result.cost,
             artifacts: self.writer.collect(artifacts)?,

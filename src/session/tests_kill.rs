@@ -173,12 +173,12 @@ fn a_log_that_is_no_terminal_gets_a_plain_line_per_boot() {
     let lines: Vec<_> = log.lines().collect();
     // Slot 9 is not run in vain after slot 8 went void; both are run again.
     assert_eq!(lines.len(), 1 + 2 * PAIRS as usize + 1, "{log}");
-    assert_eq!(lines[0], "60 boots in 30 pairs");
+    assert_eq!(lines[0], "60 trials in 30 pairs");
     assert!(
         lines[4].starts_with("[ 4/60] pair 2/30, debian:6.") && lines[4].contains(": panicked: Simulated"),
         "{log}"
     );
-    assert!(lines[9].ends_with(": void: The script says that the host fails here; 2 boots to run again"), "{log}");
+    assert!(lines[9].ends_with(": void: The script says that the host fails here; 2 trials to run again"), "{log}");
     assert!(lines[61].starts_with("[60/60] pair 5/30, ") && lines[61].ends_with(", attempt 2: completed"), "{log}");
     assert!(!log.contains('\x1b') && !log.contains('\r'), "{log:?}");
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::metric::Metric;
+use crate::undo::Change;
 
 /// Version of the record's format.
 pub const SCHEMA: u32 = 1;
@@ -32,6 +33,9 @@ pub struct Record {
     /// Facts from the workloads (`workload.name` → value): recorded, shown, not compared.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
+    /// Files of the kernel that levers changed, and what they said before and after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
     /// Lines that the guest's kernel logged of a class that matters (BUG, WARNING, oops, hung task, RCU stall, OOM, I/O error).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub complaints: Vec<Complaint>,

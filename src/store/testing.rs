@@ -102,6 +102,7 @@ pub(crate) fn record(plan: &Plan, slot: u32, attempt: u32, outcome: Outcome) -> 
         config_sha256: None,
         metrics,
         facts: BTreeMap::from([("micro.note".to_owned(), "line\nbreak, \"quotes\", ä".to_owned())]),
+        changes: Vec::new(),
         complaints: Vec::new(),
         host: HostCost { wall_s: 0.1, ..HostCost::default() },
         artifacts: Vec::new(),

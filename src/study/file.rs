@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use super::arm::ArmText;
+use super::command;
 use super::margins;
 use super::question::{Places, Question};
 use crate::document::{self, Table, Value};
@@ -34,7 +35,7 @@ pub fn read(path: &Path) -> Result<StudyFile, Refusal> {
 /// Reads the text of a study file called `name`.
 pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
     let root = document::parse(name, text, "a study")?;
-    root.only(&["question", "arms", "arm", "workloads", "design", "machine", "margins", "set", "sim"])?;
+    root.only(&["question", "arms", "arm", "workloads", "design", "machine", "margins", "set", "command", "sim"])?;
     let mut q = Question { places: Places { file: name.to_owned(), ..Places::default() }, ..Question::default() };
     q.text = root.get("question").map(|v| v.string()).transpose()?;
     arms(&root, &mut q)?;
@@ -48,6 +49,9 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
     if let Some(set) = root.get("set") {
         q.places.lines.insert("set".into(), set.line());
         q.settings = settings(set)?;
+    }
+    if let Some(table) = root.table("command")? {
+        command::read(table, &mut q)?;
     }
     if let Some(design) = root.table("design")? {
         design.only(&["pairs", "seed", "clock", "hang-limit", "idle-gap"])?;
@@ -103,16 +107,19 @@ fn arms(root: &Table, q: &mut Question) -> Result<(), Refusal> {
         q.places.lines.insert("arms".into(), tables.line());
         for item in tables.array()? {
             let table = item.table()?;
-            table.only(&["kernel", "name", "set"])?;
+            table.only(&["kernel", "name", "set", "command"])?;
             let Some(kernel) = table.get("kernel") else {
                 return Err(item.refuse("This arm has no `kernel`"));
             };
             q.places.lines.insert(format!("arms.{}", q.arms.len()), kernel.line());
-            let arm = ArmText {
+            let mut arm = ArmText {
                 name: table.get("name").map(|v| v.string()).transpose()?,
                 kernel: kernel.string()?,
                 settings: table.get("set").map_or(Ok(Vec::new()), settings)?,
             };
+            if let Some(command) = table.get("command") {
+                arm.settings.push((command::RUN.to_owned(), command::run(command)?));
+            }
             arm.check().map_err(|r| r.at(item.place()))?;
             q.arms.push(arm);
         }

@@ -14,6 +14,7 @@ pub const KINDS: &[(&str, Kind, f64)] = &[
     ("p99", Kind::P99, 0.05),
     ("p99.9", Kind::P999, 0.10),
     ("amount", Kind::Amount, 0.02),
+    ("usage", Kind::Usage, 0.05),
 ];
 
 /// Largest margin: beyond it nearly any kernel is "the same".

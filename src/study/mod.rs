@@ -3,6 +3,7 @@
 //! typed arguments or `study.toml` → [`question::Question`] → [`settled::Settled`] (defaults filled in, checked) → [`plan::Plan`].
 
 pub mod arm;
+pub mod command;
 pub mod file;
 pub mod margins;
 pub mod plan;

@@ -39,6 +39,18 @@ pub struct Plan {
     pub slots: Vec<Slot>,
 }
 
+impl Plan {
+    /// What reports call trials: a guest's is a boot, and nothing boots on this machine itself.
+    pub fn trials(&self) -> &'static str {
+        if self.machine.host == "local" { "trials" } else { "boots" }
+    }
+
+    /// One of [`Plan::trials`].
+    pub fn trial(&self) -> &'static str {
+        self.trials().trim_end_matches('s')
+    }
+}
+
 /// How the boots are arranged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,7 +70,7 @@ pub struct Design {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// `vm` or `sim`.
+    /// `vm`, `local` or `sim`.
     pub host: String,
     pub cpus: u32,
     pub memory_bytes: u64,

@@ -2,6 +2,7 @@
 //!
 //! Invariant: run as printed, it settles to the same question (the same hash but for the seed).
 
+use super::command as program;
 use super::margins;
 use super::question::Question;
 use super::settled::Settled;
@@ -14,7 +15,7 @@ pub fn command(q: &Question, settled: &Settled, seed: u64) -> String {
     words.extend(q.arms.iter().map(ToString::to_string));
     words.extend(settled.workloads.iter().map(|w| w.name.clone()));
     let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
-    for setting in &q.settings {
+    for setting in q.settings.iter().filter(|s| !program::is_argument(s)) {
         option("set", Typed(setting).to_string());
     }
     option("clock", settled.clock.to_string());
@@ -39,6 +40,8 @@ pub fn command(q: &Question, settled: &Settled, seed: u64) -> String {
         option("idle-gap", settled.idle_gap.to_string());
     }
     option("seed", seed.to_string());
+    let (metrics, words_after) = program::arguments(&q.settings);
+    words.extend(metrics.into_iter().chain(words_after));
     words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ")
 }
 

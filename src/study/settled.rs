@@ -17,7 +17,7 @@ use super::storage::{self, Profile};
 use super::{margins, schedule};
 use crate::clock::Clock;
 use crate::kernel::Identity;
-use crate::lever::{self, Scope, Setting};
+use crate::lever::{self, LeverError, Scope, Setting};
 use crate::metric::{Kind, MetricDef};
 use crate::refusal::Refusal;
 use crate::size;
@@ -50,7 +50,6 @@ const HANG_LIMITS: std::ops::RangeInclusive<u32> = 5..=86_400;
 const IDLE_GAP_WALL: u32 = 2;
 const IDLE_GAP_LIMIT: u32 = 3600;
 
-pub const FILESYSTEMS: &[&str] = &["ext4", "xfs"];
 const HOSTS: &[&str] = &["vm", "local", "sim"];
 
 /// What this machine can do, asked only when a question depends on it (the answer may take a boot).
@@ -63,6 +62,8 @@ pub trait Surroundings {
     fn memory_bytes(&self) -> u64;
     /// The type of the file system that studies are kept on, as the kernel calls it.
     fn filesystem(&self) -> String;
+    /// Whether a lever of the running kernel can be set on this machine; if not, why not. Options of workloads always can.
+    fn can_set(&self, setting: &Setting) -> Result<(), String>;
 }
 
 /// A question with everything decided but the seed and what its kernels are.
@@ -110,15 +111,14 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     embed(q, &mut planned, &mut arms)?;
     let host = choice("host", q.host.as_deref().unwrap_or("vm"), HOSTS).map_err(|r| r.at(places.of("machine.host")))?;
     if host == "local" {
-        local::check(q)?;
+        local::check(q, here)?;
     }
     let cpus = q.cpus.unwrap_or(if host == "local" { here.cpus() } else { 1 });
     if host != "local" && !(1..=CPUS_LIMIT).contains(&cpus) {
         return Err(places.refuse("machine.cpus", format!("A guest has from 1 to {CPUS_LIMIT} CPUs, not {cpus}")));
     }
     check_storage_name(q)?;
-    let filesystem = choice("filesystem", q.filesystem.as_deref().unwrap_or("ext4"), FILESYSTEMS)
-        .map_err(|r| r.at(places.of("machine.filesystem")))?;
+    let filesystem = filesystem(q)?;
     if let Some(seed) = q.seed.filter(|s| *s >= schedule::SEED_LIMIT) {
         let most = schedule::SEED_LIMIT - 1;
         return Err(places.refuse("design.seed", format!("The seed {seed} is too large; the largest is {most}")));
@@ -171,6 +171,16 @@ fn check_storage_name(q: &Question) -> Result<(), Refusal> {
     let Some(name) = &q.storage else { return Ok(()) };
     let names: Vec<&str> = storage::PROFILES.iter().map(|p| p.name).filter(|n| *n != storage::LOCAL).collect();
     choice("storage", name, &names).map(|_| ()).map_err(|r| r.at(q.places.of("machine.storage")))
+}
+
+fn filesystem(q: &Question) -> Result<&str, Refusal> {
+    let Some(name) = &q.filesystem else { return Ok("ext4") };
+    lever::check("fs.type", name).map(|_| name.as_str()).map_err(|e| match e {
+        LeverError::Value { right, .. } => {
+            q.places.refuse("machine.filesystem", format!("`{name}` is no filesystem that bigiron knows; {right}"))
+        }
+        other => other.into(),
+    })
 }
 
 fn storage(q: &Question, clock: Clock) -> Result<&'static Profile, Refusal> {
@@ -265,6 +275,9 @@ fn planned(q: &Question, workload: &'static dyn Workload, arms: &[SettledArm]) -
     let metrics = workload.metrics(&options);
     for (i, arm) in arms.iter().enumerate() {
         let own = of_arm(workload, &options, arm).map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
+        workload
+            .check_arm(&own)
+            .map_err(|e| q.places.refuse(&format!("arms.{i}"), format!("Arm `{}` cannot be run: {e}", arm.name)))?;
         let measured = workload.metrics(&own);
         if let Some(odd) = difference(&metrics, &measured) {
             let message = format!(

@@ -69,7 +69,7 @@ mod tests {
             let refusal = sorted(&["mine", word]).unwrap_err();
             assert!(refusal.message.contains(want), "{refusal}");
             let hint = refusal.hint.unwrap();
-            assert!(hint.contains("`micro`, `dbsim` or `oltp`") && hint.contains("added: `mine`"), "{hint}");
+            assert!(hint.contains("Workloads are `micro`, `dbsim`, ") && hint.contains("added: `mine`"), "{hint}");
         }
     }
 }

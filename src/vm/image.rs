@@ -12,8 +12,79 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
-/// File systems that can be made here, with the tool that makes them and the package it comes in.
-const FILESYSTEMS: &[(&str, &str, &str)] = &[("ext4", "mke2fs", "e2fsprogs"), ("xfs", "mkfs.xfs", "xfsprogs")];
+/// A file system that can be made here.
+struct Maker {
+    filesystem: &'static str,
+    tool: &'static str,
+    package: &'static str,
+    /// The kernel's module.
+    module: &'static str,
+    /// Least MiB that the tool takes, and share of the disk that the file system keeps for itself, in percent.
+    least_mib: u64,
+    overhead: u64,
+}
+
+const fn maker(
+    filesystem: &'static str,
+    tool: &'static str,
+    package: &'static str,
+    module: &'static str,
+    least_mib: u64,
+    overhead: u64,
+) -> Maker {
+    Maker { filesystem, tool, package, module, least_mib, overhead }
+}
+
+/// Every file system that Debian has both a tool and, in one flavour at least, a kernel for. xfs refuses less than 300 MiB.
+const MAKERS: &[Maker] = &[
+    maker("ext4", "mke2fs", "e2fsprogs", "ext4", 64, 25),
+    maker("xfs", "mkfs.xfs", "xfsprogs", "xfs", 320, 25),
+    maker("ext2", "mke2fs", "e2fsprogs", "ext4", 64, 25),
+    maker("ext3", "mke2fs", "e2fsprogs", "ext4", 64, 25),
+    maker("btrfs", "mkfs.btrfs", "btrfs-progs", "btrfs", 384, 60),
+    maker("f2fs", "mkfs.f2fs", "f2fs-tools", "f2fs", 256, 50),
+    maker("jfs", "mkfs.jfs", "jfsutils", "jfs", 64, 25),
+    maker("reiserfs", "mkreiserfs", "reiserfsprogs", "reiserfs", 128, 25),
+];
+
+/// File systems that somebody may ask for, and why they are not to be had.
+pub const UNAVAILABLE: &[(&str, &str)] = &[
+    (
+        "bcachefs",
+        "Debian has no tool that makes it in the releases that bigiron's kernels come from, and Linux dropped it in 6.18",
+    ),
+    ("nilfs2", "it needs a daemon in user space that cleans up, which a guest has not"),
+    ("zfs", "its module is not part of Linux"),
+    ("ocfs2", "it needs a cluster"),
+    ("tmpfs", "it has no disk; `--storage ram` is a file system on a RAM disk"),
+];
+
+/// What a disk is made with: the file system, and options for its tool besides bigiron's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind<'a> {
+    pub filesystem: &'a str,
+    pub options: &'a str,
+}
+
+/// The names of the file systems that can be made.
+pub fn filesystems() -> impl Iterator<Item = &'static str> {
+    MAKERS.iter().map(|m| m.filesystem)
+}
+
+fn find(filesystem: &str) -> Option<&'static Maker> {
+    MAKERS.iter().find(|m| m.filesystem == filesystem)
+}
+
+/// The kernel module that mounts `filesystem`; `None` for an unknown one.
+pub fn module(filesystem: &str) -> Option<&'static str> {
+    find(filesystem).map(|m| m.module)
+}
+
+/// MiB of disk on which `filesystem` leaves room for `bytes`.
+pub fn size_mib(filesystem: &str, bytes: u64) -> u64 {
+    let (least, overhead) = find(filesystem).map_or((64, 25), |m| (m.least_mib, m.overhead));
+    (bytes.div_ceil(1 << 20) * (100 + overhead) / 100 + 64).max(least).next_multiple_of(64)
+}
 
 const BLOCK: usize = 4096;
 /// Fixed, so that nothing in the image is random: "bigiron" in hexadecimal.
@@ -24,7 +95,7 @@ pub(crate) const EPOCH: &str = "1704067200";
 
 /// The tool that makes `filesystem` and the Debian package that has it; `None` for an unknown file system.
 pub fn tool(filesystem: &str) -> Option<(&'static str, &'static str)> {
-    FILESYSTEMS.iter().find(|f| f.0 == filesystem).map(|f| (f.1, f.2))
+    find(filesystem).map(|m| (m.tool, m.package))
 }
 
 /// The path of `tool`: in PATH or in the system directories that an ordinary user's PATH leaves out.
@@ -36,11 +107,12 @@ pub fn find_tool(tool: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// The packed image of an empty `filesystem` of `size_mib`, from `cache` or made now.
+/// The packed image of an empty file system of `size_mib`, from `cache` or made now.
 ///
 /// # Errors
 /// The tool is missing (names the package), or failed (with what it said).
-pub fn packed(cache: &Path, filesystem: &str, size_mib: u64) -> anyhow::Result<Vec<u8>> {
+pub fn packed(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow::Result<Vec<u8>> {
+    let filesystem = kind.filesystem;
     let (name, package) = tool(filesystem).with_context(|| format!("No way to make a `{filesystem}` file system"))?;
     let tool =
         find_tool(name).with_context(|| format!("`{name}` is not installed; `apt-get install {package}` brings it"))?;
@@ -50,6 +122,7 @@ pub fn packed(cache: &Path, filesystem: &str, size_mib: u64) -> anyhow::Result<V
         .chain_update(size_mib.to_le_bytes())
         .chain_update(&version.stdout)
         .chain_update(&version.stderr)
+        .chain_update(kind.options)
         .finalize();
     let key: String = key.iter().take(8).map(|b| format!("{b:02x}")).collect();
     let dir = cache.join("images");
@@ -61,7 +134,7 @@ pub fn packed(cache: &Path, filesystem: &str, size_mib: u64) -> anyhow::Result<V
     let keep = || format!("Cannot make a file system in `{}`; set BIGIRON_CACHE to a folder with room", dir.display());
     let mut raw = tempfile::NamedTempFile::new_in(&dir).with_context(keep)?;
     raw.as_file().set_len(size_mib << 20).with_context(keep)?;
-    make(&tool, filesystem, raw.path())?;
+    make(&tool, kind, raw.path())?;
     let bytes = pack(raw.as_file_mut())?;
     // Renamed into place: two processes may make the same image, and none may see half of one. The first one stays.
     let mut file = tempfile::NamedTempFile::new_in(&dir).with_context(keep)?;
@@ -73,21 +146,35 @@ pub fn packed(cache: &Path, filesystem: &str, size_mib: u64) -> anyhow::Result<V
 }
 
 /// Makes a file system on the file at `path`, which has its size already.
-fn make(tool: &Path, filesystem: &str, path: &Path) -> anyhow::Result<()> {
+fn make(tool: &Path, kind: Kind<'_>, path: &Path) -> anyhow::Result<()> {
     let mut command = Command::new(tool);
     // mke2fs takes its time stamps from these; others ignore them.
     command.env("SOURCE_DATE_EPOCH", EPOCH).env("E2FSPROGS_FAKE_TIME", EPOCH);
-    match filesystem {
-        "ext4" => {
+    match kind.filesystem {
+        "ext2" | "ext3" | "ext4" => {
             let extended = format!("hash_seed={HASH_SEED},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
-            command.args(["-q", "-F", "-t", "ext4", "-m", "0", "-U", UUID, "-E", &extended]);
+            command.args(["-q", "-F", "-t", kind.filesystem, "-m", "0", "-U", UUID, "-E", &extended]);
         }
         "xfs" => {
             command.args(["-q", "-f", "-K", "-m", &format!("uuid={UUID}")]);
         }
+        "btrfs" => {
+            command.args(["-q", "-f", "-K", "-U", UUID]);
+        }
+        // Discarding punches holes into the sparse file to no end.
+        "f2fs" => {
+            command.args(["-q", "-f", "-t", "0"]);
+        }
+        "jfs" => {
+            command.arg("-q");
+        }
+        // Twice: it asks before it takes anything but a whole disk.
+        "reiserfs" => {
+            command.args(["-q", "-f", "-f", "-u", UUID]);
+        }
         other => bail!("No way to make a `{other}` file system"),
     }
-    let output = command.arg(path).stdin(Stdio::null()).output()?;
+    let output = command.args(kind.options.split_whitespace()).arg(path).stdin(Stdio::null()).output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("{} failed ({}): {}", tool.display(), output.status, said.trim());
@@ -96,8 +183,8 @@ fn make(tool: &Path, filesystem: &str, path: &Path) -> anyhow::Result<()> {
 }
 
 /// A plain file with an empty `filesystem` of `size_mib`, for a disk of the VM: the packed image unpacked again.
-pub fn write_raw(cache: &Path, filesystem: &str, size_mib: u64, to: &Path) -> anyhow::Result<()> {
-    let packed = packed(cache, filesystem, size_mib)?;
+pub fn write_raw(cache: &Path, kind: Kind<'_>, size_mib: u64, to: &Path) -> anyhow::Result<()> {
+    let packed = packed(cache, kind, size_mib)?;
     let file = File::create(to).with_context(|| format!("Cannot make {}", to.display()))?;
     file.set_len(size_mib << 20)?;
     for (offset, data) in Extents::new(&packed) {
@@ -254,18 +341,43 @@ mod tests {
         assert!(extents(&disk).unwrap().iter().all(|(offset, length)| (offset | length) % BLOCK as u64 == 0));
     }
 
+    /// Where each file system has its magic number, and which.
+    const MAGIC: &[(&str, usize, &[u8])] = &[
+        ("ext4", 1080, &[0x53, 0xef]),
+        ("xfs", 0, b"XFSB"),
+        ("ext2", 1080, &[0x53, 0xef]),
+        ("ext3", 1080, &[0x53, 0xef]),
+        ("btrfs", 65_600, b"_BHRfS_M"),
+        ("f2fs", 1024, &[0x10, 0x20, 0xf5, 0xf2]),
+        ("jfs", 32_768, b"JFS1"),
+        ("reiserfs", 65_588, b"ReIsEr2Fs"),
+    ];
+
     #[test]
     fn an_image_is_made_once_and_has_its_file_system_magic() {
         let cache = tempfile::tempdir().unwrap();
-        for (filesystem, size, offset, magic) in [("ext4", 64, 1080, &[0x53, 0xef][..]), ("xfs", 320, 0, b"XFSB")] {
+        assert!(filesystems().eq(MAGIC.iter().map(|m| m.0)));
+        for (filesystem, offset, magic) in MAGIC {
             let (name, package) = tool(filesystem).unwrap();
             assert!(find_tool(name).is_some(), "apt-get install {package}");
-            let first = packed(cache.path(), filesystem, size).unwrap();
-            assert_eq!(first, packed(cache.path(), filesystem, size).unwrap());
+            let (kind, size) = (Kind { filesystem, options: "" }, size_mib(filesystem, 1));
+            let first = packed(cache.path(), kind, size).unwrap();
+            assert_eq!(first, packed(cache.path(), kind, size).unwrap());
             let raw = cache.path().join("raw");
-            write_raw(cache.path(), filesystem, size, &raw).unwrap();
+            write_raw(cache.path(), kind, size, &raw).unwrap();
             let bytes = std::fs::read(&raw).unwrap();
-            assert_eq!(&bytes[offset..offset + magic.len()], magic, "{filesystem}");
+            assert_eq!(&bytes[*offset..][..magic.len()], *magic, "{filesystem}");
         }
+    }
+
+    #[test]
+    fn options_make_another_image_and_wrong_ones_say_so() {
+        let cache = tempfile::tempdir().unwrap();
+        let kind = |options| Kind { filesystem: "ext4", options };
+        let plain = packed(cache.path(), kind(""), 64).unwrap();
+        let bare = packed(cache.path(), kind("-O ^has_journal"), 64).unwrap();
+        assert!(bare.len() < plain.len(), "no journal, {} and {} bytes", bare.len(), plain.len());
+        let error = packed(cache.path(), kind("-O nosuchfeature"), 64).unwrap_err().to_string();
+        assert!(error.contains("mke2fs failed") && error.contains("nosuchfeature"), "{error}");
     }
 }

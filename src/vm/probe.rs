@@ -14,6 +14,7 @@ use super::qemu::{Accelerator, Config, Process, Qemu};
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::guest::protocol::{self, Event, Job, PROTOCOL};
+use crate::lever::apply::Placement;
 
 /// A guest under KVM is up in 2 s; one that takes longer than this is of no use for measuring.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -87,6 +88,10 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         cmdline: Vec::new(),
         fault: None,
         crash: None,
+        levers: Vec::new(),
+        lever_modules: Vec::new(),
+        mount: String::new(),
+        placement: Placement::default(),
         workloads: Vec::new(),
     };
     let mut archive = Archive::new();

@@ -1,6 +1,7 @@
 //! Workloads: the database-shaped work that is run in a trial. A workload knows nothing of hosts: it is handed a directory,
 //! a clock's name and a seed, and gives metrics back.
 
+pub mod command;
 pub mod dbsim;
 pub mod micro;
 pub mod oltp;
@@ -24,6 +25,9 @@ pub struct OptionDef {
     pub allowed: &'static [&'static str],
     pub summary: &'static str,
 }
+
+/// A folder below [`Context::dir`]; what a workload leaves there is kept with the trial.
+pub const ARTIFACTS: &str = "artifacts";
 
 /// The values of a workload's options, complete (defaults filled in).
 pub type Options = BTreeMap<String, String>;
@@ -162,6 +166,10 @@ pub trait Workload: Sync {
     }
     /// Refuses bad option values before anything boots; the message names what would be right.
     fn check(&self, options: &Options) -> Result<(), String>;
+    /// Refuses what no arm could be run with, though it is a good beginning for options that arms complete.
+    fn check_arm(&self, _options: &Options) -> Result<(), String> {
+        Ok(())
+    }
     fn needs(&self, options: &Options) -> Needs;
     /// The images that its trials start from; those that are not kept yet are built now, which may take minutes.
     ///
@@ -172,6 +180,10 @@ pub trait Workload: Sync {
     }
     /// The declared metrics, exactly one of them primary.
     fn metrics(&self, options: &Options) -> Vec<MetricDef>;
+    /// Whether the machine rests after [`Workload::prepare`], until what that wrote has gone to the disk.
+    fn lays_out(&self) -> bool {
+        true
+    }
     /// Lays out files, starts nothing that is measured.
     fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()>;
     /// Takes the place of [`Workload::prepare`] on a machine that lost its power in the middle of a run: brings the data back and proves what
@@ -190,7 +202,7 @@ pub trait Workload: Sync {
 
 /// Every workload, in the order in which lists show them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp]
+    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &command::Command]
 }
 
 /// The workload of that name.

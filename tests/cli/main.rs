@@ -3,6 +3,7 @@
 #[path = "../boot/mod.rs"]
 mod boot;
 mod builder;
+mod command;
 mod dbsim;
 mod docs;
 mod kernels;

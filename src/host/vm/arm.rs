@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 
 use super::images::ArmImages;
 use crate::guest::protocol::Module;
-use crate::kernel::{Kernel, modinfo, modules};
+use crate::kernel::modules::ModuleFile;
+use crate::kernel::{Kernel, KernelError, modinfo, modules};
 use crate::lever;
-use crate::study::plan::{Arm, Machine, Plan};
+use crate::study::plan::{Arm, Plan};
 use crate::study::storage::{self, Medium, Profile};
 use crate::vm::image;
 use crate::vm::initramfs::Archive;
@@ -21,6 +22,8 @@ pub(super) struct PreparedArm {
     pub(super) archive: Vec<u8>,
     /// The modules in the archive, in the order in which they load.
     pub(super) modules: Vec<Module>,
+    /// Those that levers need, loaded when the devices are there: a scheduler that is known earlier would become their default.
+    pub(super) lever_modules: Vec<Module>,
     pub(super) cmdline: Vec<String>,
     pub(super) images: ArmImages,
 }
@@ -43,24 +46,31 @@ pub(super) fn prepare(
         wanted.extend(["nfit", "nd_pmem", "ext4"]);
     }
     let sizes = storage_sizes(plan, arm, &images);
-    let mut to_load = Vec::new();
-    for (n, module) in modules::load_order(kernel, &wanted)?.iter().enumerate() {
+    let mut packed = |n: usize, module: &ModuleFile| {
         // Unpacked here: a kernel need not be able to unpack them, and none pays for it.
         let path = format!("/modules/{n:02}-{}.ko", module.name);
         archive.file(&path, 0o644, &modinfo::read_module(&module.path, module.compression)?);
         let parameters = parameters(&module.name, plan.workloads.len(), sizes.last().copied().unwrap_or(0));
-        to_load.push(Module { path, parameters, optional: module.optional });
+        anyhow::Ok(Module { path, parameters, optional: module.optional })
+    };
+    let first = modules::load_order(kernel, &wanted).map_err(|e| without(e, arm, plan))?;
+    let to_load = first.iter().enumerate().map(|(n, m)| packed(n, m)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut lever_modules = Vec::new();
+    for module in of_levers(kernel, arm)?.iter().filter(|m| !first.iter().any(|f| f.name == m.name)) {
+        lever_modules.push(packed(to_load.len() + lever_modules.len(), module)?);
     }
+    let kind = kind(plan, arm);
     if storage_of(plan)?.is_in_memory() {
         for size_mib in sizes {
-            let packed = image::packed(cache, &plan.machine.filesystem, size_mib)?;
-            archive.file(&image_path(&plan.machine, size_mib), 0o644, &packed);
+            let packed = image::packed(cache, kind, size_mib)?;
+            archive.file(&image_path(kind.filesystem, size_mib), 0o644, &packed);
         }
     }
     Ok(PreparedArm {
         kernel: kernel.image.clone(),
         archive: archive.finish(),
         modules: to_load,
+        lever_modules,
         cmdline: lever::cmdline(&arm.settings),
         images,
     })
@@ -77,8 +87,46 @@ fn parameters(module: &str, disks: usize, size_mib: u64) -> String {
     }
 }
 
-pub(super) fn image_path(machine: &Machine, size_mib: u64) -> String {
-    format!("/images/{}-{size_mib}", machine.filesystem)
+pub(super) fn image_path(filesystem: &str, size_mib: u64) -> String {
+    format!("/images/{filesystem}-{size_mib}")
+}
+
+/// What the arm's disks are made with.
+pub(super) fn kind<'a>(plan: &'a Plan, arm: &'a Arm) -> image::Kind<'a> {
+    let filesystem = lever::fs::kind(&arm.settings, &plan.machine.filesystem);
+    image::Kind { filesystem, options: lever::fs::mkfs(&arm.settings) }
+}
+
+/// Modules that the arm's levers need. A scheduler brings the others along, so that a wrong word meets the kernel's whole offer; what a
+/// kernel has not is left to it to say.
+fn of_levers(kernel: &Kernel, arm: &Arm) -> anyhow::Result<Vec<ModuleFile>> {
+    let mut found: Vec<ModuleFile> = Vec::new();
+    for wanted in lever::modules(&arm.settings) {
+        match modules::load_order(kernel, &[wanted]) {
+            Ok(order) => {
+                for module in order {
+                    if !found.iter().any(|f| f.name == module.name) {
+                        found.push(module);
+                    }
+                }
+            }
+            Err(KernelError::ModuleNotFound { .. }) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(found)
+}
+
+/// A kernel without the file system that was asked for: what would be right.
+fn without(error: KernelError, arm: &Arm, plan: &Plan) -> anyhow::Error {
+    let filesystem = kind(plan, arm).filesystem;
+    match &error {
+        KernelError::ModuleNotFound { module, release, .. } if image::module(filesystem) == Some(module) => anyhow!(
+            "The kernel {release} has no file system {filesystem}; Debian's general flavours have more than its cloud flavours \
+             (`debian:6.1/amd64`), and no kernel has all"
+        ),
+        _ => error.into(),
+    }
 }
 
 pub(super) fn storage_of(plan: &Plan) -> anyhow::Result<&'static Profile> {
@@ -92,7 +140,7 @@ pub(super) fn storage_of(plan: &Plan) -> anyhow::Result<&'static Profile> {
 fn storage_sizes(plan: &Plan, arm: &Arm, images: &ArmImages) -> Vec<u64> {
     let size = |name: &str| match images.data(name) {
         Some(loaded) => loaded.moves_to_mib(),
-        None => storage_mib(plan, name, &lever::workload_options(plan, arm, name)),
+        None => storage_mib(plan, arm, name, &lever::workload_options(plan, arm, name)),
     };
     let mut sizes: Vec<u64> = plan.workloads.iter().filter_map(|w| size(&w.name)).collect();
     sizes.sort_unstable();
@@ -100,12 +148,10 @@ fn storage_sizes(plan: &Plan, arm: &Arm, images: &ArmImages) -> Vec<u64> {
     sizes
 }
 
-/// MiB of file system for a workload: what it asks for, and what the file system itself needs (journal, metadata; xfs refuses less
-/// than 300 MiB).
-pub(super) fn storage_mib(plan: &Plan, name: &str, options: &workload::Options) -> Option<u64> {
+/// MiB of file system for a workload: what it asks for, and what the file system itself needs (journal, metadata).
+pub(super) fn storage_mib(plan: &Plan, arm: &Arm, name: &str, options: &workload::Options) -> Option<u64> {
     let bytes = workload::find(name)?.needs(options).storage_bytes?;
-    let least = if plan.machine.filesystem == "xfs" { 320 } else { 64 };
-    Some((bytes.div_ceil(1 << 20) * 5 / 4 + 64).max(least).next_multiple_of(64))
+    Some(image::size_mib(kind(plan, arm).filesystem, bytes))
 }
 
 /// A module that the kernel need not have.
@@ -134,11 +180,8 @@ fn wanted_modules(plan: &Plan, arm: &Arm, kernel: &Kernel) -> anyhow::Result<Vec
             Medium::HostFile => wanted.extend(["virtio_pci", "virtio_blk"]),
             Medium::Folder => anyhow::bail!("Storage `{}` is no disk of a guest", storage::LOCAL),
         }
-        wanted.push(match plan.machine.filesystem.as_str() {
-            "ext4" => "ext4",
-            "xfs" => "xfs",
-            other => anyhow::bail!("No module is known for the file system `{other}`"),
-        });
+        let filesystem = kind(plan, arm).filesystem;
+        wanted.push(image::module(filesystem).with_context(|| format!("No file system `{filesystem}`"))?);
     }
     Ok(wanted)
 }

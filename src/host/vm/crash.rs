@@ -18,7 +18,7 @@ use super::{Content, POLL, VmHost, full, outcome};
 use crate::guest::protocol::{Crash, Job, PROTOCOL, WorkloadJob};
 use crate::host::heard::Heard;
 use crate::host::{HostError, Phase};
-use crate::lever;
+use crate::lever::{self, apply::Placement};
 use crate::store::record::Failure;
 use crate::study::plan::Plan;
 use crate::vm::disk::{Cache, Disk};
@@ -192,9 +192,9 @@ impl<'a> Machine<'a> {
     fn job(&self, end: &End<'_>) -> anyhow::Result<Job> {
         let (plan, arm, planned) = (self.plan, &self.host.arms[0], &self.plan.workloads[0]);
         let options = lever::workload_options(plan, &plan.arms[0], &planned.name);
-        let first = self.lives == 0;
-        let storage = self.host.storage(plan, arm, 0, &options, &mut |_: &str, content: Content<'_>| {
-            if first { self.host.lay(plan, content, &self.disk()) } else { Ok(()) }
+        let (first, kind) = (self.lives == 0, super::arm::kind(plan, &plan.arms[0]));
+        let storage = self.host.storage(plan, (&plan.arms[0], arm), 0, &options, &mut |_: &str, content: Content<'_>| {
+            if first { self.host.lay(kind, content, &self.disk()) } else { Ok(()) }
         });
         let mut storage = storage?.context("A test of crashes needs a workload with a disk")?;
         if !first {
@@ -209,6 +209,10 @@ impl<'a> Machine<'a> {
             modules: arm.modules.clone(),
             cmdline: arm.cmdline.clone(),
             fault: None,
+            levers: lever::of_runtime(&plan.arms[0].settings),
+            lever_modules: arm.lever_modules.clone(),
+            mount: lever::fs::mount(&plan.arms[0].settings).to_owned(),
+            placement: Placement::default(),
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
                 proves_only: matches!(end, End::Proof),

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 
-use super::arm::image_path;
+use super::arm::{image_path, kind};
 use crate::guest::protocol::{Copy, Device, Storage, Tree};
 use crate::host::foundation;
-use crate::study::plan::{Arm, Machine, Plan};
+use crate::study::plan::{Arm, Plan};
 use crate::study::storage::{Medium, Profile};
 use crate::vm::qemu::Pmem;
 use crate::vm::{disk, image};
@@ -31,8 +31,8 @@ pub(super) struct ArmImage {
     pub(super) path: PathBuf,
     workload: String,
     filesystem: &'static str,
-    /// Whether its files are laid onto another file system than its own.
-    moves: bool,
+    /// The file system that its files are laid onto, if that is not its own as it was made.
+    moves_to: Option<String>,
     role: ImageRole,
     bytes: u64,
     extents: Vec<(u64, u64)>,
@@ -51,7 +51,8 @@ impl ArmImages {
                 let bytes = file.metadata()?.len();
                 ensure!(bytes.is_multiple_of(ALIGNMENT), "{} is not whole 2 MiB", image.path.display());
                 let is_data = image.role == ImageRole::Data;
-                let moves = is_data && image.filesystem != plan.machine.filesystem;
+                let kind = kind(plan, arm);
+                let moves = is_data && (image.filesystem != kind.filesystem || !kind.options.is_empty());
                 // A disk of the host holds its own copy.
                 let is_pmem = !is_data || moves || medium != Medium::HostFile;
                 let copied = is_data && !moves && matches!(medium, Medium::Modelled { .. } | Medium::Rotational(_));
@@ -59,7 +60,7 @@ impl ArmImages {
                     name: image.name,
                     workload: planned.name.clone(),
                     filesystem: image.filesystem,
-                    moves,
+                    moves_to: moves.then(|| kind.filesystem.to_owned()),
                     role: image.role,
                     bytes,
                     extents: if copied { image::extents(&file)? } else { Vec::new() },
@@ -95,14 +96,13 @@ impl ArmImages {
 impl ArmImage {
     /// MiB of the empty file system that its files are laid onto; `None` if it is a disk as it is.
     pub(super) fn moves_to_mib(&self) -> Option<u64> {
-        // Other file systems need other room for the same files.
-        self.moves.then(|| (self.bytes.div_ceil(1 << 20) * 5 / 4).max(512).next_multiple_of(64))
+        self.moves_to.as_deref().map(|filesystem| image::size_mib(filesystem, self.bytes))
     }
 
     /// The disk that it lies on: of the guest's memory without a model it is one itself.
     pub(super) fn device(&self, profile: &Profile, cpus: u32, index: usize, serial: &str) -> Device {
         match (profile.medium, self.pmem) {
-            (Medium::Ram, Some(index)) if !self.moves => Device::Pmem { index },
+            (Medium::Ram, Some(index)) if self.moves_to.is_none() => Device::Pmem { index },
             _ => {
                 let size_mib = self.moves_to_mib().unwrap_or_else(|| self.bytes.div_ceil(1 << 20));
                 disk::device(profile, size_mib, cpus, index, serial)
@@ -110,15 +110,15 @@ impl ArmImage {
         }
     }
 
-    pub(super) fn storage(&self, device: Device, machine: &Machine) -> Storage {
+    pub(super) fn storage(&self, device: Device, filesystem: &str) -> Storage {
         let mut storage =
-            Storage { filesystem: machine.filesystem.clone(), image: None, copy: None, files: None, device };
+            Storage { filesystem: filesystem.to_owned(), image: None, copy: None, files: None, device };
         match (self.moves_to_mib(), self.pmem) {
             (Some(size_mib), Some(pmem)) => {
-                let filesystem = self.filesystem.to_owned();
-                storage.files = Some(Tree { name: self.name.to_owned(), pmem, filesystem });
+                let own = self.filesystem.to_owned();
+                storage.files = Some(Tree { name: self.name.to_owned(), pmem, filesystem: own });
                 if !matches!(storage.device, Device::Virtio { .. }) {
-                    storage.image = Some(image_path(machine, size_mib));
+                    storage.image = Some(image_path(filesystem, size_mib));
                 }
             }
             (None, Some(pmem)) if matches!(storage.device, Device::NullBlk { .. } | Device::Rotational { .. }) => {

@@ -2,12 +2,13 @@
 //!
 //! Invariant: whatever belongs to guests is refused, not passed over.
 
-use crate::lever;
+use crate::lever::{self, runtime};
 use crate::refusal::Refusal;
 use crate::study::question::Question;
+use crate::study::settled::Surroundings;
 
 /// What a study on this machine itself cannot choose.
-pub(super) fn check(q: &Question) -> Result<(), Refusal> {
+pub(super) fn check(q: &Question, here: &impl Surroundings) -> Result<(), Refusal> {
     let refuse = |place: &str, message: String| Err(q.places.refuse(place, message));
     for (i, arm) in q.arms.iter().enumerate() {
         if arm.kernel != "running" {
@@ -34,15 +35,36 @@ pub(super) fn check(q: &Question) -> Result<(), Refusal> {
     }
     let of_arms =
         q.arms.iter().enumerate().flat_map(|(i, arm)| arm.settings.iter().map(move |s| (format!("arms.{i}"), s)));
-    for (place, (lever, _)) in q.settings.iter().map(|s| ("set".to_owned(), s)).chain(of_arms) {
-        if lever::scope(lever) != lever::Scope::Workload {
+    for (place, (lever, value)) in q.settings.iter().map(|s| ("set".to_owned(), s)).chain(of_arms) {
+        let is_here = match lever::scope(lever) {
+            lever::Scope::Workload => true,
+            lever::Scope::Runtime => runtime::find(lever).is_some_and(|named| named.lever.is_local()),
+            lever::Scope::Boot => false,
+        };
+        if !is_here {
             return refuse(
                 &place,
                 format!(
-                    "Lever `{lever}` acts on a guest's kernel; with `--on local` there are only options of workloads"
+                    "Lever `{lever}` acts on a guest; with `--on local` there are options of workloads and levers of the running \
+                     kernel (`bigiron lever list`)"
                 ),
             );
         }
+        // What a scheduler has to tune is there when it is chosen.
+        if lever.starts_with("block.iosched.") && is_scheduled(q, &place) {
+            continue;
+        }
+        here.can_set(&(lever.clone(), value.clone())).map_err(|why| {
+            let typed = (lever.clone(), value.clone());
+            q.places.refuse(&place, format!("Lever `{}` is not available here: {why}", lever::Typed(&typed)))
+        })?;
     }
     Ok(())
+}
+
+/// Whether the arm of `place`, or all arms, choose a scheduler.
+fn is_scheduled(q: &Question, place: &str) -> bool {
+    let arm = place.strip_prefix("arms.").and_then(|n| q.arms.get(n.parse::<usize>().ok()?));
+    let own = arm.map_or(&[][..], |arm| &arm.settings);
+    q.settings.iter().chain(own).any(|(lever, _)| lever == "block.scheduler")
 }

@@ -14,6 +14,10 @@ const OLD: Here = Here { qemu: Some((7, 2)), kvm: false };
 const KVM: Here = Here { qemu: Some((10, 0)), kvm: true };
 
 impl Surroundings for Here {
+    fn can_set(&self, (lever, value): &lever::Setting) -> Result<(), String> {
+        if value == "refused" { Err(format!("`{lever}` is not there")) } else { Ok(()) }
+    }
+
     fn qemu(&self) -> Result<(u32, u32), Refusal> {
         self.qemu.ok_or_else(|| Refusal::new("QEMU is not installed"))
     }
@@ -105,7 +109,7 @@ fn the_machine_is_checked() {
     refused(&Question { memory_bytes: Some(32 << 20), ..two() }, &OLD, "32M of memory are too little");
     refused(&Question { memory_bytes: Some((1 << 30) + 1), ..two() }, &OLD, "whole MiB");
     refused(&Question { storage: Some("floppy".into()), ..two() }, &OLD, "`nvme`");
-    refused(&Question { filesystem: Some("ext5".into()), ..two() }, &OLD, "`ext4` or `xfs`");
+    refused(&Question { filesystem: Some("ext5".into()), ..two() }, &OLD, "`ext4`, `xfs`, `ext2`");
     refused(&Question { seed: Some(1 << 53), ..two() }, &OLD, "too large");
     refused(&Question { hang_limit: Some(1), ..two() }, &OLD, "hang limit");
     refused(&two(), &Here { qemu: None, kvm: false }, "QEMU is not installed");

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 
 use crate::metric::{Better, Kind, MetricDef, Unit};
 
-use super::job::{Job, Kind as Class, Share};
+use super::job::{Job, Kind as Class, Length, Share};
 use super::outcome::JobOutcome;
 use super::requests;
 use super::stages;
@@ -37,6 +37,11 @@ fn waits_for(job: &Job, event: Event) -> bool {
 /// Whether a scanner's work is no fixed share of the foregrounds'.
 fn scans_freely(job: &Job) -> bool {
     job.classes.iter().any(|c| matches!(c.kind, Class::Scanner { work: Share::Free, .. }))
+}
+
+/// Whether the window ends with the requests that were to be done.
+fn finishes(job: &Job) -> bool {
+    requests::counted(job) && !matches!(job.run.length, Length::Time(_))
 }
 
 /// The metrics that a run of `job` delivers.
@@ -70,7 +75,7 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
         defs.push(latency("cpu-per-transaction", Kind::Cost, cpu));
     }
     if requests::alone(job) {
-        let summary = "Plain requests of all classes per second";
+        let summary = "Plain requests per second, of the classes that have a total where there are such";
         defs.push(def("throughput", Unit::OperationsPerSecond, Better::Higher, Kind::Throughput, summary));
         defs.push(latency(
             "request-p50",
@@ -78,6 +83,9 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
             "Time of a request from handing it over until its end is seen, median",
         ));
         defs.push(latency("request-p99", Kind::P99, "The same, 99th percentile"));
+        if finishes(job) {
+            defs.push(latency("elapsed", Kind::Cost, "Time until the requests that were to be done have been done"));
+        }
         let cpu = "CPU time, user and system, of all processes per request";
         defs.push(latency("cpu-per-request", Kind::Cost, cpu));
     }
@@ -140,6 +148,9 @@ pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> 
         let (count, latency) = outcome.requests();
         ensure!(count > 0 && latency.count() > 0, "No request ended in the window; the job's length is too small");
         put("throughput", count as f64 / outcome.elapsed.as_secs_f64());
+        if finishes(job) {
+            put("elapsed", outcome.elapsed.as_nanos() as f64);
+        }
         put("request-p50", ns(latency.quantile(0.5)));
         put("request-p99", ns(latency.quantile(0.99)));
         put("cpu-per-request", outcome.cpu.as_nanos() as f64 / count as f64);

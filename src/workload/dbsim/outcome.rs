@@ -95,10 +95,11 @@ impl JobOutcome {
         all
     }
 
-    /// Plain requests of all classes: how many, and their latency (syncs are not among them).
+    /// Plain requests of all classes, or, where some have a total, of these: how many, and their latency (syncs are not among them).
     pub fn requests(&self) -> (u64, Histogram) {
         let (mut count, mut latency) = (0, Histogram::new());
-        for r in self.classes.iter().filter_map(|c| c.requests.as_ref()) {
+        let counted = self.classes.iter().filter_map(|c| c.requests.as_ref()).any(|r| r.counted);
+        for r in self.classes.iter().filter_map(|c| c.requests.as_ref()).filter(|r| r.counted || !counted) {
             count += r.reads + r.writes;
             latency.merge(&r.latency[0]);
             latency.merge(&r.latency[1]);

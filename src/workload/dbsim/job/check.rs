@@ -150,7 +150,8 @@ fn check_length(job: &Job) -> Result<(), Complaint> {
         return Ok(());
     }
     let endless = |c: &&ClassSpec| match &c.kind {
-        Kind::Requests(r) => r.count.is_none(),
+        // Where some are counted, the others are load beside them.
+        Kind::Requests(r) => r.count.is_none() && !crate::workload::dbsim::requests::counted(job),
         Kind::Sorter { .. } | Kind::Loader { .. } | Kind::Backup { .. } => false,
         _ => true,
     };

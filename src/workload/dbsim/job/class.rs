@@ -42,7 +42,7 @@ pub const KINDS: &[(&str, bool, &[&str])] = &[
     (
         "requests",
         true,
-        &["pace", "request", "order", "where", "read", "direct", "dsync", "fdatasync", "verify", "total"],
+        &["pace", "request", "order", "where", "read", "direct", "dsync", "fdatasync", "verify", "total", "files"],
     ),
 ];
 
@@ -203,6 +203,15 @@ impl Word for Random {
     const ALL: &'static [(&'static str, Self)] = &[("random", Random(true)), ("sequential", Random(false))];
 }
 
+/// `2` or `0..3`: numbers of data files.
+fn span(table: &Table) -> Result<Option<(usize, usize)>, Refusal> {
+    let Some(value) = table.get("files") else { return Ok(None) };
+    let text = value.string()?;
+    let (first, last) = text.split_once("..").unwrap_or((&text, &text));
+    let numbers = first.trim().parse().ok().zip(last.trim().parse().ok()).filter(|(first, last)| first <= last);
+    numbers.map(Some).ok_or_else(|| value.cannot_be("numbers of data files from 0 on, such as `2` or `0..3`"))
+}
+
 fn requests(table: &Table) -> Result<Requests, Refusal> {
     let choice = match table.get("where") {
         Some(value) => value.string()?.parse().map_err(|e: String| value.refuse(e))?,
@@ -215,6 +224,7 @@ fn requests(table: &Table) -> Result<Requests, Refusal> {
         bytes: take::bytes(table, "request", 8192, REQUEST, 512)? as usize,
         random: take::word(table, "order", Random(true))?.0,
         choice,
+        files: span(table)?,
         read_percent: take::percent(table, "read", 100, 0..=100)?,
         direct: take::switch(table, "direct", true)?,
         dsync: take::switch(table, "dsync", false)?,

@@ -179,12 +179,13 @@ fn requests(job: &Job, r: &Requests) -> String {
         (true, choice) => format!("by {choice}"),
     };
     let path = if r.direct { "past the page cache" } else { "through the page cache" };
-    let mut text = format!(
-        "{what} of {} {place} in {} data files by {}, {path}",
-        print_bytes(r.bytes as u64),
-        job.data.files,
-        engine(&r.engine)
-    );
+    let files = match r.files {
+        None => format!("{} data files", job.data.files),
+        Some((one, last)) if one == last => format!("data file {one}"),
+        Some((first, last)) => format!("data files {first} to {last}"),
+    };
+    let mut text =
+        format!("{what} of {} {place} in {files} by {}, {path}", print_bytes(r.bytes as u64), engine(&r.engine));
     if r.dsync {
         text.push_str(", each write durable");
     }

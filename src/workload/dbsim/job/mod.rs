@@ -247,6 +247,8 @@ pub struct Requests {
     pub random: bool,
     /// Where random requests go.
     pub choice: Choice,
+    /// The data files that they go to, from the first to the last; `None`: all.
+    pub files: Option<(usize, usize)>,
     /// Per cent that read; the others write.
     pub read_percent: u32,
     pub direct: bool,
@@ -258,6 +260,13 @@ pub struct Requests {
     pub verify: bool,
     /// Requests of the whole class in the window; `None`: until the window closes.
     pub count: Option<u64>,
+}
+
+impl Requests {
+    /// Number of the first data file that the class goes to, and of how many.
+    pub fn span(&self, files: usize) -> (usize, usize) {
+        self.files.map_or((0, files), |(first, last)| (first, last - first + 1))
+    }
 }
 
 impl Kind {

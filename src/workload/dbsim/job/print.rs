@@ -249,6 +249,9 @@ fn requests(table: &mut Section, r: &Requests) {
     if r.choice != super::Choice::Uniform {
         table.text("where", r.choice.to_string());
     }
+    if let Some((first, last)) = r.files {
+        table.text("files", format!("{first}..{last}"));
+    }
     table.percent("read", r.read_percent);
     table.raw("direct", r.direct);
     table.unless("dsync", r.dsync, false);
@@ -310,6 +313,7 @@ mod tests {
             any::<[bool; 4]>(),
             0u32..100,
             proptest::option::of(1u64..1 << 30),
+            proptest::option::of((0usize..10, 0usize..10).prop_map(|(a, b)| (a.min(b), a.max(b)))),
         );
         prop_oneof![
             Just(Kind::Foreground),
@@ -344,12 +348,22 @@ mod tests {
             (words::<Transport>(), 1usize..1 << 20, 1usize..1 << 20)
                 .prop_map(|(transport, request, reply)| Kind::Client { transport, request, reply }),
             requests.prop_map(
-                |(engine, bytes, choice, read_percent, [random, direct, dsync, verify], fdatasync_every, count)| {
+                |(
+                    engine,
+                    bytes,
+                    choice,
+                    read_percent,
+                    [random, direct, dsync, verify],
+                    fdatasync_every,
+                    count,
+                    files,
+                )| {
                     Kind::Requests(Requests {
                         engine,
                         bytes,
                         random,
                         choice,
+                        files,
                         read_percent,
                         direct,
                         dsync,

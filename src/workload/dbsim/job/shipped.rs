@@ -26,6 +26,7 @@ pub const ALL: &[Shipped] = shipped![
     "redo-only",
     "large-io",
     "read-under-write",
+    "read-during-stream",
     "users",
 ];
 

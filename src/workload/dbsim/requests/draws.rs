@@ -14,9 +14,11 @@ use super::board;
 pub struct Draws {
     /// `None`: one block after the other.
     chooser: Option<Chooser>,
-    /// Requests in each file, and in all of them.
+    /// Requests in each file, and in all files of the class.
     per_file: u32,
     blocks: u32,
+    /// The first of these.
+    first: u32,
     /// A draw below this reads: the read percentage in units of 2^-32.
     reads: u64,
 }
@@ -33,8 +35,10 @@ impl Draws {
     /// The draws of a class. `seed`: the run's.
     pub fn new(job: &Job, spec: &Requests, seed: u64) -> Self {
         let per_file = board::per_file(job, spec.bytes);
-        let blocks = per_file * job.data.files as u32;
+        let (first, files) = spec.span(job.data.files);
+        let blocks = per_file * files as u32;
         Self {
+            first: first as u32,
             chooser: spec.random.then(|| Chooser::new(spec.choice, blocks, seed)),
             per_file,
             blocks,
@@ -67,9 +71,9 @@ impl Draws {
         };
         // Many jobs have one file, and a division is the slowest thing here.
         let address = if number < self.per_file {
-            Address { file: 0, block: number }
+            Address { file: self.first, block: number }
         } else {
-            Address { file: number / self.per_file, block: number % self.per_file }
+            Address { file: self.first + number / self.per_file, block: number % self.per_file }
         };
         (address, write)
     }

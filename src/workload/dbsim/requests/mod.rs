@@ -45,6 +45,9 @@ pub fn check(job: &Job) -> Result<(), String> {
                 r.bytes
             ));
         }
+        if let Some((_, last)) = r.files.filter(|(_, last)| *last >= job.data.files) {
+            return Err(format!("`{name}` goes to data file {last}; there are {}, the first is 0", job.data.files));
+        }
         if board::per_file(job, r.bytes) == 0 {
             return Err(format!("Requests of `{name}` are larger than a data file; at most its size"));
         }

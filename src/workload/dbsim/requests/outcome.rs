@@ -17,6 +17,8 @@ use super::board::Action;
 /// What one request class has done.
 #[derive(Clone, Debug)]
 pub struct RequestsOutcome {
+    /// Whether the class has a total.
+    pub counted: bool,
     pub reads: u64,
     pub writes: u64,
     /// Of reads, writes and syncs: from handing over until the end is seen.
@@ -63,11 +65,10 @@ pub fn outcome(
     before: (u64, u64),
     after: (u64, u64),
 ) -> Option<RequestsOutcome> {
-    if !matches!(instance.job.classes[class].kind, Kind::Requests(_)) {
-        return None;
-    }
+    let Kind::Requests(spec) = &instance.job.classes[class].kind else { return None };
     let processes = || (0..instance.roles.len()).filter(|p| instance.roles[*p].class == class);
     Some(RequestsOutcome {
+        counted: spec.count.is_some(),
         reads: after.0 - before.0,
         writes: after.1 - before.1,
         latency: [Action::Read, Action::Write, Action::Sync].map(|a| instance.requests.latencies(processes(), a)),

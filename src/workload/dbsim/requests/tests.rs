@@ -17,6 +17,7 @@ fn requests() -> Requests {
         bytes: 8192,
         random: true,
         choice: Choice::Uniform,
+        files: None,
         read_percent: 50,
         direct: false,
         dsync: false,
@@ -231,4 +232,36 @@ fn what_cannot_be_is_refused() {
         check(&with_transactions).unwrap_err(),
         "`plain-0` would overwrite the database's blocks; beside transactions it can only read"
     );
+}
+
+#[test]
+fn a_class_stays_in_its_files_and_one_without_a_total_is_load_beside() {
+    let reader = Requests {
+        files: Some((0, 0)),
+        random: false,
+        read_percent: 100,
+        verify: false,
+        count: Some(64),
+        ..requests()
+    };
+    let writer =
+        Requests { files: Some((1, 1)), random: false, read_percent: 0, verify: false, count: None, ..requests() };
+    let job = job(2, 2 * MIB, &[(1, reader), (1, writer)]);
+    let dir = tempfile::tempdir().unwrap();
+    trial::prepare(&job, &context(dir.path(), 1)).unwrap();
+    let before = std::fs::read(dir.path().join("data.000")).unwrap();
+    let outcome = trial::run(&job, &context(dir.path(), 1)).unwrap();
+    assert_eq!(std::fs::read(dir.path().join("data.000")).unwrap(), before, "the writer kept to its file");
+    let requests: Vec<_> = outcome.classes.iter().filter_map(|c| c.requests.as_ref()).collect();
+    assert_eq!((requests[0].reads, requests[0].writes), (64, 0));
+    assert_eq!(outcome.requests().0, 64, "what has no total is not counted");
+    let values = crate::workload::dbsim::metrics::values(&job, &outcome).unwrap();
+    assert_eq!(values["elapsed"], outcome.elapsed.as_nanos() as f64);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_refused() {
+    let job = job(2, 2 * MIB, &[(1, Requests { files: Some((1, 2)), ..requests() })]);
+    let refused = check(&job).unwrap_err();
+    assert_eq!(refused, "`plain-0` goes to data file 2; there are 2, the first is 0");
 }

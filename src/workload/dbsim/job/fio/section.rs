@@ -296,6 +296,7 @@ impl Draft {
             bytes: self.bytes as usize,
             random: self.random,
             choice: self.choice,
+            files: None,
             read_percent: if self.mixed { self.mix_percent } else { self.read_percent },
             direct: self.direct,
             dsync: self.dsync,

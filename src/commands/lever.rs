@@ -1,0 +1,182 @@
+//! `bigiron lever list`, `show` and `check`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::{environment, output};
+use crate::cli::LeverAction;
+use crate::lever::apply;
+use crate::lever::runtime::{self, Lever, Place};
+use crate::lever::{self, Scope, Setting, Typed, boot, fault};
+use crate::refusal::Refusal;
+use crate::study::arm::ArmText;
+use crate::undo::{Ledger, chosen};
+use crate::{suggest, workload};
+
+pub(super) fn run(action: &LeverAction) -> anyhow::Result<u8> {
+    match action {
+        LeverAction::List { family } => output::data(&list(family.as_deref())?).map(|()| 0),
+        LeverAction::Show { name } => output::data(&show(name)?).map(|()| 0),
+        LeverAction::Check { settings, apply, dir } => check(settings, *apply, dir),
+    }
+}
+
+/// (name, scope, root, in a few words)
+type Row = (String, &'static str, &'static str, String);
+
+fn rows() -> Vec<Row> {
+    let mut rows: Vec<Row> = vec![("boot.NAME".to_owned(), "boot", "", boot::SUMMARY.to_owned())];
+    rows.push((fault::INJECT.to_owned(), "guest", "", fault::SUMMARY.to_owned()));
+    for lever in runtime::TABLES.iter().flat_map(|(_, levers)| *levers) {
+        let scope = if lever.is_local() { "runtime" } else { "guest" };
+        let root = if lever.needs_root() { "root" } else { "" };
+        rows.push((lever.name.to_owned(), scope, root, lever.summary.to_owned()));
+    }
+    for workload in workload::all() {
+        let text = format!("an option of the workload, see `bigiron doc {}`", workload.name());
+        rows.push((format!("{}.OPTION", workload.name()), "workload", "", text));
+    }
+    rows
+}
+
+fn list(family: Option<&str>) -> anyhow::Result<String> {
+    let mut rows = rows();
+    if let Some(family) = family {
+        rows.retain(|(name, ..)| name.split('.').next() == Some(family));
+        if rows.is_empty() {
+            let right = suggest::list(lever::families());
+            return Err(Refusal::new(format!("No family of levers is called `{family}`; there is {right}")).into());
+        }
+    }
+    let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+    let mut out = String::new();
+    for (name, scope, root, text) in rows {
+        let _ = writeln!(out, "{name:<width$}  {scope:<8}  {root:<4}  {text}");
+    }
+    Ok(out)
+}
+
+fn show(name: &str) -> anyhow::Result<String> {
+    let family = name.split('.').next().unwrap_or(name);
+    let Some(named) = runtime::find(name) else {
+        if runtime::is_family(family) {
+            // The tables know near misses.
+            return Err(Refusal::from(lever::check(name, "").err().context("an unknown lever")?).into());
+        }
+        let known = rows().into_iter().find(|(row, ..)| row.split('.').next() == Some(family));
+        let Some((row, scope, _, text)) = known else {
+            let right = suggest::list(lever::families());
+            return Err(Refusal::new(format!("No lever `{name}`; families are {right}")).into());
+        };
+        return Ok(format!("{row}: {text}\nscope: {scope}\nmore: bigiron doc {family}\n"));
+    };
+    let lever = named.lever;
+    let mut out = format!("{name}: {}\n", lever.summary);
+    let _ = writeln!(out, "takes: {}", lever.takes.describe());
+    let _ = writeln!(out, "where: {}", place(lever));
+    let scope =
+        if lever.is_local() { "a running kernel: of guests, and of this machine with `--on local`" } else { "guests" };
+    let _ = writeln!(out, "acts on: {scope}");
+    if lever.needs_root() {
+        out.push_str("on this machine: needs root\n");
+    }
+    if let Some(since) = lever.since {
+        let _ = writeln!(out, "since: Linux {since}, where the kernel is built with it");
+    }
+    let site = environment::here(Path::new("."));
+    match site.paths(&named) {
+        Err(why) => {
+            let _ = writeln!(out, "here: not available: {why}");
+        }
+        Ok(paths) => {
+            for path in paths {
+                let text = std::fs::read_to_string(&path).unwrap_or_else(|e| format!("cannot be read: {e}"));
+                let _ = writeln!(out, "here: {} says `{}`", path.display(), text.trim());
+            }
+        }
+    }
+    let _ = writeln!(out, "more: bigiron doc {family}");
+    Ok(out)
+}
+
+fn place(lever: &Lever) -> String {
+    match lever.place {
+        Place::File(path) => path.to_owned(),
+        Place::Disk(file) => format!("/sys/block/DISK/queue/{file} of every disk that the data lies on"),
+        Place::Device(file) => format!("/sys/block/DEVICE/queue/{file} of the device that the file system lies on"),
+        Place::Named(_) => "the file that its name says".to_owned(),
+        Place::Workload => "the processes of the workload".to_owned(),
+        Place::Swap => "/dev/zramN".to_owned(),
+        Place::FileSystem => "the workload's disk, before it is mounted".to_owned(),
+    }
+}
+
+/// Settings of words, each an arm or a setting.
+fn parse(words: &[String]) -> anyhow::Result<Vec<Setting>> {
+    let mut settings = Vec::new();
+    for word in words {
+        if lever::has_family(word) {
+            settings.push(lever::parse(word).map_err(Refusal::from)?);
+        } else {
+            settings.extend(ArmText::parse(word)?.settings);
+        }
+    }
+    lever::check_duplicates(&settings).map_err(Refusal::from)?;
+    Ok(settings)
+}
+
+fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
+    let settings = parse(words)?;
+    let here = lever::of_runtime(&settings);
+    if apply {
+        return applied(&here, dir);
+    }
+    let site = environment::here(dir);
+    let scheduled = here.iter().any(|(name, _)| name == "block.scheduler");
+    let (mut out, mut missing) = (String::new(), false);
+    for setting in &settings {
+        let said = match lever::scope(&setting.0) {
+            Scope::Boot => "well formed; the kernel that boots with it shows whether it takes".to_owned(),
+            Scope::Workload => "well formed; an option of a workload".to_owned(),
+            Scope::Runtime if !here.contains(setting) => "well formed; it acts on guests".to_owned(),
+            Scope::Runtime if scheduled && setting.0.starts_with("block.iosched.") => {
+                "well formed; the scheduler that is to be chosen shows whether it has it".to_owned()
+            }
+            Scope::Runtime => match site.resolve(setting) {
+                Ok(_) => "available here".to_owned(),
+                Err(why) => {
+                    missing = true;
+                    format!("not available here: {why}")
+                }
+            },
+        };
+        let _ = writeln!(out, "{}: {said}", Typed(setting));
+    }
+    output::data(&out)?;
+    Ok(if missing { super::FAILED } else { 0 })
+}
+
+/// Sets everything, shows what changed and takes it back.
+fn applied(settings: &[Setting], dir: &Path) -> anyhow::Result<u8> {
+    let mut ledger = Ledger::open()?;
+    let mark = ledger.mark();
+    let site = environment::here(dir);
+    let applied = apply::apply(settings, &site, &mut ledger);
+    let troubles = ledger.undo_since(mark);
+    let mut out = String::new();
+    for change in applied.as_ref().map_or(&[][..], |applied| &applied.changes) {
+        let _ = writeln!(out, "{}: {} → {}", change.path, change.before, chosen(&change.after));
+    }
+    output::data(&out)?;
+    for trouble in &troubles {
+        output::line(format_args!("error: not restored: {trouble}"));
+    }
+    applied.map_err(anyhow::Error::msg)?;
+    if troubles.is_empty() {
+        output::note("All of it is restored");
+        return Ok(0);
+    }
+    Ok(super::FAILED)
+}

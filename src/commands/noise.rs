@@ -1,0 +1,34 @@
+//! `bigiron doctor --on local`: how fit this machine is for measuring on itself.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use super::output;
+use crate::probe::machine::{self, Grade};
+use crate::probe::noise::Sample;
+
+/// How long the machine is watched.
+const WATCHED: Duration = Duration::from_secs(2);
+
+pub(super) fn run() -> anyhow::Result<u8> {
+    let before = Sample::now();
+    std::thread::sleep(WATCHED);
+    let noise = Sample::now().since(&before);
+    let items = machine::card(Path::new("/sys"), Path::new("/proc"), &noise, Path::new("."));
+    let mut text = String::new();
+    for item in &items {
+        let _ = writeln!(text, "{:<8} {:<12} {}", item.grade.word(), item.what, item.says);
+    }
+    output::data(&text)?;
+    let count = |grade| items.iter().filter(|i| i.grade == grade).count();
+    output::note(&match (count(Grade::Noisy), count(Grade::Unknown)) {
+        (0, 0) => "Nothing found that would disturb measurements".to_owned(),
+        (0, unknown) => format!("Nothing found that would disturb measurements; {unknown} things are not to be seen"),
+        (noisy, unknown) => format!(
+            "{noisy} things make measurements noisy and {unknown} are not to be seen. Trials in random pairs stand that, and take more of them: \
+             `bigiron compare --on local running running -- PROGRAM` shows how many"
+        ),
+    });
+    Ok(0)
+}

@@ -1,0 +1,40 @@
+//! `bigiron undo`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::output;
+use crate::cli::Undo;
+use crate::undo::{self, Done};
+
+pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
+    let restored = undo::restore(&undo::folder()?, Path::new("/"), args.dry_run)?;
+    let mut out = String::new();
+    let mut failed = restored.damaged;
+    for (entry, result) in &restored.entries {
+        let what = &entry.what;
+        let _ = match result {
+            None => writeln!(out, "would restore {} (changed for {what})", entry.undo),
+            Some(Ok(Done::Restored)) => writeln!(out, "restored {} (changed for {what})", entry.undo),
+            Some(Ok(Done::Already)) => writeln!(out, "as it was already: {} (noted for {what})", entry.undo),
+            Some(Ok(Done::Gone)) => writeln!(out, "gone, with what was changed: {} (changed for {what})", entry.undo),
+            Some(Err(why)) => {
+                failed += 1;
+                writeln!(out, "NOT restored, kept for another try: {why} (changed for {what})")
+            }
+        };
+    }
+    if restored.entries.is_empty() && restored.damaged == 0 {
+        out.push_str("Nothing to restore\n");
+    }
+    if restored.damaged > 0 {
+        let _ = writeln!(
+            out,
+            "{} lines of `{}` cannot be read, so what they say is not restored; look at them, then remove the file",
+            restored.damaged,
+            restored.path.display()
+        );
+    }
+    output::data(&out)?;
+    Ok(if failed > 0 { super::FAILED } else { 0 })
+}

@@ -1,0 +1,27 @@
+//! `file.PATH=VALUE`: any file of /sys or /proc/sys, for what has no lever of its own.
+
+use super::runtime::{Lever, Place, Touches};
+use super::takes::Takes;
+
+pub const LEVERS: &[Lever] = &[Lever {
+    name: "file.PATH",
+    place: Place::Named(path),
+    takes: Takes::Text,
+    touches: Touches::Nothing,
+    since: None,
+    summary: "any file of /sys or /proc/sys, such as `file./sys/kernel/mm/ksm/run`",
+}];
+
+fn path(path: &str) -> Result<String, String> {
+    let settings = ["/sys/", "/proc/sys/"];
+    if !settings.iter().any(|folder| path.starts_with(folder)) {
+        return Err("the path begins with `/sys/` or `/proc/sys/`, as in `file./sys/kernel/mm/ksm/run`".to_owned());
+    }
+    if path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
+        return Err("the path is written without `..`, `.` and doubled `/`".to_owned());
+    }
+    if path.contains(|c: char| !c.is_ascii_graphic() || c == '*') {
+        return Err("the path has no white space and no `*`".to_owned());
+    }
+    Ok(path.to_owned())
+}

@@ -1,0 +1,36 @@
+//! Switching swap on and off.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// Begins to swap on `path`, which has a swap header.
+///
+/// # Errors
+/// Those of swapon(2).
+pub fn on(path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: the string is NUL-terminated and lives through the call.
+    match unsafe { libc::swapon(path.as_ptr(), 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Stops swapping on `path`; what is there comes back to memory first.
+///
+/// # Errors
+/// Those of swapoff(2); `InvalidInput` if nothing swaps there.
+pub fn off(path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: the string is NUL-terminated and lives through the call.
+    match unsafe { libc::swapoff(path.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,263 @@
+//! The process that starts the command, takes stock of it and leaves nothing of it running.
+//!
+//! A process of its own because it must outlive the trial's: when that one is killed, whoever killed it, the guardian reads the end of its
+//! line and kills what the command has started, daemons included (they become its children, whatever they do to get away).
+//! Invariant: between two runs, and after the guardian, no process of the command exists.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::cgroup::{Group, Place};
+use super::measured::{Counted, Ended, Run};
+use crate::sys::launch::{self, Program, Usage};
+use crate::sys::process::Exit;
+
+/// What the names of runs begin with that are of [`Orders::prepare`].
+pub const PREPARE: &str = "prepare-";
+
+/// What every run of a trial has in common.
+pub struct Orders<'a> {
+    pub program: Program,
+    /// What is run before a run.
+    pub prepare: Option<Program>,
+    pub limit: Duration,
+    /// Where the outputs go, as `NAME.stdout` and `NAME.stderr`.
+    pub outputs: &'a Path,
+    /// Whether standard output is kept.
+    pub keep_stdout: bool,
+    /// The folder that is the command's `/`, if not ours.
+    pub root: Option<PathBuf>,
+}
+
+/// The guardian, as the trial's process sees it. Dropping it ends it, and everything with it.
+pub struct Guardian {
+    pid: Pid,
+    line: Option<BufReader<UnixStream>>,
+}
+
+impl Guardian {
+    /// Forks it. To be called from a single-threaded process.
+    ///
+    /// # Errors
+    /// The system has no process or descriptor left.
+    pub fn found(orders: &Orders<'_>) -> anyhow::Result<Self> {
+        let (ours, its) = UnixStream::pair()?;
+        let mut ours = Some(ours);
+        let pid = launch::fork_guardian(|| {
+            // Its copy of our end would hold the line open after us.
+            ours.take();
+            serve(orders, its)
+        })
+        .context("No process for the command's guardian")?;
+        let line = ours.take().map(BufReader::new);
+        Ok(Self { pid, line })
+    }
+
+    /// Has it run the command once; the outputs are called `name`.
+    ///
+    /// # Errors
+    /// The command cannot be started.
+    pub fn run(&mut self, name: &str) -> anyhow::Result<Run> {
+        let line = self.line.as_mut().expect("open until it is dropped");
+        let gone = "The command's guardian is gone";
+        writeln!(line.get_mut(), "{name}").context(gone)?;
+        let mut answer = String::new();
+        line.read_line(&mut answer)?;
+        let answer: Result<Run, String> = serde_json::from_str(&answer).context(gone)?;
+        answer.map_err(anyhow::Error::msg)
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        // Reads as the end of the line.
+        self.line.take();
+        let _ = launch::reap(Some(self.pid));
+    }
+}
+
+/// The guardian's life. Returns its exit status.
+fn serve(orders: &Orders<'_>, line: UnixStream) -> i32 {
+    match Life::begin(orders).and_then(|life| life.live(line)) {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!("bigiron: {e:#}");
+            1
+        }
+    }
+}
+
+struct Life<'a> {
+    orders: &'a Orders<'a>,
+    outputs: OwnedFd,
+    cgroups: Option<Place>,
+}
+
+impl<'a> Life<'a> {
+    fn begin(orders: &'a Orders<'a>) -> anyhow::Result<Self> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+        let outputs = rustix::fs::open(orders.outputs, flags, rustix::fs::Mode::empty())
+            .with_context(|| format!("Cannot open {}", orders.outputs.display()))?;
+        let cgroups = Place::find();
+        if let Some(root) = &orders.root {
+            rustix::process::chroot(root).with_context(|| format!("Cannot enter {}", root.display()))?;
+            rustix::process::chdir("/")?;
+        }
+        Ok(Self { orders, outputs, cgroups })
+    }
+
+    /// Serves one run after the other, until the line ends.
+    fn live(&self, mut line: UnixStream) -> anyhow::Result<()> {
+        let mut asked = BufReader::new(line.try_clone()?);
+        let mut name = String::new();
+        loop {
+            name.clear();
+            if asked.read_line(&mut name)? == 0 {
+                return Ok(());
+            }
+            let Some(run) = self.run(name.trim(), &line) else { return Ok(()) };
+            let answer = run.map_err(|e| format!("{e:#}"));
+            let mut text = serde_json::to_vec(&answer)?;
+            text.push(b'\n');
+            line.write_all(&text)?;
+        }
+    }
+
+    /// One run; `None` if the line ended meanwhile.
+    fn run(&self, name: &str, line: &UnixStream) -> Option<anyhow::Result<Run>> {
+        let begun = self.start(name);
+        let (started, group, running) = match begun {
+            Ok(begun) => begun,
+            Err(e) => return Some(Err(e)),
+        };
+        let waited = self.wait(&running.end, line);
+        let wall_ns = started.elapsed().as_nanos() as u64;
+        let over = !matches!(waited, Ok(Waited::Ended));
+        if over {
+            let _ = kill_process(running.pid, Signal::KILL);
+        }
+        let (exit, usage) = match launch::reap(Some(running.pid)) {
+            Ok((_, exit, usage)) => (exit, usage),
+            Err(e) => return Some(Err(anyhow!(e).context("The command cannot be waited for"))),
+        };
+        let (left, later) = sweep(group.as_ref());
+        let counted = group.as_ref().map_or_else(Counted::default, Group::counted);
+        let ended = match (waited, exit) {
+            (Err(e), _) => return Some(Err(e)),
+            (Ok(Waited::Alone), _) => return None,
+            (Ok(Waited::Limit), _) => Ended::Limit,
+            (Ok(Waited::Ended), Exit::Status(n)) => Ended::Status(n),
+            (Ok(Waited::Ended), Exit::Signal(n)) => Ended::Signal(n),
+        };
+        Some(Ok(Run::new(wall_ns, ended, usage.and(later), counted, left)))
+    }
+
+    fn start(&self, name: &str) -> anyhow::Result<(Instant, Option<Group<'_>>, launch::Running)> {
+        let program =
+            self.orders.prepare.as_ref().filter(|_| name.starts_with(PREPARE)).unwrap_or(&self.orders.program);
+        let stderr = self.output(&format!("{name}.stderr"))?;
+        let stdout = match self.orders.keep_stdout {
+            true => self.output(&format!("{name}.stdout"))?,
+            false => File::options().write(true).open("/dev/null")?,
+        };
+        let group = self.cgroups.as_ref().and_then(|place| place.group(name));
+        let started = Instant::now();
+        let running = program.start(stdout.as_fd(), stderr.as_fd(), group.as_ref().map(Group::fd));
+        let running = running.with_context(|| {
+            let (path, dir) = (program.path.to_string_lossy(), program.dir.to_string_lossy());
+            format!("Cannot run `{path}` in `{dir}`")
+        })?;
+        Ok((started, group, running))
+    }
+
+    fn output(&self, name: &str) -> anyhow::Result<File> {
+        use rustix::fs::{Mode, OFlags};
+        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.outputs, name, flags, Mode::from_raw_mode(0o644));
+        Ok(File::from(file.with_context(|| format!("Cannot make the file `{name}`"))?))
+    }
+
+    fn wait(&self, end: &OwnedFd, line: &UnixStream) -> anyhow::Result<Waited> {
+        let deadline = Instant::now() + self.orders.limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut fds = [PollFd::new(end, PollFlags::IN), PollFd::new(line, PollFlags::IN)];
+            let timeout = left.try_into().unwrap_or(rustix::time::Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+            match poll(&mut fds, Some(&timeout)) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(e) => return Err(e.into()),
+                Ok(_) => {}
+            }
+            // Nobody asks for another run before this one is answered: what can be read is the end.
+            let [ended, alone] = fds.map(|fd| !fd.revents().is_empty());
+            match (ended, alone) {
+                (true, _) => return Ok(Waited::Ended),
+                (false, true) => return Ok(Waited::Alone),
+                (false, false) if left.is_zero() => return Ok(Waited::Limit),
+                (false, false) => {}
+            }
+        }
+    }
+}
+
+/// Why a wait is over.
+enum Waited {
+    Ended,
+    Limit,
+    /// Whoever wanted the run is gone.
+    Alone,
+}
+
+/// Ends all that is left of a run and reaps it: how many processes still ran, and what all of them have used.
+fn sweep(group: Option<&Group<'_>>) -> (u32, Usage) {
+    let mut killed = BTreeSet::new();
+    let mut usage = Usage::default();
+    loop {
+        match launch::try_reap(None) {
+            Ok(Some((_, _, used))) => {
+                usage = usage.and(used);
+                continue;
+            }
+            Ok(None) => {}
+            // No child is left.
+            Err(_) => return (killed.len() as u32, usage),
+        }
+        let children = children();
+        killed.extend(children.iter().map(|pid| pid.as_raw_nonzero()));
+        if let Some(group) = group {
+            group.kill();
+        }
+        for pid in children {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        if let Ok((_, _, used)) = launch::reap(None) {
+            usage = usage.and(used);
+        }
+    }
+}
+
+/// Children of this process that have not ended.
+fn children() -> Vec<Pid> {
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            // proc(5): after the name in parentheses come state and parent.
+            let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+            let (state, parent) = (fields.next()?, fields.next()?.parse::<i32>().ok()?);
+            (parent == me && state != "Z").then(|| Pid::from_raw(pid)).flatten()
+        })
+        .collect()
+}
