@@ -16,9 +16,9 @@ use crate::metric::MetricDef;
 use crate::refusal::Refusal;
 use crate::report::quantity::Quantity;
 use crate::suggest;
+use crate::workload::oltp::check::Report;
 use crate::workload::oltp::house::Procedures;
 use crate::workload::oltp::pg::{Connection, Url};
-use crate::workload::oltp::check::Report;
 use crate::workload::oltp::{Oltp, Scale, check, house, jobs, ledger};
 use crate::workload::{self, Options, Workload as _};
 

@@ -210,7 +210,9 @@ fn disk_arguments(disks: &[Disk]) -> Vec<OsString> {
             // The host keeps its power: what the guest's disk would have kept is worked out from the log.
             Some(log) => {
                 let mut word = prefixed(
-                    &format!("if=none,id=disk{n},driver=blklogwrites,file.driver=file,file.cache.no-flush=on,file.filename="),
+                    &format!(
+                        "if=none,id=disk{n},driver=blklogwrites,file.driver=file,file.cache.no-flush=on,file.filename="
+                    ),
                     &disk.path,
                 );
                 word.push(prefixed(",log.driver=file,log.cache.no-flush=on,log.filename=", log));
@@ -345,7 +347,8 @@ mod tests {
 
     #[test]
     fn a_disk_of_the_host_is_opened_as_it_says() {
-        let disk = Disk { path: "a,b".into(), serial: "micro".to_owned(), cache: super::super::disk::Cache::None, log: None };
+        let disk =
+            Disk { path: "a,b".into(), serial: "micro".to_owned(), cache: super::super::disk::Cache::None, log: None };
         let args: Vec<String> = disk_arguments(&[disk]).into_iter().map(|a| a.into_string().unwrap()).collect();
         let drive = "if=none,id=disk0,format=raw,cache=none,file=a,,b";
         assert_eq!(args, ["-drive", drive, "-device", "virtio-blk-pci,drive=disk0,serial=micro"]);

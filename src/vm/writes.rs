@@ -217,7 +217,8 @@ mod tests {
     #[test]
     fn unflushed_writes_are_lost_in_part_and_forced_ones_never() {
         let entries: Vec<_> = (0..15).map(|n| (n * 4096, 4096, 0)).collect();
-        let lost: Vec<u64> = (0..20).map(|seed| after(&log(&entries), Honesty::Honest, seed).unwrap().0.lost_blocks).collect();
+        let lost: Vec<u64> =
+            (0..20).map(|seed| after(&log(&entries), Honesty::Honest, seed).unwrap().0.lost_blocks).collect();
         assert!(lost.iter().all(|n| (1..15).contains(n)), "{lost:?}");
         let forced: Vec<_> = entries.iter().map(|e| (e.0, e.1, FUA)).collect();
         let (fate, disk) = after(&log(&forced), Honesty::Honest, 1).unwrap();
@@ -226,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_disk_that_lies_loses_what_was_flushed() {
-        let entries: Vec<_> = (0..30).map(|n| if n % 2 == 0 { (n / 2 * 4096, 4096, 0) } else { (0, 0, FLUSH) }).collect();
+        let entries: Vec<_> =
+            (0..30).map(|n| if n % 2 == 0 { (n / 2 * 4096, 4096, 0) } else { (0, 0, FLUSH) }).collect();
         let (fate, disk) = after(&log(&entries), Honesty::Lying, 3).unwrap();
         assert!(fate.lost_blocks > 0 && fate.unflushed == 0, "{fate:?}");
         assert_eq!(disk[4096 * 14], 0);

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::test;
 
 fn crash(settings: &[&str], status: i32) -> Value {
-    let how = ["oltp", "crash-test", "debian:6.12", "--rounds", "1", "--commits", "60", "--seed", "5", "--format", "json"];
+    let how =
+        ["oltp", "crash-test", "debian:6.12", "--rounds", "1", "--commits", "60", "--seed", "5", "--format", "json"];
     let test = test();
     let ran = test.run(&[&how[..], settings].concat()).status(status);
     let left = std::fs::read_dir(test.dir()).unwrap().flatten().map(|e| e.file_name()).collect::<Vec<_>>();

@@ -189,7 +189,8 @@ fn a_disk_that_runs_full_in_the_middle_of_a_run_is_named_and_its_data_are_checke
         let output = child.wait_with_output().unwrap();
         let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{all}");
-        for words in ["its disk is full", "all that clients were told of is there", "every consistency condition holds"] {
+        for words in ["its disk is full", "all that clients were told of is there", "every consistency condition holds"]
+        {
             assert!(all.contains(words), "{engine}: no `{words}` in {all}");
         }
         let left: Vec<_> = fs::read_dir(&disk.0).unwrap().flatten().map(|e| e.file_name()).collect();

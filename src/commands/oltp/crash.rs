@@ -14,8 +14,8 @@ use super::super::conduct;
 use super::super::environment::Environment;
 use super::super::{FAILED, compare, output};
 use crate::cli::{DbsimFormat, Design, OltpCrashTest};
-use crate::host::foundation;
 use crate::host::HostError;
+use crate::host::foundation;
 use crate::host::vm::crash::{End, Life, Machine};
 use crate::kernel::Kernel;
 use crate::store::record::Failure;
@@ -139,7 +139,9 @@ fn test(args: &OltpCrashTest, job: &Job, machine: &mut Machine<'_>, tested: &mut
             tries += 1;
             match machine.live(end, &cancel, &|_| {}) {
                 Err(HostError::Void(why)) if tries < TRIES => output::note(&format!("Once more, since {why}")),
-                Err(HostError::Cancelled) => anyhow::bail!("Interrupted; everything that was started is stopped and removed"),
+                Err(HostError::Cancelled) => {
+                    anyhow::bail!("Interrupted; everything that was started is stopped and removed")
+                }
                 other => return Ok(other?),
             }
         }
@@ -165,7 +167,8 @@ fn test(args: &OltpCrashTest, job: &Job, machine: &mut Machine<'_>, tested: &mut
 /// Takes in what a boot has shown of the round before; whether there is to be another.
 fn judge(life: &Life, tested: &mut Tested) -> bool {
     if let (Some(round), Some(facts)) = (tested.rounds.last_mut(), &life.proved) {
-        round.proved = Some(facts.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join("; "));
+        round.proved =
+            Some(facts.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join("; "));
     }
     let Some((failure, message)) = &life.failure else { return true };
     let rounds = tested.rounds.len();

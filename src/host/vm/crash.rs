@@ -128,10 +128,13 @@ impl<'a> Machine<'a> {
         }
         let told = fs::read(&acks).map_err(|e| full(&e, &acks))?;
         let mut all = fs::OpenOptions::new().create(true).append(true).open(self.acknowledged());
-        all.as_mut().map_or_else(|e| Err(full(e, &acks)), |all| {
-            // Whole records only: the next life's begin behind them.
-            std::io::Write::write_all(all, &told[..told.len() / 32 * 32]).map_err(|e| full(&e, &acks))
-        })?;
+        all.as_mut().map_or_else(
+            |e| Err(full(e, &acks)),
+            |all| {
+                // Whole records only: the next life's begin behind them.
+                std::io::Write::write_all(all, &told[..told.len() / 32 * 32]).map_err(|e| full(&e, &acks))
+            },
+        )?;
         let fate = writes::lose_power(&log, &self.disk(), self.honesty, &mut self.draws).map_err(fatal)?;
         if fate.is_none() {
             fs::rename(&running, self.disk()).map_err(|e| full(&e, &running))?;
@@ -193,9 +196,10 @@ impl<'a> Machine<'a> {
         let (plan, arm, planned) = (self.plan, &self.host.arms[0], &self.plan.workloads[0]);
         let options = lever::workload_options(plan, &plan.arms[0], &planned.name);
         let (first, kind) = (self.lives == 0, super::arm::kind(plan, &plan.arms[0]));
-        let storage = self.host.storage(plan, (&plan.arms[0], arm), 0, &options, &mut |_: &str, content: Content<'_>| {
-            if first { self.host.lay(kind, content, &self.disk()) } else { Ok(()) }
-        });
+        let storage =
+            self.host.storage(plan, (&plan.arms[0], arm), 0, &options, &mut |_: &str, content: Content<'_>| {
+                if first { self.host.lay(kind, content, &self.disk()) } else { Ok(()) }
+            });
         let mut storage = storage?.context("A test of crashes needs a workload with a disk")?;
         if !first {
             storage.files = None;

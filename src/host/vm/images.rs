@@ -111,8 +111,7 @@ impl ArmImage {
     }
 
     pub(super) fn storage(&self, device: Device, filesystem: &str) -> Storage {
-        let mut storage =
-            Storage { filesystem: filesystem.to_owned(), image: None, copy: None, files: None, device };
+        let mut storage = Storage { filesystem: filesystem.to_owned(), image: None, copy: None, files: None, device };
         match (self.moves_to_mib(), self.pmem) {
             (Some(size_mib), Some(pmem)) => {
                 let own = self.filesystem.to_owned();

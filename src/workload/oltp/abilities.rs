@@ -27,7 +27,11 @@ pub fn missing(session: &mut Connection) -> Vec<String> {
         let view = format!("pg_stat_{name}");
         let is_of_all = ["database", "bgwriter"].contains(&name);
         if is_of_all || listed.contains(&format!("{view:?}")) {
-            note(session.run(&format!("SELECT 1 FROM ({sql}) s, jsonb_each_text(to_jsonb(s)) LIMIT 0")), &view, &mut missing);
+            note(
+                session.run(&format!("SELECT 1 FROM ({sql}) s, jsonb_each_text(to_jsonb(s)) LIMIT 0")),
+                &view,
+                &mut missing,
+            );
         }
     }
     missing
@@ -76,12 +80,16 @@ mod tests {
         let scale = Scale { warehouses: 1 };
         let refused = load_marked(&url, scale, Procedures::Needed, &|_, _, _| ()).unwrap_err();
         assert!(format!("{refused:#}").contains("--set mode=pipelined"), "{refused:#}");
-        owner.run("DROP TABLE item, warehouse, district, stock, customer, history, orders, new_order, order_line").unwrap();
+        owner
+            .run("DROP TABLE item, warehouse, district, stock, customer, history, orders, new_order, order_line")
+            .unwrap();
         let mut unavailable = load_marked(&url, scale, Procedures::Wanted, &|_, _, _| ()).unwrap();
         let mut session = Connection::connect(&url).unwrap();
         unavailable.extend(missing(&mut session));
         let all = unavailable.join("; ");
-        for what in ["COPY with FREEZE (", "COPY in binary (", "COPY (", "PL/pgSQL (", "pg_settings (", "pg_stat_activity,"] {
+        for what in
+            ["COPY with FREEZE (", "COPY in binary (", "COPY (", "PL/pgSQL (", "pg_settings (", "pg_stat_activity,"]
+        {
             assert!(all.contains(what), "no `{what}` in {all}");
         }
         assert!(conditions(&mut session, true).unwrap().passed());

@@ -24,7 +24,10 @@ pub fn of_job(job: &Job, config: &Config) -> Facts {
     put("connections", config.connections.to_string());
     if config.part.1 > 1 {
         let ((part, parts), (first, last)) = (config.part, config.homes());
-        put("part", format!("{part} of {parts}, at home in warehouses {first} to {last}; metrics are of all parts together"));
+        put(
+            "part",
+            format!("{part} of {parts}, at home in warehouses {first} to {last}; metrics are of all parts together"),
+        );
     }
     put("terminals", config.terminals.to_string());
     put("drivers", config.drivers.to_string());

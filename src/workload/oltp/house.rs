@@ -100,8 +100,7 @@ impl House {
                     Mode::Procedures => Procedures::Needed,
                     Mode::Pipelined | Mode::RoundTrips => Procedures::Left,
                 };
-                let meeting =
-                    (config.part.1 > 1).then(|| Meeting::open(&url, config.part, cx.seed)).transpose()?;
+                let meeting = (config.part.1 > 1).then(|| Meeting::open(&url, config.part, cx.seed)).transpose()?;
                 let mut unavailable = match &meeting {
                     Some(meeting) if config.part.0 > 1 => {
                         (cx.progress)(Progress { step: "wait for part 1", done: 0, of: 0 });
@@ -123,7 +122,14 @@ impl House {
                     }
                 };
                 let ballast = ballast(&path);
-                Ok(Self { kind: Kind::Sqlite { path, journal: *journal }, after: i64::MIN, unavailable: Vec::new(), meeting: None, ballast, _way: None })
+                Ok(Self {
+                    kind: Kind::Sqlite { path, journal: *journal },
+                    after: i64::MIN,
+                    unavailable: Vec::new(),
+                    meeting: None,
+                    ballast,
+                    _way: None,
+                })
             }
         }
     }
@@ -172,7 +178,14 @@ impl House {
         let ballast = ballast(&folder.join("data"));
         let (server, folder, settings) = (server.clone(), folder.to_owned(), settings.clone());
         let own = Own { cluster: Some(cluster), url, server, folder, settings, listen, transport };
-        Ok(Self { kind: Kind::Own(Box::new(own)), after: i64::MIN, unavailable: Vec::new(), meeting: None, ballast, _way: way })
+        Ok(Self {
+            kind: Kind::Own(Box::new(own)),
+            after: i64::MIN,
+            unavailable: Vec::new(),
+            meeting: None,
+            ballast,
+            _way: way,
+        })
     }
 
     /// What a server of our own says itself of why it is lost.
@@ -241,9 +254,11 @@ impl House {
 /// Lays a file beside `data`; where there is no room for it there is none.
 fn ballast(data: &Path) -> PathBuf {
     let path = data.with_file_name("ballast");
-    let laid = File::options().create(true).append(true).open(&path).and_then(|file| {
-        Ok(rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, BALLAST)?)
-    });
+    let laid = File::options()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .and_then(|file| Ok(rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, BALLAST)?));
     if laid.is_err() {
         let _ = fs::remove_file(&path);
     }
@@ -301,17 +316,25 @@ pub fn load_marked(
     let mut unavailable = load::postgres(url, scale, jobs, is_ours, progress)?.unavailable;
     let installed = if procedures == Procedures::Left { Ok(()) } else { sql::install_procedures(&mut database) };
     match installed {
-        Err(e) if procedures == Procedures::Wanted && e.downcast_ref::<PgError>().is_some_and(|e| !e.is_disconnected()) => {
+        Err(e)
+            if procedures == Procedures::Wanted
+                && e.downcast_ref::<PgError>().is_some_and(|e| !e.is_disconnected()) =>
+        {
             unavailable.push(format!("stored procedures in PL/pgSQL ({})", e.root_cause()));
         }
-        Err(e) => return Err(e.context("Without stored procedures the mode is `pipelined` or `round-trips`: `--set mode=pipelined`")),
+        Err(e) => {
+            return Err(
+                e.context("Without stored procedures the mode is `pipelined` or `round-trips`: `--set mode=pipelined`")
+            );
+        }
         Ok(()) => {}
     }
     if let Err(e) = database.run(&format!("COMMENT ON TABLE item IS '{MARK}'")) {
         if e.is_disconnected() {
             return Err(e.into());
         }
-        unavailable.push(format!("COMMENT ON TABLE, so that the next run will not know these tables as bigiron's ({e})"));
+        unavailable
+            .push(format!("COMMENT ON TABLE, so that the next run will not know these tables as bigiron's ({e})"));
     }
     Ok(unavailable)
 }

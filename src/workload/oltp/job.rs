@@ -164,7 +164,9 @@ impl Job {
             return Ok(());
         }
         if !self.is_elsewhere() {
-            return Err(draft.get("part").cannot_be("`1/1` without `oltp.url`: a server of the run's own is reached by this process only"));
+            return Err(draft
+                .get("part")
+                .cannot_be("`1/1` without `oltp.url`: a server of the run's own is reached by this process only"));
         }
         if !self.users.is_empty() {
             return Err(draft.get("part").cannot_be("`1/1` with `oltp.users`: a ramp of users is one process's"));
@@ -174,7 +176,9 @@ impl Job {
         }
         for (key, length) in [("ramp", self.ramp), ("length", self.length)] {
             if matches!(length, Some(Length::Transactions(_))) {
-                return Err(draft.get(key).cannot_be("a time with `oltp.part`: processes do not count each other's transactions"));
+                return Err(draft
+                    .get(key)
+                    .cannot_be("a time with `oltp.part`: processes do not count each other's transactions"));
             }
         }
         Ok(())

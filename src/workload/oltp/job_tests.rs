@@ -56,7 +56,10 @@ fn what_contradicts_itself_is_refused_with_what_would_be_right() {
         (&[("part", "2")], "`K/N`"),
         (&[("warehouses", "2"), ("part", "1/2")], "without `oltp.url`"),
         (&[("url", "postgresql://a/b"), ("warehouses", "2"), ("part", "1/3")], "as many as there are warehouses"),
-        (&[("url", "postgresql://a/b"), ("warehouses", "2"), ("part", "1/2"), ("length", "100")], "a time with `oltp.part`"),
+        (
+            &[("url", "postgresql://a/b"), ("warehouses", "2"), ("part", "1/2"), ("length", "100")],
+            "a time with `oltp.part`",
+        ),
         (&[("terminals", "3")], "4 or more"),
         (&[("connections", "terminals")], "a number"),
         (&[("users", "100,200"), ("terminals", "7")], "`auto` only"),

@@ -114,8 +114,12 @@ impl Loss {
             self.why = format!("{FULL}: {}", self.why);
         }
         match house.recover() {
-            Ok(false) => return anyhow!("{self}; the data were not checked, since bigiron did not start this server: when it is back, `bigiron oltp prove` holds them against what \
-                     `oltp.acks` has received"),
+            Ok(false) => {
+                return anyhow!(
+                    "{self}; the data were not checked, since bigiron did not start this server: when it is back, `bigiron oltp prove` holds them against what \
+                     `oltp.acks` has received"
+                );
+            }
             Ok(true) => {}
             // What it says itself about its data, other than that there is no room for its recovery.
             Err(ServerError::Cluster(said)) => return WrongData(format!("{self}; it does not recover: {said}")).into(),

@@ -186,8 +186,15 @@ fn child() {
     let pages = Pages::new(&config);
     let open = |thread: u32| pages.ledger(thread, Some(&stream));
     let target = Target::Sqlite { path: &path, journal };
-    driver::run(Drive { config: &config, target, seed: round, after: marks.latest, watch: &mut |_| {}, ledger: Some(&open) })
-        .unwrap();
+    driver::run(Drive {
+        config: &config,
+        target,
+        seed: round,
+        after: marks.latest,
+        watch: &mut |_| {},
+        ledger: Some(&open),
+    })
+    .unwrap();
 }
 
 fn journal(round: u64) -> SqliteJournal {

@@ -116,7 +116,8 @@ impl Meeting {
     /// The parts that have come so far.
     fn look(&self, stage: Stage) -> Result<BTreeMap<u32, String>> {
         let (wanted, failed) = (stage as u32, Stage::Failed as u32);
-        let sql = format!("SELECT part, stage, seed, said FROM {TABLE} WHERE stage IN ({wanted}, {failed}) ORDER BY part");
+        let sql =
+            format!("SELECT part, stage, seed, said FROM {TABLE} WHERE stage IN ({wanted}, {failed}) ORDER BY part");
         let rows = match self.session().query(&sql) {
             // The first part has not made it yet (undefined table).
             Err(PgError::Server(why)) if why.sqlstate.to_string() == "42P01" && stage == Stage::Loaded => Vec::new(),
@@ -202,7 +203,9 @@ pub fn merge(own: &mut Driven, parts: &[String]) -> Result<()> {
         };
         let latency: Vec<Histogram> =
             found.latency.iter().map(|(sum, buckets)| Histogram::of_buckets(*sum, buckets)).collect();
-        let Ok(latency) = latency.try_into() else { bail!("Part {part} has not found as many histograms as there are kinds") };
+        let Ok(latency) = latency.try_into() else {
+            bail!("Part {part} has not found as many histograms as there are kinds")
+        };
         let (window, whole) = (counts(found.window), counts(found.whole));
         tally.add(&Tally { window, latency, whole, delivered: found.delivered });
         let [total, user, system] = found.cpu_ns.map(Duration::from_nanos);
@@ -234,8 +237,21 @@ mod tests {
         tally.window[Kind::NewOrder.index()] = Counts { committed: orders, rolled_back: 1, retries: 2 };
         tally.whole = tally.window;
         latencies.iter().for_each(|ns| tally.latency[0].record(*ns));
-        let cpu = ThreadCpu { total: Duration::from_nanos(7), user: Duration::from_nanos(3), system: Duration::from_nanos(4) };
-        Driven { window_ns: orders, tally, cpu, threads: 2, backlog: 1, longest_queue: orders, lost: None, in_doubt: Vec::new() }
+        let cpu = ThreadCpu {
+            total: Duration::from_nanos(7),
+            user: Duration::from_nanos(3),
+            system: Duration::from_nanos(4),
+        };
+        Driven {
+            window_ns: orders,
+            tally,
+            cpu,
+            threads: 2,
+            backlog: 1,
+            longest_queue: orders,
+            lost: None,
+            in_doubt: Vec::new(),
+        }
     }
 
     #[test]

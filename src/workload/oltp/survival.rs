@@ -23,11 +23,12 @@ pub fn prove(cx: &Context<'_>, job: &Job, acknowledged: &Path) -> Result<(House,
     let (account, marks) = Account::read(acknowledged)?;
     let step = |step| (cx.progress)(Progress { step, done: 0, of: 0 });
     step("recover");
-    let mut house = House::open(cx, job, &job.config(cx.clock, cx.cpus)).map_err(|e| match e.downcast::<ServerError>() {
-        Ok(ServerError::Cluster(said)) => WrongData(format!("The server does not recover: {said}")).into(),
-        Ok(other) => other.into(),
-        Err(e) => e,
-    })?;
+    let mut house =
+        House::open(cx, job, &job.config(cx.clock, cx.cpus)).map_err(|e| match e.downcast::<ServerError>() {
+            Ok(ServerError::Cluster(said)) => WrongData(format!("The server does not recover: {said}")).into(),
+            Ok(other) => other.into(),
+            Err(e) => e,
+        })?;
     house.after = account.latest().unwrap_or(i64::MIN).max(marks.latest);
     let mut database = house.database()?;
     let failures = |report: &Report| report.failures().map(ToString::to_string).collect::<Vec<_>>();
@@ -50,6 +51,7 @@ pub fn prove(cx: &Context<'_>, job: &Job, acknowledged: &Path) -> Result<(House,
 
 /// Checks that were made and found nothing.
 fn holding(report: &Report) -> usize {
-    let made = |outcome: &check::Outcome| !matches!(outcome, check::Outcome::Skipped(_) | check::Outcome::TooFew { .. });
+    let made =
+        |outcome: &check::Outcome| !matches!(outcome, check::Outcome::Skipped(_) | check::Outcome::TooFew { .. });
     report.checks.iter().filter(|check| made(&check.outcome) && !check.failed()).count()
 }

@@ -16,8 +16,8 @@ use super::facts::{self, Facts};
 use super::input::Kind;
 use super::job::{Claim, Job};
 use super::ledger::Stream;
-use super::meeting::{self, Meeting, Stage};
 use super::loss::{Book, Loss, Pages};
+use super::meeting::{self, Meeting, Stage};
 use super::pg::Connection;
 use super::server::settings::deviations;
 use super::sqlite::Engine;
@@ -117,7 +117,8 @@ fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Res
     let mut facts = facts::of_job(job, &config);
     facts.extend(durability(&mut *database, target)?);
     if !cx.unavailable.is_empty() {
-        facts.insert("not-available".to_owned(), format!("not available on this server: {}", cx.unavailable.join("; ")));
+        facts
+            .insert("not-available".to_owned(), format!("not available on this server: {}", cx.unavailable.join("; ")));
     }
     let mut marks = Marks::take(&mut *database)?;
     marks.latest = marks.latest.max(cx.after);

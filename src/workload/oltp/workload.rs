@@ -12,13 +12,13 @@ use super::config::Engine;
 use super::house::{self, House};
 use super::job::Job;
 use super::loss::Loss;
-use super::options::AS_JOB;
-use crate::workload::dbsim::acks::Target;
 use super::meeting::Stage;
+use super::options::AS_JOB;
 use super::pg::Url;
 use super::trial::{self, TrialContext};
 use super::{images, jobs, metrics, options, survival};
 use crate::metric::MetricDef;
+use crate::workload::dbsim::acks::Target;
 use crate::workload::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Workload};
 
 /// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.

@@ -164,7 +164,12 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
                     }
                     Pace::Open { rate } => Demand::Open(Arrivals::new(seed, (thread, threads), rate, start)),
                 };
-                let desk = Desk::new(users, lanes.count(), demand, Dates::new(after, (thread, threads)).of_part(config.part.0));
+                let desk = Desk::new(
+                    users,
+                    lanes.count(),
+                    demand,
+                    Dates::new(after, (thread, threads)).of_part(config.part.0),
+                );
                 let shift = Shift::new(desk, control, stop, ledger.map(|of| of(thread)));
                 scope.spawn(move || match lanes {
                     Lanes::Postgres(links) => postgres::work(shift, config.mode, links, stop),

@@ -231,7 +231,17 @@ fn a_live_server_agrees_with_the_driver() {
     load_marked(&url, crate::workload::oltp::Scale { warehouses: 1 }, Procedures::Needed, &|_, _, _| ()).unwrap();
     let target = Target::Postgres(&url);
     let dir = tempfile::tempdir().unwrap();
-    let cx = TrialContext { dir: dir.path(), seed: 5, clock: Clock::Exact, cpus: 2, after: i64::MIN, unavailable: &[], meeting: None, witness: None, progress: &|_| {} };
+    let cx = TrialContext {
+        dir: dir.path(),
+        seed: 5,
+        clock: Clock::Exact,
+        cpus: 2,
+        after: i64::MIN,
+        unavailable: &[],
+        meeting: None,
+        witness: None,
+        progress: &|_| {},
+    };
     for settings in [
         &[("mode", "procedures"), ("length", "300")][..],
         &[("mode", "pipelined"), ("length", "300"), ("connections", "8"), ("drivers", "2")],

@@ -179,7 +179,13 @@ mod tests {
     #[test]
     fn both_forms_hold_every_field() {
         let (text, handed, count) = rows(|hand| {
-            write(Words::copy(|piece: &[u8], n| { hand(piece, n); Ok::<(), Infallible>(()) }), 2)
+            write(
+                Words::copy(|piece: &[u8], n| {
+                    hand(piece, n);
+                    Ok::<(), Infallible>(())
+                }),
+                2,
+            )
         });
         assert_eq!((handed, count), (2, 2));
         assert_eq!(
@@ -187,10 +193,19 @@ mod tests {
             "0\t-5\t2000-01-01 00:00:00.000001\t\\N\ta'\\\\\\t\n1\t-5\t2000-01-01 00:00:00.000001\t\\N\ta'\\\\\\t\n|"
         );
         let (text, handed, count) = rows(|hand| {
-            write(Words::insert("t", |piece: &[u8], n| { hand(piece, n); Ok::<(), Infallible>(()) }), 501)
+            write(
+                Words::insert("t", |piece: &[u8], n| {
+                    hand(piece, n);
+                    Ok::<(), Infallible>(())
+                }),
+                501,
+            )
         });
         assert_eq!((handed, count, text.matches("INSERT INTO t VALUES (").count()), (501, 501, 2));
-        assert!(text.starts_with("INSERT INTO t VALUES (0,-5,'2000-01-01 00:00:00.000001',NULL,'a''\\\t'),(1,"), "{text}");
+        assert!(
+            text.starts_with("INSERT INTO t VALUES (0,-5,'2000-01-01 00:00:00.000001',NULL,'a''\\\t'),(1,"),
+            "{text}"
+        );
         assert!(text.ends_with("VALUES (500,-5,'2000-01-01 00:00:00.000001',NULL,'a''\\\t')|"), "{text}");
     }
 

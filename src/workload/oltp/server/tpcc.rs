@@ -9,10 +9,10 @@ use super::loaded::{self, Loaded, Wanted};
 use super::program::Server;
 use super::settings::Sizing;
 use crate::kernel::Store;
+use crate::workload::oltp::check;
+use crate::workload::oltp::house::{self, Procedures};
 use crate::workload::oltp::pg::{Connection, Url};
 use crate::workload::oltp::scale::Scale;
-use crate::workload::oltp::house::{self, Procedures};
-use crate::workload::oltp::check;
 
 /// All that decides which bytes a load makes. A change in words only makes images anew; a change that is missed would not.
 pub(in crate::workload::oltp) const SOURCES: [&str; 9] = [
