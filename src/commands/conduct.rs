@@ -241,6 +241,17 @@ fn host(
     if plan.machine.host == "local" {
         return Ok(Box::new(LocalHost::new(plan)?));
     }
+    let host = vm_host(plan, kernels, environment)?;
+    if let Some(why) = host.out_of_step() {
+        output::line(format_args!(
+            "warning: QEMU's threads cannot run in lockstep: {why}; numbers may differ by some nanoseconds when repeated"
+        ));
+    }
+    Ok(Box::new(host))
+}
+
+/// The host `vm` for a plan.
+pub(super) fn vm_host(plan: &Plan, kernels: &[Kernel], environment: &Environment) -> anyhow::Result<VmHost> {
     let qemu = environment.qemu()?.clone();
     let accelerator = match plan.clock {
         Clock::Wall => match environment.kvm_report() {
@@ -253,13 +264,7 @@ fn host(
     };
     // Not current_exe(): its file may have been replaced meanwhile, and the running executable is what must go into the guests.
     let agent = Path::new("/proc/self/exe");
-    let host = VmHost::new(plan, kernels, environment.cache(), qemu, accelerator, agent)?;
-    if let Some(why) = host.out_of_step() {
-        output::line(format_args!(
-            "warning: QEMU's threads cannot run in lockstep: {why}; numbers may differ by some nanoseconds when repeated"
-        ));
-    }
-    Ok(Box::new(host))
+    VmHost::new(plan, kernels, environment.cache(), qemu, accelerator, agent)
 }
 
 /// A seed from the system's randomness.

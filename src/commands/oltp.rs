@@ -1,8 +1,11 @@
-//! `bigiron oltp`: jobs on this machine, and the database of any server.
+//! `bigiron oltp`: jobs on this machine, the database of any server, and tests of crashes.
+
+mod crash;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -13,15 +16,19 @@ use crate::metric::{MetricDef, Unit};
 use crate::refusal::Refusal;
 use crate::report::quantity::Quantity;
 use crate::suggest;
+use crate::workload::oltp::check::Report;
+use crate::workload::oltp::house::Procedures;
 use crate::workload::oltp::pg::{Connection, Url};
-use crate::workload::oltp::{Oltp, Scale, check, house, jobs, ramp};
+use crate::workload::oltp::{Oltp, Scale, check, house, jobs, ledger, ramp};
 use crate::workload::{self, Options, Workload as _};
 
 pub(super) fn run(action: OltpAction) -> anyhow::Result<u8> {
     match action {
         OltpAction::Run(args) => once(&args),
+        OltpAction::CrashTest(args) => crash::run(&args),
         OltpAction::Load { url, warehouses } => load(&url, warehouses),
         OltpAction::Check { url, fresh } => check(&url, fresh),
+        OltpAction::Prove { url, acks } => prove(&url, &acks),
         OltpAction::Jobs { name } => list(name.as_deref()),
     }
 }
@@ -44,7 +51,11 @@ fn options(args: &OltpRun) -> Result<Options, Refusal> {
     if let Some((length, ramp)) = &length {
         settings.extend([("length", length.as_str()), ("ramp", ramp.as_str())]);
     }
-    workload::options(&Oltp, settings).map_err(Refusal::new)
+    let mut options = workload::options(&Oltp, settings).map_err(Refusal::new)?;
+    if let Some(acks) = options.get_mut("acks") {
+        *acks = Oltp.embed("acks", acks).map_err(Refusal::new)?;
+    }
+    Ok(options)
 }
 
 /// The result of one run.
@@ -140,7 +151,9 @@ fn load(text: &str, warehouses: u32) -> anyhow::Result<u8> {
             output::note(&format!("{step}: done"));
         }
     };
-    house::load_marked(&url, Scale { warehouses }, &step)?;
+    for what in house::load_marked(&url, Scale { warehouses }, Procedures::Wanted, &step)? {
+        output::note(&format!("not available on this server: {what}"));
+    }
     output::note(&format!("{warehouses} warehouses are in {url}"));
     Ok(0)
 }
@@ -148,6 +161,19 @@ fn load(text: &str, warehouses: u32) -> anyhow::Result<u8> {
 fn check(text: &str, fresh: bool) -> anyhow::Result<u8> {
     let mut database = Connection::connect(&url(text)?)?;
     let report = check::conditions(&mut database, fresh)?;
+    print(&report)
+}
+
+fn prove(text: &str, acks: &Path) -> anyhow::Result<u8> {
+    let (account, marks) = ledger::Account::read(acks)?;
+    let mut database = Connection::connect(&url(text)?)?;
+    let mut report = check::prove(&mut database, &marks, &account)?;
+    report.checks.extend(check::conditions(&mut database, false)?.checks);
+    output::note(&format!("{} acknowledged transactions that write", account.entries.len()));
+    print(&report)
+}
+
+fn print(report: &Report) -> anyhow::Result<u8> {
     let mut out = String::new();
     for check in &report.checks {
         let _ = writeln!(out, "{check}");

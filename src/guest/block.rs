@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use rustix::mount::{MountFlags, mount};
 use serde::{Deserialize, Serialize};
 
-use super::protocol::{Copy, Device, Job, Storage, WorkloadJob};
+use super::protocol::{Copy, Device, Job, Storage, Tree, WorkloadJob};
 use super::rotational;
 use crate::lever::fs as fs_lever;
 use crate::sys::process::Child;
@@ -52,6 +52,9 @@ fn mount_for(w: &WorkloadJob, options: &str, servers: &mut Vec<Child>) -> anyhow
     if let Some(storage) = &w.storage {
         let device = device(&w.name, storage, servers).with_context(|| format!("No disk for `{}`", w.name))?;
         mount_asked(&device, &dir, &storage.filesystem, options)?;
+        if let Some(files) = &storage.files {
+            lay_files(files, &dir).with_context(|| format!("No files on the disk for `{}`", w.name))?;
+        }
         images.extend(w.loaded.iter().map(|name| (name.clone(), dir.clone())));
     }
     Ok(Mounts { dir, images })
@@ -102,6 +105,44 @@ fn copy_extents(copy: &Copy, onto: &Path) -> anyhow::Result<()> {
         }
     }
     to.sync_all()?;
+    Ok(())
+}
+
+/// Copies what is on a file system of persistent memory into `onto`, all of it on the disk and nothing of it in memory afterwards.
+fn lay_files(tree: &Tree, onto: &Path) -> anyhow::Result<()> {
+    let at = onto.with_extension("files");
+    fs::create_dir_all(&at)?;
+    mount_at(&pmem(tree.pmem)?, &at, &tree.filesystem, MountFlags::RDONLY, "")?;
+    copy_folder(&at, onto)?;
+    // Whose the top folder is says whose the rest will be.
+    let top = fs::metadata(&at)?;
+    lchown(onto, Some(top.uid()), Some(top.gid()))?;
+    fs::set_permissions(onto, top.permissions())?;
+    rustix::mount::unmount(&at, rustix::mount::UnmountFlags::empty())?;
+    rustix::fs::sync();
+    // As after a copy of blocks, which goes past the page cache.
+    fs::write("/proc/sys/vm/drop_caches", "3").context("The kernel does not drop its caches")
+}
+
+/// Files and folders, with their owners and modes.
+fn copy_folder(from: &Path, to: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target, meta) = (entry.path(), to.join(entry.file_name()), entry.metadata()?);
+        let doing = || format!("Copying {}", source.display());
+        if meta.is_symlink() {
+            symlink(fs::read_link(&source)?, &target).with_context(doing)?;
+        } else if meta.is_dir() {
+            fs::create_dir_all(&target).with_context(doing)?;
+            copy_folder(&source, &target)?;
+        } else {
+            fs::copy(&source, &target).with_context(doing)?;
+        }
+        lchown(&target, Some(meta.uid()), Some(meta.gid())).with_context(doing)?;
+        if !meta.is_symlink() {
+            fs::set_permissions(&target, meta.permissions()).with_context(doing)?;
+        }
+    }
     Ok(())
 }
 

@@ -23,6 +23,9 @@ pub const JOB_PATH: &str = "/job.json";
 /// I/O port of QEMU's isa-debugcon: every byte written there is appended to a file on the host.
 pub const EVENT_PORT: u16 = 0xe9;
 
+/// I/O port of a second isa-debugcon, in a guest that is going to lose its power: what is acknowledged there.
+pub const ACK_PORT: u16 = 0xea;
+
 /// I/O port of QEMU's isa-debug-exit: writing `v` ends QEMU with status `2v + 1`.
 pub const EXIT_PORT: u16 = 0xf4;
 
@@ -47,6 +50,9 @@ pub struct Job {
     /// Command-line words that levers put there: read back before anything is measured.
     pub cmdline: Vec<String>,
     pub fault: Option<Fault>,
+    /// Only where the machine is going to lose its power.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crash: Option<Crash>,
     /// Levers of the running kernel, set when the devices are there and read back before anything is measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub levers: Vec<Setting>,
@@ -60,6 +66,15 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Placement::is_anywhere")]
     pub placement: Placement,
     pub workloads: Vec<WorkloadJob>,
+}
+
+/// A life of a machine between two losses of its power.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crash {
+    /// What was acknowledged in the lives before, a path in the initramfs; `None` in the first one.
+    pub acknowledged: Option<String>,
+    /// Whether it is over when that has been proved.
+    pub proves_only: bool,
 }
 
 /// A kernel module in the initramfs.
@@ -108,6 +123,9 @@ pub struct Storage {
     /// The file system as it lies on a pmem device, to be copied onto `device`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<Copy>,
+    /// Files that are laid onto the empty file system when it is mounted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Tree>,
 }
 
 /// Bytes to be copied from persistent memory.
@@ -151,6 +169,8 @@ pub enum Event {
     Step { workload: String, step: String, done: u32, of: u32 },
     /// A workload's values, by the metrics' names, and its facts.
     Result { workload: String, values: Vec<(String, f64)>, facts: Vec<(String, String)> },
+    /// What was acknowledged before the machine lost its power is there; what was looked at.
+    Proved { workload: String, facts: Vec<(String, String)> },
     /// The trial's failure, as seen from inside.
     Failed { failure: Failure, message: String },
     /// bigiron itself could not do its part in this guest (a module that does not load, a lever that did not take): nobody's

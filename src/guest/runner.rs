@@ -13,13 +13,13 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, kill_process};
 
 use super::block::Mounts;
-use super::protocol::{Event, Job, WorkloadJob};
+use super::protocol::{ACK_PORT, Event, Job, WorkloadJob};
 use super::{channel, rest_after_prepare};
 use crate::lever::Fault;
 use crate::store::record::{Failure, GuestIdentity};
-use crate::sys;
 use crate::sys::process::Exit;
-use crate::workload::{self, Context, Outcome, Progress, WrongData};
+use crate::sys::{self, port};
+use crate::workload::{self, Context, Outcome, Progress, Sink, WrongData};
 
 /// Runs the job's workloads in a child and passes its events on. The trial's failure, if the child could not say it itself.
 pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow::Result<Option<(Failure, String)>> {
@@ -127,6 +127,10 @@ fn one(
     voice: &mut Voice<'_>,
 ) -> Result<Outcome, (Failure, anyhow::Error)> {
     let error = |e| (Failure::WorkloadError, e);
+    let failed = |e: anyhow::Error| match e.is::<WrongData>() {
+        true => (Failure::VerifyFailed, e),
+        false => error(e),
+    };
     let workload =
         workload::find(&planned.name).ok_or_else(|| error(anyhow!("This executable has no such workload")))?;
     let executable = voice.executable.to_owned();
@@ -149,24 +153,46 @@ fn one(
         cpus: guest.cpus,
         memory_bytes: guest.memory_bytes,
         executable,
+        witness: job.crash.as_ref().map(|_| &(witness as fn() -> Box<dyn Sink>) as &dyn Fn() -> Box<dyn Sink>),
         progress: &step,
     };
-    std::fs::create_dir(&cx.dir).map_err(|e| error(anyhow!("{}: {e}", cx.dir.display())))?;
-    step(Progress { step: "prepare", done: 0, of: 0 });
-    workload.prepare(&cx).context("Preparing").map_err(error)?;
+    match job.crash.as_ref().and_then(|crash| Some((crash.acknowledged.as_ref()?, crash.proves_only))) {
+        None => {
+            std::fs::create_dir(&cx.dir).map_err(|e| error(anyhow!("{}: {e}", cx.dir.display())))?;
+            step(Progress { step: "prepare", done: 0, of: 0 });
+            workload.prepare(&cx).context("Preparing").map_err(error)?;
+        }
+        Some((acknowledged, proves_only)) => {
+            let facts = workload.recover(&cx, Path::new(acknowledged)).map_err(failed)?.into_iter().collect();
+            voice.borrow_mut().say(&Event::Proved { workload: planned.name.clone(), facts });
+            if proves_only {
+                return Ok(Outcome::default());
+            }
+        }
+    }
     if workload.lays_out() {
         rustix::fs::sync();
         super::sleep(rest_after_prepare(job.clock));
     }
     inject(job.fault);
-    let outcome = workload.run(&cx).map_err(|e| match e.is::<WrongData>() {
-        true => (Failure::VerifyFailed, e),
-        false => error(e),
-    })?;
+    let outcome = workload.run(&cx).map_err(failed)?;
     step(Progress { step: "verify", done: 0, of: 0 });
     workload.verify(&cx).map_err(|e| (Failure::VerifyFailed, e))?;
     complete(planned, &outcome).map_err(error)?;
     Ok(outcome)
+}
+
+/// The way out of a machine that is going to lose its power: every byte is on the host when it has been written.
+struct AckPort;
+
+impl Sink for AckPort {
+    fn send(&mut self, piece: &[u8]) -> anyhow::Result<()> {
+        port::write(ACK_PORT, piece).context("The port for acknowledgements cannot be written to")
+    }
+}
+
+fn witness() -> Box<dyn Sink> {
+    Box::new(AckPort)
 }
 
 /// A missing metric fails the trial, and so does one that no ratio can be made of.

@@ -23,6 +23,8 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) unfit: Option<String>,
     /// Names and texts.
     pub(in crate::host) artifacts: Vec<(String, String)>,
+    /// What was proved of a life before.
+    pub(in crate::host) proved: Option<Vec<(String, String)>>,
     pub(in crate::host) done: bool,
 }
 
@@ -49,6 +51,7 @@ impl Heard {
                 self.facts.extend(facts.into_iter().map(|(k, v)| (format!("{workload}.{k}"), v)));
                 self.results.push((workload, values));
             }
+            Event::Proved { facts, .. } => self.proved = Some(facts),
             // The first failure is the cause; what follows from it comes later.
             Event::Failed { failure, message } => {
                 self.failed.get_or_insert((failure, message));

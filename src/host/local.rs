@@ -224,6 +224,7 @@ fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
         modules: Vec::new(),
         cmdline: Vec::new(),
         fault: None,
+        crash: None,
         levers: Vec::new(),
         lever_modules: Vec::new(),
         mount: String::new(),

@@ -3,8 +3,8 @@
 //! Invariant: what a guest did is a [`TrialResult`], whatever it did; a [`HostError`] is never about the arm.
 
 mod arm;
+pub mod crash;
 mod files;
-
 mod images;
 mod outcome;
 
@@ -22,13 +22,14 @@ use crate::guest::protocol::{self, Job, PROTOCOL, Storage, WorkloadJob};
 use crate::kernel::Kernel;
 use crate::lever::{self, apply::Placement};
 use crate::store::record::HostCost;
-use crate::study::plan::Plan;
+use crate::study::plan::{Arm, Plan};
 use crate::study::storage::DISK_CACHE_FACT;
 use crate::vm::disk::{self, Disk};
 use crate::vm::image;
 use crate::vm::lockstep::Library;
 use crate::vm::qemu::{Accelerator, Config, Process, Qemu};
 use crate::vm::watch::{Ended, Watch};
+use crate::workload::Options;
 use arm::{PreparedArm, image_path, storage_mib, storage_of};
 use files::Files;
 
@@ -105,6 +106,7 @@ impl Host for VmHost {
             cmdline: &arm.cmdline,
             console: &files.console,
             events: &files.events,
+            acks: None,
             disks: &disks,
             pmems: &pmems,
         };
@@ -174,38 +176,56 @@ impl Host for VmHost {
 }
 
 impl VmHost {
+    /// The disk of the plan's workload number `n`; one that is a file of the host is made by `make`, given its serial number.
+    fn storage(
+        &self,
+        plan: &Plan,
+        (planned, arm): (&Arm, &PreparedArm),
+        n: usize,
+        options: &Options,
+        make: &mut dyn FnMut(&str, Content<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Option<Storage>> {
+        let (machine, name, kind) = (&plan.machine, &plan.workloads[n].name, arm::kind(plan, planned));
+        let profile = storage_of(plan)?;
+        if let Some(loaded) = arm.images.data(name) {
+            let device = loaded.device(profile, machine.cpus, n, name);
+            if let protocol::Device::Virtio { serial } = &device {
+                make(serial, loaded.moves_to_mib().map_or(Content::Image(&loaded.path), Content::Empty))?;
+            }
+            return Ok(Some(loaded.storage(device, kind.filesystem)));
+        }
+        let Some(size_mib) = storage_mib(plan, planned, name, options) else { return Ok(None) };
+        let device = disk::device(profile, size_mib, machine.cpus, n, name);
+        let mut image = Some(image_path(kind.filesystem, size_mib));
+        if let protocol::Device::Virtio { serial } = &device {
+            make(serial, Content::Empty(size_mib))?;
+            image = None;
+        }
+        Ok(Some(Storage { device, filesystem: kind.filesystem.to_owned(), image, copy: None, files: None }))
+    }
+
+    fn lay(&self, kind: image::Kind<'_>, content: Content<'_>, path: &Path) -> anyhow::Result<()> {
+        match content {
+            Content::Image(image) => image::restore(image, path),
+            Content::Empty(size_mib) => image::write_raw(&self.cache, kind, size_mib, path),
+        }
+    }
+
     fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(Job, Vec<Disk>)> {
         let plan = trial.plan;
-        let profile = storage_of(plan)?;
         let kind = arm::kind(plan, trial.arm);
         let mut disks = Vec::new();
         let mut workloads = Vec::new();
         for &n in &trial.slot.order {
             let planned = &plan.workloads[n];
             let options = lever::workload_options(plan, trial.arm, &planned.name);
-            let mut storage = None;
-            if let Some(loaded) = arm.images.data(&planned.name) {
-                let device = loaded.device(profile, plan.machine.cpus, n, &planned.name);
-                if let protocol::Device::Virtio { serial } = &device {
-                    let path = files.disk(serial);
-                    image::restore(&loaded.path, &path)?;
-                    let cache = disk::cache(plan.clock, &path)?;
-                    disks.push(Disk { path, serial: serial.clone(), cache });
-                }
-                storage = Some(loaded.storage(device));
-            } else if let Some(size_mib) = storage_mib(plan, trial.arm, &planned.name, &options) {
-                let device = disk::device(profile, size_mib, plan.machine.cpus, n, &planned.name);
-                let mut image = Some(image_path(kind.filesystem, size_mib));
-                if let protocol::Device::Virtio { serial } = &device {
-                    let path = files.disk(serial);
-                    image::write_raw(&self.cache, kind, size_mib, &path)?;
-                    let cache = disk::cache(plan.clock, &path)?;
-                    disks.push(Disk { path, serial: serial.clone(), cache });
-                    image = None;
-                }
-                let filesystem = kind.filesystem.to_owned();
-                storage = Some(Storage { device, filesystem, image, copy: None });
-            }
+            let storage = self.storage(plan, (trial.arm, arm), n, &options, &mut |serial, content| {
+                let path = files.disk(serial);
+                self.lay(kind, content, &path)?;
+                let cache = disk::cache(plan.clock, &path)?;
+                disks.push(Disk { path, serial: serial.to_owned(), cache, log: None });
+                Ok(())
+            })?;
             let metrics = planned.metrics.clone();
             workloads.push(WorkloadJob {
                 name: planned.name.clone(),
@@ -226,6 +246,7 @@ impl VmHost {
             modules: arm.modules.clone(),
             cmdline: arm.cmdline.clone(),
             fault: lever::injected(&trial.arm.settings),
+            crash: None,
             levers: lever::of_runtime(&trial.arm.settings),
             lever_modules: arm.lever_modules.clone(),
             mount: lever::fs::mount(&trial.arm.settings).to_owned(),
@@ -234,6 +255,13 @@ impl VmHost {
         };
         Ok((job, disks))
     }
+}
+
+/// What a disk of the host begins with.
+pub(super) enum Content<'a> {
+    Image(&'a Path),
+    /// A file system of so many MiB.
+    Empty(u64),
 }
 
 /// How the host opens the disks, for the record: the guest cannot know.

@@ -44,6 +44,19 @@ impl Histogram {
         self.sum += other.sum;
     }
 
+    /// All that was counted, to be put together again by [`Histogram::of_buckets`]: the exact sum, and values with their counts.
+    pub fn buckets(&self) -> (u128, Vec<(u64, u64)>) {
+        (self.sum, self.hdr.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect())
+    }
+
+    /// The histogram that [`Histogram::buckets`] has taken apart.
+    pub fn of_buckets(sum: u128, buckets: &[(u64, u64)]) -> Self {
+        let mut histogram = Self::new();
+        buckets.iter().for_each(|(ns, count)| histogram.add(*ns, *count));
+        histogram.sum = sum;
+        histogram
+    }
+
     /// How many latencies were counted.
     pub fn count(&self) -> u64 {
         self.hdr.len()
@@ -84,7 +97,10 @@ mod tests {
                 halves[i % 2].record(*v);
             }
             let [mut all, other] = halves;
-            all.merge(&other);
+            let (sum, buckets) = other.buckets();
+            let again = Histogram::of_buckets(sum, &buckets);
+            prop_assert_eq!((again.max(), again.quantile(q), again.mean()), (other.max(), other.quantile(q), other.mean()));
+            all.merge(&again);
             values.sort_unstable();
             let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len());
             let exact = values[rank - 1] as f64;

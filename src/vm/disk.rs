@@ -20,6 +20,8 @@ pub struct Disk {
     /// By which the guest finds it.
     pub serial: String,
     pub cache: Cache,
+    /// Where QEMU writes down what the guest writes and flushes ([`super::writes`]).
+    pub log: Option<PathBuf>,
 }
 
 /// How QEMU opens an image. Both show the guest a disk with a volatile write cache, which its flushes empty.

@@ -7,3 +7,4 @@ pub mod lockstep;
 pub mod probe;
 pub mod qemu;
 pub mod watch;
+pub mod writes;

@@ -87,6 +87,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         modules: Vec::new(),
         cmdline: Vec::new(),
         fault: None,
+        crash: None,
         levers: Vec::new(),
         lever_modules: Vec::new(),
         mount: String::new(),
@@ -111,6 +112,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         cmdline: &[],
         console: &file("console"),
         events: &file("events"),
+        acks: None,
         disks: &[],
         pmems: &[],
     };

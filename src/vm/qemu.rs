@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use crate::clock::Clock;
+use crate::guest::protocol::ACK_PORT;
 use crate::sys;
 use crate::vm::disk::Disk;
 use crate::vm::image::find_tool;
@@ -118,6 +119,8 @@ pub struct Config<'a> {
     /// Files that QEMU writes: the guest's console and its events.
     pub console: &'a Path,
     pub events: &'a Path,
+    /// Where acknowledgements go, of a guest that is going to lose its power.
+    pub acks: Option<&'a Path>,
     pub disks: &'a [Disk],
     pub pmems: &'a [Pmem],
 }
@@ -186,6 +189,11 @@ fn channel_arguments(config: &Config<'_>) -> Vec<OsString> {
     }
     args.extend(words(["-serial", "chardev:console"]));
     args.extend(words(["-device", "isa-debugcon,iobase=0xe9,chardev=events"]));
+    if let Some(acks) = config.acks {
+        args.push("-chardev".into());
+        args.push(prefixed("file,id=acks,path=", acks));
+        args.extend(words(["-device", &format!("isa-debugcon,iobase={ACK_PORT:#x},chardev=acks")]));
+    }
     args.extend(words(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]));
     args
 }
@@ -194,8 +202,23 @@ fn disk_arguments(disks: &[Disk]) -> Vec<OsString> {
     let mut args = Vec::new();
     for (n, disk) in disks.iter().enumerate() {
         args.push("-drive".into());
-        let cache = disk.cache.name();
-        args.push(prefixed(&format!("if=none,id=disk{n},format=raw,cache={cache},file="), &disk.path));
+        args.push(match &disk.log {
+            None => {
+                let cache = disk.cache.name();
+                prefixed(&format!("if=none,id=disk{n},format=raw,cache={cache},file="), &disk.path)
+            }
+            // The host keeps its power: what the guest's disk would have kept is worked out from the log.
+            Some(log) => {
+                let mut word = prefixed(
+                    &format!(
+                        "if=none,id=disk{n},driver=blklogwrites,file.driver=file,file.cache.no-flush=on,file.filename="
+                    ),
+                    &disk.path,
+                );
+                word.push(prefixed(",log.driver=file,log.cache.no-flush=on,log.filename=", log));
+                word
+            }
+        });
         args.push("-device".into());
         args.push(format!("virtio-blk-pci,drive=disk{n},serial={}", disk.serial).into());
     }
@@ -324,7 +347,8 @@ mod tests {
 
     #[test]
     fn a_disk_of_the_host_is_opened_as_it_says() {
-        let disk = Disk { path: "a,b".into(), serial: "micro".to_owned(), cache: super::super::disk::Cache::None };
+        let disk =
+            Disk { path: "a,b".into(), serial: "micro".to_owned(), cache: super::super::disk::Cache::None, log: None };
         let args: Vec<String> = disk_arguments(&[disk]).into_iter().map(|a| a.into_string().unwrap()).collect();
         let drive = "if=none,id=disk0,format=raw,cache=none,file=a,,b";
         assert_eq!(args, ["-drive", drive, "-device", "virtio-blk-pci,drive=disk0,serial=micro"]);
@@ -358,6 +382,7 @@ mod tests {
             cmdline: &["mitigations=off".to_owned()],
             console: Path::new("a,b"),
             events: Path::new("e"),
+            acks: None,
             disks: &[],
             pmems: &[],
         };

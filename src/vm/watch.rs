@@ -57,10 +57,15 @@ impl Watch {
         let console_len = std::fs::metadata(&self.console).map_or(0, |m| m.len());
         if !lines.is_empty() || console_len != self.console_len {
             self.console_len = console_len;
-            self.progress = Instant::now();
-            self.cpu_at_progress = self.cpu;
+            self.seen();
         }
         lines.iter().map(|l| serde_json::from_slice(l).map_err(io::Error::other)).collect()
+    }
+
+    /// A sign of progress that is neither an event nor on the console.
+    pub fn seen(&mut self) {
+        self.progress = Instant::now();
+        self.cpu_at_progress = self.cpu;
     }
 
     /// Why the guest counts as hung, given the CPU seconds its VM has used; `None` while it does not.

@@ -7,7 +7,10 @@ pub mod micro;
 pub mod oltp;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
 
 use crate::clock::Clock;
 use crate::metric::MetricDef;
@@ -56,7 +59,8 @@ pub struct Image {
 pub enum ImageRole {
     /// Mounted read-only.
     Tree,
-    /// Lies on the workload's disk in place of an empty file system; one at most.
+    /// Lies on the workload's disk in place of an empty file system; one at most. Where the study asks for another file system than its own, its
+    /// files are copied onto that.
     Data,
 }
 
@@ -94,6 +98,8 @@ pub struct Context<'a> {
     pub memory_bytes: u64,
     /// This executable, to be started again as `bigiron worker …` by multi-process workloads and by `fork+exec`.
     pub executable: PathBuf,
+    /// Makes a way for acknowledgements out of a machine that is going to lose its power; `None` for every other.
+    pub witness: Option<&'a dyn Fn() -> Box<dyn Sink>>,
     /// To be called between measured windows, never inside one: tells the host that the trial is alive and how far it is.
     pub progress: &'a dyn Fn(Progress<'_>),
 }
@@ -120,6 +126,21 @@ pub struct Outcome {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongData(pub String);
+
+/// Something that takes what was acknowledged, whole and in order.
+pub trait Sink: Send {
+    /// Hands one piece on. When it returns the piece has left the program.
+    ///
+    /// # Errors
+    /// It is not known to have left.
+    fn send(&mut self, piece: &[u8]) -> anyhow::Result<()>;
+}
+
+impl<W: Write + Send> Sink for W {
+    fn send(&mut self, piece: &[u8]) -> anyhow::Result<()> {
+        self.write_all(piece).and_then(|()| self.flush()).context("Cannot pass on acknowledgements")
+    }
+}
 
 /// Something that can be run in a trial and compared between arms.
 pub trait Workload: Sync {
@@ -165,6 +186,14 @@ pub trait Workload: Sync {
     }
     /// Lays out files, starts nothing that is measured.
     fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()>;
+    /// Takes the place of [`Workload::prepare`] on a machine that lost its power in the middle of a run: brings the data back and proves what
+    /// `acknowledged`, all that its witness has received so far, says. What was proved comes back.
+    ///
+    /// # Errors
+    /// A [`WrongData`] if something is missing or wrong.
+    fn recover(&self, _cx: &Context<'_>, _acknowledged: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+        bail!("`{}` has no test of crashes", self.name())
+    }
     /// Measures. A metric that could not be measured is an error, not a gap; lost data are a [`WrongData`].
     fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome>;
     /// Checks the data that the run left behind; an error here is lost or wrong data and outranks any speed.

@@ -1,6 +1,7 @@
 //! Tests that really boot Debian kernels in QEMU. Kernels are fetched once and kept below `target/`.
 
 mod command;
+mod crash;
 mod interrupted;
 mod levers;
 mod machine;

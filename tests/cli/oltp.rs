@@ -118,7 +118,13 @@ fn tables_of_somebody_else_stay_and_a_broken_condition_is_an_exit_status() {
     let test = test();
     test.run(&["oltp", "load", &url, "--warehouses", "1"]).status(0).stderr_has("1 warehouses are in");
     test.run(&["oltp", "check", &url, "--fresh"]).status(0).stdout_has("condition-12: ok");
-    test.run(&small(&[&format!("url={url}")])).status(0).stdout_has("every consistency condition holds");
+    let acks = test.dir().join("acks");
+    let told = format!("acks={}", acks.display());
+    test.run(&small(&[&format!("url={url}"), &told])).status(0).stdout_has("every consistency condition holds");
+    let acks = acks.to_str().unwrap();
+    test.run(&["oltp", "prove", &url, acks]).status(0).stdout_has("acknowledged-payments: ok");
+    database.execute("DELETE FROM history WHERE h_date = (SELECT max(h_date) FROM history)").unwrap();
+    test.run(&["oltp", "prove", &url, acks]).status(1).stdout_has("acknowledged-payments: FAILED, 1 times");
     database.execute("UPDATE warehouse SET w_ytd = w_ytd + 1").unwrap();
     test.run(&["oltp", "check", &url]).status(1).stdout_has("condition-1: FAILED, 1 times");
 }
@@ -141,17 +147,73 @@ impl Drop for Mounted {
     }
 }
 
+/// A file system of that size in the folder `disk` of a test; `None` where it takes root that we are not.
+fn mounted(test: &Test, size: &str) -> Option<Mounted> {
+    let disk = test.dir().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let size = format!("size={size}");
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(&disk).output().unwrap();
+    if mount.status.success() {
+        return Some(Mounted(disk));
+    }
+    eprintln!("Not tested: mounting a file system takes root ({})", String::from_utf8_lossy(&mount.stderr).trim());
+    None
+}
+
+/// Leaves no byte free where `path` is.
+fn fill(path: &Path) {
+    let mut file = fs::File::create(path).unwrap();
+    for piece in [&[7; 1 << 20][..], &[7; 4096]] {
+        while std::io::Write::write_all(&mut file, piece).is_ok() {}
+    }
+}
+
+#[test]
+fn a_disk_that_runs_full_in_the_middle_of_a_run_is_named_and_its_data_are_checked() {
+    for engine in ["postgres", "sqlite"] {
+        let test = test();
+        let Some(disk) = mounted(&test, "900m") else { return };
+        let engine = format!("engine={engine}");
+        let mut child = test.start(&[&small(&["length=3600s", &engine])[..], &["--dir", "disk"]].concat());
+        let began = Instant::now();
+        let ready = || {
+            let work = fs::read_dir(&disk.0).unwrap().flatten().next()?.path().join("oltp/work");
+            let ballast = if engine.ends_with("sqlite") { "ballast" } else { "cluster/ballast" };
+            work.join(ballast).exists().then_some(work)
+        };
+        while ready().is_none_or(|work| !comes_in(&work)) {
+            assert!(began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none(), "{engine}: the run never came");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        fill(&disk.0.join("filler"));
+        let output = child.wait_with_output().unwrap();
+        let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{all}");
+        for words in ["its disk is full", "all that clients were told of is there", "every consistency condition holds"]
+        {
+            assert!(all.contains(words), "{engine}: no `{words}` in {all}");
+        }
+        let left: Vec<_> = fs::read_dir(&disk.0).unwrap().flatten().map(|e| e.file_name()).collect();
+        assert_eq!(left, ["filler"], "{engine}");
+    }
+}
+
+/// Whether new orders come into the database of a run's folder.
+fn comes_in(work: &Path) -> bool {
+    let file = work.join("oltp.sqlite");
+    if file.exists() {
+        let wal = fs::metadata(work.join("oltp.sqlite-wal"));
+        return wal.is_ok_and(|wal| wal.len() > 0);
+    }
+    let url = Url::unix("postgres", &work.join("cluster/run"), 5432, "postgres");
+    let orders = || check::server_new_orders(&mut Connection::connect(&url).ok()?).ok();
+    orders().is_some_and(|next| next > 30_010)
+}
+
 #[test]
 fn a_full_disk_is_named_and_nothing_is_left_on_it() {
     let test = test();
-    let disk = test.dir().join("disk");
-    fs::create_dir(&disk).unwrap();
-    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=96m", "none"]).arg(&disk).output().unwrap();
-    if !mount.status.success() {
-        eprintln!("Not tested: mounting a file system takes root ({})", String::from_utf8_lossy(&mount.stderr).trim());
-        return;
-    }
-    let mounted = Mounted(disk);
+    let Some(mounted) = mounted(&test, "96m") else { return };
     let ran = test.run(&[&small(&[])[..], &["--dir", "disk"]].concat()).status(1);
     let all = format!("{}{}", ran.stdout, ran.stderr);
     assert!(all.contains("No space left"), "{all}");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, anyhow};
 
 use super::images::ArmImages;
 use crate::guest::protocol::Module;
@@ -41,14 +41,6 @@ pub(super) fn prepare(
     }
     archive.character_device("/dev/console", 0o600, 5, 1).file("/init", 0o755, agent);
     let images = ArmImages::of(plan, arm)?;
-    if let Some(workload) = plan.workloads.iter().find(|w| images.data(&w.name).is_some()) {
-        let of_making = arm.settings.iter().find(|(lever, _)| lever == "fs.mkfs");
-        ensure!(
-            of_making.is_none(),
-            "Lever `fs.mkfs` has nothing to act on in `{}`, whose data comes on a file system made before",
-            workload.name
-        );
-    }
     let mut wanted = wanted_modules(plan, arm, kernel)?;
     if !images.is_empty() {
         wanted.extend(["nfit", "nd_pmem", "ext4"]);
@@ -152,12 +144,11 @@ pub(super) fn storage_of(plan: &Plan) -> anyhow::Result<&'static Profile> {
 
 /// The sizes of the empty file systems that the arm's workloads ask for, each once.
 fn storage_sizes(plan: &Plan, arm: &Arm, images: &ArmImages) -> Vec<u64> {
-    let mut sizes: Vec<u64> = plan
-        .workloads
-        .iter()
-        .filter(|w| images.data(&w.name).is_none())
-        .filter_map(|w| storage_mib(plan, arm, &w.name, &lever::workload_options(plan, arm, &w.name)))
-        .collect();
+    let size = |name: &str| match images.data(name) {
+        Some(loaded) => loaded.moves_to_mib(),
+        None => storage_mib(plan, arm, name, &lever::workload_options(plan, arm, name)),
+    };
+    let mut sizes: Vec<u64> = plan.workloads.iter().filter_map(|w| size(&w.name)).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 
+use super::arm::{image_path, kind};
 use crate::guest::protocol::{Copy, Device, Storage, Tree};
 use crate::host::foundation;
 use crate::study::plan::{Arm, Plan};
@@ -30,6 +31,8 @@ pub(super) struct ArmImage {
     pub(super) path: PathBuf,
     workload: String,
     filesystem: &'static str,
+    /// The file system that its files are laid onto, if that is not its own as it was made.
+    moves_to: Option<String>,
     role: ImageRole,
     bytes: u64,
     extents: Vec<(u64, u64)>,
@@ -47,14 +50,17 @@ impl ArmImages {
                 let file = File::open(&image.path).with_context(|| format!("Cannot open {}", image.path.display()))?;
                 let bytes = file.metadata()?.len();
                 ensure!(bytes.is_multiple_of(ALIGNMENT), "{} is not whole 2 MiB", image.path.display());
+                let is_data = image.role == ImageRole::Data;
+                let kind = kind(plan, arm);
+                let moves = is_data && (image.filesystem != kind.filesystem || !kind.options.is_empty());
                 // A disk of the host holds its own copy.
-                let is_pmem = image.role == ImageRole::Tree || medium != Medium::HostFile;
-                let copied =
-                    image.role == ImageRole::Data && matches!(medium, Medium::Modelled { .. } | Medium::Rotational(_));
+                let is_pmem = !is_data || moves || medium != Medium::HostFile;
+                let copied = is_data && !moves && matches!(medium, Medium::Modelled { .. } | Medium::Rotational(_));
                 all.images.push(ArmImage {
                     name: image.name,
                     workload: planned.name.clone(),
                     filesystem: image.filesystem,
+                    moves_to: moves.then(|| kind.filesystem.to_owned()),
                     role: image.role,
                     bytes,
                     extents: if copied { image::extents(&file)? } else { Vec::new() },
@@ -88,21 +94,37 @@ impl ArmImages {
 }
 
 impl ArmImage {
+    /// MiB of the empty file system that its files are laid onto; `None` if it is a disk as it is.
+    pub(super) fn moves_to_mib(&self) -> Option<u64> {
+        self.moves_to.as_deref().map(|filesystem| image::size_mib(filesystem, self.bytes))
+    }
+
     /// The disk that it lies on: of the guest's memory without a model it is one itself.
     pub(super) fn device(&self, profile: &Profile, cpus: u32, index: usize, serial: &str) -> Device {
         match (profile.medium, self.pmem) {
-            (Medium::Ram, Some(index)) => Device::Pmem { index },
-            _ => disk::device(profile, self.bytes.div_ceil(1 << 20), cpus, index, serial),
+            (Medium::Ram, Some(index)) if self.moves_to.is_none() => Device::Pmem { index },
+            _ => {
+                let size_mib = self.moves_to_mib().unwrap_or_else(|| self.bytes.div_ceil(1 << 20));
+                disk::device(profile, size_mib, cpus, index, serial)
+            }
         }
     }
 
-    pub(super) fn storage(&self, device: Device) -> Storage {
-        let copy = match (&device, self.pmem) {
-            (Device::NullBlk { .. } | Device::Rotational { .. }, Some(pmem)) => {
-                Some(Copy { pmem, extents: self.extents.clone() })
+    pub(super) fn storage(&self, device: Device, filesystem: &str) -> Storage {
+        let mut storage = Storage { filesystem: filesystem.to_owned(), image: None, copy: None, files: None, device };
+        match (self.moves_to_mib(), self.pmem) {
+            (Some(size_mib), Some(pmem)) => {
+                let own = self.filesystem.to_owned();
+                storage.files = Some(Tree { name: self.name.to_owned(), pmem, filesystem: own });
+                if !matches!(storage.device, Device::Virtio { .. }) {
+                    storage.image = Some(image_path(filesystem, size_mib));
+                }
             }
-            _ => None,
-        };
-        Storage { device, filesystem: self.filesystem.to_owned(), image: None, copy }
+            (None, Some(pmem)) if matches!(storage.device, Device::NullBlk { .. } | Device::Rotational { .. }) => {
+                storage.copy = Some(Copy { pmem, extents: self.extents.clone() });
+            }
+            _ => {}
+        }
+        storage
     }
 }

@@ -4,7 +4,7 @@
 //! everything that was acknowledged up to then. A frame is whole or the stream ends before it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Read};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use super::files;
 use super::job::Job;
 use super::journal::{Chunk, Record};
 use super::ledger::{BlockEntry, CommitEntry, Ledger, Stop};
+use crate::workload::Sink;
 
 const MAGIC: u32 = 0x4b43_4144;
 /// Bytes of a frame's header: magic, checksum of the rest, number of entries, nothing, number of the frame, LSN up to which the
@@ -59,18 +60,6 @@ impl std::fmt::Display for Target {
             Target::File(path) => write!(f, "{}", path.display()),
             Target::Tcp(to) => write!(f, "tcp:{to}"),
         }
-    }
-}
-
-/// Something that takes frames, whole and in order.
-pub trait Sink: Send {
-    /// Hands one frame on. When it returns the frame has left the program.
-    fn send(&mut self, frame: &[u8]) -> Result<()>;
-}
-
-impl<W: Write + Send> Sink for W {
-    fn send(&mut self, frame: &[u8]) -> Result<()> {
-        self.write_all(frame).and_then(|()| self.flush()).context("Cannot pass on acknowledgements")
     }
 }
 

@@ -4,7 +4,7 @@
 //! Invariant: nothing depends on time, process numbers or addresses: the same seed does the same transactions, and under the
 //! exact clock takes the same time to the nanosecond.
 
-mod acks;
+pub(in crate::workload) mod acks;
 mod archiver;
 pub mod audit;
 mod backup;

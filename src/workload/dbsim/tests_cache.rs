@@ -49,6 +49,7 @@ impl Bench {
             cpus: 1,
             memory_bytes: 1 << 30,
             executable: PathBuf::new(),
+            witness: None,
             progress: &|_| {},
         };
         files::lay_out(&self.job, &cx.dir, |_| {})?;

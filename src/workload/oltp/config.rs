@@ -70,6 +70,20 @@ pub enum Pace {
     Open { rate: f64 },
 }
 
+impl Config {
+    /// The warehouses that this part's terminals call home, first and last.
+    pub fn homes(&self) -> (u32, u32) {
+        let ((first, last), (part, parts)) = (self.touched, self.part);
+        let begin = |part: u32| first + (u64::from(part) * u64::from(last - first + 1) / u64::from(parts)) as u32;
+        (begin(part - 1), begin(part) - 1)
+    }
+
+    /// The seed of what this part draws for itself; what all parts must agree on is drawn from the run's.
+    pub fn seed_of_part(&self, seed: u64) -> u64 {
+        seed.wrapping_add(u64::from(self.part.0 - 1) << 53)
+    }
+}
+
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -78,6 +92,8 @@ pub struct Config {
     pub scale: Scale,
     /// Warehouses touched, first and last; what is outside is loaded and left alone.
     pub touched: (u32, u32),
+    /// Which of how many driver processes this is, from 1. Terminals of each are at home in a range of their own of the warehouses touched.
+    pub part: (u32, u32),
     /// Connections to the server.
     pub connections: u32,
     /// Users; each has a home warehouse. As many connections as terminals means that each has its own, as in OAST; fewer are shared, as by

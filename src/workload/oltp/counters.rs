@@ -165,19 +165,21 @@ pub fn labelled(text: &str, label: &str) -> Option<u64> {
     })
 }
 
+/// The views that [`statistics`] reads: `pg_stat_` and the name, and how.
+pub const VIEWS: [(&str, &str); 5] = [
+    ("database", "SELECT * FROM pg_stat_database WHERE datname = current_database()"),
+    ("bgwriter", "SELECT * FROM pg_stat_bgwriter"),
+    ("checkpointer", "SELECT * FROM pg_stat_checkpointer"),
+    ("wal", "SELECT * FROM pg_stat_wal"),
+    (
+        "io",
+        "SELECT sum(reads) AS reads, sum(writes) AS writes, sum(extends) AS extends, sum(fsyncs) AS fsyncs FROM pg_stat_io",
+    ),
+];
+
 /// The server's own cumulative statistics as it names them, e.g. `wal.wal_bytes`, `database.blks_read`, `bgwriter.buffers_clean`. A server
 /// that has no such views has no such counters.
 pub fn statistics(database: &mut dyn Database, counters: &mut Counters) {
-    const VIEWS: [(&str, &str); 5] = [
-        ("database", "SELECT * FROM pg_stat_database WHERE datname = current_database()"),
-        ("bgwriter", "SELECT * FROM pg_stat_bgwriter"),
-        ("checkpointer", "SELECT * FROM pg_stat_checkpointer"),
-        ("wal", "SELECT * FROM pg_stat_wal"),
-        (
-            "io",
-            "SELECT sum(reads) AS reads, sum(writes) AS writes, sum(extends) AS extends, sum(fsyncs) AS fsyncs FROM pg_stat_io",
-        ),
-    ];
     // A view that is asked for and not there would be an error in the server's log.
     let there =
         database.rows("SELECT viewname FROM pg_catalog.pg_views WHERE schemaname = 'pg_catalog'").unwrap_or_default();

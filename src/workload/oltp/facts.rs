@@ -22,6 +22,13 @@ pub fn of_job(job: &Job, config: &Config) -> Facts {
     put("engine", engine(job));
     put("warehouses", job.scale.warehouses.to_string());
     put("connections", config.connections.to_string());
+    if config.part.1 > 1 {
+        let ((part, parts), (first, last)) = (config.part, config.homes());
+        put(
+            "part",
+            format!("{part} of {parts}, at home in warehouses {first} to {last}; metrics are of all parts together"),
+        );
+    }
     put("terminals", config.terminals.to_string());
     put("drivers", config.drivers.to_string());
     if !matches!(job.engine, Engine::Sqlite { .. }) {

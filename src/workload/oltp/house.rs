@@ -2,19 +2,20 @@
 //!
 //! Invariant: every trial begins with the rows of a fresh load, and what a trial started is gone when its house is.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::config::{Config, Engine, SqliteJournal, Transport};
+use super::config::{Config, Engine, Mode, SqliteJournal, Transport};
 use super::database::{Database, Value};
 use super::driver::Target;
 use super::job::Job;
-use super::pg::{Connection, Url};
+use super::meeting::Meeting;
+use super::pg::{Connection, PgError, Url};
 use super::scale::Scale;
 use super::server::{Cluster, Listen, Place, Server, ServerError, Settings, Sizing, Stop, place, root, tpcc};
-use super::{load, sql, trial};
+use super::{abilities, load, sql, trial};
 use crate::kernel::Store;
 use crate::workload::{Context, Progress};
 
@@ -28,12 +29,23 @@ const FOLDER: &str = "cluster";
 /// The file of SQLite on its image, and in a trial's folder.
 pub const FILE: &str = "oltp.sqlite";
 
+/// Bytes that are kept for a recovery and the checks after it: segments of the log, files for sorting.
+const BALLAST: u64 = 96 << 20;
+
 /// What marks tables as loaded by us: only such are replaced without asking.
 const MARK: &str = "loaded by bigiron oltp";
 
 /// A database that is ready for a run.
 pub struct House {
     kind: Kind,
+    /// No row of runs before has a later date, nor had what a crash has undone.
+    pub after: i64,
+    /// What somebody's server does not have, and the run does without.
+    pub unavailable: Vec<String>,
+    /// Where the processes of a shared run meet.
+    pub meeting: Option<Meeting>,
+    /// Room for the recovery of a database whose disk has run full; gone when it is needed.
+    ballast: PathBuf,
     /// A short way to the cluster's folder: a socket's path may have 107 bytes.
     _way: Option<Place>,
 }
@@ -84,8 +96,21 @@ impl House {
             }
             Engine::Url(text) => {
                 let url = Url::parse(text)?;
-                load_marked(&url, config.scale, &steps(cx))?;
-                Ok(Self { kind: Kind::Foreign(url), _way: None })
+                let procedures = match config.mode {
+                    Mode::Procedures => Procedures::Needed,
+                    Mode::Pipelined | Mode::RoundTrips => Procedures::Left,
+                };
+                let meeting = (config.part.1 > 1).then(|| Meeting::open(&url, config.part, cx.seed)).transpose()?;
+                let mut unavailable = match &meeting {
+                    Some(meeting) if config.part.0 > 1 => {
+                        (cx.progress)(Progress { step: "wait for part 1", done: 0, of: 0 });
+                        meeting.await_load().map(|()| Vec::new())
+                    }
+                    _ => load_marked(&url, config.scale, procedures, &steps(cx)),
+                }?;
+                unavailable.extend(abilities::missing(&mut Connection::connect(&url)?));
+                let kind = Kind::Foreign(url);
+                Ok(Self { kind, after: i64::MIN, unavailable, meeting, ballast: PathBuf::new(), _way: None })
             }
             Engine::Sqlite { journal } => {
                 let path = match cx.images.get(DATA) {
@@ -96,7 +121,15 @@ impl House {
                         path
                     }
                 };
-                Ok(Self { kind: Kind::Sqlite { path, journal: *journal }, _way: None })
+                let ballast = ballast(&path);
+                Ok(Self {
+                    kind: Kind::Sqlite { path, journal: *journal },
+                    after: i64::MIN,
+                    unavailable: Vec::new(),
+                    meeting: None,
+                    ballast,
+                    _way: None,
+                })
             }
         }
     }
@@ -128,7 +161,7 @@ impl House {
                 Some(complaint) => e.context(complaint),
                 None => e,
             };
-            load_marked(&own.url, config.scale, &steps(cx)).map_err(told)?;
+            load_marked(&own.url, config.scale, Procedures::Needed, &steps(cx)).map_err(told)?;
         }
         Ok(house)
     }
@@ -142,18 +175,38 @@ impl House {
         way: Option<Place>,
     ) -> Result<Self> {
         let (cluster, url) = started(server, folder, settings, listen, transport)?;
+        let ballast = ballast(&folder.join("data"));
         let (server, folder, settings) = (server.clone(), folder.to_owned(), settings.clone());
         let own = Own { cluster: Some(cluster), url, server, folder, settings, listen, transport };
-        Ok(Self { kind: Kind::Own(Box::new(own)), _way: way })
+        Ok(Self {
+            kind: Kind::Own(Box::new(own)),
+            after: i64::MIN,
+            unavailable: Vec::new(),
+            meeting: None,
+            ballast,
+            _way: way,
+        })
     }
 
-    /// Brings a server of our own back after a crash: whatever is left of it is killed, and it recovers in the same folder. `false` for what we
-    /// cannot start again.
+    /// What a server of our own says itself of why it is lost.
+    pub fn complaint(&self) -> Option<ServerError> {
+        let Kind::Own(own) = &self.kind else { return None };
+        own.cluster.as_ref()?.complaint()
+    }
+
+    /// Brings a database of our own back after a crash: whatever is left of its server is killed, and it recovers in the same folder. `false` for
+    /// what we cannot start again.
     ///
     /// # Errors
     /// It does not recover, in its own words.
     pub fn recover(&mut self) -> Result<bool, ServerError> {
-        let Kind::Own(own) = &mut self.kind else { return Ok(false) };
+        let _ = fs::remove_file(&self.ballast);
+        let own = match &mut self.kind {
+            Kind::Own(own) => own,
+            Kind::Foreign(_) => return Ok(false),
+            // It recovers when it is opened next.
+            Kind::Sqlite { .. } => return Ok(true),
+        };
         if let Some(cluster) = own.cluster.take() {
             cluster.kill();
         }
@@ -198,6 +251,20 @@ impl House {
     }
 }
 
+/// Lays a file beside `data`; where there is no room for it there is none.
+fn ballast(data: &Path) -> PathBuf {
+    let path = data.with_file_name("ballast");
+    let laid = File::options()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .and_then(|file| Ok(rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, BALLAST)?));
+    if laid.is_err() {
+        let _ = fs::remove_file(&path);
+    }
+    path
+}
+
 fn started(
     server: &Server,
     folder: &Path,
@@ -211,35 +278,65 @@ fn started(
     Ok((cluster, url))
 }
 
-/// Loads the tables at `url`, in the place of those that an earlier run of ours has left.
+/// What becomes of the stored procedures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Procedures {
+    /// The run calls them.
+    Needed,
+    /// Installed where the server has their language.
+    Wanted,
+    Left,
+}
+
+/// Loads the tables at `url`, in the place of those that an earlier run of ours has left. What the server does not have, and the load has done
+/// without.
 ///
 /// # Errors
-/// Tables of these names that are not ours; whatever the load may fail with.
-pub fn load_marked(url: &Url, scale: Scale, progress: load::Progress<'_>) -> Result<()> {
+/// Tables of these names that are not ours; whatever the load may fail with; procedures that are needed and cannot be had.
+pub fn load_marked(
+    url: &Url,
+    scale: Scale,
+    procedures: Procedures,
+    progress: load::Progress<'_>,
+) -> Result<Vec<String>> {
     let mut database = Connection::connect(url)?;
-    let there =
-        database.rows("SELECT to_regclass('item') IS NOT NULL, coalesce(obj_description(to_regclass('item')), '')")?;
-    let text = |n: usize| match there.first().and_then(|row| row.get(n)) {
-        Some(Value::Text(text)) => text.as_str(),
-        _ => "",
+    let there = database.rows(
+        "SELECT count(*), coalesce(max(obj_description(c.oid, 'pg_class')), '') FROM pg_catalog.pg_class c \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'item' AND n.nspname = current_schema()",
+    )?;
+    let (is_there, is_ours) = match there.first().map(Vec::as_slice) {
+        Some([Value::Integer(count), Value::Text(mark)]) => (*count > 0, mark == MARK),
+        other => anyhow::bail!("The server does not say whether there is a table `item`: {other:?}"),
     };
-    let (is_there, is_ours) = (text(0) == "t", text(1) == MARK);
     ensure!(
         !is_there || is_ours,
         "The database at {url} has a table `item` that bigiron did not load; name an empty database, since every trial loads its tables anew"
     );
     let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    load::postgres(url, scale, jobs, is_ours, progress)?;
-    furnish(&mut database)
-}
-
-/// What a loaded database needs besides its rows: the procedures, and the mark that it is ours.
-///
-/// # Errors
-/// What the server refused.
-pub fn furnish(database: &mut dyn Database) -> Result<()> {
-    sql::install_procedures(database)?;
-    database.execute(&format!("COMMENT ON TABLE item IS '{MARK}'"))
+    let mut unavailable = load::postgres(url, scale, jobs, is_ours, progress)?.unavailable;
+    let installed = if procedures == Procedures::Left { Ok(()) } else { sql::install_procedures(&mut database) };
+    match installed {
+        Err(e)
+            if procedures == Procedures::Wanted
+                && e.downcast_ref::<PgError>().is_some_and(|e| !e.is_disconnected()) =>
+        {
+            unavailable.push(format!("stored procedures in PL/pgSQL ({})", e.root_cause()));
+        }
+        Err(e) => {
+            return Err(e.context(
+                "Without stored procedures the mode is `pipelined` or `round-trips`: `--set mode=pipelined`",
+            ));
+        }
+        Ok(()) => {}
+    }
+    if let Err(e) = database.run(&format!("COMMENT ON TABLE item IS '{MARK}'")) {
+        if e.is_disconnected() {
+            return Err(e.into());
+        }
+        unavailable
+            .push(format!("COMMENT ON TABLE, so that the next run will not know these tables as bigiron's ({e})"));
+    }
+    Ok(unavailable)
 }
 
 /// A load's progress as a trial's steps.

@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::document::Value;
 use crate::refusal::Refusal;
 use crate::workload::Options;
+use crate::workload::dbsim::acks::Target;
 
 /// What a job says about its own run, to be asserted when it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,10 @@ pub struct Job {
     pub mode: Mode,
     pub scale: Scale,
     pub touched: (u32, u32),
+    /// Which of how many processes that share the run, from 1.
+    pub part: (u32, u32),
+    /// Where acknowledged commits are told of at once.
+    pub acks: Option<Target>,
     /// `None`: one for each terminal.
     connections: Option<u32>,
     /// `None`: one for each connection.
@@ -83,6 +88,11 @@ impl Job {
             touched: read(draft.get("touched"), |t| values::touched(t, warehouses), &{
                 format!("`all`, or the first and the last of {warehouses} warehouses as `A..B`")
             })?,
+            acks: match draft.get("acks").string()?.as_str() {
+                "none" => None,
+                text => Some(text.parse().map_err(|right| draft.get("acks").cannot_be(right))?),
+            },
+            part: read(draft.get("part"), values::part, values::A_PART)?,
             connections: number_or(draft.get("connections"), "terminals", 10_000)?,
             terminals: number_or(draft.get("terminals"), "auto", 1_000_000)?,
             users: read(draft.get("users"), values::users, values::SOME_USERS)?,
@@ -130,6 +140,7 @@ impl Job {
                 return Err(draft.get("users").cannot_be("`none` with `oltp.rate`: users are ramped in a closed loop"));
             }
         }
+        self.shares(draft)?;
         if matches!(self.engine, Engine::Sqlite { .. }) && self.claim == Some(Claim::Uncached) {
             return Err(draft
                 .get("engine")
@@ -142,6 +153,33 @@ impl Job {
                 "`oltp.postgres.{name}` cannot be set on a server that runs already; set it there, or leave `oltp.url`"
             );
             return Err(Refusal::new(message));
+        }
+        Ok(())
+    }
+
+    /// Refuses what processes that share a run cannot agree on.
+    fn shares(&self, draft: &Draft) -> Result<(), Refusal> {
+        let (_, parts) = self.part;
+        if parts == 1 {
+            return Ok(());
+        }
+        if !self.is_elsewhere() {
+            return Err(draft
+                .get("part")
+                .cannot_be("`1/1` without `oltp.url`: a server of the run's own is reached by this process only"));
+        }
+        if !self.users.is_empty() {
+            return Err(draft.get("part").cannot_be("`1/1` with `oltp.users`: a ramp of users is one process's"));
+        }
+        if parts > self.touched.1 - self.touched.0 + 1 {
+            return Err(draft.get("part").cannot_be("of at most as many as there are warehouses touched"));
+        }
+        for (key, length) in [("ramp", self.ramp), ("length", self.length)] {
+            if matches!(length, Some(Length::Transactions(_))) {
+                return Err(draft
+                    .get(key)
+                    .cannot_be("a time with `oltp.part`: processes do not count each other's transactions"));
+            }
         }
         Ok(())
     }
@@ -161,6 +199,7 @@ impl Job {
             mode: self.mode,
             scale: self.scale,
             touched: self.touched,
+            part: self.part,
             connections,
             terminals,
             drivers: self.drivers.unwrap_or((cpus / 2).max(1)).min(connections),

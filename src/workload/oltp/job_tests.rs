@@ -53,6 +53,13 @@ fn what_contradicts_itself_is_refused_with_what_would_be_right() {
         (&[("mix", "45/43/4/4/5")][..], "`oltp.mix` cannot be `45/43/4/4/5`; it can be five percentages"),
         (&[("warehouses", "0")], "a number from 1 to 100000"),
         (&[("warehouses", "3"), ("touched", "2..4")], "the first and the last of 3 warehouses"),
+        (&[("part", "2")], "`K/N`"),
+        (&[("warehouses", "2"), ("part", "1/2")], "without `oltp.url`"),
+        (&[("url", "postgresql://a/b"), ("warehouses", "2"), ("part", "1/3")], "as many as there are warehouses"),
+        (
+            &[("url", "postgresql://a/b"), ("warehouses", "2"), ("part", "1/2"), ("length", "100")],
+            "a time with `oltp.part`",
+        ),
         (&[("terminals", "3")], "4 or more"),
         (&[("connections", "terminals")], "a number"),
         (&[("users", "100,200"), ("terminals", "7")], "`auto` only"),

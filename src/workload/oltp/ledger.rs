@@ -1,25 +1,23 @@
 //! The driver's ledger: what it was told was committed, to be held against the database after a crash.
 //!
-//! Invariant: an entry is in the file before its transaction counts. The file is a shared mapping: what was appended outlives the driver, which
-//! may be killed at any time, and costs no system call; it does not outlive the driver's kernel, which does not crash in these tests.
+//! Invariant: an entry has left the driver before its transaction counts. Where it goes decides what it outlives: a file of this machine outlives
+//! the driver, a port of a virtual machine outlives that machine's kernel.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail};
-use rustix::fs::{FallocateFlags, fallocate};
+use anyhow::{Context, Error, Result, bail};
 
+use super::check::Marks;
 use super::input::{Input, Request};
 use super::output::Output;
-use crate::sys::shared_memory::SharedMemory;
+use crate::workload::Sink;
 
-/// Bytes of a record: its last four are the CRC-32C of the others. A record of zeroes is the end.
+/// Bytes of a record: its last four are the CRC-32C of the others.
 const RECORD: usize = 32;
-const MAGIC: [u8; 8] = *b"OLTPLG01";
-/// Bytes of the first mapping; each time it is full it doubles.
-const FIRST: usize = 64 << 10;
+const MAGIC: [u8; 8] = *b"OLTPLG02";
+/// First byte of a district's mark; those of entries are below it.
+const MARK: u8 = 16;
 
 /// What has to be in the database, or may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +111,7 @@ impl Entry {
         seal(record)
     }
 
+    /// Of a record that is whole.
     fn decode(record: &[u8; RECORD]) -> Option<Self> {
         let byte = |i: usize| u32::from(record[i]);
         let word = |i: usize| u32::from_le_bytes([record[i], record[i + 1], record[i + 2], record[i + 3]]);
@@ -137,7 +136,7 @@ impl Entry {
             _ => return None,
         };
         let date = i64::from(word(20)) | i64::from(word(24)) << 32;
-        (*record == seal(*record)).then_some(Self { date, fact })
+        Some(Self { date, fact })
     }
 }
 
@@ -147,49 +146,62 @@ fn seal(mut record: [u8; RECORD]) -> [u8; RECORD] {
     record
 }
 
-/// The ledger of one driver thread.
-pub struct Ledger {
-    file: File,
-    memory: SharedMemory,
-    used: usize,
+/// A ledger that is being written, by all driver threads.
+pub struct Stream {
+    /// And why it could not take an entry, if it could not.
+    sink: Mutex<(Box<dyn Sink>, Option<Error>)>,
 }
 
-impl Ledger {
-    /// A new file; `in_flight` is how many transactions may be without an answer at any time: the connections of this thread.
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// Begins with what was there before the run. `in_flight` is how many transactions may be without an answer at any time: the connections.
     ///
     /// # Errors
-    /// The file exists, cannot be made, or has no room.
-    pub fn create(path: &Path, in_flight: u32) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        let memory = map(&file, FIRST)?;
+    /// The sink takes nothing.
+    pub fn begin(mut sink: Box<dyn Sink>, in_flight: u32, marks: &Marks) -> Result<Self> {
+        let mut bytes = Vec::with_capacity(RECORD * (1 + marks.next.len()));
         let mut head = [0; RECORD];
         head[..8].copy_from_slice(&MAGIC);
         head[8..12].copy_from_slice(&in_flight.to_le_bytes());
-        memory.copy_in(0, &seal(head));
-        Ok(Self { file, memory, used: RECORD })
+        head[12..20].copy_from_slice(&marks.latest.to_le_bytes());
+        head[20..28].copy_from_slice(&marks.payments.to_le_bytes());
+        bytes.extend(seal(head));
+        for (warehouse, district, next) in &marks.next {
+            let mut mark = [0; RECORD];
+            mark[0] = MARK;
+            for (slot, word) in mark[4..16].chunks_exact_mut(4).zip([warehouse, district, next]) {
+                slot.copy_from_slice(&word.to_le_bytes());
+            }
+            bytes.extend(seal(mark));
+        }
+        sink.send(&bytes)?;
+        Ok(Self { sink: Mutex::new((sink, None)) })
     }
 
-    /// Appends; the entry is safe from a kill of this process when it returns.
+    /// Appends; the entry has left the program when it returns. A sink that refuses one gets no more, and [`Stream::end`] says why.
+    pub fn append(&self, entry: &Entry) {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        if sink.1.is_none() {
+            sink.1 = sink.0.send(&entry.encode()).err();
+        }
+    }
+
+    /// Whether all of it was taken.
     ///
     /// # Errors
-    /// The file cannot grow.
-    pub fn append(&mut self, entry: &Entry) -> io::Result<()> {
-        if self.used == self.memory.len() {
-            self.memory = map(&self.file, self.used * 2)?;
-        }
-        self.memory.copy_in(self.used, &entry.encode());
-        self.used += RECORD;
-        Ok(())
+    /// The first entry's that was not.
+    pub fn end(&self) -> Result<()> {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        sink.1.take().map_or(Ok(()), |e| Err(e.context("The ledger of what was acknowledged has gaps")))
     }
 }
 
-/// With its blocks: storing into a hole of a full disk would be a SIGBUS.
-fn map(file: &File, len: usize) -> io::Result<SharedMemory> {
-    fallocate(file, FallocateFlags::empty(), 0, len as u64)?;
-    SharedMemory::of_file(len, file.as_fd())
-}
-
-/// What a driver thread had written down when it ended or was killed.
+/// What the driver had written down when it ended or was killed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub in_flight: u32,
@@ -197,41 +209,64 @@ pub struct Account {
 }
 
 impl Account {
-    /// Reads a ledger. A last record that was cut short is none: what it says did not count yet.
+    /// Reads a ledger: the account, and what was there before it. Several runs one after the other are one account. A last record that was cut
+    /// short is none: what it says did not count yet.
     ///
     /// # Errors
-    /// The file is no ledger, or is damaged elsewhere than at its end.
-    pub fn read(path: &Path) -> Result<Self> {
+    /// The file is no ledger, or is damaged.
+    pub fn read(path: &Path) -> Result<(Self, Marks)> {
         let bytes = std::fs::read(path).with_context(|| format!("Cannot read the ledger {}", path.display()))?;
-        let (records, _) = bytes.as_chunks::<RECORD>();
-        let head = records.first().filter(|head| head.starts_with(&MAGIC) && **head == seal(**head));
-        let Some(head) = head else { bail!("{} is no ledger of oltp", path.display()) };
-        let in_flight = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
-        let used = records.iter().rposition(|record| record != &[0; RECORD]).unwrap_or(0) + 1;
-        let mut entries = Vec::with_capacity(used);
-        for (index, record) in records.iter().enumerate().take(used).skip(1) {
-            match Entry::decode(record) {
-                Some(entry) => entries.push(entry),
-                None if index + 1 == used => {}
-                None => bail!("Record {index} of {} is damaged", path.display()),
-            }
-        }
-        Ok(Self { in_flight, entries })
+        Self::parse(&bytes).with_context(|| format!("The ledger {}", path.display()))
     }
 
-    /// Those of all threads of a run together.
-    pub fn merge(accounts: impl IntoIterator<Item = Self>) -> Self {
-        accounts.into_iter().fold(Self::default(), |mut all, one| {
-            all.in_flight += one.in_flight;
-            all.entries.extend(one.entries);
-            all
-        })
+    fn parse(bytes: &[u8]) -> Result<(Self, Marks)> {
+        let (records, _) = bytes.as_chunks::<RECORD>();
+        let (mut account, mut marks) = (Self::default(), Marks { next: Vec::new(), payments: 0, latest: 0 });
+        let mut runs = 0;
+        for (index, record) in records.iter().enumerate() {
+            if *record != seal(*record) {
+                bail!("Record {index} is damaged");
+            }
+            let word = |i: usize| u32::from_le_bytes([record[i], record[i + 1], record[i + 2], record[i + 3]]);
+            let long = |i: usize| u64::from(word(i)) | u64::from(word(i + 4)) << 32;
+            match Entry::decode(record) {
+                _ if record.starts_with(&MAGIC) => {
+                    runs += 1;
+                    account.in_flight += word(8);
+                    if runs == 1 {
+                        (marks.latest, marks.payments) = (long(12).cast_signed(), long(20));
+                    }
+                }
+                _ if runs == 0 => bail!("It does not begin as one of oltp"),
+                _ if record[0] == MARK => {
+                    if runs == 1 {
+                        marks.next.push((word(4), word(8), word(12)));
+                    }
+                }
+                Some(entry) => account.entries.push(entry),
+                None => bail!("Record {index} is of no kind that is known"),
+            }
+        }
+        if runs == 0 {
+            bail!("It does not begin as one of oltp");
+        }
+        Ok((account, marks))
     }
+
+    /// The latest date of its entries.
+    pub fn latest(&self) -> Option<i64> {
+        self.entries.iter().map(|entry| entry.date).max()
+    }
+}
+
+/// Entries that are whole in so many bytes of a ledger that one run writes, with the marks of so many districts.
+pub fn entries_in(bytes: u64, districts: u64) -> u64 {
+    (bytes / RECORD as u64).saturating_sub(1 + districts)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Seek, SeekFrom, Write};
+    use std::fs::File;
 
     use super::*;
 
@@ -256,38 +291,63 @@ mod tests {
             .collect()
     }
 
-    #[test]
-    fn what_is_appended_is_read_while_the_writer_lives() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("ledger");
-        let mut ledger = Ledger::create(&path, 8).unwrap();
-        assert_eq!(Account::read(&path).unwrap(), Account { in_flight: 8, entries: vec![] });
-        // More than two doublings.
-        let entries = entries(10_000);
-        for entry in &entries {
-            ledger.append(entry).unwrap();
-        }
-        assert_eq!(Account::read(&path).unwrap(), Account { in_flight: 8, entries });
-        assert!(Ledger::create(&path, 8).is_err());
+    fn marks() -> Marks {
+        Marks { next: vec![(1, 1, 3001), (70_000, 10, 9)], payments: 60_000, latest: -5 }
+    }
+
+    fn stream(path: &Path) -> Stream {
+        let file = File::options().create(true).append(true).open(path).unwrap();
+        Stream::begin(Box::new(file), 8, &marks()).unwrap()
     }
 
     #[test]
-    fn a_torn_last_record_is_left_out_and_one_before_is_an_error() {
+    fn what_is_appended_is_read_while_the_writer_lives_and_runs_add_up() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ledger");
-        let mut ledger = Ledger::create(&path, 1).unwrap();
-        let entries = entries(5);
-        for entry in &entries {
-            ledger.append(entry).unwrap();
+        let entries = entries(1_000);
+        let first = stream(&path);
+        assert_eq!(Account::read(&path).unwrap(), (Account { in_flight: 8, entries: vec![] }, marks()));
+        entries[..600].iter().for_each(|entry| first.append(entry));
+        assert_eq!(Account::read(&path).unwrap().0.entries, entries[..600]);
+        assert_eq!(entries_in(std::fs::metadata(&path).unwrap().len(), 2), 600);
+        let second = stream(&path);
+        entries[600..].iter().for_each(|entry| second.append(entry));
+        let (account, since) = Account::read(&path).unwrap();
+        assert_eq!((account.in_flight, since), (16, marks()));
+        assert_eq!(account.latest(), entries.iter().map(|e| e.date).max());
+        assert_eq!(account.entries, entries);
+        first.end().and_then(|()| second.end()).unwrap();
+    }
+
+    #[test]
+    fn a_record_that_was_cut_short_is_left_out_and_a_damaged_one_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger");
+        let (ledger, entries) = (stream(&path), entries(5));
+        entries.iter().for_each(|entry| ledger.append(entry));
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes.truncate(bytes.len() - 1);
+        assert_eq!(Account::parse(&bytes).unwrap().0.entries, entries[..4]);
+        bytes[RECORD * 4 + 16] ^= 1;
+        assert!(Account::parse(&bytes).unwrap_err().to_string().contains("Record 4"));
+        assert!(Account::parse(&bytes[RECORD..RECORD * 4]).is_err() && Account::parse(&[]).is_err());
+    }
+
+    #[test]
+    fn a_sink_that_refuses_is_told_of_at_the_end() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        assert!(Stream::begin(Box::new(full), 1, &marks()).is_err());
+        struct Brief(usize);
+        impl Sink for Brief {
+            fn send(&mut self, _: &[u8]) -> Result<()> {
+                self.0 = self.0.checked_sub(1).context("Nothing more is taken")?;
+                Ok(())
+            }
         }
-        let mut file = OpenOptions::new().write(true).open(&path).unwrap();
-        let mut tear = |record: u64| {
-            file.seek(SeekFrom::Start(record * RECORD as u64 + 16)).unwrap();
-            file.write_all(&[0xee; 4]).unwrap();
-        };
-        tear(5);
-        assert_eq!(Account::read(&path).unwrap().entries, entries[..4]);
-        tear(2);
-        assert!(Account::read(&path).unwrap_err().to_string().contains("Record 2"));
+        let ledger = Stream::begin(Box::new(Brief(2)), 1, &marks()).unwrap();
+        entries(1).iter().for_each(|entry| ledger.append(entry));
+        ledger.end().unwrap();
+        entries(2).iter().for_each(|entry| ledger.append(entry));
+        assert!(format!("{:#}", ledger.end().unwrap_err()).contains("Nothing more"));
     }
 }

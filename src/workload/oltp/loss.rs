@@ -11,21 +11,30 @@ use super::check::{self, Marks, Report};
 use super::config::{Config, Engine};
 use super::driver::{Driven, Ledger};
 use super::house::House;
-use super::ledger::{Account, Entry};
+use super::ledger::{Account, Entry, Stream};
 use super::server::ServerError;
 use crate::workload::WrongData;
 
 /// Entries that are kept at most, of 40 bytes each. A run that has more is not held against its book.
 const MOST: usize = 4 << 20;
 
-/// What the driver was told was committed. It is in memory: the driver outlives its server, and no file of it disturbs what is measured.
+/// Why a server is lost whose disk takes nothing more.
+pub const FULL: &str = "its disk is full";
+
+/// What the driver was told was committed. It is in memory: the driver outlives its server, and no file of it disturbs what is measured. On a
+/// machine that is going to lose its power the same leaves it as a stream.
 #[derive(Debug, Default)]
 pub struct Book {
     entries: Vec<Entry>,
     is_full: bool,
+    pub stream: Option<Stream>,
 }
 
 impl Book {
+    pub fn with(stream: Option<Stream>) -> Self {
+        Self { stream, ..Self::default() }
+    }
+
     /// Takes in a run's pages, and what it left in doubt.
     pub fn enter(&mut self, pages: Pages, driven: &Driven) {
         for page in pages.of_threads {
@@ -43,7 +52,6 @@ pub struct Pages {
     of_threads: Vec<Mutex<Vec<Entry>>>,
     /// Entries that a thread may make.
     each: usize,
-    is_kept: bool,
 }
 
 impl Pages {
@@ -52,20 +60,20 @@ impl Pages {
     }
 
     fn with_room(config: &Config, most: usize) -> Self {
-        // An embedded engine, whose threads are its connections, is lost with its driver only.
-        let (threads, is_kept) = match config.engine {
-            Engine::Sqlite { .. } => (config.connections, false),
-            Engine::Postgres { .. } | Engine::Url(_) => (config.drivers, true),
+        // An embedded engine's threads are its connections.
+        let threads = match config.engine {
+            Engine::Sqlite { .. } => config.connections,
+            Engine::Postgres { .. } | Engine::Url(_) => config.drivers,
         };
         let of_threads = (0..threads).map(|_| Mutex::default()).collect();
-        Self { of_threads, each: most / threads as usize, is_kept }
+        Self { of_threads, each: most / threads as usize }
     }
 
     /// What writes the page of a thread.
-    pub fn ledger(&self, thread: u32) -> Ledger<'_> {
+    pub fn ledger<'a>(&'a self, thread: u32, stream: Option<&'a Stream>) -> Ledger<'a> {
         Box::new(move |request, output| {
-            if !self.is_kept {
-                return;
+            if let (Some(stream), Some(entry)) = (stream, Entry::answered(request, output)) {
+                stream.append(&entry);
             }
             let mut page = self.of_threads[thread as usize].lock().unwrap_or_else(PoisonError::into_inner);
             // One more than there is room for says that there are more.
@@ -98,9 +106,20 @@ impl std::error::Error for Loss {}
 
 impl Loss {
     /// Has the server recover, and looks whether the data are right: the run's error, a [`WrongData`] if they are not.
-    pub fn judge(self, house: &mut House) -> Error {
+    pub fn judge(mut self, house: &mut House) -> Error {
+        // A connection knows that it is gone; the server may know why.
+        if let Some(ServerError::Space { .. }) = house.complaint()
+            && !self.why.contains(FULL)
+        {
+            self.why = format!("{FULL}: {}", self.why);
+        }
         match house.recover() {
-            Ok(false) => return anyhow!("{self}; the data were not checked, since bigiron did not start this server"),
+            Ok(false) => {
+                return anyhow!(
+                    "{self}; the data were not checked, since bigiron did not start this server: when it is back, `bigiron oltp prove` holds them against what \
+                     `oltp.acks` has received"
+                );
+            }
             Ok(true) => {}
             // What it says itself about its data, other than that there is no room for its recovery.
             Err(ServerError::Cluster(said)) => return WrongData(format!("{self}; it does not recover: {said}")).into(),

@@ -1,6 +1,7 @@
 //! Servers and drivers that are killed in the middle of their work. What a kill does not test is syncing: the kernel lives on.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -15,7 +16,7 @@ use crate::workload::oltp::config::SqliteJournal;
 use crate::workload::oltp::database::{Database, Value};
 use crate::workload::oltp::driver::{self, Drive, Target, fixture};
 use crate::workload::oltp::input::{Input, Request};
-use crate::workload::oltp::ledger::{self, Fact};
+use crate::workload::oltp::ledger::Fact;
 use crate::workload::oltp::output::Output;
 use crate::workload::oltp::random::Rng;
 use crate::workload::oltp::sqlite::Engine as Sqlite;
@@ -115,6 +116,7 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
         cpus: 2,
         memory_bytes: 1 << 30,
         executable: "/bin/true".into(),
+        witness: None,
         progress: &|_| (),
     };
     let job = fixture::job(&[("warehouses", "1"), ("connections", "6")]);
@@ -124,7 +126,17 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
     let ways: [fn(&House); 3] = [kill_all, kill_postmaster, kill_session];
     let mut last = None;
     for (seed, (mode, die)) in (7..).zip(["procedures", "pipelined", "round-trips"].into_iter().zip(ways)) {
-        let cx = TrialContext { dir: dir.path(), seed, clock: Clock::Exact, cpus: 2, progress: &|_| {} };
+        let cx = TrialContext {
+            dir: dir.path(),
+            seed,
+            clock: Clock::Exact,
+            cpus: 2,
+            after: i64::MIN,
+            unavailable: &[],
+            meeting: None,
+            witness: None,
+            progress: &|_| {},
+        };
         let orders = 40 + moments.bits() % 160;
         let loss = lose(&house, &cx, mode, orders, die);
         assert!((1..=6).contains(&loss.in_doubt), "{loss}");
@@ -159,7 +171,7 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
     house.close().unwrap();
 }
 
-/// The process that is killed: a driver on SQLite, with ledgers in files.
+/// The process that is killed: a driver on SQLite, with a ledger in a file.
 #[test]
 #[ignore = "started by the test below"]
 fn child() {
@@ -167,25 +179,30 @@ fn child() {
     let round: u64 = std::env::var("BIGIRON_TEST_ROUND").unwrap().parse().unwrap();
     let job = fixture::job(&[("engine", "sqlite"), ("connections", "3"), ("ramp", "1"), ("length", "10000000")]);
     let journal = journal(round);
-    let after = Marks::take(&mut Sqlite::open(&path, journal).unwrap()).unwrap().latest;
-    let open = |thread: u32| -> Ledger<'_> {
-        let mut ledger = ledger::Ledger::create(&book(&path, round, thread), 1).unwrap();
-        Box::new(move |request, output| {
-            Entry::answered(request, output).iter().for_each(|entry| ledger.append(entry).unwrap());
-        })
-    };
+    let marks = Marks::take(&mut Sqlite::open(&path, journal).unwrap()).unwrap();
     let config = job.config(Clock::Exact, 2);
+    let file = File::create_new(book(&path, round)).unwrap();
+    let stream = Stream::begin(Box::new(file), config.connections, &marks).unwrap();
+    let pages = Pages::new(&config);
+    let open = |thread: u32| pages.ledger(thread, Some(&stream));
     let target = Target::Sqlite { path: &path, journal };
-    driver::run(Drive { config: &config, target, seed: round, after, watch: &mut |_| {}, ledger: Some(&open) })
-        .unwrap();
+    driver::run(Drive {
+        config: &config,
+        target,
+        seed: round,
+        after: marks.latest,
+        watch: &mut |_| {},
+        ledger: Some(&open),
+    })
+    .unwrap();
 }
 
 fn journal(round: u64) -> SqliteJournal {
     if round.is_multiple_of(2) { SqliteJournal::Wal } else { SqliteJournal::Rollback }
 }
 
-fn book(path: &Path, round: u64, thread: u32) -> PathBuf {
-    path.with_file_name(format!("ledger-{round}-{thread}"))
+fn book(path: &Path, round: u64) -> PathBuf {
+    path.with_file_name(format!("ledger-{round}"))
 }
 
 /// Killed when it is forgotten, too.
@@ -216,14 +233,14 @@ fn a_killed_sqlite_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
             .spawn();
         let (mut child, began) = (Killed(child.unwrap()), Instant::now());
         let wanted = 60 + (moments.bits() % 200) as usize;
-        let read = || (0..3).filter_map(|thread| Account::read(&book(&path, round, thread)).ok()).collect::<Vec<_>>();
-        while read().iter().map(|account| account.entries.len()).sum::<usize>() < wanted {
+        let read = || Account::read(&book(&path, round)).map_or(0, |(account, _)| account.entries.len());
+        while read() < wanted {
             assert!(began.elapsed() < PATIENCE && child.0.try_wait().unwrap().is_none(), "it never came so far");
             thread::sleep(Duration::from_millis(2));
         }
         drop(child);
-        let account = Account::merge(read());
-        assert_eq!(account.in_flight, 3);
+        let (account, told) = Account::read(&book(&path, round)).unwrap();
+        assert_eq!((account.in_flight, &told), (3, &marks));
         let mut engine = Sqlite::open(&path, journal(round)).unwrap();
         passed(&prove(&mut engine, &marks, &account).unwrap());
         passed(&conditions(&mut engine, false).unwrap());
@@ -246,7 +263,7 @@ fn a_book_that_is_full_proves_nothing_and_one_that_is_not_has_all() {
     let config = fixture::job(&[("connections", "4"), ("drivers", "2")]).config(Clock::Exact, 2);
     let kept = |most: usize| {
         let (mut book, pages) = (Book::default(), Pages::with_room(&config, most));
-        let mut threads: Vec<_> = (0..2).map(|thread| pages.ledger(thread)).collect();
+        let mut threads: Vec<_> = (0..2).map(|thread| pages.ledger(thread, None)).collect();
         let delivery = |date| Request { input: Input::Delivery { warehouse: 1, carrier: 1 }, date };
         for date in 0..10 {
             threads[date as usize % 2](&delivery(date), &Output::Delivery { delivered: 3 });

@@ -4,6 +4,7 @@
 //!
 //! Derived from TPC-C, and no TPC benchmark: there are no tpmC here, only new-orders per minute (NOTPM, as DBT-2 counts them).
 
+pub mod abilities;
 pub mod check;
 pub mod claims;
 pub mod config;
@@ -20,6 +21,7 @@ pub mod jobs;
 pub mod ledger;
 pub mod load;
 pub mod loss;
+pub mod meeting;
 pub mod metrics;
 pub mod options;
 pub mod output;
@@ -33,6 +35,7 @@ pub mod server;
 pub mod settings;
 pub mod sql;
 pub mod sqlite;
+pub mod survival;
 pub mod terminal;
 pub mod trial;
 mod values;

@@ -39,8 +39,18 @@ pub const OPTIONS: &[OptionDef] = &[
         &["job", "procedures", "pipelined", "round-trips"],
         "How a transaction travels: one call, all statements with one Sync, or one round trip for each statement",
     ),
+    option(
+        "acks",
+        &[],
+        "Where each acknowledged commit is told of at once: a file on another machine or device, `tcp:HOST:PORT`, or `none`",
+    ),
     option("warehouses", &[], "Warehouses loaded, about 100 MB each"),
     option("touched", &[], "Warehouses used: `all`, or `A..B`, the first and the last"),
+    option(
+        "part",
+        &[],
+        "`K/N`: process number K of N that share a run on the server of `oltp.url`, each with connections and terminals of its own",
+    ),
     option("connections", &[], "Connections to the server, or `terminals`: one for each"),
     option("terminals", &[], "Users; `auto`: one for each connection"),
     option("users", &[], "A ramp of users in the place of one run: `A..B:STEP`, a list `100,200,500`, or `none`"),

@@ -36,6 +36,9 @@ pub enum TransactionError {
     /// A deadlock or a serialization failure (SQLSTATE 40P01, 40001), or SQLite's `SQLITE_BUSY`: nothing happened, to be tried again.
     #[error("{0}")]
     Retry(String),
+    /// The database's disk is full (SQLSTATE 53100, `SQLITE_FULL`): nothing happened, and nothing will until somebody makes room.
+    #[error("{0}")]
+    NoSpace(String),
     /// The server or the engine refused for another reason; the text has its code and its words.
     #[error("{0}")]
     Failed(String),

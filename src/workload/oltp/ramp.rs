@@ -49,10 +49,16 @@ struct Steps {
 /// # Errors
 /// If not even the first step is held; if the data are not right afterwards, or cannot be checked.
 pub fn run(job: &Job, house: &mut House, cx: &TrialContext<'_>) -> Result<Outcome> {
+    trial::told(cx, of_steps(job, house, cx))
+}
+
+fn of_steps(job: &Job, house: &mut House, cx: &TrialContext<'_>) -> Result<Outcome> {
     let config = job.config(cx.clock, cx.cpus);
     limits::allow_files(super::driver::files(&config))?;
-    let mut opening = Opening::new(job, &config, &house.target())?;
-    let mut steps = steps(job, &house.target(), cx, &opening.marks)?;
+    let mut opening = Opening::new(job, &config, &house.target(), cx)?;
+    let book = opening.book(job, &config, cx)?;
+    opening.meet(cx)?;
+    let mut steps = steps(job, &house.target(), cx, &opening.marks, book)?;
     match steps.loss.take() {
         None => opening.note(cx, steps.committed)?,
         Some(loss) => {
@@ -75,8 +81,8 @@ pub fn run(job: &Job, house: &mut House, cx: &TrialContext<'_>) -> Result<Outcom
     opening.close(&house.target(), facts, BTreeMap::from([(USERS_HELD.to_owned(), f64::from(users))]))
 }
 
-fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks) -> Result<Steps> {
-    let (mut steps, mut book) = (Steps::default(), Book::default());
+fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, mut book: Book) -> Result<Steps> {
+    let mut steps = Steps::default();
     let sessions = sessions(target);
     let before = Footprint::of_machine();
     for (step, &users) in (0..).zip(&job.users) {

@@ -17,6 +17,7 @@ fn house(job: &Job, dir: &Path) -> House {
         dir: dir.to_owned(),
         images: &BTreeMap::new(),
         foundation: &BTreeMap::new(),
+        witness: None,
         cpus: 2,
         memory_bytes: 1 << 30,
         executable: "/bin/true".into(),
@@ -40,7 +41,17 @@ fn job(users: &str, more: &[(&str, &str)]) -> Job {
 }
 
 fn context<'a>(dir: &'a Path, progress: &'a dyn Fn(Progress<'_>)) -> TrialContext<'a> {
-    TrialContext { dir, seed: 5, clock: Clock::Exact, cpus: 2, progress }
+    TrialContext {
+        dir,
+        seed: 5,
+        clock: Clock::Exact,
+        cpus: 2,
+        after: 0,
+        unavailable: &[],
+        meeting: None,
+        witness: None,
+        progress,
+    }
 }
 
 #[test]

@@ -35,14 +35,14 @@ pub struct Terminal {
 impl Terminal {
     /// Terminal `number` (from 0) of `config.terminals`.
     ///
-    /// Homes are spread evenly over the warehouses touched: with ten terminals to a warehouse each of its districts has one. Where terminals are
+    /// Homes are spread evenly over the warehouses touched, or this part's share of them: with ten terminals to a warehouse each of its districts has one. Where terminals are
     /// fewer than warehouses, as in DBT-2's event-driven mode, each has an equal range of them and draws one for every transaction, so
     /// that all of them are touched.
     ///
     /// Remote warehouses are drawn from those touched other than home: all of them unless the range is narrower than the scale, since what is
     /// outside must be left alone. A single warehouse has no remote lines and payments.
     pub fn new(config: &Config, constants: &Constants, seed: u64, number: u32) -> Self {
-        let (first, last) = config.touched;
+        let (first, last) = config.homes();
         let (count, terminals) = (last - first + 1, config.terminals);
         let home = if terminals >= count {
             let home = first + number % count;

@@ -16,14 +16,16 @@ use super::driver::{self, Counts, Drive, Driven, Moment, Target};
 use super::facts::{self, Facts};
 use super::input::Kind;
 use super::job::{Claim, Job};
+use super::ledger::Stream;
 use super::loss::{Book, Loss, Pages};
+use super::meeting::{self, Meeting, Stage};
 use super::pg::Connection;
 use super::server::settings::deviations;
 use super::sqlite::Engine;
 use super::watch::{Seen, Watch};
 use super::{metrics, settings};
 use crate::clock::Clock;
-use crate::workload::{Outcome, Progress};
+use crate::workload::{Outcome, Progress, Sink};
 
 /// What the run tells the check after it, in the trial's directory.
 const NOTES: &str = "oltp.json";
@@ -37,6 +39,14 @@ pub struct TrialContext<'a> {
     pub seed: u64,
     pub clock: Clock,
     pub cpus: u32,
+    /// What runs before this one were told has no later date.
+    pub after: i64,
+    /// What somebody's server does not have.
+    pub unavailable: &'a [String],
+    /// Where the processes of a shared run meet.
+    pub meeting: Option<&'a Meeting>,
+    /// As [`crate::workload::Context::witness`].
+    pub witness: Option<&'a dyn Fn() -> Box<dyn Sink>>,
     pub progress: &'a dyn Fn(Progress<'_>),
 }
 
@@ -94,15 +104,33 @@ pub fn warm(job: &Job, target: &Target<'_>) -> Result<()> {
 /// # Errors
 /// If something was not measured, the server was lost (a [`Loss`]), the data are not what the inputs make of them, or the job's claim does not hold.
 pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
+    told(cx, alone_or_shared(job, target, cx))
+}
+
+/// Tells those who share the run if it has failed here.
+pub fn told<T>(cx: &TrialContext<'_>, ran: Result<T>) -> Result<T> {
+    if let (Some(meeting), Err(e)) = (cx.meeting, &ran) {
+        // Where even that fails there is no server, as the others see themselves.
+        let _ = meeting.tell(Stage::Failed, &format!("{e:#}"));
+    }
+    ran
+}
+
+fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
     let config = job.config(cx.clock, cx.cpus);
-    let mut opening = Opening::new(job, &config, target)?;
-    let mut book = Book::default();
+    let mut opening = Opening::new(job, &config, target, cx)?;
+    let mut book = opening.book(job, &config, cx)?;
+    opening.meet(cx)?;
     let progress = Progress { step: "run", done: 0, of: 1 };
-    let (driven, seen) = drive(&config, target, (cx, progress), opening.marks.latest, &mut book)?;
-    opening.note(cx, committed(&driven))?;
+    let (mut driven, seen) = drive(&config, target, (cx, progress), opening.marks.latest, &mut book)?;
     if let Some(why) = driven.lost {
         return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks: opening.marks, book }.into());
     }
+    if let Some(meeting) = cx.meeting {
+        meeting.tell(Stage::Ended, &meeting::written(&driven)?)?;
+        meeting::merge(&mut driven, &meeting.await_all(Stage::Ended)?)?;
+    }
+    opening.note(cx, committed(&driven))?;
     let values = metrics::values(job, &driven, &seen)?;
     let mut facts = facts::of_run(job, &driven, &seen);
     if let Some(claim) = claims::assert(job, &driven, &seen)? {
@@ -123,13 +151,43 @@ pub struct Opening {
 impl Opening {
     /// # Errors
     /// If the database cannot be asked.
-    pub fn new(job: &Job, config: &Config, target: &Target<'_>) -> Result<Self> {
+    pub fn new(job: &Job, config: &Config, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Self> {
         let mut database = database(target)?;
         let mut facts = facts::of_job(job, config);
         facts.extend(durability(&mut *database, target)?);
-        let marks = Marks::take(&mut *database)?;
+        if !cx.unavailable.is_empty() {
+            let text = format!("not available on this server: {}", cx.unavailable.join("; "));
+            facts.insert("not-available".to_owned(), text);
+        }
+        let mut marks = Marks::take(&mut *database)?;
+        marks.latest = marks.latest.max(cx.after);
         let notes = Notes { before: check::server_new_orders(&mut *database)?, committed: 0 };
         Ok(Self { facts, marks, notes, lost: None })
+    }
+
+    /// The book of what is acknowledged; it goes on outside of the server's machine where the job or the trial says so.
+    ///
+    /// # Errors
+    /// If the place outside cannot be written.
+    pub fn book(&self, job: &Job, config: &Config, cx: &TrialContext<'_>) -> Result<Book> {
+        let sink = match (cx.witness, &job.acks) {
+            (Some(open), _) => Some(open()),
+            (None, Some(acks)) => Some(acks.open()?),
+            (None, None) => None,
+        };
+        let stream = sink.map(|sink| Stream::begin(sink, config.connections, &self.marks)).transpose()?;
+        Ok(Book::with(stream))
+    }
+
+    /// Waits until all who share the run are ready for it.
+    ///
+    /// # Errors
+    /// If one of them has failed.
+    pub fn meet(&self, cx: &TrialContext<'_>) -> Result<()> {
+        let Some(meeting) = cx.meeting else { return Ok(()) };
+        (cx.progress)(Progress { step: "wait for all parts", done: 0, of: 0 });
+        meeting.tell(Stage::Ready, "")?;
+        meeting.await_all(Stage::Ready).map(drop)
     }
 
     /// Tells the check of the new orders that the driver knows to be committed.
@@ -184,9 +242,10 @@ pub fn drive(
         other => watch.look(other),
     };
     let pages = Pages::new(config);
-    let ledger = |thread: u32| pages.ledger(thread);
+    let ledger = |thread: u32| pages.ledger(thread, book.stream.as_ref());
     let target = *target;
     let driven = driver::run(Drive { config, target, seed: cx.seed, after, watch: &mut look, ledger: Some(&ledger) })?;
+    book.stream.as_ref().map_or(Ok(()), Stream::end)?;
     book.enter(pages, &driven);
     Ok((driven, watch.seen()))
 }

@@ -104,6 +104,15 @@ pub fn touched(text: &str, warehouses: u32) -> Option<(u32, u32)> {
     (1 <= first && first <= last && last <= warehouses).then_some((first, last))
 }
 
+pub const A_PART: &str = "`K/N`, the number of this process and how many share the run, 4096 at the most";
+
+/// `K/N`.
+pub fn part(text: &str) -> Option<(u32, u32)> {
+    let (part, parts) = text.split_once('/')?;
+    let (part, parts) = (part.trim().parse().ok()?, parts.trim().parse().ok()?);
+    (1 <= part && part <= parts && parts <= 4096).then_some((part, parts))
+}
+
 pub const SOME_LIMITS: &str = "five times in seconds, `5/5/5/5/20`, in the order of the mix";
 
 /// Response limits of each kind.
@@ -153,6 +162,14 @@ mod tests {
         assert_eq!(length("0"), Some(Some(Length::Transactions(0))));
         for wrong in ["", "-1", "2000tx", "fast"] {
             assert_eq!(length(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parts_are_of_a_whole() {
+        assert_eq!((part("1/1"), part("3 / 3")), (Some((1, 1)), Some((3, 3))));
+        for wrong in ["0/2", "3/2", "1", "1/5000", "a/b"] {
+            assert_eq!(part(wrong), None, "{wrong}");
         }
     }
 

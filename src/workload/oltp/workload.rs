@@ -2,6 +2,8 @@
 //!
 //! Invariant: the database that is measured is one that this trial has made, or that somebody has named.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
@@ -10,10 +12,13 @@ use super::config::Engine;
 use super::house::{self, House};
 use super::job::Job;
 use super::loss::Loss;
+use super::meeting::{Meeting, Stage};
+use super::options::AS_JOB;
 use super::pg::Url;
 use super::trial::{self, TrialContext};
-use super::{images, jobs, metrics, options, ramp};
+use super::{images, jobs, metrics, options, ramp, survival};
 use crate::metric::MetricDef;
+use crate::workload::dbsim::acks::Target;
 use crate::workload::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Workload};
 
 /// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.
@@ -49,7 +54,17 @@ impl Workload for Oltp {
     }
 
     fn embed(&self, name: &str, value: &str) -> Result<String, String> {
-        if name == "job" { jobs::embed(value).map_err(|e| e.to_string()) } else { Ok(value.to_owned()) }
+        match name {
+            "job" => jobs::embed(value).map_err(|e| e.to_string()),
+            // A trial works in a folder of its own, which goes with it.
+            "acks" => Ok(match value.parse() {
+                Ok(Target::File(path)) if ![AS_JOB, "none"].contains(&value) => {
+                    std::path::absolute(path).map_err(|e| e.to_string())?.display().to_string()
+                }
+                _ => value.to_owned(),
+            }),
+            _ => Ok(value.to_owned()),
+        }
     }
 
     fn check(&self, options: &Options) -> Result<(), String> {
@@ -93,23 +108,42 @@ impl Workload for Oltp {
         let job = parse(cx)?;
         let house = House::open(cx, &job, &job.config(cx.clock, cx.cpus))?;
         // What a guest's image holds was checked when it was made.
-        if !cx.images.contains_key(house::DATA) {
-            trial::prepare(&job, &house.target(), &trial_context(cx))?;
+        if !cx.images.contains_key(house::DATA) && job.part.0 == 1 {
+            let prepared = trial::prepare(&job, &house.target(), &trial_context(cx, &house));
+            if let Some(meeting) = &house.meeting {
+                match &prepared {
+                    Ok(()) => meeting.tell(Stage::Loaded, "")?,
+                    Err(e) => meeting.tell(Stage::Failed, &format!("{e:#}"))?,
+                }
+            }
+            prepared?;
         }
         trial::warm(&job, &house.target())?;
         *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(house);
         Ok(())
     }
 
+    fn recover(&self, cx: &Context<'_>, acknowledged: &Path) -> Result<BTreeMap<String, String>> {
+        let job = parse(cx)?;
+        let (house, facts) = survival::prove(cx, &job, acknowledged)?;
+        trial::warm(&job, &house.target())?;
+        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(house);
+        Ok(facts)
+    }
+
     fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
         let job = parse(cx)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut house = open.take().context("A run comes after its preparation")?;
+        // A ramp may have to start the house's server again, so what the context has of the house is lent to it.
+        let (unavailable, meeting) = (std::mem::take(&mut house.unavailable), house.meeting.take());
+        let context = context(cx, house.after, &unavailable, meeting.as_ref());
         let outcome = if job.users.is_empty() {
-            trial::run(&job, &house.target(), &trial_context(cx))
+            trial::run(&job, &house.target(), &context)
         } else {
-            ramp::run(&job, &mut house, &trial_context(cx))
+            ramp::run(&job, &mut house, &context)
         };
+        (house.unavailable, house.meeting) = (unavailable, meeting);
         match outcome {
             Ok(outcome) => {
                 *open = Some(house);
@@ -126,7 +160,10 @@ impl Workload for Oltp {
     fn verify(&self, cx: &Context<'_>) -> Result<()> {
         let house = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
         let house = house.context("A check comes after its run")?;
-        trial::verify(&house.target(), &trial_context(cx))?;
+        trial::verify(&house.target(), &trial_context(cx, &house))?;
+        if let Some(meeting) = &house.meeting {
+            meeting.close()?;
+        }
         house.close()
     }
 }
@@ -138,8 +175,27 @@ fn parse(cx: &Context<'_>) -> Result<Job> {
     Job::parse(cx.options).map_err(anyhow::Error::msg)
 }
 
-fn trial_context<'a>(cx: &'a Context<'_>) -> TrialContext<'a> {
-    TrialContext { dir: &cx.dir, seed: cx.seed, clock: cx.clock, cpus: cx.cpus, progress: cx.progress }
+fn trial_context<'a>(cx: &'a Context<'_>, house: &'a House) -> TrialContext<'a> {
+    context(cx, house.after, &house.unavailable, house.meeting.as_ref())
+}
+
+fn context<'a>(
+    cx: &'a Context<'_>,
+    after: i64,
+    unavailable: &'a [String],
+    meeting: Option<&'a Meeting>,
+) -> TrialContext<'a> {
+    TrialContext {
+        dir: &cx.dir,
+        seed: cx.seed,
+        clock: cx.clock,
+        cpus: cx.cpus,
+        after,
+        unavailable,
+        meeting,
+        witness: cx.witness,
+        progress: cx.progress,
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::super::database::{Database, Dialect};
 use super::super::scale::CUSTOMERS;
-use super::query::{instant, integer_row, integers, micros, temporary, tune};
+use super::query::{instant, integer_row, integers, is_refused, micros, temporary, tune};
 use super::skew::top_share;
 use super::{Check, Found, Outcome, Report};
 
@@ -52,20 +52,32 @@ impl Marks {
         Ok(Self { next, payments: payments.unsigned_abs(), latest: paid.max(ordered) + UNSEEN })
     }
 
-    /// Puts the districts into the temporary table `oltp_marks (mw, md, mo)`, to be joined with.
+    /// Puts the districts into the temporary table `oltp_marks (mw, md, mo)`, to be joined with; where there are no temporary tables they are a list.
     pub(super) fn store(&self, database: &mut dyn Database) -> Result<String> {
         let table = format!("{}.oltp_marks", temporary(database.dialect()));
-        database.execute(&format!("DROP TABLE IF EXISTS {table}"))?;
-        database
-            .execute("CREATE TEMPORARY TABLE oltp_marks (mw INTEGER, md INTEGER, mo INTEGER, PRIMARY KEY (mw, md))")?;
+        let _ = database.execute(&format!("DROP TABLE IF EXISTS {table}"));
+        let rows = |marks: &[(u32, u32, u32)]| {
+            marks.iter().map(|(w, d, o)| format!("({w}, {d}, {o})")).collect::<Vec<_>>().join(", ")
+        };
+        match database
+            .execute("CREATE TEMPORARY TABLE oltp_marks (mw INTEGER, md INTEGER, mo INTEGER, PRIMARY KEY (mw, md))")
+        {
+            Err(e) if is_refused(&e) => return Ok(format!("(VALUES {}) AS oltp_marks (mw, md, mo)", rows(&self.next))),
+            other => other?,
+        }
         for chunk in self.next.chunks(500) {
-            let rows: Vec<String> = chunk.iter().map(|(w, d, o)| format!("({w}, {d}, {o})")).collect();
-            database.execute(&format!("INSERT INTO {table} VALUES {}", rows.join(", ")))?;
+            database.execute(&format!("INSERT INTO {table} VALUES {}", rows(chunk)))?;
         }
         if database.dialect() == Dialect::Postgres {
-            database.execute("ANALYZE oltp_marks")?;
+            // Only a help to its planner.
+            let _ = database.execute("ANALYZE oltp_marks");
         }
         Ok(table)
+    }
+
+    /// Drops what [`Marks::store`] made.
+    pub(super) fn forget(table: &str, database: &mut dyn Database) -> Result<()> {
+        if table.starts_with('(') { Ok(()) } else { database.execute(&format!("DROP TABLE IF EXISTS {table}")) }
     }
 
     /// A bound below all districts' marks: a constant, which a planner knows what to do with.
@@ -126,7 +138,7 @@ pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
     let no_payments = alone([first, last], remote_payments);
     let [history] = integer_row(database, "SELECT count(*) FROM history")?;
     let added = history - since.payments as i64;
-    database.execute(&format!("DROP TABLE IF EXISTS {marks}"))?;
+    Marks::forget(&marks, database)?;
 
     let mut dates = Found::default();
     dates.add_many((added - payments).unsigned_abs(), || {

@@ -92,7 +92,7 @@ fn orders(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong
             book.found(date, &Fact::NewOrder { warehouse, district, order, customer, lines }, wrong);
         }
     }
-    database.execute(&format!("DROP TABLE {marks}"))
+    Marks::forget(&marks, database)
 }
 
 fn payments(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong: &mut Found) -> Result<()> {

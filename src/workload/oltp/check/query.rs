@@ -5,6 +5,7 @@
 use anyhow::{Context, Result, bail};
 
 use super::super::database::{Database, Dialect, Value};
+use super::super::pg::PgError;
 
 /// Seconds from 1970 to 2000, in microseconds.
 const EPOCH: i64 = 946_684_800_000_000;
@@ -48,6 +49,12 @@ pub(super) fn instant(dialect: Dialect, micros: i64) -> String {
         Dialect::Sqlite => micros.to_string(),
         Dialect::Postgres => format!("(TIMESTAMP '2000-01-01' + INTERVAL '{micros} microseconds')"),
     }
+}
+
+/// Whether a server has refused a statement that it could do without: it does not know it (0A000, 42601), or the role may not (42501).
+pub(super) fn is_refused(error: &anyhow::Error) -> bool {
+    let state = error.downcast_ref::<PgError>().and_then(PgError::sqlstate);
+    state.is_some_and(|state| ["0A000", "42601", "42501"].contains(&state.to_string().as_str()))
 }
 
 /// The schema of temporary tables.

@@ -17,6 +17,7 @@ fn a_run_on_a_loaded_database_passes() {
         engine: Kind::Sqlite { journal: SqliteJournal::Wal },
         mode: Mode::Procedures,
         scale: Scale { warehouses: 2 },
+        part: (1, 1),
         touched: (1, 2),
         connections: 1,
         terminals: 20,

@@ -76,6 +76,8 @@ pub enum Ended {
         kind: Kind,
         why: String,
     },
+    /// There is no room for it, and the run is over.
+    NoSpace(String),
     /// The connection is gone; whether the request was committed is not known.
     InDoubt {
         request: Request,
@@ -223,6 +225,7 @@ impl<U: User> Desk<U> {
                 Ended::Done(Done { request, output, latency, retries: retries_before })
             }
             Err(TransactionError::Disconnected(why)) => Ended::InDoubt { request, why },
+            Err(TransactionError::NoSpace(why)) => Ended::NoSpace(why),
             Err(TransactionError::Failed(why)) => Ended::Failed { kind: request.input.kind(), why },
             Err(TransactionError::Retry(why)) => {
                 Ended::Failed { kind: request.input.kind(), why: format!("{why}; tried again {RETRIES} times") }

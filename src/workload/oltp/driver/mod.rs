@@ -148,6 +148,7 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
     limits::allow_files(files(config))?;
     let lanes = connect(config, &target, threads, watch)?;
     let constants = Constants::new(seed);
+    let seed = config.seed_of_part(seed);
     let users: Vec<Vec<Terminal>> = (0..threads)
         .map(|thread| {
             share(config.terminals, (thread, threads)).map(|n| Terminal::new(config, &constants, seed, n)).collect()
@@ -172,7 +173,12 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
                     }
                     Pace::Open { rate } => Demand::Open(Arrivals::new(seed, (thread, threads), rate, start)),
                 };
-                let desk = Desk::new(users, lanes.count(), demand, Dates::new(after, (thread, threads)));
+                let desk = Desk::new(
+                    users,
+                    lanes.count(),
+                    demand,
+                    Dates::new(after, (thread, threads)).of_part(config.part.0),
+                );
                 let shift = Shift::new(desk, control, stop, ledger.map(|of| of(thread)));
                 scope.spawn(move || match lanes {
                     Lanes::Postgres(links) => postgres::work(shift, config.mode, links, stop),

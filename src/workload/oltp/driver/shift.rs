@@ -5,6 +5,7 @@
 use crate::load::now_ns;
 use crate::sys::cpu_clock::ThreadCpu;
 use crate::workload::oltp::input::Request;
+use crate::workload::oltp::loss::FULL;
 use crate::workload::oltp::output::{Output, TransactionError};
 
 use super::control::Control;
@@ -20,7 +21,7 @@ pub type Ledger<'a> = Box<dyn FnMut(&Request, &Output) + Send + 'a>;
 pub enum Trouble {
     /// A transaction failed, in the engine's words.
     Failed(String),
-    /// The server is gone.
+    /// The server is gone, or as good as gone.
     Lost(String),
 }
 
@@ -106,6 +107,7 @@ impl<'a, U: User> Shift<'a, U> {
                 }
             }
             Ended::Failed { kind, why } => self.fail(Trouble::Failed(format!("{}: {why}", kind.name()))),
+            Ended::NoSpace(why) => self.fail(Trouble::Lost(format!("{FULL}: {why}"))),
             Ended::InDoubt { request, why } => {
                 self.in_doubt.push(request);
                 self.fail(Trouble::Lost(why));

@@ -223,15 +223,25 @@ fn an_open_loop_and_users_that_think_run_on_the_same_sockets() {
 #[test]
 fn a_live_server_agrees_with_the_driver() {
     use crate::workload::oltp::config::Transport;
-    use crate::workload::oltp::house::load_marked;
+    use crate::workload::oltp::house::{Procedures, load_marked};
     use crate::workload::oltp::server::{Listen, testing};
     use crate::workload::oltp::trial::{self, TrialContext};
     let server = testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")]);
     let url = server.cluster.url(Transport::Unix).unwrap();
-    load_marked(&url, crate::workload::oltp::Scale { warehouses: 1 }, &|_, _, _| ()).unwrap();
+    load_marked(&url, crate::workload::oltp::Scale { warehouses: 1 }, Procedures::Needed, &|_, _, _| ()).unwrap();
     let target = Target::Postgres(&url);
     let dir = tempfile::tempdir().unwrap();
-    let cx = TrialContext { dir: dir.path(), seed: 5, clock: Clock::Exact, cpus: 2, progress: &|_| {} };
+    let cx = TrialContext {
+        dir: dir.path(),
+        seed: 5,
+        clock: Clock::Exact,
+        cpus: 2,
+        after: i64::MIN,
+        unavailable: &[],
+        meeting: None,
+        witness: None,
+        progress: &|_| {},
+    };
     for settings in [
         &[("mode", "procedures"), ("length", "300")][..],
         &[("mode", "pipelined"), ("length", "300"), ("connections", "8"), ("drivers", "2")],
@@ -252,12 +262,12 @@ fn a_live_server_agrees_with_the_driver() {
 #[ignore = "a measurement, not a test: what a frozen server does to an open and to a closed loop"]
 fn a_frozen_server_is_in_the_latencies_of_an_open_loop() {
     use crate::workload::oltp::config::Transport;
-    use crate::workload::oltp::house::load_marked;
+    use crate::workload::oltp::house::{Procedures, load_marked};
     use crate::workload::oltp::server::{Listen, testing};
     use rustix::process::{Pid, Signal, kill_process};
     let server = testing::start(Listen::Socket, &[]);
     let url = server.cluster.url(Transport::Unix).unwrap();
-    load_marked(&url, crate::workload::oltp::Scale { warehouses: 1 }, &|_, _, _| ()).unwrap();
+    load_marked(&url, crate::workload::oltp::Scale { warehouses: 1 }, Procedures::Needed, &|_, _, _| ()).unwrap();
     let freeze = || {
         // The sessions are children of the postmaster, and so is whatever else may work.
         let postmaster = server.cluster.postmaster();

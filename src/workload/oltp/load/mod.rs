@@ -6,6 +6,8 @@
 mod copy;
 mod postgres;
 mod sqlite;
+mod way;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,8 @@ pub type Progress<'a> = &'a dyn Fn(&str, u64, u64);
 pub struct Loaded {
     /// Rows of each table, in the order of [`super::schema::TABLES`].
     pub rows: Vec<(&'static str, u64)>,
+    /// What the server refused, and the load did without.
+    pub unavailable: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,9 @@
-//! Into a PostgreSQL server, by `COPY` over several connections at once.
+//! Into a PostgreSQL server, or one that speaks its protocol, by `COPY` over several connections at once.
 //!
-//! Invariant: with one connection per table, each table is made in the transaction that fills it, so that its rows are frozen from the start
+//! Invariant: with one connection per table, and if the server knows how, each table is made in the transaction that fills it, so that its rows are frozen from the start
 //! (no vacuum rewrites them later) and a server with `wal_level=minimal` writes no log for them.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, mpsc};
 
@@ -12,6 +13,8 @@ use super::super::population;
 use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES, Table};
 use super::copy::Rows;
+use super::way::{self, Way};
+use super::words::Words;
 use super::{LoadError, Loaded, Progress};
 
 /// With so many connections, tables are split over them: what is lost by rows that are not frozen is less than what idle processors lose.
@@ -44,14 +47,21 @@ pub fn postgres(
         sessions.push(Connection::connect(url)?);
     }
     // Processors are kept busy by connections; a sort that starts helpers would only have them compete.
-    let helpers = if jobs > 1 { "SET max_parallel_maintenance_workers = 0;" } else { "" };
+    let helpers = (jobs > 1).then_some("max_parallel_maintenance_workers = 0".to_owned());
+    let sorting = format!("maintenance_work_mem = '{SORT_MEMORY}'");
+    let settings: Vec<String> =
+        ["client_min_messages = warning".to_owned(), sorting].into_iter().chain(helpers).collect();
+    let (way, refused) = way::find(&mut sessions[0])?;
+    let unavailable = Mutex::new(BTreeSet::from_iter(refused));
+    let without = |what: String| _ = unavailable.lock().unwrap_or_else(PoisonError::into_inner).insert(what);
     for session in &mut sessions {
-        session.run(&format!(
-            "SET client_min_messages = warning; SET maintenance_work_mem = '{SORT_MEMORY}'; {helpers}"
-        ))?;
+        for setting in &settings {
+            or_without(session, &format!("SET {setting}"), &without)?;
+        }
     }
     let made = Mutex::new(Vec::new());
-    let loaded = Load { scale, replace, made: &made, failed: AtomicBool::new(false) }.run(&mut sessions, progress);
+    let load = Load { scale, replace, way, without: &without, made: &made, failed: AtomicBool::new(false) };
+    let loaded = load.run(&mut sessions, progress);
     if loaded.is_err() {
         let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         drop(sessions);
@@ -60,7 +70,20 @@ pub fn postgres(
             let _ = session.run(&format!("DROP TABLE IF EXISTS {}", made.join(", ")));
         }
     }
-    loaded
+    let unavailable = unavailable.into_inner().unwrap_or_else(PoisonError::into_inner);
+    loaded.map(|rows| Loaded { rows, unavailable: unavailable.into_iter().collect() })
+}
+
+/// Runs what a load can do without; what the server refuses is told to `without`. Whether it was done.
+fn or_without(session: &mut Connection, sql: &str, without: &dyn Fn(String)) -> Result<bool, PgError> {
+    match session.run(sql) {
+        Ok(()) => Ok(true),
+        Err(PgError::Server(why)) if !why.sqlstate.is_disk_full() && !why.sqlstate.is_shutdown() => {
+            without(format!("{sql} ({})", why.text));
+            Ok(false)
+        }
+        Err(other) => Err(other),
+    }
 }
 
 /// Our tables that are in the current schema.
@@ -92,15 +115,19 @@ struct Share {
 struct Load<'a> {
     scale: Scale,
     replace: bool,
+    way: Way,
+    /// Told what the server refuses.
+    without: &'a (dyn Fn(String) + Sync),
     /// Tables that are there because of this load.
     made: &'a Mutex<Vec<&'static str>>,
     failed: AtomicBool,
 }
 
 impl Load<'_> {
-    fn run(&self, sessions: &mut [Connection], progress: Progress<'_>) -> Result<Loaded, LoadError> {
+    fn run(&self, sessions: &mut [Connection], progress: Progress<'_>) -> Result<Vec<(&'static str, u64)>, LoadError> {
         let tables = BY_SIZE.map(|name| TABLES.iter().find(|t| t.name == name).expect("A table of the schema"));
-        let split = sessions.len() as u32 >= SPLIT_FROM;
+        // Rows that cannot be frozen have nothing to do with how their table was made.
+        let split = sessions.len() as u32 >= SPLIT_FROM || self.way != Way::Frozen;
         if split {
             for table in tables {
                 self.create(&mut sessions[0], table).map_err(LoadError::table(table.name, "creating it"))?;
@@ -121,15 +148,19 @@ impl Load<'_> {
             Ok(())
         })?;
         self.stage(sessions, &tables, ("statistics", count), progress, |session, table, done| {
+            let refused = LoadError::table(table.name, "gathering statistics");
             let sql = format!("VACUUM (FREEZE, ANALYZE) {}", table.name);
-            session.run(&sql).map_err(LoadError::table(table.name, "gathering statistics"))?;
+            if !or_without(session, &sql, &|what| self.say(table, &what)).map_err(&refused)? {
+                let sql = format!("ANALYZE {}", table.name);
+                or_without(session, &sql, &|what| self.say(table, &what)).map_err(&refused)?;
+            }
             done(1);
             Ok(())
         })?;
         progress("checkpoint", 0, 1);
         checkpoint(&mut sessions[0])?;
         progress("checkpoint", 1, 1);
-        Ok(Loaded { rows })
+        Ok(rows)
     }
 
     /// What is copied in one go: a table, or some warehouses of it.
@@ -149,6 +180,11 @@ impl Load<'_> {
         session.run(&table.create(Dialect::Postgres))
     }
 
+    /// What the server refuses of one table it refuses of all.
+    fn say(&self, table: &Table, what: &str) {
+        (self.without)(what.replace(table.name, "TABLE"));
+    }
+
     fn note(&self, table: &Table) {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(table.name);
     }
@@ -161,18 +197,37 @@ impl Load<'_> {
                 .and_then(|()| self.create(session, share.table))
                 .map_err(LoadError::table(name, "creating it"))?;
         }
-        let freeze = if share.whole { ", FREEZE" } else { "" };
         let refused = LoadError::table(name, "copying rows");
-        let mut copy = session.copy_in(&format!("COPY {name} FROM STDIN (FORMAT binary{freeze})")).map_err(&refused)?;
-        let mut rows = Rows::new(share.table.columns.len(), |piece: &[u8], count| {
-            copy.write(piece).map_err(&refused)?;
+        let on = |count| {
             handed(count);
             if self.failed.load(Relaxed) { Err(LoadError::GivenUp) } else { Ok(()) }
-        });
-        for warehouse in share.warehouses.0..=share.warehouses.1 {
-            population::write(share.table, warehouse, &mut rows)?;
+        };
+        let warehouses = share.warehouses.0..=share.warehouses.1;
+        if self.way == Way::Insert {
+            let mut rows = Words::insert(name, |statement: &[u8], count| {
+                let statement = std::str::from_utf8(statement).expect("Letters and digits");
+                session.run(statement).map_err(&refused)?;
+                on(count)
+            });
+            warehouses.into_iter().try_for_each(|w| population::write(share.table, w, &mut rows))?;
+            rows.finish()?;
+            return Ok(());
         }
-        let sent = rows.finish()?;
+        let way = if self.way == Way::Frozen && !share.whole { Way::Binary } else { self.way };
+        let mut copy = session.copy_in(&way.copy(name)).map_err(&refused)?;
+        let hand = |piece: &[u8], count| {
+            copy.write(piece).map_err(&refused)?;
+            on(count)
+        };
+        let sent = if way == Way::Text {
+            let mut rows = Words::copy(hand);
+            warehouses.into_iter().try_for_each(|w| population::write(share.table, w, &mut rows))?;
+            rows.finish()?
+        } else {
+            let mut rows = Rows::new(share.table.columns.len(), hand);
+            warehouses.into_iter().try_for_each(|w| population::write(share.table, w, &mut rows))?;
+            rows.finish()?
+        };
         let taken = copy.finish().map_err(&refused)?;
         if taken != sent {
             return Err(refused(PgError::Protocol(format!("{taken} rows were taken of {sent} sent"))));

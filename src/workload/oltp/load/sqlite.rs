@@ -75,7 +75,7 @@ fn load(path: &Path, scale: Scale, progress: Progress<'_>) -> Result<Loaded, Loa
     run("COMMIT; ANALYZE; PRAGMA journal_mode = DELETE;").map_err(|cause| file_error(path, &cause))?;
     progress("statistics", 1, 1);
     connection.close().map_err(|(_, cause)| file_error(path, &cause))?;
-    Ok(Loaded { rows })
+    Ok(Loaded { rows, unavailable: Vec::new() })
 }
 
 /// Syncs a file and gives it its name, that too on stable storage. What the old file's journal would be replayed into is no longer there,

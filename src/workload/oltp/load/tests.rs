@@ -172,6 +172,26 @@ fn a_server_holds_exactly_the_rows() {
 }
 
 #[test]
+fn rows_in_words_are_the_same_rows() {
+    let (_running, _url, mut session) = server();
+    for table in TABLES.iter().filter(|table| ["customer", "orders", "order_line"].contains(&table.name)) {
+        let order = table.key.join(", ");
+        let columns = table.columns.iter().map(|(name, kind)| match *kind {
+            "timestamp" => format!("(extract(epoch FROM {name} - timestamp '2000-01-01') * 1000000)::bigint"),
+            _ => (*name).to_owned(),
+        });
+        let columns = columns.collect::<Vec<_>>().join(", ");
+        session.run(&table.create(super::super::database::Dialect::Postgres)).unwrap();
+        let mut copy = session.copy_in(&super::way::Way::Text.copy(table.name)).unwrap();
+        let mut rows = super::words::Words::copy(|piece: &[u8], _| copy.write(piece));
+        population::write(table, 1, &mut rows).unwrap();
+        assert_eq!(rows.finish().unwrap(), copy.finish().unwrap());
+        let there = session.query(&format!("SELECT {columns} FROM {} ORDER BY {order}", table.name)).unwrap();
+        assert!(there == values::rows(table, 1), "{}", table.name);
+    }
+}
+
+#[test]
 fn a_servers_tables_are_replaced_only_when_told_so_and_a_failed_load_leaves_none() {
     let (_running, url, mut session) = server();
     session.run("CREATE TABLE stock (x integer); CREATE TABLE item (y integer)").unwrap();

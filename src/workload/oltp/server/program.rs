@@ -55,11 +55,6 @@ impl Server {
         Self { major, home: Home::Tree(dir.to_owned()) }
     }
 
-    /// Whether it is the machine's own installation that is used, for the report.
-    pub fn is_installed(&self) -> bool {
-        matches!(self.home, Home::Installed(_))
-    }
-
     /// What `postgres --version` says.
     ///
     /// # Errors

@@ -65,14 +65,6 @@ impl Root {
         let about = serde_json::from_slice(&fs::read(folder.join("root.json")).ok()?).ok()?;
         Some(Self { dir: folder.join("tree"), about })
     }
-
-    /// Whether the tree still holds the bytes it was stored with.
-    ///
-    /// # Errors
-    /// A file that cannot be read.
-    pub fn is_unchanged(&self) -> Result<bool, ServerError> {
-        Ok(tree::contents(&self.dir)?.0 == self.about.hash)
-    }
 }
 
 /// The tree that a study was `planned` with, by its hash, or, without a plan, that of [`ensure`].
@@ -241,7 +233,7 @@ mod tests {
         assert!(root.about.version.starts_with("15."), "{:?}", root.about);
         eprintln!("{} {} bytes {:?}", root.dir.display(), root.about.bytes, root.about.left_out);
         assert!(root.about.bytes < 120 << 20, "{} bytes", root.about.bytes);
-        assert!(root.is_unchanged().unwrap());
+        assert_eq!(tree::contents(&root.dir).unwrap().0, root.about.hash);
         assert_eq!(ensure(&store, 15, &|line| panic!("{line}")).unwrap(), root);
         assert_eq!(of(&store, 15, Some(&root.about.hash), &|line| panic!("{line}")).unwrap(), root);
         let gone = of(&store, 15, Some("0123456789abcdef"), &say).unwrap_err().to_string();

@@ -9,9 +9,10 @@ use super::loaded::{self, Loaded, Wanted};
 use super::program::Server;
 use super::settings::Sizing;
 use crate::kernel::Store;
+use crate::workload::oltp::check;
+use crate::workload::oltp::house::{self, Procedures};
 use crate::workload::oltp::pg::{Connection, Url};
 use crate::workload::oltp::scale::Scale;
-use crate::workload::oltp::{check, house};
 
 /// All that decides which bytes a load makes. A change in words only makes images anew; a change that is missed would not.
 pub(in crate::workload::oltp) const SOURCES: [&str; 9] = [
@@ -80,7 +81,7 @@ pub fn ensure(
 }
 
 fn fill(url: &Url, scale: Scale, note: &dyn Fn(&str)) -> anyhow::Result<Vec<String>> {
-    house::load_marked(url, scale, &|_, _, _| {})?;
+    house::load_marked(url, scale, Procedures::Needed, &|_, _, _| {})?;
     let mut connection = Connection::connect(url).context("The server cannot be reached after the load")?;
     note("Checking the twelve conditions");
     let report = check::conditions(&mut connection, true)?;

@@ -154,6 +154,8 @@ impl Call {
 fn meaning(error: &ServerError) -> TransactionError {
     if error.sqlstate.is_retry() {
         TransactionError::Retry(error.to_string())
+    } else if error.sqlstate.is_disk_full() {
+        TransactionError::NoSpace(error.to_string())
     } else {
         TransactionError::Failed(error.to_string())
     }

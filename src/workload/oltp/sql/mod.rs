@@ -32,7 +32,7 @@ const PROCEDURES: &str = include_str!("procedures.sql");
 ///
 /// Otherwise plans are made anew in the first five executions and as often as that looks cheaper; a table that has just been loaded, or is
 /// small, may be read whole; and an order's stock may be locked in another order than its lines are given in, which ends in deadlocks.
-const PLANNER: [&str; 4] = [
+pub(super) const PLANNER: [&str; 4] = [
     "SET plan_cache_mode = force_generic_plan",
     "SET enable_seqscan = off",
     "SET enable_hashjoin = off",

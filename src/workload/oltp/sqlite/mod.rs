@@ -159,6 +159,7 @@ impl Engine {
 fn refused(error: &rusqlite::Error) -> TransactionError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => TransactionError::Retry(error.to_string()),
+        Some(ErrorCode::DiskFull) => TransactionError::NoSpace(error.to_string()),
         _ => TransactionError::Failed(error.to_string()),
     }
 }

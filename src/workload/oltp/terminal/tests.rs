@@ -8,6 +8,7 @@ fn config(warehouses: u32, touched: (u32, u32), terminals: u32) -> Config {
         mode: Mode::Procedures,
         scale: Scale { warehouses },
         touched,
+        part: (1, 1),
         connections: 1,
         terminals,
         drivers: 1,
@@ -239,4 +240,26 @@ fn a_mix_may_leave_kinds_out() {
     let mut config = config(2, (1, 2), 2);
     config.mix = [0, 0, 1000, 0, 0];
     assert!(inputs(&config, 1, 500).iter().all(|i| i.kind() == Kind::OrderStatus));
+}
+
+#[test]
+fn parts_are_at_home_in_ranges_of_their_own_and_go_to_all_warehouses() {
+    let whole = config(9, (2, 8), 6);
+    let parts: Vec<Config> = (1..=3).map(|part| Config { part: (part, 3), ..whole.clone() }).collect();
+    assert_eq!(parts.iter().map(Config::homes).collect::<Vec<_>>(), [(2, 3), (4, 5), (6, 8)]);
+    let mut streams = Vec::new();
+    for part in &parts {
+        let homes = part.homes();
+        let asked = inputs(part, part.seed_of_part(7), 2000);
+        let mut remote = std::collections::BTreeSet::new();
+        for input in &asked {
+            if let Input::Payment { warehouse, customer_warehouse, .. } = input {
+                assert!((homes.0..=homes.1).contains(warehouse));
+                remote.insert(*customer_warehouse);
+            }
+        }
+        assert_eq!(remote.into_iter().collect::<Vec<_>>(), [2, 3, 4, 5, 6, 7, 8]);
+        streams.push(asked.into_iter().filter(|i| i.kind() == Kind::NewOrder).take(20).collect::<Vec<_>>());
+    }
+    assert!(streams[0] != streams[1] && streams[1] != streams[2]);
 }

@@ -1,0 +1,244 @@
+//! `bigiron oltp crash-test`: a machine whose power is taken, again and again.
+//!
+//! Invariant: whatever is lost is the first line of the result.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bigiron_stats::order::{Rng as _, rng};
+use serde::Serialize;
+
+use super::super::conduct;
+use super::super::environment::Environment;
+use super::super::{FAILED, compare, output};
+use crate::cli::{DbsimFormat, Design, OltpCrashTest};
+use crate::host::HostError;
+use crate::host::foundation;
+use crate::host::vm::crash::{End, Life, Machine};
+use crate::kernel::Kernel;
+use crate::store::record::Failure;
+use crate::study::plan::Plan;
+use crate::study::settled;
+use crate::vm::writes::{Fate, Honesty};
+use crate::workload::oltp::job::Job;
+use crate::workload::oltp::ledger;
+use crate::workload::oltp::scale::DISTRICTS;
+
+/// A kill comes up to so long after the commit that was drawn.
+const AFTER_MS: u64 = 50;
+/// Times that a boot that the host spoilt is tried.
+const TRIES: u32 = 3;
+
+/// What came of it.
+#[derive(Serialize)]
+struct Tested {
+    bigiron: &'static str,
+    kernel: String,
+    seed: u64,
+    /// `lying` where a disk was rehearsed that does not flush.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<&'static str>,
+    /// Settings under which commits may be lost by right.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    weakened: Vec<String>,
+    rounds: Vec<Round>,
+    /// What is lost, half-done or failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
+}
+
+/// One loss of power, and what came back after it.
+#[derive(Serialize)]
+struct Round {
+    round: u32,
+    /// Transactions that write, acknowledged since the boot before.
+    acknowledged: u64,
+    /// What became of the disk's writes; nothing where the disk kept all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<Lost>,
+    /// What was proved of this round and all before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proved: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Lost {
+    writes: u64,
+    flushes: u64,
+    unflushed_writes: u64,
+    lost_blocks: u64,
+}
+
+pub(super) fn run(args: &OltpCrashTest) -> anyhow::Result<u8> {
+    let environment = Environment::new(None)?;
+    let (plan, kernel) = plan(args, &environment)?;
+    let options = crate::lever::workload_options(&plan, &plan.arms[0], "oltp");
+    let job = Job::parse(&options).map_err(anyhow::Error::msg)?;
+    let folder = Folder::make(args)?;
+    let host = conduct::vm_host(&plan, std::slice::from_ref(&kernel), &environment)?;
+    let honesty = if args.lying_disk { Honesty::Lying } else { Honesty::Honest };
+    let mut tested = Tested {
+        bigiron: env!("CARGO_PKG_VERSION"),
+        kernel: plan.arms[0].kernel.release.clone(),
+        seed: plan.design.seed,
+        disk: args.lying_disk.then_some("lying"),
+        weakened: job.weakened(),
+        rounds: Vec::new(),
+        failed: None,
+    };
+    let mut machine = Machine::new(&host, &plan, folder.path(), honesty);
+    test(args, &job, &mut machine, &mut tested)?;
+    output::data(&match args.format {
+        DbsimFormat::Json => serde_json::to_string_pretty(&tested)? + "\n",
+        DbsimFormat::Text => text(&tested),
+    })?;
+    if args.keep {
+        output::note(&format!("Kept in `{}`", folder.path().display()));
+    }
+    Ok(if tested.failed.is_some() { FAILED } else { 0 })
+}
+
+/// A plan of one boot, made as that of a comparison of an arm with itself.
+fn plan(args: &OltpCrashTest, environment: &Environment) -> anyhow::Result<(Plan, Kernel)> {
+    let design = Design {
+        clock: Some("none".to_owned()),
+        cpus: args.cpus,
+        memory: args.memory.clone(),
+        seed: args.seed,
+        storage: Some("host-file".to_owned()),
+        filesystem: args.filesystem.clone(),
+        set: args.set.clone(),
+        ..Design::default()
+    };
+    let words = [args.arm.clone(), args.arm.clone(), "oltp".to_owned()];
+    let mut question = compare::question(&words, &design)?;
+    // It ends when it is killed.
+    for (name, value) in [("oltp.ramp", "1"), ("oltp.length", "1000000000")] {
+        question.settings.retain(|(lever, _)| lever != name);
+        question.settings.push((name.to_owned(), value.to_owned()));
+    }
+    let settled = settled::settle(&question, environment)?;
+    let kernel = environment.kernel(&settled.arms[0].kernel)?;
+    let seed = settled.seed.map_or_else(conduct::draw_seed, Ok)?;
+    let mut plan = settled.plan(vec![kernel.identity.clone(); 2], seed, String::new(), None)?;
+    plan.arms.truncate(1);
+    plan.slots.clear();
+    plan.arms[0].foundation = foundation::find(&plan, &plan.arms[0])?;
+    Ok((plan, kernel))
+}
+
+fn test(args: &OltpCrashTest, job: &Job, machine: &mut Machine<'_>, tested: &mut Tested) -> anyhow::Result<()> {
+    let cancel = conduct::cancelled_by_signals()?;
+    let districts = u64::from(job.scale.warehouses) * u64::from(DISTRICTS);
+    let mut draws = rng(tested.seed ^ 1);
+    let boot = |machine: &mut Machine<'_>, end: &End<'_>| -> anyhow::Result<Life> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match machine.live(end, &cancel, &|_| {}) {
+                Err(HostError::Void(why)) if tries < TRIES => output::note(&format!("Once more, since {why}")),
+                Err(HostError::Cancelled) => {
+                    anyhow::bail!("Interrupted; everything that was started is stopped and removed")
+                }
+                other => return Ok(other?),
+            }
+        }
+    };
+    for round in 1..=args.rounds {
+        let wanted = 1 + draws.next_u64() % args.commits;
+        let then = Duration::from_micros(draws.next_u64() % (AFTER_MS * 1000));
+        let when = |bytes| ledger::entries_in(bytes, districts) >= wanted;
+        let life = boot(machine, &End::Kill { when: &when, then })?;
+        if !judge(&life, tested) {
+            return Ok(());
+        }
+        let all = ledger::Account::read(&machine.acknowledged())?.0.entries.len() as u64;
+        let before: u64 = tested.rounds.iter().map(|round| round.acknowledged).sum();
+        tested.rounds.push(Round { round, acknowledged: all - before, disk: life.fate.map(lost), proved: None });
+        output::note(&format!("Round {round}: killed after {} acknowledged transactions", all - before));
+    }
+    let life = boot(machine, &End::Proof)?;
+    judge(&life, tested);
+    Ok(())
+}
+
+/// Takes in what a boot has shown of the round before; whether there is to be another.
+fn judge(life: &Life, tested: &mut Tested) -> bool {
+    if let (Some(round), Some(facts)) = (tested.rounds.last_mut(), &life.proved) {
+        round.proved =
+            Some(facts.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join("; "));
+    }
+    let Some((failure, message)) = &life.failure else { return true };
+    let rounds = tested.rounds.len();
+    tested.failed = Some(match failure {
+        Failure::VerifyFailed => format!("DATA LOST after loss of power number {rounds}: {message}"),
+        other => format!("FAILED after {rounds} losses of power: the guest {}: {message}", other.verb()),
+    });
+    false
+}
+
+fn lost(fate: Fate) -> Lost {
+    let Fate { writes, flushes, unflushed, lost_blocks } = fate;
+    Lost { writes, flushes, unflushed_writes: unflushed, lost_blocks }
+}
+
+fn text(tested: &Tested) -> String {
+    let mut out = String::new();
+    let told: u64 = tested.rounds.iter().map(|round| round.acknowledged).sum();
+    let rounds = tested.rounds.len();
+    match &tested.failed {
+        Some(why) => _ = writeln!(out, "{why}"),
+        None => {
+            let _ = writeln!(
+                out,
+                "NOTHING LOST in {rounds} loss{} of power: all {told} acknowledged transactions are there, nothing is half-done",
+                if rounds == 1 { "" } else { "es" }
+            );
+        }
+    }
+    let _ = writeln!(out, "Kernel {}, seed {}", tested.kernel, tested.seed);
+    if tested.disk.is_some() {
+        let _ = writeln!(out, "Rehearsed: a disk that does not do the flushes that it acknowledges");
+    }
+    for weak in &tested.weakened {
+        let _ = writeln!(out, "Weakened: {weak}");
+    }
+    let rows = tested.rounds.iter().map(|round| {
+        let number = |pick: fn(&Lost) -> u64| round.disk.as_ref().map_or("-".to_owned(), |lost| pick(lost).to_string());
+        vec![
+            round.round.to_string(),
+            round.acknowledged.to_string(),
+            number(|lost| lost.writes),
+            number(|lost| lost.flushes),
+            number(|lost| lost.unflushed_writes),
+            number(|lost| lost.lost_blocks),
+            round.proved.clone().unwrap_or_default(),
+        ]
+    });
+    let head = ["Round", "acknowledged", "writes", "flushes", "unflushed", "blocks lost", "after it"];
+    output::table(&mut out, &head, rows);
+    out
+}
+
+/// The machine's folder, gone at the end unless it is to be kept.
+enum Folder {
+    Gone(tempfile::TempDir),
+    Kept(PathBuf),
+}
+
+impl Folder {
+    fn make(args: &OltpCrashTest) -> anyhow::Result<Self> {
+        let made = tempfile::Builder::new().prefix("crash-").tempdir_in(&args.dir);
+        let dir = made.with_context(|| format!("Cannot make a folder in {}", args.dir.display()))?;
+        Ok(if args.keep { Self::Kept(dir.keep()) } else { Self::Gone(dir) })
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Gone(dir) => dir.path(),
+            Self::Kept(path) => path,
+        }
+    }
+}

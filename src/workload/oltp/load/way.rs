@@ -1,0 +1,80 @@
+//! How rows get into a server: by what it takes, found out before the first of them is made.
+//!
+//! Invariant: nothing of the trials is left on the server.
+
+use super::super::pg::{Connection, PgError};
+use super::super::population::Sink;
+use super::copy::Rows;
+use super::words::Words;
+
+/// From the fastest to what every server takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Binary `COPY`, rows frozen.
+    Frozen,
+    /// Binary `COPY`.
+    Binary,
+    /// `COPY` in text.
+    Text,
+    Insert,
+}
+
+const TABLE: &str = "bigiron_oltp_trial";
+
+/// The best way, and what the server refuses of the better ones.
+///
+/// # Errors
+/// The connection is lost, or no table can be made.
+pub(super) fn find(session: &mut Connection) -> Result<(Way, Vec<String>), PgError> {
+    let mut refused = Vec::new();
+    for (way, name) in [(Way::Frozen, "COPY with FREEZE"), (Way::Binary, "COPY in binary"), (Way::Text, "COPY")] {
+        session.run("BEGIN")?;
+        let tried = session
+            .run(&format!("CREATE TABLE {TABLE} (a integer, b timestamp, c varchar(4))"))
+            .map_err(Tried::Table)
+            .and_then(|()| one(session, way).map_err(Tried::Copy));
+        session.run("ROLLBACK")?;
+        match tried {
+            Ok(()) => return Ok((way, refused)),
+            Err(Tried::Copy(PgError::Server(why))) => refused.push(format!("{name} ({})", why.text)),
+            Err(Tried::Copy(lost) | Tried::Table(lost)) => return Err(lost),
+        }
+    }
+    Ok((Way::Insert, refused))
+}
+
+enum Tried {
+    Table(PgError),
+    Copy(PgError),
+}
+
+/// One row, of each type.
+fn one(session: &mut Connection, way: Way) -> Result<(), PgError> {
+    let mut copy = session.copy_in(&way.copy(TABLE))?;
+    let mut hand = |piece: &[u8], _| copy.write(piece);
+    match way {
+        Way::Text => row(Words::copy(&mut hand), Words::finish)?,
+        _ => row(Rows::new(3, &mut hand), Rows::finish)?,
+    }
+    copy.finish().map(|_| ())
+}
+
+fn row<S: Sink<Error = PgError>>(mut sink: S, finish: fn(S) -> Result<u64, PgError>) -> Result<(), PgError> {
+    sink.begin();
+    sink.integer(1);
+    sink.date(0);
+    sink.text(2, |text| text.fill(b'x'));
+    sink.end()?;
+    finish(sink).map(|_| ())
+}
+
+impl Way {
+    /// The statement that begins a copy into `table`.
+    pub(super) fn copy(self, table: &str) -> String {
+        match self {
+            Way::Frozen => format!("COPY {table} FROM STDIN (FORMAT binary, FREEZE)"),
+            Way::Binary => format!("COPY {table} FROM STDIN (FORMAT binary)"),
+            Way::Text | Way::Insert => format!("COPY {table} FROM STDIN"),
+        }
+    }
+}
