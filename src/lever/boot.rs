@@ -86,12 +86,15 @@ fn verify_word(word: &str, seen: &Seen<'_>) -> Result<(), String> {
     if !seen.cmdline.split_ascii_whitespace().any(|w| w == word) {
         return Err("it is not on the kernel's command line".to_owned());
     }
+    let words: Vec<&str> = seen.cmdline.split_ascii_whitespace().collect();
+    let proved = proof::prove(&canonical(name), value, &words, seen);
+    // What the kernel offers says more than that it did not know the word.
+    if let Some(Err(why)) = proved.as_ref().filter(|_| name == "preempt") {
+        return Err(why.clone());
+    }
     if let Some(line) = rejection(name, seen.log) {
         return Err(format!("the kernel logged `{line}`"));
     }
-    let words: Vec<&str> = seen.cmdline.split_ascii_whitespace().collect();
-    // What the kernel offers says more than that it did not know the word.
-    let proved = proof::prove(&canonical(name), value, &words, seen);
     if let Some(Err(why)) = proved {
         return Err(why);
     }
