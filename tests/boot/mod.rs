@@ -2,6 +2,7 @@
 
 mod command;
 mod interrupted;
+mod levers;
 mod machine;
 mod oltp;
 mod studies;

@@ -12,7 +12,7 @@ use super::job::Job;
 use super::loss::Loss;
 use super::pg::Url;
 use super::trial::{self, TrialContext};
-use super::{images, jobs, metrics, options};
+use super::{images, jobs, metrics, options, ramp};
 use crate::metric::MetricDef;
 use crate::workload::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Workload};
 
@@ -21,7 +21,7 @@ const WAREHOUSE_BYTES: u64 = 130 << 20;
 /// What a run may add: orders, old versions of rows, log.
 const GROWTH_BYTES: u64 = 512 << 20;
 
-/// Private memory of a server process that has run all five transactions: 4.4 MB were seen.
+/// Private memory of a server process that has run all five transactions, with its page tables and what the kernel keeps for it.
 const SESSION_BYTES: u64 = 5 << 20;
 
 /// The workload `oltp`.
@@ -63,22 +63,18 @@ impl Workload for Oltp {
     fn needs(&self, options: &Options) -> Needs {
         let Ok(job) = Job::parse(options) else { return Needs::default() };
         let data = u64::from(job.scale.warehouses) * WAREHOUSE_BYTES;
-        let terminals = job.users.last().copied().unwrap_or_else(|| job.config(crate::clock::Clock::Wall, 1).terminals);
+        let config = job.config(crate::clock::Clock::Wall, 1);
+        // Where a ramp ends is its result: only its first step has to fit.
+        let sessions = job.users.first().map_or(config.connections, |users| config.connections.min(*users));
         Needs {
             // Of a server elsewhere only the notes are here.
             storage_bytes: Some(if job.is_elsewhere() { 1 << 20 } else { data + GROWTH_BYTES }),
             // A terminal's generators and next input, histograms of every thread, and SQLite's caches.
             memory_bytes: (64 << 20)
-                + u64::from(terminals) * 1024
+                + u64::from(config.terminals) * 1024
                 + match job.engine {
-                    Engine::Sqlite { .. } => {
-                        u64::from(job.config(crate::clock::Clock::Wall, 1).connections) * (66 << 20)
-                    }
-                    // A server process keeps plans and catalogue entries of its own.
-                    Engine::Postgres { .. } if !job.users.is_empty() => u64::from(terminals) * SESSION_BYTES,
-                    Engine::Postgres { .. } => {
-                        u64::from(job.config(crate::clock::Clock::Wall, 1).connections) * SESSION_BYTES
-                    }
+                    Engine::Sqlite { .. } => u64::from(config.connections) * (66 << 20),
+                    Engine::Postgres { .. } => u64::from(sessions) * SESSION_BYTES,
                     Engine::Url(_) => 0,
                 },
             modules: Vec::new(),
@@ -109,7 +105,12 @@ impl Workload for Oltp {
         let job = parse(cx)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut house = open.take().context("A run comes after its preparation")?;
-        match trial::run(&job, &house.target(), &trial_context(cx)) {
+        let outcome = if job.users.is_empty() {
+            trial::run(&job, &house.target(), &trial_context(cx))
+        } else {
+            ramp::run(&job, &mut house, &trial_context(cx))
+        };
+        match outcome {
             Ok(outcome) => {
                 *open = Some(house);
                 Ok(outcome)
