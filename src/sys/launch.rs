@@ -1,7 +1,7 @@
 //! Starting a program and taking stock of what it used, which rustix has no safe forms of: `clone3` into a control group, `wait4`.
 //!
 //! Invariant: the program gets standard input from nowhere, the two outputs given, no other descriptor of ours, the default signal
-//! dispositions and a session of its own; and the kernel kills it when the thread that started it ends.
+//! dispositions and a process group of its own; and the kernel kills it when the thread that started it ends.
 
 use std::ffi::CString;
 use std::io;
@@ -90,14 +90,13 @@ pub fn children_cpu_ns() -> u64 {
     usage.user_ns + usage.system_ns
 }
 
-/// Forks a process that outlives the thread that forked it, in a process group of its own: one that is to tidy up after its parent's
-/// death. It runs `body` and exits with the status it returns (101 if it panics). To be called from a single-threaded process.
+/// Forks a process that outlives the thread that forked it, in a session of its own: one that is to tidy up after its parent's death. It runs `body` and exits with the status it returns (101 if it panics). To be called from a single-threaded process.
 pub fn fork_guardian(body: impl FnOnce() -> i32) -> io::Result<Pid> {
     // SAFETY: fork copies this thread alone, and the caller has no other. The child never returns from here.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            let _ = rustix::process::setpgid(None, None);
+            let _ = rustix::process::setsid();
             let status = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(101);
             super::process::exit_now(status)
         }
@@ -183,7 +182,8 @@ fn become_program(
         if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 || libc::getppid() != parent {
             super::process::exit_now(127);
         }
-        libc::setsid();
+        // Not a session: the kernel's autogroups would put each run behind all others that wait for a CPU.
+        libc::setpgid(0, 0);
         // Above all targets first, so that none is overwritten before it was copied.
         let mut high = [0; 4];
         for (to, from) in high.iter_mut().zip(fds) {

@@ -15,7 +15,7 @@ const SCRIPT: &str = "uname -r; cat input | tr a-z A-Z; echo made > output; i=0;
 fn first(test: &Test, out: &str) -> (Value, String) {
     let study =
         ["compare", "debian:6.12", "debian:6.12", "--clock", "exact", "--seed", "7", "--jobs", "1", "--out", out];
-    let mut child = test.start(&[&study[..], &["--", "sh", "-c", SCRIPT]].concat());
+    let mut child = test.start(&[&study[..], &["--set", "command.dir=src", "--", "sh", "-c", SCRIPT]].concat());
     let begun = Instant::now();
     let record = loop {
         let text = fs::read_to_string(test.dir().join(out).join("records.jsonl")).unwrap_or_default();
@@ -39,14 +39,14 @@ fn first(test: &Test, out: &str) -> (Value, String) {
 
 #[test]
 fn the_users_own_tools_run_in_a_guest_and_take_the_same_time_twice() {
-    let test = test().file("input", "hello\n");
+    let test = test().file("src/input", "hello\n");
     let trials = ["study", "again"].map(|out| {
         let (record, stdout) = first(&test, out);
         assert_eq!(record["outcome"]["kind"], "completed", "{record}");
         let release = record["guest"]["release"].as_str().unwrap();
         assert_eq!(stdout, format!("{release}\nHELLO\n"));
         // What it wrote is gone with the guest.
-        assert!(!test.dir().join("output").exists());
+        assert!(!test.dir().join("src/output").exists());
         record["metrics"].clone()
     });
     let wall = trials[0].as_array().unwrap().iter().find(|m| m["name"] == "wall").unwrap()["value"].as_f64().unwrap();

@@ -21,7 +21,7 @@ fn every_page_is_listed_and_printed() {
         assert!(test.run(&["doc", name]).status(0).stdout.len() > 200, "{name}");
     }
     test.run(&["doc", "boot.mitigations"]).status(0).stdout_has("Lever `boot`");
-    test.run(&["doc", "clock"]).refused("did you mean `clocks`?");
+    test.run(&["doc", "clcoks"]).refused("did you mean `clocks`?");
 }
 
 /// Every Markdown page below docs/.

@@ -53,7 +53,7 @@ fn designs_that_can_decide_nothing() {
     exact(&["--memory", "16M"]).refused("give at least");
     exact(&["--memory", "lots"]).refused("write one such as `1G`");
     exact(&["--seed", "9007199254740992"]).refused("the largest is 9007199254740991");
-    exact(&["--storage", "floppy"]).refused("`nvme`, `ssd`, `hdd`, `hdd-15k`, `ram` or `host-file`");
+    exact(&["--storage", "floppy"]).refused("`nvme`, `ssd`, `hdd`, ");
     exact(&["--filesystem", "ntfs"]).refused("`ext4`, `xfs`, `ext2`");
     exact(&["--margin", "p99=0"]).refused("cannot be judged by");
     exact(&["--margin", "speed=2"]).refused("is not a kind of metric");
