@@ -4,7 +4,7 @@
 //! asked, so that the rows of a seed are the same every time.
 
 /// 2024-06-01 in microseconds since 2000-01-01: after every date of the load.
-const FIRST: i64 = 8918 * 86_400_000_000;
+pub const FIRST: i64 = 8918 * 86_400_000_000;
 
 /// Dates of one driver thread.
 #[derive(Clone, Debug)]
