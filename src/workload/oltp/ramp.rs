@@ -10,7 +10,7 @@ use anyhow::{Error, Result, anyhow};
 
 use super::check::Marks;
 use super::config::Config;
-use super::driver::{Driven, Target};
+use super::driver::{Driven, FIRST_DATE, Target};
 use super::facts::{self, Facts};
 use super::footprint::Footprint;
 use super::house::House;
@@ -94,7 +94,7 @@ fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, m
             Loss { why, in_doubt, marks: marks.clone(), book }
         };
         let name = format!("{PREFIX}{users:07}");
-        let after = marks.latest + i64::from(step) * STEP_DATES;
+        let after = marks.latest.max(FIRST_DATE) + i64::from(step) * STEP_DATES;
         let (called, of) = (format!("{users} users"), job.users.len() as u32);
         let progress = Progress { step: &called, done: step, of };
         let (driven, seen) = match trial::drive(&config, target, (cx, progress), after, &mut book) {

@@ -7,7 +7,7 @@
 const OF_PART: i64 = 1_000_000_000_000;
 
 /// 2024-06-01 in microseconds since 2000-01-01: after every date of the load.
-const FIRST: i64 = 8918 * 86_400_000_000;
+pub const FIRST: i64 = 8918 * 86_400_000_000;
 
 /// Dates of one driver thread.
 #[derive(Clone, Debug)]

@@ -45,6 +45,7 @@ use postgres::Link;
 use shift::{Report, Shift};
 
 pub use control::Moment;
+pub use dates::FIRST as FIRST_DATE;
 pub use shift::{Ledger, Trouble};
 pub use tally::{Counts, Tally};
 
