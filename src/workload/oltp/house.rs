@@ -323,9 +323,9 @@ pub fn load_marked(
             unavailable.push(format!("stored procedures in PL/pgSQL ({})", e.root_cause()));
         }
         Err(e) => {
-            return Err(
-                e.context("Without stored procedures the mode is `pipelined` or `round-trips`: `--set mode=pipelined`")
-            );
+            return Err(e.context(
+                "Without stored procedures the mode is `pipelined` or `round-trips`: `--set mode=pipelined`",
+            ));
         }
         Ok(()) => {}
     }
