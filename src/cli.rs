@@ -86,6 +86,9 @@ pub struct Design {
     /// Where trials run: in guests (vm), or in processes on this machine's own kernel (local), where every arm is `running` [default: vm]
     #[arg(long, value_name = "HOST", value_parser = ["vm", "local"])]
     pub on: Option<String>,
+    /// Set what this machine has for steady frequencies during each trial (governor performance, boost off), and take it back; with `--on local`
+    #[arg(long)]
+    pub quiet_machine: bool,
     /// Clock that times are read from [default: wall where a guest really runs under KVM, else exact]
     #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact", "none"])]
     pub clock: Option<String>,

@@ -1,10 +1,13 @@
 //! `bigiron compare`.
 
+use std::path::Path;
+
 use super::conduct::{self, Request};
 use super::environment::refuse;
 use crate::cli::{Compare, Design};
 use crate::kernel::store::Store;
 use crate::lever;
+use crate::probe::machine;
 use crate::refusal::Refusal;
 use crate::size;
 use crate::study::question::Question;
@@ -41,6 +44,9 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
     for text in &design.set {
         q.settings.push(lever::parse(text).map_err(|e| wrong("set", e.to_string()))?);
     }
+    if design.quiet_machine {
+        quiet(&mut q)?;
+    }
     for text in &design.margin {
         let (kind, margin) = margins::parse(text).map_err(|e| wrong("margin", e.message))?;
         if q.margins.insert(kind, margin).is_some() {
@@ -48,4 +54,24 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
         }
     }
     Ok(q)
+}
+
+/// Adds the levers that make this machine quieter, where nothing else was asked for.
+fn quiet(q: &mut Question) -> Result<(), Refusal> {
+    if q.host.as_deref() != Some("local") {
+        return Err(Refusal::new("--quiet-machine: a guest has no frequencies; it goes with `--on local`"));
+    }
+    let settings = machine::quieting(Path::new("/sys"));
+    if settings.is_empty() {
+        return Err(Refusal::new(
+            "--quiet-machine: this machine has neither governor nor boost that could be set; a hypervisor or the firmware chooses the frequency",
+        )
+        .hint("`bigiron doctor --on local` says what else makes measurements noisy"));
+    }
+    for (lever, value) in settings {
+        if !q.settings.iter().any(|(other, _)| other == lever) {
+            q.settings.push((lever.to_owned(), value.to_owned()));
+        }
+    }
+    Ok(())
 }

@@ -12,14 +12,14 @@ use serde::Serialize;
 use super::{FAILED, conduct, output};
 use crate::cli::{DbsimFormat, OltpAction, OltpRun};
 use crate::host::{HostError, Phase, local};
-use crate::metric::MetricDef;
+use crate::metric::{MetricDef, Unit};
 use crate::refusal::Refusal;
 use crate::report::quantity::Quantity;
 use crate::suggest;
 use crate::workload::oltp::check::Report;
 use crate::workload::oltp::house::Procedures;
 use crate::workload::oltp::pg::{Connection, Url};
-use crate::workload::oltp::{Oltp, Scale, check, house, jobs, ledger};
+use crate::workload::oltp::{Oltp, Scale, check, house, jobs, ledger, ramp};
 use crate::workload::{self, Options, Workload as _};
 
 pub(super) fn run(action: OltpAction) -> anyhow::Result<u8> {
@@ -98,7 +98,12 @@ fn show(phase: Phase) {
     if let Phase::Step { step, done, of, .. } = phase
         && std::io::stderr().is_terminal()
     {
-        let far = if of > 0 { format!(" {} %", u64::from(done) * 100 / u64::from(of)) } else { String::new() };
+        let far = match of {
+            0 | 1 => String::new(),
+            // Steps of a ramp are few, and as long as each other.
+            2..100 => format!(" (step {} of {of})", done + 1),
+            _ => format!(" {} %", u64::from(done) * 100 / u64::from(of)),
+        };
         let _ = write!(std::io::stderr(), "\r\x1b[K{step}{far}");
         if step == "verify" {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
@@ -120,8 +125,18 @@ fn text(result: &RunResult<'_>, metrics: &[MetricDef]) -> String {
         Some(vec![m.name.clone(), Quantity::metric(*value, m.unit, 0.0).to_string(), m.summary.clone()])
     });
     output::table(&mut out, &["Metric", "value", ""], rows);
-    let facts = result.facts.iter().map(|(name, value)| vec![name.clone(), value.clone()]);
-    output::table(&mut out, &["Fact", ""], facts);
+    let steps = ramp::steps_of(result.facts);
+    if !steps.is_empty() {
+        let bytes =
+            |n: Option<u64>| n.map_or_else(String::new, |n| Quantity::metric(n as f64, Unit::Bytes, 0.0).to_string());
+        let rows = steps.iter().map(|step| {
+            let [memory, page_tables, session] = [step.memory, step.page_tables, step.session].map(bytes);
+            vec![step.users.to_string(), memory, page_tables, session, step.result.clone()]
+        });
+        output::table(&mut out, &["Users", "memory", "page tables", "a session", "result"], rows);
+    }
+    let facts = result.facts.iter().filter(|(name, _)| !ramp::is_of_step(name));
+    output::table(&mut out, &["Fact", ""], facts.map(|(name, value)| vec![name.clone(), value.clone()]));
     out
 }
 

@@ -178,6 +178,8 @@ pub enum Event {
     Unfit { message: String },
     /// Lines of the kernel's log that matter.
     Complaints { lines: Vec<Complaint> },
+    /// What a workload left for keeping: its end, where it is long.
+    Artifact { name: String, text: String },
     /// Everything has been said.
     Done,
 }

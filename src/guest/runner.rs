@@ -44,7 +44,26 @@ pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow
         let _ = acks.write_all(b".");
     }
     let exit = child.wait()?;
+    send_artifacts(job, mounts);
     Ok((!finished).then(|| (Failure::AgentDied, died(exit))))
+}
+
+/// Files that a workload may leave for keeping in a guest, and bytes of each: they leave it through a port, a byte at a time.
+const ARTIFACT_FILES: usize = 32;
+const ARTIFACT_BYTES: usize = 64 << 10;
+
+fn send_artifacts(job: &Job, mounts: &[Mounts]) {
+    for (workload, mounts) in job.workloads.iter().zip(mounts) {
+        let left = std::fs::read_dir(mounts.dir.join("work").join(workload::ARTIFACTS));
+        let mut paths: Vec<_> = left.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        for path in paths.into_iter().take(ARTIFACT_FILES) {
+            let Ok(bytes) = std::fs::read(&path) else { continue };
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(ARTIFACT_BYTES)..]).into_owned();
+            channel::send(&Event::Artifact { name: format!("{}.{name}", workload.name), text });
+        }
+    }
 }
 
 fn clone(fd: &OwnedFd) -> OwnedFd {

@@ -23,6 +23,8 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) unfit: Option<String>,
     /// What was proved of a life before.
     pub(in crate::host) proved: Option<Vec<(String, String)>>,
+    /// Names and texts.
+    pub(in crate::host) artifacts: Vec<(String, String)>,
     pub(in crate::host) done: bool,
 }
 
@@ -56,6 +58,7 @@ impl Heard {
             }
             Event::Unfit { message } => self.unfit = Some(message),
             Event::Complaints { lines } => self.complaints = lines,
+            Event::Artifact { name, text } => self.artifacts.push((name, text)),
             Event::Done => self.done = true,
         }
     }

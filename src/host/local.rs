@@ -22,6 +22,7 @@ use sha2::{Digest, Sha256};
 
 use super::foundation;
 use super::heard::Heard;
+use super::kept;
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
 use crate::guest::block::Mounts;
@@ -32,13 +33,12 @@ use crate::lever;
 use crate::lever::apply::{self, Applied, Placement};
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
-use crate::probe::machine;
-use crate::probe::noise::{DISTURBED_FACT, Sample};
+use crate::probe::noise::{Sample, Watch};
 use crate::store::record::{Failure, GuestIdentity, HostCost};
 use crate::study::plan::Plan;
 use crate::sys;
 use crate::undo::{Ledger, Mark};
-use crate::workload::{ARTIFACTS, Options, Workload};
+use crate::workload::{Options, Workload};
 
 /// How often a running trial is asked whether the user has had enough.
 const POLL: Duration = Duration::from_millis(20);
@@ -48,8 +48,7 @@ pub struct LocalHost {
     machine: GuestIdentity,
     /// Held as long as the study runs, if any of its arms changes this machine.
     ledger: Option<Mutex<Ledger>>,
-    /// The machine when the last trial had ended, or when there was none yet.
-    last: Mutex<Sample>,
+    watch: Watch,
 }
 
 /// What a trial's process is told.
@@ -125,8 +124,11 @@ impl LocalHost {
         }
         let changes = plan.arms.iter().any(|arm| !lever::of_runtime(&arm.settings).is_empty());
         let ledger = if changes { Some(Mutex::new(Ledger::open()?)) } else { None };
-        let last = Mutex::new(Sample::now());
-        Ok(Self { machine: this_machine(plan.machine.cpus, plan.machine.memory_bytes), ledger, last })
+        Ok(Self {
+            machine: this_machine(plan.machine.cpus, plan.machine.memory_bytes),
+            ledger,
+            watch: Watch::default(),
+        })
     }
 
     /// Sets the arm's levers for one trial whose folder is `dir`.
@@ -146,19 +148,6 @@ impl LocalHost {
             }
         }
         Ok(Some(set))
-    }
-
-    /// The noise card of a trial that has ended: the machine's settings, and what disturbed it before and during the trial.
-    fn noise(&self, before: &Sample) -> BTreeMap<String, String> {
-        let after = Sample::now();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut facts = before.since(&last).facts("-before");
-        let during = after.since(before);
-        facts.extend(during.facts(""));
-        facts.insert("host.settings".to_owned(), machine::settings(Path::new("/sys"), Path::new("/proc")));
-        facts.extend(during.disturbance().map(|by| (DISTURBED_FACT.to_owned(), by)));
-        *last = after;
-        facts
     }
 
     fn task(&self, trial: &Trial<'_>, dir: &Path) -> anyhow::Result<Task> {
@@ -261,8 +250,8 @@ impl Host for LocalHost {
         }
         let before = Sample::now();
         let (mut heard, status) = work(&task, trial.cancel, phase)?;
-        let noise = self.noise(&before);
-        keep(&task, trial.artifacts).map_err(fatal)?;
+        let noise = self.watch.card(&before);
+        kept::keep(&task.job.workloads, &task.mounts, trial.artifacts).map_err(fatal)?;
         if let Some(set) = set {
             set.taken_back().map_err(fatal)?;
         }
@@ -285,19 +274,6 @@ impl Host for LocalHost {
             },
         })
     }
-}
-
-/// Moves what the workloads left for keeping out of the trial's folder: `WORKLOAD.NAME`.
-fn keep(task: &Task, artifacts: &Path) -> anyhow::Result<()> {
-    for (workload, mounts) in task.job.workloads.iter().zip(&task.mounts) {
-        let Ok(left) = fs::read_dir(mounts.dir.join("work").join(ARTIFACTS)) else { continue };
-        for entry in left {
-            let entry = entry?;
-            let name = format!("{}.{}", workload.name, entry.file_name().to_string_lossy());
-            fs::rename(entry.path(), artifacts.join(&name)).with_context(|| format!("Cannot keep {name}"))?;
-        }
-    }
-    Ok(())
 }
 
 /// What one run of one workload, without a study, has to show.

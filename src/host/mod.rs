@@ -2,6 +2,7 @@
 
 pub mod foundation;
 mod heard;
+mod kept;
 pub mod local;
 pub mod sim;
 pub mod vm;

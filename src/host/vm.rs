@@ -148,6 +148,11 @@ impl Host for VmHost {
         let console = std::fs::read(&files.console).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
         let failure = outcome::verdict(&ended, &heard, &console, &process.errors())?;
+        for (name, text) in &heard.artifacts {
+            // A name of the guest's must not lead elsewhere.
+            let path = trial.artifacts.join(name.replace('/', "_"));
+            std::fs::write(&path, text).map_err(|e| full(&e, &path))?;
+        }
         let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
         let set_up = heard.set_up();
         let overhead = (started - begun) + set_up + stopped.elapsed();

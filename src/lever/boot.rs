@@ -4,7 +4,9 @@
 //! the same; it then says so in its log (from 5.14 on) and hands the word to init, as an argument or in the environment (always).
 //! Both are looked at, so that a mistyped or obsolete parameter can never be reported as "no effect".
 
-use super::{LeverError, same_value};
+mod proof;
+
+use super::LeverError;
 
 /// In a few words.
 pub const SUMMARY: &str = "a word on the kernel's command line, such as `boot.mitigations=off`";
@@ -30,21 +32,6 @@ const RESERVED: &[&str] = &[
     "rootwait",
     "rw",
 ];
-
-/// Parameters whose value the running kernel shows: (name, file, how).
-const SHOWN: &[(&str, &str, Shown)] = &[
-    ("hugepages", "/proc/sys/vm/nr_hugepages", Shown::Whole),
-    ("transparent_hugepage", "/sys/kernel/mm/transparent_hugepage/enabled", Shown::Bracketed),
-];
-
-/// How a file shows a value.
-#[derive(Clone, Copy)]
-enum Shown {
-    /// The value and nothing else.
-    Whole,
-    /// `always [madvise] never`.
-    Bracketed,
-}
 
 /// What a guest shows about the command line it was booted with.
 pub struct Seen<'a> {
@@ -102,22 +89,28 @@ fn verify_word(word: &str, seen: &Seen<'_>) -> Result<(), String> {
     if let Some(line) = rejection(name, seen.log) {
         return Err(format!("the kernel logged `{line}`"));
     }
+    let words: Vec<&str> = seen.cmdline.split_ascii_whitespace().collect();
+    // What the kernel offers says more than that it did not know the word.
+    let proved = proof::prove(&canonical(name), value, &words, seen);
+    if let Some(Err(why)) = proved {
+        return Err(why);
+    }
     let same = |other: &str| canonical(other.split('=').next().unwrap_or(other)) == canonical(name);
     if seen.init_args.iter().chain(seen.init_environment).any(|other| same(other)) {
         return Err("this kernel does not know it and handed it to init".to_owned());
     }
-    if let Some((_, path, shown)) = SHOWN.iter().find(|(n, ..)| *n == canonical(name)) {
-        return verify_shown(path, *shown, value.unwrap_or(""), seen);
+    if proved.is_some() {
+        return Ok(());
     }
     if let Some(key) = name.strip_prefix("sysctl.") {
         let path = format!("/proc/sys/{}", key.replace('.', "/"));
-        return verify_shown(&path, Shown::Whole, value.unwrap_or(""), seen);
+        return proof::shown(&path, value.unwrap_or(""), seen);
     }
     match name.split_once('.') {
         // The kernel drops a word for a module that never comes without a sound: only the module's own parameter proves it.
         Some((module, parameter)) => {
             let path = format!("/sys/module/{}/parameters/{}", canonical(module), canonical(parameter));
-            verify_shown(&path, Shown::Whole, value.unwrap_or("Y"), seen)
+            proof::shown(&path, value.unwrap_or("Y"), seen)
         }
         None => Ok(()),
     }
@@ -143,16 +136,6 @@ fn rejection<'l>(name: &str, log: &'l str) -> Option<&'l str> {
         let unsupported = line.split_once("Unsupported ").is_some_and(|(_, rest)| rest.contains('=') && names_it(rest));
         unsupported || about.iter().any(|a| line.split_once(a).is_some_and(|(_, rest)| names_it(rest)))
     })
-}
-
-fn verify_shown(path: &str, shown: Shown, want: &str, seen: &Seen<'_>) -> Result<(), String> {
-    let text = (seen.read)(path).ok_or_else(|| format!("`{path}` cannot be read, so nothing shows that it took"))?;
-    let text = text.trim();
-    let got = match shown {
-        Shown::Whole => text,
-        Shown::Bracketed => text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text, |(v, _)| v),
-    };
-    if same_value(got, want) { Ok(()) } else { Err(format!("`{path}` says `{got}`")) }
 }
 
 #[cfg(test)]

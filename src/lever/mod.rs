@@ -198,6 +198,7 @@ pub fn modules(settings: &[Setting]) -> Vec<&'static str> {
     let mut modules = Vec::new();
     for (lever, value) in settings {
         match lever.as_str() {
+            // All of them, so that a wrong word meets the kernel's whole offer.
             "block.scheduler" => modules.extend(block::SCHEDULER_MODULES),
             // Older kernels compress by modules of the crypto API, lzo-rle unless told otherwise.
             "mm.swap" => modules.extend(["zram", "lzo_rle"].into_iter().chain(swap::algorithm_module(value))),

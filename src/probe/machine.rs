@@ -70,6 +70,20 @@ pub fn card(sys: &Path, proc: &Path, noise: &Noise, dir: &Path) -> Vec<Item> {
     ]
 }
 
+/// The levers that would make this machine quieter and that it has: the frequency stops following load and heat.
+pub fn quieting(sys: &Path) -> Vec<(&'static str, &'static str)> {
+    let cpu = sys.join("devices/system/cpu");
+    let governed = cpus(sys).any(|c| c.join("cpufreq/scaling_governor").exists());
+    [
+        (governed, ("cpu.governor", "performance")),
+        (cpu.join("cpufreq/boost").exists(), ("cpu.boost", "off")),
+        (cpu.join("intel_pstate/no_turbo").exists(), ("cpu.turbo", "off")),
+    ]
+    .into_iter()
+    .filter_map(|(has, setting)| has.then_some(setting))
+    .collect()
+}
+
 /// The settings among them in one line, for a record.
 pub fn settings(sys: &Path, proc: &Path) -> String {
     let cpu = sys.join("devices/system/cpu");
@@ -102,7 +116,10 @@ fn governor(sys: &Path) -> Item {
         _ => item(
             what,
             Grade::Noisy,
-            format!("{}; `performance` keeps the frequency from following the load", governors.join(", ")),
+            format!(
+                "{}; `performance` keeps the frequency from following the load (`--quiet-machine`)",
+                governors.join(", ")
+            ),
         ),
     }
 }
@@ -117,9 +134,11 @@ fn boost(cpu: &Path) -> Item {
             "not to be seen; the frequency may depend on heat and on the load of other cores",
         ),
         Some(false) => item(what, Grade::Quiet, "off"),
-        Some(true) => {
-            item(what, Grade::Noisy, "on; off, the frequency does not depend on heat and on the load of other cores")
-        }
+        Some(true) => item(
+            what,
+            Grade::Noisy,
+            "on; off, the frequency does not depend on heat and on the load of other cores (`--quiet-machine`)",
+        ),
     }
 }
 
@@ -372,6 +391,19 @@ mod tests {
         let noisy: Vec<&Item> = items.iter().filter(|i| i.grade != Grade::Quiet && i.what != "disk").collect();
         assert!(noisy.is_empty(), "{noisy:?}");
         assert_eq!(grade(&items, "throttling").1, "not now; 3 times since boot");
+    }
+
+    #[test]
+    fn only_what_a_machine_has_is_set_to_quiet_it() {
+        let dir = machine(&[
+            ("cpu/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
+            ("cpu/devices/system/cpu/intel_pstate/no_turbo", "0\n"),
+        ]);
+        assert_eq!(quieting(&dir.path().join("cpu")), [("cpu.governor", "performance"), ("cpu.turbo", "off")]);
+        assert_eq!(quieting(&dir.path().join("none")), []);
+        for (lever, value) in [("cpu.governor", "performance"), ("cpu.boost", "off"), ("cpu.turbo", "off")] {
+            crate::lever::check(lever, value).unwrap();
+        }
     }
 
     #[test]

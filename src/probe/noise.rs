@@ -4,10 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::machine;
 use crate::sys::launch::children_cpu_ns;
 
 /// The fact under which a record says that its trial was disturbed, and by what.
@@ -29,6 +31,34 @@ pub struct Sample {
     throttles: u64,
     swapped_in: u64,
     swapped_out: u64,
+}
+
+/// Watches the machine over a session's trials.
+#[derive(Debug)]
+pub struct Watch {
+    /// When the last trial had ended, or when there was none yet.
+    last: Mutex<Sample>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self { last: Mutex::new(Sample::now()) }
+    }
+}
+
+impl Watch {
+    /// The noise card of a trial that has ended, as facts: the machine's settings, and what happened before it and since `begun`.
+    pub fn card(&self, begun: &Sample) -> BTreeMap<String, String> {
+        let after = Sample::now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut facts = begun.since(&last).facts("-before");
+        let during = after.since(begun);
+        facts.extend(during.facts(""));
+        facts.insert("host.settings".to_owned(), machine::settings(Path::new("/sys"), Path::new("/proc")));
+        facts.extend(during.disturbance().map(|by| (DISTURBED_FACT.to_owned(), by)));
+        *last = after;
+        facts
+    }
 }
 
 /// The first line of `/proc/stat`, in ticks.
@@ -140,7 +170,7 @@ pub fn throttles(sys: &Path) -> u64 {
         let of = |name| read(name).and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
         of("core_throttle_count") + of("package_throttle_count")
     };
-    super::machine::cpus(sys).map(counts).sum()
+    machine::cpus(sys).map(counts).sum()
 }
 
 #[cfg(test)]

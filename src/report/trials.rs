@@ -103,15 +103,17 @@ pub fn trial(plan: &Plan, record: &Record, console_tail: Option<&str>) -> String
         }
     }
     let host = &record.host;
-    let _ = writeln!(
-        out,
-        "\nHost\n  QEMU {} with {}: {:.1} s of wall time, {:.1} s of CPU, {:.2} s of them bigiron's own",
-        host.qemu,
-        host.accelerator.to_uppercase(),
-        host.wall_s,
-        host.cpu_s,
-        host.overhead_s
-    );
+    let _ = match host.qemu.as_str() {
+        "" => writeln!(out, "\nHost\n  {}: {:.1} s of wall time", host.accelerator, host.wall_s),
+        qemu => writeln!(
+            out,
+            "\nHost\n  QEMU {qemu} with {}: {:.1} s of wall time, {:.1} s of CPU, {:.2} s of them bigiron's own",
+            host.accelerator.to_uppercase(),
+            host.wall_s,
+            host.cpu_s,
+            host.overhead_s
+        ),
+    };
     if !record.artifacts.is_empty() {
         let _ = writeln!(out, "\nArtefacts");
         for artifact in &record.artifacts {

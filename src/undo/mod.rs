@@ -160,15 +160,24 @@ pub fn left_over() -> Vec<Entry> {
 impl Lock {
     /// Takes both locks: of the ledger's file, and of the machine, whatever ledgers others may have.
     fn take(folder: &Path, root: &Path) -> Result<Self, UndoError> {
+        Self::of_ledger(folder)?.and_machine(root)
+    }
+
+    /// Takes the ledger's lock alone: enough to see that there is nothing to take back.
+    fn of_ledger(folder: &Path) -> Result<Self, UndoError> {
         let io = |cause| UndoError::Io { path: folder.join("undo.jsonl"), cause };
         let book = Book::open(folder).map_err(io)?;
         lock(book.file()).map_err(io)?.map_err(UndoError::Held)?;
+        Ok(Self { book, _machine: None })
+    }
+
+    fn and_machine(self, root: &Path) -> Result<Self, UndoError> {
         // A folder that every process sees and no lock leaves a trace in.
         let machine = File::open(below(root, Path::new("/sys/kernel"))).ok();
         if let Some(machine) = &machine {
-            lock(machine).map_err(io)?.map_err(UndoError::Held)?;
+            lock(machine).map_err(|cause| io_error(&self.book, cause))?.map_err(UndoError::Held)?;
         }
-        Ok(Self { book, _machine: machine })
+        Ok(Self { _machine: machine, ..self })
     }
 }
 
@@ -388,8 +397,11 @@ fn take_back(book: &Book, root: &Path, boot: &str, entry: &Entry) -> Result<Done
 /// # Errors
 /// A living bigiron holds the ledger, or it cannot be opened.
 pub fn restore(folder: &Path, root: &Path, dry_run: bool) -> Result<Restored, UndoError> {
-    let lock = Lock::take(folder, root)?;
+    let mut lock = Lock::of_ledger(folder)?;
     let contents = lock.book.read().map_err(|cause| io_error(&lock.book, cause))?;
+    if !contents.open.is_empty() && !dry_run {
+        lock = lock.and_machine(root)?;
+    }
     let boot = boot_id();
     let mut restored = Restored { entries: Vec::new(), damaged: contents.damaged, path: lock.book.path().to_owned() };
     for entry in contents.open.into_iter().rev() {

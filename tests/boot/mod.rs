@@ -1,7 +1,9 @@
 //! Tests that really boot Debian kernels in QEMU. Kernels are fetched once and kept below `target/`.
 
+mod command;
 mod crash;
 mod interrupted;
+mod levers;
 mod machine;
 mod oltp;
 mod studies;

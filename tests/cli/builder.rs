@@ -56,6 +56,7 @@ impl Test {
             .args(args)
             .current_dir(self.dir())
             .env("BIGIRON_CACHE", self.cache.clone().unwrap_or_else(|| self.dir().join("cache")))
+            .env("XDG_STATE_HOME", self.dir().join("state"))
             .env("NO_COLOR", "1")
             .stdin(Stdio::null());
         if let Some(path) = &self.path {

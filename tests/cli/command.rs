@@ -173,6 +173,42 @@ fn a_killed_study_leaves_nothing_of_its_command() {
 }
 
 #[test]
+fn the_machine_is_graded_and_every_trial_says_what_disturbed_it() {
+    let test = Test::new();
+    let card = test.run(&["doctor", "--on", "local"]).status(0).stdout;
+    for what in [
+        "governor",
+        "boost",
+        "SMT",
+        "steal",
+        "foreign CPU",
+        "throttling",
+        "swap",
+        "memory",
+        "NUMA",
+        "THP",
+        "machine",
+        "clock source",
+    ] {
+        let line = card.lines().find(|l| l[9..].starts_with(what)).unwrap_or_else(|| panic!("no {what}: {card}"));
+        assert!(["ok ", "noisy ", "unknown "].iter().any(|grade| line.starts_with(grade)), "{line}");
+    }
+    // Long enough for shares to be told, and busy beside it.
+    let script = "setsid sleep 0.3 & sleep 0.3";
+    let ran = compare(&test, &["running", "running"], &["--", "sh", "-c", script]).status(0);
+    ran.stdout_has("host.foreign-cpu-percent: ").stdout_has("host.throttles: 0").stdout_has("host.steal-percent: ");
+    let text = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap();
+    for line in text.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        let facts = &record["record"]["facts"];
+        assert!(facts["host.settings"].as_str().unwrap().contains("governor: "), "{facts}");
+        // Whoever was busy, nobody's share is more than all.
+        let share: f64 = facts["host.foreign-cpu-percent"].as_str().unwrap().parse().unwrap();
+        assert!((0.0..=100.0).contains(&share), "{share}");
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_refused_before_anything_runs() {
     let test = Test::new().file("study.toml", "arms = [\"running\", \"running\"]\n[machine]\nhost = \"local\"\n[command]\nrun = \"true\"\n[[command.metric]]\nname = \"t\"\nunit = \"s\"\nbetter = \"lower\"\nregex = \"took (\"\n");
     let both = ["running", "running"];

@@ -89,6 +89,6 @@ fn what_belongs_to_guests_is_refused() {
     refused(&["running", "running", "dbsim", "--clock", "exact"], "the clock `wall` alone");
     refused(&["running", "running", "dbsim", "--cpus", "2"], "CPUs of its own");
     refused(&["running", "running", "dbsim", "--storage", "nvme"], "storage of its own");
-    refused(&["running", "running,boot.mitigations=off", "dbsim"], "Lever `boot.mitigations` acts on a guest's kernel");
+    refused(&["running", "running,boot.mitigations=off", "dbsim"], "Lever `boot.mitigations` acts on a guest");
     assert!(test.entries("bigiron-results").is_empty());
 }

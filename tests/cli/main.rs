@@ -7,6 +7,7 @@ mod command;
 mod dbsim;
 mod docs;
 mod kernels;
+mod lever;
 mod local;
 mod oltp;
 mod refusals;

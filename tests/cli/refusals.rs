@@ -54,7 +54,7 @@ fn designs_that_can_decide_nothing() {
     exact(&["--memory", "lots"]).refused("write one such as `1G`");
     exact(&["--seed", "9007199254740992"]).refused("the largest is 9007199254740991");
     exact(&["--storage", "floppy"]).refused("`nvme`, `ssd`, `hdd`, `ram` or `host-file`");
-    exact(&["--filesystem", "ntfs"]).refused("`ext4` or `xfs`");
+    exact(&["--filesystem", "ntfs"]).refused("`ext4`, `xfs`, `ext2`");
     exact(&["--margin", "p99=0"]).refused("cannot be judged by");
     exact(&["--margin", "speed=2"]).refused("is not a kind of metric");
     exact(&["--jobs", "0"]).refused("1 or more");

@@ -53,10 +53,17 @@ pub(super) fn prepare(
         let parameters = parameters(&module.name, plan.workloads.len(), sizes.last().copied().unwrap_or(0));
         anyhow::Ok(Module { path, parameters, optional: module.optional })
     };
-    let first = modules::load_order(kernel, &wanted).map_err(|e| without(e, arm, plan))?;
+    let mut first = optional(kernel, image::helpers(kind(plan, arm).filesystem))?;
+    for module in modules::load_order(kernel, &wanted).map_err(|e| without(e, arm, plan))? {
+        if !first.iter().any(|f| f.name == module.name) {
+            first.push(module);
+        }
+    }
     let to_load = first.iter().enumerate().map(|(n, m)| packed(n, m)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut lever_modules = Vec::new();
-    for module in of_levers(kernel, arm)?.iter().filter(|m| !first.iter().any(|f| f.name == m.name)) {
+    for module in
+        optional(kernel, &lever::modules(&arm.settings))?.iter().filter(|m| !first.iter().any(|f| f.name == m.name))
+    {
         lever_modules.push(packed(to_load.len() + lever_modules.len(), module)?);
     }
     let kind = kind(plan, arm);
@@ -97,11 +104,10 @@ pub(super) fn kind<'a>(plan: &'a Plan, arm: &'a Arm) -> image::Kind<'a> {
     image::Kind { filesystem, options: lever::fs::mkfs(&arm.settings) }
 }
 
-/// Modules that the arm's levers need. A scheduler brings the others along, so that a wrong word meets the kernel's whole offer; what a
-/// kernel has not is left to it to say.
-fn of_levers(kernel: &Kernel, arm: &Arm) -> anyhow::Result<Vec<ModuleFile>> {
+/// Those of `modules` that the kernel has, with what they need; what it has not is left to it to say.
+fn optional(kernel: &Kernel, modules: &[&'static str]) -> anyhow::Result<Vec<ModuleFile>> {
     let mut found: Vec<ModuleFile> = Vec::new();
-    for wanted in lever::modules(&arm.settings) {
+    for &wanted in modules {
         match modules::load_order(kernel, &[wanted]) {
             Ok(order) => {
                 for module in order {

@@ -32,7 +32,10 @@ impl Place {
     /// The nearest group above this process whose children have the controllers for memory and I/O, or else its own.
     pub fn find() -> Option<Self> {
         let (mount, own) = own_group()?;
-        let above = own.ancestors().take_while(|p| p.starts_with(&mount));
+        // A limit that this process is under holds for what it starts: a group beside it would escape.
+        let limit = fs::read_to_string(own.join("memory.max")).unwrap_or_default();
+        let is_limited = !matches!(limit.trim(), "" | "max");
+        let above = own.ancestors().take_while(|p| p.starts_with(&mount) && !is_limited);
         let full = above.map(Path::to_owned).find(|dir| {
             let passed_on = fs::read_to_string(dir.join("cgroup.subtree_control")).unwrap_or_default();
             ["memory", "io"].iter().all(|c| passed_on.split_whitespace().any(|p| p == *c))

@@ -8,11 +8,13 @@ pub mod declared;
 mod guardian;
 mod measured;
 mod outputs;
+mod root;
 pub mod spec;
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
@@ -21,7 +23,7 @@ use self::guardian::{Guardian, Orders, PREPARE};
 use self::measured::{Ended, Run};
 use self::outputs::Outputs;
 use self::spec::{ENVIRONMENT, Spec, What};
-use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload};
+use super::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Progress, Workload};
 use crate::metric::MetricDef;
 use crate::sys::launch::Program;
 
@@ -65,6 +67,12 @@ const OPTIONS: &[OptionDef] = &[
         default: "",
         allowed: &[],
         summary: "Declared metrics, one a line; the first is primary",
+    },
+    OptionDef {
+        name: "roots",
+        default: "",
+        allowed: &[],
+        summary: "Further files and folders of this machine that a guest gets, separated by `:`",
     },
     OptionDef { name: "disk", default: "256M", allowed: &[], summary: "Room for what it writes, in a guest" },
 ];
@@ -111,8 +119,13 @@ impl Workload for Command {
         Spec::parse(options)?.runnable()
     }
 
-    fn needs(&self, _: &Options) -> Needs {
-        Needs::default()
+    fn needs(&self, options: &Options) -> Needs {
+        let disk = Spec::parse(options).map_or(0, |s| s.disk_bytes);
+        Needs { storage_bytes: Some(disk), memory_bytes: 0, modules: vec!["overlay"] }
+    }
+
+    fn images(&self, options: &Options, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
+        root::of(&Spec::parse(options).map_err(anyhow::Error::msg)?, cx)
     }
 
     fn metrics(&self, options: &Options) -> Vec<MetricDef> {
@@ -126,20 +139,24 @@ impl Workload for Command {
     }
 
     fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()> {
+        if let Some(image) = cx.images.get(root::ROOT) {
+            root::enter::make(image, &cx.dir)?;
+        }
         Outputs::make(&cx.dir).map(drop)
     }
 
     fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
         let spec = Spec::parse(cx.options).map_err(anyhow::Error::msg)?;
         let outputs = Outputs::make(&cx.dir)?;
+        let root = cx.images.contains_key(root::ROOT).then(|| cx.dir.join("root"));
         let prepare = matches!(spec.prepare, What::Line(_) | What::Words(_));
         let orders = Orders {
-            program: program(&spec, &spec.what)?,
-            prepare: if prepare { Some(program(&spec, &spec.prepare)?) } else { None },
+            program: program(&spec, &spec.what, root.as_deref())?,
+            prepare: if prepare { Some(program(&spec, &spec.prepare, root.as_deref())?) } else { None },
             limit: spec.limit,
             outputs: outputs.dir(),
             keep_stdout: spec.keep_stdout,
-            root: None,
+            root: root.clone(),
         };
         let mut guardian = Guardian::found(&orders)?;
         let of = spec.warmup + spec.repeats;
@@ -161,7 +178,8 @@ impl Workload for Command {
                 for (metric, value) in measured::values(&run) {
                     values.entry(metric.to_owned()).or_default().push(value);
                 }
-                declared(&spec, &name, &outputs, &mut values).with_context(|| failing(&spec.what, &name))?;
+                declared(&spec, &name, root.as_deref(), &outputs, &mut values)
+                    .with_context(|| failing(&spec.what, &name))?;
                 runs.push(run);
             }
             outputs.tidy(&name);
@@ -177,11 +195,18 @@ impl Workload for Command {
 }
 
 /// The program with all that it is given.
-fn program(spec: &Spec, what: &What) -> anyhow::Result<Program> {
+fn program(spec: &Spec, what: &What, root: Option<&Path>) -> anyhow::Result<Program> {
     let words = what.words();
-    let path = spec.find(&words[0]).map_err(anyhow::Error::msg)?;
+    let path = match root {
+        Some(root) => spec.find_below(root, &words[0]),
+        None => spec.find(&words[0]),
+    };
+    let path = path.map_err(anyhow::Error::msg)?;
     let text = |s: String| CString::new(s).context("A zero byte in the command");
-    let mut variables: BTreeMap<String, String> = std::env::vars().collect();
+    let mut variables: BTreeMap<String, String> = match root {
+        Some(_) => root::enter::ENVIRONMENT.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+        None => std::env::vars().collect(),
+    };
     variables.extend(spec.environment.iter().cloned());
     variables.insert("PWD".to_owned(), spec.dir.display().to_string());
     Ok(Program {
@@ -214,13 +239,20 @@ fn succeeded(run: &Run, spec: &Spec, what: &What, name: &str, outputs: &Outputs)
     bail!("{} {how}{said}", failing(what, name))
 }
 
-fn declared(spec: &Spec, name: &str, outputs: &Outputs, values: &mut BTreeMap<String, Vec<f64>>) -> anyhow::Result<()> {
+fn declared(
+    spec: &Spec,
+    name: &str,
+    root: Option<&Path>,
+    outputs: &Outputs,
+    values: &mut BTreeMap<String, Vec<f64>>,
+) -> anyhow::Result<()> {
     for metric in &spec.metrics {
         let text = match &metric.source {
             Source::Stdout => outputs.read(name, "stdout")?,
             Source::Stderr => outputs.read(name, "stderr")?,
             Source::File(path) => {
                 let path = spec.dir.join(path);
+                let path = root.map_or(path.clone(), |root| root.join(path.strip_prefix("/").unwrap_or(&path)));
                 let read = fs::read(&path).with_context(|| {
                     format!("The metric `{}` is missing: cannot read `{}`", metric.name, path.display())
                 })?;

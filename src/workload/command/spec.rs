@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::declared::{self, Declared, Reduce, Source};
+use super::root::{enter, kits};
 use crate::size;
 use crate::vm::image::find_tool;
 use crate::workload::Options;
@@ -40,6 +41,10 @@ pub struct Spec {
     pub keep_stdout: bool,
     pub reduce: Reduce,
     pub metrics: Vec<Declared>,
+    /// Further files and folders of this machine that a guest gets.
+    pub roots: Vec<PathBuf>,
+    /// Room for what it writes, in a guest.
+    pub disk_bytes: u64,
 }
 
 /// The prefix of the options that set variables.
@@ -108,14 +113,18 @@ impl Spec {
             keep_stdout: get("stdout") == "keep",
             reduce: Reduce::parse(get("reduce")).map_err(|e| format!("`command.reduce`: {e}"))?,
             metrics: declared::parse_all(get("metrics"))?,
+            roots: get("roots").split([':', '\n']).filter(|p| !p.is_empty()).map(PathBuf::from).collect(),
+            disk_bytes: size::parse_bytes(get("disk")).map_err(|e| format!("`command.disk`: {e}"))?,
         };
+        if let Some(root) = spec.roots.iter().find(|r| !r.is_absolute()) {
+            return Err(format!("`command.roots` has absolute paths, separated by `:`; `{}` is none", root.display()));
+        }
         if let Some(metric) = spec.metrics.iter().find(|m| m.source == Source::Stdout && !spec.keep_stdout) {
             return Err(format!(
                 "Metric `{}` stands in standard output, which `command.stdout=discard` throws away",
                 metric.name
             ));
         }
-        size::parse_bytes(get("disk")).map_err(|e| format!("`command.disk`: {e}"))?;
         Ok(spec)
     }
 
@@ -132,6 +141,26 @@ impl Spec {
         }
         let before = self.prepare.words();
         [Some(program), before.first()].into_iter().flatten().try_for_each(|p| self.find(p).map(drop))
+    }
+
+    /// Words of the command that may be names of programs, those of a line for the shell among them.
+    pub fn words_of_programs(&self) -> Vec<String> {
+        let all = [self.what.words(), self.prepare.words()].concat();
+        all.iter().flat_map(|word| kits::tokens(word)).map(str::to_owned).collect()
+    }
+
+    /// Where a program lies below the root of a guest, as a path in there.
+    pub fn find_below(&self, root: &Path, program: &str) -> Result<PathBuf, String> {
+        let there = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path)).symlink_metadata().is_ok();
+        let missing =
+            || format!("there is no program `{program}` in the guest; `command.roots` names what is to be there");
+        if program.contains('/') {
+            return Some(self.dir.join(program)).filter(|p| there(p)).ok_or_else(missing);
+        }
+        let own = self.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_str());
+        let path = own.unwrap_or(enter::ENVIRONMENT[0].1);
+        let mut found = std::env::split_paths(path).map(|dir| self.dir.join(dir).join(program));
+        found.find(|p| there(p)).ok_or_else(missing)
     }
 
     /// Where a program lies: by its path, from the working directory, or in the PATH that the command gets.

@@ -68,6 +68,17 @@ pub fn postmaster_of(backend: i32) -> Whose {
     }
 }
 
+/// The processes of a parent, in the order of their numbers.
+pub fn children(parent: i32) -> Vec<i32> {
+    let pids =
+        fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
+    let parent_of =
+        |pid: i32| parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|stat| stat.parent);
+    let mut children: Vec<i32> = pids.filter(|pid| parent_of(*pid) == Some(parent)).collect();
+    children.sort_unstable();
+    children
+}
+
 struct Stat {
     parent: i32,
     /// CPU time of children that have ended and were waited for, in clock ticks.

@@ -212,7 +212,13 @@ fn costs(job: &Job, driven: &Driven, seen: &Seen) -> Facts {
         };
         facts.insert(format!("counter.{name}"), format!("{n}{unit}"));
     }
-    for (name, bytes) in [("page-table-bytes", seen.page_tables), ("available-bytes", seen.available)] {
+    let footprint = &seen.footprint;
+    for (name, bytes) in [
+        ("page-table-bytes", footprint.page_tables),
+        ("available-bytes", footprint.available),
+        ("session-memory-bytes", footprint.session.map(|s| s.private)),
+        ("session-page-table-bytes", footprint.session.map(|s| s.page_tables)),
+    ] {
         facts.extend(bytes.map(|n| (name.to_owned(), n.to_string())));
     }
     facts

@@ -12,6 +12,7 @@ pub mod counters;
 pub mod database;
 pub mod driver;
 pub mod facts;
+pub mod footprint;
 pub mod house;
 pub mod images;
 pub mod input;

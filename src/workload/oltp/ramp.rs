@@ -1,98 +1,268 @@
 //! A ramp of users, as OAST's: how many does the machine hold?
 //!
-//! Invariant: a step is held if all its response times stay within their limits; the ramp ends with the first that is not.
+//! Invariant: a step is held if it was run to its end and all its response times stay within their limits; the ramp ends with the first that is
+//! not, and what its end did to the data is looked at.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, anyhow};
 
 use super::check::Marks;
+use super::config::Config;
 use super::driver::{Driven, Target};
 use super::facts::{self, Facts};
+use super::footprint::Footprint;
+use super::house::House;
 use super::input::Kind;
 use super::job::Job;
 use super::loss::{Book, Loss};
 use super::metrics::USERS_HELD;
-use super::trial::{self, TrialContext};
+use super::pg::PgError;
+use super::trial::{self, Opening, TrialContext};
 use super::watch::Seen;
+use crate::workload::dbsim::limits;
+use crate::workload::{Outcome, Progress, WrongData};
 
-/// Dates of a step, in microseconds: more than it can have transactions.
-const STEP_DATES: i64 = 1_000_000_000_000;
+/// Dates of a step, in microseconds: more than it can have transactions, in however many parts.
+const STEP_DATES: i64 = 100_000_000_000_000;
+/// So long may the sessions of a step take to end before those of the next are asked for.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often it is looked whether they have.
+const POLL: Duration = Duration::from_millis(200);
 
-/// What came of a ramp.
-pub struct Ramped {
-    pub values: BTreeMap<String, f64>,
-    pub facts: Facts,
+/// What came of the steps.
+#[derive(Default)]
+struct Steps {
+    facts: Facts,
+    /// Users of the last step that was held, and what its run was like.
+    held: Option<(u32, Facts)>,
     /// New orders of all steps that the client knows to be committed.
-    pub committed: u64,
+    committed: u64,
+    /// If the server did not outlive them.
+    loss: Option<Loss>,
 }
 
-/// Runs the steps one after the other, on the same data, with dates later than those of `marks`.
+/// Runs the steps one after the other, on the same data. A server that is lost on the way ends the ramp there; it is started again and its data
+/// are checked.
 ///
 /// # Errors
-/// If not even the first step is held, or the server is lost.
-pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, book: &mut Book) -> Result<Ramped> {
-    let (mut held, mut facts, mut committed) = (None, Facts::new(), 0);
-    for (step, &users) in (0..).zip(&job.users) {
-        let config = job.config_for(users, cx.clock, cx.cpus);
-        let name = format!("users.{users:07}");
-        let (driven, seen) = match trial::drive(&config, target, cx, marks.latest + step * STEP_DATES, book) {
-            Ok(found) => found,
-            // More connections than the server takes, or than this machine has processes for: that is where it breaks.
-            Err(e) if held.is_some() => {
-                facts.insert(name, format!("not held: {e:#}"));
-                break;
+/// If not even the first step is held; if the data are not right afterwards, or cannot be checked.
+pub fn run(job: &Job, house: &mut House, cx: &TrialContext<'_>) -> Result<Outcome> {
+    let config = job.config(cx.clock, cx.cpus);
+    limits::allow_files(super::driver::files(&config))?;
+    let mut opening = Opening::new(job, &config, &house.target())?;
+    let mut steps = steps(job, &house.target(), cx, &opening.marks)?;
+    match steps.loss.take() {
+        None => opening.note(cx, steps.committed)?,
+        Some(loss) => {
+            let why = loss.why.clone();
+            let said = loss.judge(house);
+            if steps.held.is_none() || said.is::<WrongData>() {
+                return Err(said);
             }
-            Err(e) => return Err(e),
-        };
-        committed += trial::committed(&driven);
-        if let Some(why) = driven.lost {
-            let why = format!("with {users} users: {why}");
-            let book = std::mem::take(book);
-            return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks: marks.clone(), book }.into());
+            steps.facts.insert("lost-server".to_owned(), format!("{said:#}"));
+            opening.lost(why);
         }
-        let beyond = facts::beyond_limits(job, &driven);
-        facts.insert(name, row(job, &driven, &seen, &beyond));
-        if !beyond.is_empty() || driven.transactions() == 0 {
-            break;
-        }
-        held = Some((users, facts::of_run(job, &driven, &seen)));
     }
-    let Some((users, of_run)) = held else {
-        bail!(
-            "Not even {} users are held: {}; begin `oltp.users` with fewer",
-            job.users[0],
-            facts.values().next().map_or("no transaction ended", String::as_str)
-        );
+    let Some((users, of_run)) = steps.held else {
+        let step = steps.facts.values().next().map_or("no transaction ended", String::as_str);
+        return Err(anyhow!("Not even {} users are held: {step}; begin `oltp.users` with fewer", job.users[0]));
     };
-    facts.extend(of_run);
+    let mut facts = of_run;
+    facts.extend(steps.facts);
     facts.insert("within-limits".to_owned(), format!("all kinds with {users} users"));
-    Ok(Ramped { values: BTreeMap::from([(USERS_HELD.to_owned(), f64::from(users))]), facts, committed })
+    opening.close(&house.target(), facts, BTreeMap::from([(USERS_HELD.to_owned(), f64::from(users))]))
 }
 
-/// A step in one line.
-fn row(job: &Job, driven: &Driven, seen: &Seen, beyond: &[Kind]) -> String {
-    let verdict = match beyond {
-        [] => "held".to_owned(),
-        some => {
-            format!("not held, {} beyond the limit", some.iter().map(|k| k.name()).collect::<Vec<_>>().join(" and "))
+fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks) -> Result<Steps> {
+    let (mut steps, mut book) = (Steps::default(), Book::default());
+    let sessions = sessions(target);
+    let before = Footprint::of_machine();
+    for (step, &users) in (0..).zip(&job.users) {
+        await_sessions(target, sessions);
+        let config = job.config_for(users, cx.clock, cx.cpus);
+        let killed = Footprint::of_machine().killed;
+        let lost = |why: String, in_doubt: usize, book: Book| {
+            let why = format!("with {users} users: {}{why}", by_whom(killed, Footprint::of_machine().killed));
+            Loss { why, in_doubt, marks: marks.clone(), book }
+        };
+        let name = format!("{PREFIX}{users:07}");
+        let after = marks.latest + i64::from(step) * STEP_DATES;
+        let (called, of) = (format!("{users} users"), job.users.len() as u32);
+        let progress = Progress { step: &called, done: step, of };
+        let (driven, seen) = match trial::drive(&config, target, (cx, progress), after, &mut book) {
+            Ok(found) => found,
+            // More connections than the server takes, or than this machine has processes or memory for: that is where it breaks.
+            Err(e) => {
+                let lives = is_up(target);
+                if !is_of_connections(&e) || (lives && steps.held.is_none()) {
+                    return Err(e);
+                }
+                let why = format!("{e:#}");
+                steps.facts.insert(name, format!("not held: {}{why}", by_whom(killed, Footprint::of_machine().killed)));
+                steps.loss = (!lives).then(|| lost(why, 0, book));
+                return Ok(steps);
+            }
+        };
+        steps.committed += trial::committed(&driven);
+        if let Some(why) = &driven.lost {
+            let by_whom = by_whom(killed, Footprint::of_machine().killed);
+            steps.facts.insert(name, format!("not held: the server was lost: {by_whom}{why}"));
+            steps.loss = Some(lost(why.clone(), driven.in_doubt.len(), book));
+            return Ok(steps);
         }
-    };
-    let mut row = format!("{verdict}; {:.1} tx/min of new-orders", driven.new_orders_per_minute());
-    for kind in Kind::ALL.into_iter().filter(|k| job.mix[k.index()] > 0) {
-        if let Some(p90) = driven.tally.latency[kind.index()].quantile(0.9) {
-            row += &format!("; {} p90 {p90} ns", kind.name());
+        let beyond = facts::beyond_limits(job, &driven);
+        let verdict = verdict(&driven, &beyond);
+        steps.facts.extend(of_step(&name, &verdict, job, &config, &driven, &seen, &before));
+        if verdict != HELD {
+            return Ok(steps);
         }
+        steps.held = Some((users, facts::of_run(job, &driven, &seen)));
     }
-    for (name, bytes) in [("page tables", seen.page_tables), ("memory available", seen.available)] {
-        if let Some(bytes) = bytes {
-            row += &format!("; {name} {bytes} B");
-        }
-    }
-    for resource in ["cpu", "io", "memory"] {
-        if let Some(us) = seen.window.get(&format!("pressure-{resource}-some-us")) {
-            row += &format!("; pressure {resource} {:.1} %", *us as f64 * 1e5 / driven.window_ns.max(1) as f64);
-        }
-    }
-    row
+    Ok(steps)
 }
+
+/// Whether the driver could not have its connections, whatever the server had against it.
+fn is_of_connections(e: &Error) -> bool {
+    e.downcast_ref::<PgError>().is_some()
+}
+
+fn is_up(target: &Target<'_>) -> bool {
+    trial::database(target).is_ok()
+}
+
+/// Who took the server, if the kernel says that it has killed somebody since.
+fn by_whom(before: Option<u64>, after: Option<u64>) -> String {
+    match (before, after) {
+        (Some(before), Some(after)) if after > before => {
+            let n = after - before;
+            format!("the kernel's OOM killer took {n} process{}; ", if n == 1 { "" } else { "es" })
+        }
+        _ => String::new(),
+    }
+}
+
+/// Sessions of clients that the server has.
+fn sessions(target: &Target<'_>) -> Option<i64> {
+    if matches!(target, Target::Sqlite { .. }) {
+        return None;
+    }
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+    trial::number(&mut *trial::database(target).ok()?, count).ok()
+}
+
+/// Waits until no more sessions are there than before the ramp: those of the last step would take the place, and the memory, of the next one's.
+fn await_sessions(target: &Target<'_>, before: Option<i64>) {
+    let Some(before) = before else { return };
+    let end = Instant::now() + PATIENCE;
+    // A server that is no PostgreSQL has nothing to say.
+    while Instant::now() < end && sessions(target).is_some_and(|now| now > before) {
+        std::thread::sleep(POLL);
+    }
+}
+
+/// A step as the facts of a record have it; bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    pub users: u32,
+    pub result: String,
+    /// What the machine has less of than before the ramp.
+    pub memory: Option<u64>,
+    pub page_tables: Option<u64>,
+    /// Of one session: private memory and page tables.
+    pub session: Option<u64>,
+}
+
+/// Whether a fact is one of [`steps_of`], other than a detail.
+pub fn is_of_step(name: &str) -> bool {
+    name.starts_with(PREFIX) && !name.ends_with(DETAIL)
+}
+
+/// The steps that facts tell of, fewest users first.
+pub fn steps_of(facts: &Facts) -> Vec<Step> {
+    let users = |name: &String| name.strip_prefix(PREFIX)?.parse().ok();
+    let step = |(name, result): (&String, &String)| {
+        let bytes = |what: &str| facts.get(&format!("{name}.{what}-bytes"))?.parse().ok();
+        Some(Step {
+            users: users(name)?,
+            result: result.clone(),
+            memory: bytes(MEMORY),
+            page_tables: bytes(PAGE_TABLES),
+            session: bytes(SESSION),
+        })
+    };
+    facts.iter().filter_map(step).collect()
+}
+
+/// How the facts of a step are called: the users with leading zeros, so that names sort as numbers do.
+const PREFIX: &str = "users.";
+const DETAIL: &str = ".detail";
+const MEMORY: &str = "memory";
+const PAGE_TABLES: &str = "page-table";
+const SESSION: &str = "session";
+
+const HELD: &str = "held";
+
+fn verdict(driven: &Driven, beyond: &[Kind]) -> String {
+    match beyond {
+        _ if driven.transactions() == 0 => "not held, no transaction ended".to_owned(),
+        [] => HELD.to_owned(),
+        some => {
+            let names: Vec<_> = some.iter().map(|k| k.name()).collect();
+            format!("not held, {} too slow", names.join(" and "))
+        }
+    }
+}
+
+/// A step: in a line, in figures, and in detail.
+fn of_step(
+    name: &str,
+    verdict: &str,
+    job: &Job,
+    config: &Config,
+    driven: &Driven,
+    seen: &Seen,
+    before: &Footprint,
+) -> Facts {
+    let mut facts = Facts::new();
+    let kinds = || Kind::ALL.into_iter().filter(|k| job.mix[k.index()] > 0);
+    let p90 = |kind: Kind| driven.tally.latency[kind.index()].quantile(0.9);
+    let mut line = format!("{verdict}; {:.0} tx/min", driven.new_orders_per_minute());
+    let share = |kind: Kind, ns: u64| ns as f64 * 100.0 / job.limits[kind.index()].as_nanos() as f64;
+    let worst = kinds().filter_map(|kind| Some((kind, share(kind, p90(kind)?)))).max_by(|x, y| x.1.total_cmp(&y.1));
+    if let Some((kind, percent)) = worst {
+        line += &format!("; worst p90 {} {percent:.1} % of its limit", kind.name());
+    }
+    let pressure = |resource: &str| {
+        let us = seen.window.get(&format!("pressure-{resource}-some-us"))?;
+        Some(*us as f64 * 1e5 / driven.window_ns.max(1) as f64)
+    };
+    if let Some(percent) = pressure("memory") {
+        line += &format!("; memory pressure {percent:.1} %");
+    }
+    facts.insert(name.to_owned(), line);
+    let mut detail: Vec<String> =
+        kinds().filter_map(|kind| Some(format!("{} p90 {} ns", kind.name(), p90(kind)?))).collect();
+    for resource in ["cpu", "io", "memory"] {
+        detail.extend(pressure(resource).map(|percent| format!("pressure {resource} {percent:.1} %")));
+    }
+    detail.push(format!("{} connections", config.connections));
+    facts.insert(format!("{name}{DETAIL}"), detail.join("; "));
+    let now = &seen.footprint;
+    // Of a server elsewhere nothing is to be seen from here.
+    let used = before.available.zip(now.available).map(|(before, now)| before.saturating_sub(now));
+    let used = used.filter(|_| !job.is_elsewhere());
+    for (what, bytes) in [
+        (MEMORY, used),
+        (PAGE_TABLES, now.page_tables.filter(|_| !job.is_elsewhere())),
+        (SESSION, now.session.map(|s| s.private + s.page_tables)),
+    ] {
+        facts.extend(bytes.map(|n| (format!("{name}.{what}-bytes"), n.to_string())));
+    }
+    facts
+}
+
+#[cfg(test)]
+#[path = "ramp_tests.rs"]
+mod tests;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: no figure leaves a run whose inputs were not what the specification asks for, or whose count of new orders is not the server's own.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -22,7 +23,7 @@ use super::pg::Connection;
 use super::server::settings::deviations;
 use super::sqlite::Engine;
 use super::watch::{Seen, Watch};
-use super::{metrics, ramp, settings};
+use super::{metrics, settings};
 use crate::clock::Clock;
 use crate::workload::{Outcome, Progress, Sink};
 
@@ -98,7 +99,7 @@ pub fn warm(job: &Job, target: &Target<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Runs the job on tables that [`prepare`] has seen.
+/// Runs the job, one without a ramp, on tables that [`prepare`] has seen.
 ///
 /// # Errors
 /// If something was not measured, the server was lost (a [`Loss`]), the data are not what the inputs make of them, or the job's claim does not hold.
@@ -113,75 +114,114 @@ pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outc
 
 fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
     let config = job.config(cx.clock, cx.cpus);
-    let mut database = database(target)?;
-    let mut facts = facts::of_job(job, &config);
-    facts.extend(durability(&mut *database, target)?);
+    let mut opening = Opening::new(job, &config, target)?;
+    opening.marks.latest = opening.marks.latest.max(cx.after);
     if !cx.unavailable.is_empty() {
-        facts
-            .insert("not-available".to_owned(), format!("not available on this server: {}", cx.unavailable.join("; ")));
+        let all = format!("not available on this server: {}", cx.unavailable.join("; "));
+        opening.facts.insert("not-available".to_owned(), all);
     }
-    let mut marks = Marks::take(&mut *database)?;
-    marks.latest = marks.latest.max(cx.after);
     let sink = match (cx.witness, &job.acks) {
         (Some(open), _) => Some(open()),
         (None, Some(acks)) => Some(acks.open()?),
         (None, None) => None,
     };
-    let stream = sink.map(|sink| Stream::begin(sink, config.connections, &marks)).transpose()?;
-    let mut notes = Notes { before: check::server_new_orders(&mut *database)?, committed: 0 };
+    let stream = sink.map(|sink| Stream::begin(sink, config.connections, &opening.marks)).transpose()?;
     let mut book = Book::with(stream);
     if let Some(meeting) = cx.meeting {
         (cx.progress)(Progress { step: "wait for all parts", done: 0, of: 0 });
         meeting.tell(Stage::Ready, "")?;
         meeting.await_all(Stage::Ready)?;
     }
-    let values = if job.users.is_empty() {
-        let (mut driven, seen) = drive(&config, target, cx, marks.latest, &mut book)?;
-        if let Some(why) = driven.lost {
-            return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks, book }.into());
-        }
-        if let Some(meeting) = cx.meeting {
-            meeting.tell(Stage::Ended, &meeting::written(&driven)?)?;
-            meeting::merge(&mut driven, &meeting.await_all(Stage::Ended)?)?;
-        }
-        notes.committed = committed(&driven);
-        notes.write(cx.dir)?;
-        let values = metrics::values(job, &driven, &seen)?;
-        facts.extend(facts::of_run(job, &driven, &seen));
-        if let Some(claim) = claims::assert(job, &driven, &seen)? {
-            facts.insert("claim".to_owned(), claim);
-        }
-        values
-    } else {
-        let ramped = ramp::run(job, target, cx, &marks, &mut book)?;
-        notes.committed = ramped.committed;
-        notes.write(cx.dir)?;
-        facts.extend(ramped.facts);
-        ramped.values
-    };
-    facts.extend(agreement(&notes, &mut *database)?);
-    let audit = check::audit(&mut *database, &marks)?;
-    for check in &audit.checks {
-        facts.insert(format!("audit.{}", check.name), check.to_string());
+    let progress = Progress { step: "run", done: 0, of: 1 };
+    let (mut driven, seen) = drive(&config, target, (cx, progress), opening.marks.latest, &mut book)?;
+    if let Some(why) = driven.lost {
+        return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks: opening.marks, book }.into());
     }
-    passed(&audit, "of the run's inputs")?;
-    for table in check::sums(&mut *database)? {
-        facts.insert(format!("rows.{}", table.table), table.rows.to_string());
+    if let Some(meeting) = cx.meeting {
+        meeting.tell(Stage::Ended, &meeting::written(&driven)?)?;
+        meeting::merge(&mut driven, &meeting.await_all(Stage::Ended)?)?;
     }
-    Ok(Outcome { values, facts })
+    opening.note(cx, committed(&driven))?;
+    let values = metrics::values(job, &driven, &seen)?;
+    let mut facts = facts::of_run(job, &driven, &seen);
+    if let Some(claim) = claims::assert(job, &driven, &seen)? {
+        facts.insert("claim".to_owned(), claim);
+    }
+    opening.close(target, facts, values)
 }
 
-/// One run, or one step of a ramp, with dates later than `after`; what was acknowledged of it is added to the book.
+/// What is known before a run, to be held against what is there after it.
+pub struct Opening {
+    facts: Facts,
+    pub marks: Marks,
+    notes: Notes,
+    /// Why the count of the driver is not to be held against the server's: it does not know of all.
+    lost: Option<String>,
+}
+
+impl Opening {
+    /// # Errors
+    /// If the database cannot be asked.
+    pub fn new(job: &Job, config: &Config, target: &Target<'_>) -> Result<Self> {
+        let mut database = database(target)?;
+        let mut facts = facts::of_job(job, config);
+        facts.extend(durability(&mut *database, target)?);
+        let marks = Marks::take(&mut *database)?;
+        let notes = Notes { before: check::server_new_orders(&mut *database)?, committed: 0 };
+        Ok(Self { facts, marks, notes, lost: None })
+    }
+
+    /// Tells the check of the new orders that the driver knows to be committed.
+    ///
+    /// # Errors
+    /// If the trial's directory cannot be written.
+    pub fn note(&mut self, cx: &TrialContext<'_>, committed: u64) -> Result<()> {
+        self.notes.committed = committed;
+        self.notes.write(cx.dir)
+    }
+
+    /// The run has ended with its server, whose data were checked; which transactions were under way it can only guess.
+    pub fn lost(&mut self, why: String) {
+        self.lost = Some(why);
+    }
+
+    /// Checks the rows that the run has added, and gives its outcome.
+    ///
+    /// # Errors
+    /// If the data are not what the inputs make of them.
+    pub fn close(mut self, target: &Target<'_>, facts: Facts, values: BTreeMap<String, f64>) -> Result<Outcome> {
+        let mut database = database(target)?;
+        self.facts.extend(facts);
+        if self.lost.is_none() {
+            self.facts.extend(agreement(&self.notes, &mut *database)?);
+        }
+        let audit = check::audit(&mut *database, &self.marks)?;
+        for check in &audit.checks {
+            self.facts.insert(format!("audit.{}", check.name), check.to_string());
+        }
+        passed(&audit, "of the run's inputs")?;
+        for table in check::sums(&mut *database)? {
+            self.facts.insert(format!("rows.{}", table.table), table.rows.to_string());
+        }
+        Ok(Outcome { values, facts: self.facts })
+    }
+}
+
+/// One run, or one step of a ramp, as `progress` calls it, with dates later than `after`; what was acknowledged of it is added to the book.
 pub fn drive(
     config: &Config,
     target: &Target<'_>,
-    cx: &TrialContext<'_>,
+    (cx, progress): (&TrialContext<'_>, Progress<'_>),
     after: i64,
     book: &mut Book,
 ) -> Result<(Driven, Seen)> {
     let mut watch = Watch::new(target)?;
-    (cx.progress)(Progress { step: "run", done: 0, of: 1 });
-    let mut look = |moment: Moment| watch.look(moment);
+    (cx.progress)(progress);
+    let mut look = |moment: Moment| match moment {
+        // The same again: it goes on.
+        Moment::Connecting => (cx.progress)(progress),
+        other => watch.look(other),
+    };
     let pages = Pages::new(config);
     let ledger = |thread: u32| pages.ledger(thread, book.stream.as_ref());
     let target = *target;
@@ -232,7 +272,11 @@ fn passed(report: &Report, when: &str) -> Result<()> {
     Ok(())
 }
 
-fn number(database: &mut dyn Database, sql: &str) -> Result<i64> {
+/// The one number that a query gives.
+///
+/// # Errors
+/// If the server refuses it, or it gives none.
+pub fn number(database: &mut dyn Database, sql: &str) -> Result<i64> {
     match database.rows(sql)?.first().and_then(|row| row.first()) {
         Some(Value::Integer(n)) => Ok(*n),
         // A sum of 64-bit integers is a numeric.

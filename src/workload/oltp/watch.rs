@@ -3,13 +3,13 @@
 //! Invariant: nothing here is on a transaction's way; what looking costs is paid by a thread of its own, which no figure counts.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use anyhow::Result;
 
 use super::counters::{self, Counters, Whose};
 use super::database::{Database, Value};
 use super::driver::{Moment, Target};
+use super::footprint::Footprint;
 use super::pg::Connection;
 
 /// What a run looked like from outside.
@@ -21,9 +21,8 @@ pub struct Seen {
     pub halves: [Counters; 2],
     /// What sessions that were not idle waited for, and how often that was seen; `CPU` for none.
     pub waits: BTreeMap<String, u64>,
-    /// Bytes of page tables and of memory available on the machine when the window closed.
-    pub page_tables: Option<u64>,
-    pub available: Option<u64>,
+    /// What there was of memory when the window closed.
+    pub footprint: Footprint,
 }
 
 /// The one who looks.
@@ -33,8 +32,7 @@ pub struct Watch {
     session: Option<Connection>,
     at: BTreeMap<u8, Counters>,
     waits: BTreeMap<String, u64>,
-    page_tables: Option<u64>,
-    available: Option<u64>,
+    footprint: Footprint,
 }
 
 impl Watch {
@@ -48,7 +46,7 @@ impl Watch {
             }
             Target::Sqlite { .. } => (Whose::Own, None),
         };
-        Ok(Self { whose, session, at: BTreeMap::new(), waits: BTreeMap::new(), page_tables: None, available: None })
+        Ok(Self { whose, session, at: BTreeMap::new(), waits: BTreeMap::new(), footprint: Footprint::default() })
     }
 
     /// Whether the server's processes can be seen.
@@ -59,15 +57,14 @@ impl Watch {
     /// To be called at the moments of a run.
     pub fn look(&mut self, moment: Moment) {
         let slot = match moment {
+            Moment::Connecting => return,
             Moment::Sample => return self.sample(),
             Moment::Opened => 0,
             Moment::Halfway => 1,
             Moment::Closed => 2,
         };
         if moment == Moment::Closed {
-            let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-            let kib = |label| counters::labelled(&meminfo, label).map(|n| n * 1024);
-            (self.page_tables, self.available) = (kib("PageTables"), kib("MemAvailable"));
+            self.footprint = Footprint::look(self.whose);
         }
         let mut read = counters::read(self.whose);
         if let Some(session) = &mut self.session {
@@ -98,8 +95,7 @@ impl Watch {
             window: part(0, 2),
             halves: [part(0, 1), part(1, 2)],
             waits: self.waits.clone(),
-            page_tables: self.page_tables,
-            available: self.available,
+            footprint: self.footprint,
         }
     }
 }

@@ -16,7 +16,7 @@ use super::meeting::Stage;
 use super::options::AS_JOB;
 use super::pg::Url;
 use super::trial::{self, TrialContext};
-use super::{images, jobs, metrics, options, survival};
+use super::{images, jobs, metrics, options, ramp, survival};
 use crate::metric::MetricDef;
 use crate::workload::dbsim::acks::Target;
 use crate::workload::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Workload};
@@ -26,7 +26,7 @@ const WAREHOUSE_BYTES: u64 = 130 << 20;
 /// What a run may add: orders, old versions of rows, log.
 const GROWTH_BYTES: u64 = 512 << 20;
 
-/// Private memory of a server process that has run all five transactions: 4.4 MB were seen.
+/// Private memory of a server process that has run all five transactions, with its page tables and what the kernel keeps for it.
 const SESSION_BYTES: u64 = 5 << 20;
 
 /// The workload `oltp`.
@@ -78,22 +78,18 @@ impl Workload for Oltp {
     fn needs(&self, options: &Options) -> Needs {
         let Ok(job) = Job::parse(options) else { return Needs::default() };
         let data = u64::from(job.scale.warehouses) * WAREHOUSE_BYTES;
-        let terminals = job.users.last().copied().unwrap_or_else(|| job.config(crate::clock::Clock::Wall, 1).terminals);
+        let config = job.config(crate::clock::Clock::Wall, 1);
+        // Where a ramp ends is its result: only its first step has to fit.
+        let sessions = job.users.first().map_or(config.connections, |users| config.connections.min(*users));
         Needs {
             // Of a server elsewhere only the notes are here.
             storage_bytes: Some(if job.is_elsewhere() { 1 << 20 } else { data + GROWTH_BYTES }),
             // A terminal's generators and next input, histograms of every thread, and SQLite's caches.
             memory_bytes: (64 << 20)
-                + u64::from(terminals) * 1024
+                + u64::from(config.terminals) * 1024
                 + match job.engine {
-                    Engine::Sqlite { .. } => {
-                        u64::from(job.config(crate::clock::Clock::Wall, 1).connections) * (66 << 20)
-                    }
-                    // A server process keeps plans and catalogue entries of its own.
-                    Engine::Postgres { .. } if !job.users.is_empty() => u64::from(terminals) * SESSION_BYTES,
-                    Engine::Postgres { .. } => {
-                        u64::from(job.config(crate::clock::Clock::Wall, 1).connections) * SESSION_BYTES
-                    }
+                    Engine::Sqlite { .. } => u64::from(config.connections) * (66 << 20),
+                    Engine::Postgres { .. } => u64::from(sessions) * SESSION_BYTES,
                     Engine::Url(_) => 0,
                 },
             modules: Vec::new(),
@@ -113,7 +109,7 @@ impl Workload for Oltp {
         let house = House::open(cx, &job, &job.config(cx.clock, cx.cpus))?;
         // What a guest's image holds was checked when it was made.
         if !cx.images.contains_key(house::DATA) && job.part.0 == 1 {
-            let prepared = trial::prepare(&job, &house.target(), &trial_context(cx, &house));
+            let prepared = trial::prepare(&job, &house.target(), &trial_context(cx, house.after));
             if let Some(meeting) = &house.meeting {
                 match &prepared {
                     Ok(()) => meeting.tell(Stage::Loaded, "")?,
@@ -139,7 +135,16 @@ impl Workload for Oltp {
         let job = parse(cx)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut house = open.take().context("A run comes after its preparation")?;
-        match trial::run(&job, &house.target(), &trial_context(cx, &house)) {
+        let (unavailable, meeting) = (house.unavailable.clone(), house.meeting.take());
+        let trial =
+            TrialContext { unavailable: &unavailable, meeting: meeting.as_ref(), ..trial_context(cx, house.after) };
+        let outcome = if job.users.is_empty() {
+            trial::run(&job, &house.target(), &trial)
+        } else {
+            ramp::run(&job, &mut house, &trial)
+        };
+        house.meeting = meeting;
+        match outcome {
             Ok(outcome) => {
                 *open = Some(house);
                 Ok(outcome)
@@ -155,7 +160,7 @@ impl Workload for Oltp {
     fn verify(&self, cx: &Context<'_>) -> Result<()> {
         let house = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
         let house = house.context("A check comes after its run")?;
-        trial::verify(&house.target(), &trial_context(cx, &house))?;
+        trial::verify(&house.target(), &trial_context(cx, house.after))?;
         if let Some(meeting) = &house.meeting {
             meeting.close()?;
         }
@@ -170,15 +175,15 @@ fn parse(cx: &Context<'_>) -> Result<Job> {
     Job::parse(cx.options).map_err(anyhow::Error::msg)
 }
 
-fn trial_context<'a>(cx: &'a Context<'_>, house: &'a House) -> TrialContext<'a> {
+fn trial_context<'a>(cx: &'a Context<'_>, after: i64) -> TrialContext<'a> {
     TrialContext {
         dir: &cx.dir,
         seed: cx.seed,
         clock: cx.clock,
         cpus: cx.cpus,
-        after: house.after,
-        unavailable: &house.unavailable,
-        meeting: house.meeting.as_ref(),
+        after,
+        unavailable: &[],
+        meeting: None,
         witness: cx.witness,
         progress: cx.progress,
     }

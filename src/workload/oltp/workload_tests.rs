@@ -46,7 +46,7 @@ fn data_that_are_not_right_fail_the_check() {
     with_context(&settings, dir.path(), |cx| {
         let job = parse(cx).unwrap();
         let house = House::open(cx, &job, &job.config(cx.clock, cx.cpus)).unwrap();
-        let (target, trial) = (house.target(), trial_context(cx, &house));
+        let (target, trial) = (house.target(), trial_context(cx, house.after));
         trial::prepare(&job, &target, &trial).unwrap();
         trial::run(&job, &target, &trial).unwrap();
         trial::verify(&target, &trial).unwrap();

@@ -20,9 +20,13 @@ pub struct Marks {
     pub next: Vec<(u32, u32, u32)>,
     /// Rows of HISTORY.
     pub payments: u64,
-    /// The latest date in HISTORY and ORDERS, microseconds since 2000-01-01: those of the run have to be later.
+    /// Microseconds since 2000-01-01, later than every date of the database: those of the run have to be later still.
     pub latest: i64,
 }
+
+/// What was delivered last may be later than the last payment and order, by the few dates of transactions that were under way with it; lines are
+/// too many to be asked for their latest.
+const UNSEEN: i64 = 1_000_000;
 
 impl Marks {
     /// Takes them; nobody may write meanwhile.
@@ -45,7 +49,7 @@ impl Marks {
         let sql = format!("SELECT count(*), {} FROM history", micros(dialect, "max(h_date)"));
         let [payments, paid] = integer_row(database, &sql)?;
         let [ordered] = integer_row(database, &format!("SELECT {} FROM orders", micros(dialect, "max(o_entry_d)")))?;
-        Ok(Self { next, payments: payments.unsigned_abs(), latest: paid.max(ordered) })
+        Ok(Self { next, payments: payments.unsigned_abs(), latest: paid.max(ordered) + UNSEEN })
     }
 
     /// Puts the districts into the temporary table `oltp_marks (mw, md, mo)`, to be joined with; where there are no temporary tables they are a list.

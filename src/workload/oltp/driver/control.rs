@@ -14,6 +14,8 @@ const NEVER: u64 = u64::MAX;
 /// What the one who watches is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
+    /// Some more connections are there.
+    Connecting,
     Opened,
     /// A second of the window has passed.
     Sample,

@@ -19,7 +19,7 @@ pub mod fixture;
 mod tests;
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -29,11 +29,11 @@ use crate::load::{Histogram, now_ns};
 use crate::sys::cpu_clock::ThreadCpu;
 use crate::workload::dbsim::limits;
 
-use super::config::{Config, Pace, SqliteJournal};
+use super::config::{Config, Engine, Pace, SqliteJournal};
 use super::input::{Kind, Request};
 use super::pg::Url;
 use super::random::Constants;
-use super::sqlite::Engine;
+use super::sqlite::Engine as Embedded;
 use super::terminal::Terminal;
 
 use arrivals::Arrivals;
@@ -48,6 +48,8 @@ pub use control::Moment;
 pub use shift::{Ledger, Trouble};
 pub use tally::{Counts, Tally};
 
+/// After so many connections the one who watches is told: thousands take a slow guest minutes.
+const CONNECTIONS_TOLD: u32 = 50;
 /// How often the one who watches looks in between.
 const SAMPLE: Duration = Duration::from_secs(1);
 
@@ -67,7 +69,8 @@ pub struct Drive<'a> {
     pub seed: u64,
     /// The last date that is in the database: what this run adds is later.
     pub after: i64,
-    /// Called by the thread that waits for the others when the window opens, is half over and closes, and every second of it.
+    /// Called by the thread that waits for the others: while connections are made, when the window opens, is half over and closes, and every
+    /// second of it.
     pub watch: &'a mut dyn FnMut(Moment),
     /// The ledger of a thread, by its number.
     pub ledger: Option<&'a dyn Fn(u32) -> Ledger<'a>>,
@@ -112,7 +115,7 @@ impl Driven {
 /// A thread's connections.
 enum Lanes {
     Postgres(Vec<Link>),
-    Sqlite(Engine),
+    Sqlite(Embedded),
 }
 
 impl Lanes {
@@ -122,6 +125,12 @@ impl Lanes {
             Lanes::Sqlite(_) => 1,
         }
     }
+}
+
+/// Files that the driver opens, about: a socket for each connection, or the files of an embedded engine.
+pub fn files(config: &Config) -> u64 {
+    let each = if matches!(config.engine, Engine::Sqlite { .. }) { 4 } else { 1 };
+    u64::from(config.connections) * each + 256
 }
 
 /// Drives the target from the first transaction to the last answer.
@@ -136,8 +145,8 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
         // It works in the thread that asks.
         Target::Sqlite { .. } => config.connections,
     };
-    limits::allow_files(u64::from(config.connections) * 4 + 256)?;
-    let lanes = connect(config, &target, threads)?;
+    limits::allow_files(files(config))?;
+    let lanes = connect(config, &target, threads, watch)?;
     let constants = Constants::new(seed);
     let seed = config.seed_of_part(seed);
     let users: Vec<Vec<Terminal>> = (0..threads)
@@ -151,7 +160,7 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
     let start = now_ns();
     let all_started = start + first.iter().max().copied().unwrap_or(0);
     let control = Control::new(config.ramp, config.length, start, all_started, tell);
-    let reports: Vec<Result<Report>> = thread::scope(|scope| {
+    let reports: Vec<Result<(Report, Vec<Link>)>> = thread::scope(|scope| {
         let (control, stop) = (&control, &stop);
         let handles: Vec<_> = (0..threads)
             .zip(lanes)
@@ -173,14 +182,15 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
                 let shift = Shift::new(desk, control, stop, ledger.map(|of| of(thread)));
                 scope.spawn(move || match lanes {
                     Lanes::Postgres(links) => postgres::work(shift, config.mode, links, stop),
-                    Lanes::Sqlite(engine) => sqlite::work(shift, engine, stop),
+                    Lanes::Sqlite(engine) => Ok((sqlite::work(shift, engine, stop)?, Vec::new())),
                 })
             })
             .collect();
         look_on(&hear, watch);
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
     });
-    let reports: Vec<Report> = reports.into_iter().collect::<Result<_>>()?;
+    // Whoever watched has seen all sessions, with their memory and their CPU time: only now they go.
+    let reports: Vec<Report> = reports.into_iter().map(|ended| Ok(ended?.0)).collect::<Result<_>>()?;
     driven(reports, control.window().unwrap_or(0))
 }
 
@@ -207,17 +217,28 @@ fn share(count: u32, (thread, threads): (u32, u32)) -> impl Iterator<Item = u32>
 }
 
 /// Each thread's connections, made by as many threads at once.
-fn connect(config: &Config, target: &Target<'_>, threads: u32) -> Result<Vec<Lanes>> {
-    let one = |thread: u32| match *target {
+fn connect(config: &Config, target: &Target<'_>, threads: u32, watch: &mut dyn FnMut(Moment)) -> Result<Vec<Lanes>> {
+    let one = |thread: u32, made: &Sender<()>| match *target {
         Target::Postgres(url) => {
             let count = share(config.connections, (thread, threads)).count();
-            let links = postgres::connect(url, config.mode, count);
+            let links = postgres::connect(url, config.mode, count, made);
             Ok(Lanes::Postgres(links.with_context(|| format!("Cannot have {} connections", config.connections))?))
         }
-        Target::Sqlite { path, journal } => Ok(Lanes::Sqlite(Engine::open(path, journal)?)),
+        Target::Sqlite { path, journal } => Ok(Lanes::Sqlite(Embedded::open(path, journal)?)),
     };
     thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
+        let (made, hear) = channel();
+        let one = &one;
+        let handles: Vec<_> = (0..threads)
+            .map(|thread| (thread, made.clone()))
+            .map(|(n, made)| scope.spawn(move || one(n, &made)))
+            .collect();
+        drop(made);
+        for (number, ()) in (1..).zip(hear) {
+            if number % CONNECTIONS_TOLD == 0 {
+                watch(Moment::Connecting);
+            }
+        }
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
     })
 }

@@ -3,6 +3,8 @@
 //! Invariant: the thread sleeps unless a socket is ready, a terminal is due or the window changes; a connection that is lost ends the run, and its
 //! request is in doubt.
 
+use std::sync::mpsc::Sender;
+
 use anyhow::{Context as _, Result};
 
 use crate::load::now_ns;
@@ -30,28 +32,30 @@ pub struct Link {
     said: Option<String>,
 }
 
-/// Connects, and prepares what `mode` sends.
+/// Connects, and prepares what `mode` sends; `made` is told of each.
 ///
 /// # Errors
 /// If the server cannot be reached or refuses.
-pub fn connect(url: &Url, mode: Mode, count: usize) -> Result<Vec<Link>, PgError> {
+pub fn connect(url: &Url, mode: Mode, count: usize, made: &Sender<()>) -> Result<Vec<Link>, PgError> {
     let one = || {
         let mut connection = Connection::connect(url)?;
         sql::prepare(&mut connection, mode)?;
+        // Nobody may want to know.
+        let _ = made.send(());
         Ok(Link { channel: Some(connection.channel()?), call: None, full: false, said: None })
     };
     (0..count).map(|_| one()).collect()
 }
 
-/// Works until the window has closed and everything is answered.
+/// Works until the window has closed and everything is answered. The connections come back, since the server's sessions end with them.
 ///
 /// # Errors
 /// If this thread cannot wait for its sockets.
-pub fn work<U: User>(shift: Shift<'_, U>, mode: Mode, links: Vec<Link>, stop: &Stop) -> Result<Report> {
+pub fn work<U: User>(shift: Shift<'_, U>, mode: Mode, links: Vec<Link>, stop: &Stop) -> Result<(Report, Vec<Link>)> {
     let poll = Poll::new(stop).context("Cannot wait for connections")?;
     let mut worker = Worker { shift, mode, links, poll, heard: now_ns() };
     worker.run().context("Cannot wait for connections")?;
-    Ok(worker.shift.report())
+    Ok((worker.shift.report(), worker.links))
 }
 
 struct Worker<'a, U: User> {

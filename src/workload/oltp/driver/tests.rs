@@ -248,7 +248,6 @@ fn a_live_server_agrees_with_the_driver() {
         &[("mode", "round-trips"), ("length", "300")],
         // By the schedule of half a second: a slow machine only takes longer to answer.
         &[("rate", "400"), ("length", "200"), ("ramp", "20"), ("connections", "8")],
-        &[("job", "oast"), ("users", "20"), ("keying", "0.001"), ("think", "0.001"), ("length", "300"), ("ramp", "40")],
     ] {
         let job = fixture::job(&[settings, &[("limits", "600/600/600/600/600")]].concat());
         let outcome = trial::run(&job, &target, &cx).unwrap();

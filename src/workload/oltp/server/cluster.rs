@@ -129,6 +129,8 @@ impl Cluster {
         command.arg("-D").arg(server.inside(folder).join("data"));
         command.stdout(log.try_clone().map_err(doing("Cannot write", &path))?).stderr(Stdio::from(log));
         let postmaster = command.spawn().map_err(doing("Cannot start the server of", folder))?;
+        // If the machine has no memory left, the server goes and nobody else's work; its sessions inherit this. Not allowed everywhere.
+        let _ = fs::write(format!("/proc/{}/oom_score_adj", postmaster.id()), "1000");
         let mut cluster = Self { folder: folder.to_owned(), postmaster, tcp, ended: false };
         cluster.wait_until_ready(before)?;
         Ok(cluster)

@@ -12,6 +12,10 @@ use crate::workload::oltp::database::{Database, Value};
 const MIB: u64 = 1 << 20;
 /// Connections beside those of the load: superuser's, statistics, checks.
 const SPARE_CONNECTIONS: u32 = 8;
+/// Locks that the server has room for, at least and for each connection, and what PostgreSQL has by default.
+const LOCKS: u32 = 32_768;
+const FEWEST_LOCKS: u32 = 10;
+const DEFAULT_LOCKS: u32 = 64;
 /// Settings that say where the server is and who may enter: not for the user to change.
 pub const PLUMBING: [&str; 17] = [
     "archive_command",
@@ -114,9 +118,10 @@ impl Settings {
         let useful = sizing.data_bytes + sizing.data_bytes / 4 + 128 * MIB;
         let shared = most.min(useful).max(32 * MIB) / MIB / 16 * 16;
         let cache = (sizing.memory_bytes / 2).max(64 * MIB) / MIB;
-        let list = [
+        let connections = (sizing.connections + SPARE_CONNECTIONS).max(100);
+        let mut list = vec![
             // The default (100) is kept where it is enough.
-            ("max_connections", (sizing.connections + SPARE_CONNECTIONS).max(100).to_string()),
+            ("max_connections", connections.to_string()),
             ("shared_buffers", format!("{shared}MB")),
             ("effective_cache_size", format!("{cache}MB")),
             // Not read from what a kernel happens to have reserved: a lever sets it.
@@ -130,6 +135,13 @@ impl Settings {
             ("synchronous_commit", "on".to_owned()),
             ("full_page_writes", "on".to_owned()),
         ];
+        // The lock tables have so much room for each connection, for all of them to use: with thousands of them it is more memory than the
+        // buffers, and every session maps what of it it happens to meet. A transaction of ours takes about 30 locks, most of them elsewhere.
+        let locks = (LOCKS / connections).clamp(FEWEST_LOCKS, DEFAULT_LOCKS);
+        if locks < DEFAULT_LOCKS {
+            list.push(("max_locks_per_transaction", locks.to_string()));
+            list.push(("max_pred_locks_per_transaction", locks.to_string()));
+        }
         Self { list: list.into_iter().map(|(n, v)| (n.to_owned(), v)).collect() }
     }
 
@@ -222,6 +234,19 @@ mod tests {
         assert_eq!(of(2 << 30, 1 << 30), "512MB");
         assert_eq!(of(64 << 30, 1 << 30), "1408MB");
         assert_eq!(of(64 << 20, 1 << 30), "32MB");
+    }
+
+    #[test]
+    fn thousands_of_connections_share_their_lock_tables() {
+        let of = |connections: u32| {
+            let settings = Settings::new(&Sizing { connections, ..sizing() }, &[]).unwrap();
+            let both = ["max_locks_per_transaction", "max_pred_locks_per_transaction"]
+                .map(|name| settings.get(name).map(str::to_owned));
+            assert_eq!(both[0], both[1]);
+            both[0].clone()
+        };
+        assert_eq!((of(8), of(500)), (None, None));
+        assert_eq!((of(992).as_deref(), of(7000).as_deref()), (Some("32"), Some("10")));
     }
 
     #[test]

@@ -1,0 +1,97 @@
+//! What users cost in memory: of the machine, and of a session's server process.
+//!
+//! Invariant: memory that processes share is counted once, or for each by its share; what cannot be read is left out, never taken for 0.
+
+use std::fs;
+
+use super::counters::{self, Whose};
+
+/// Sessions that are looked at: reading one takes as long as it has mappings, and thousands are alike.
+const SAMPLE: usize = 16;
+
+/// Bytes of the machine's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Of page tables of all processes.
+    pub page_tables: Option<u64>,
+    /// That could be given to somebody, by the kernel's estimate.
+    pub available: Option<u64>,
+    /// Processes that the kernel has killed for want of memory since it was booted: a number, not bytes.
+    pub killed: Option<u64>,
+    /// Of one session, in the mean.
+    pub session: Option<Session>,
+}
+
+/// Bytes of a session's server process that it has to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Private memory, and its share of what it has from its parent and nobody has written to.
+    pub private: u64,
+    pub page_tables: u64,
+}
+
+impl Footprint {
+    /// The machine's.
+    pub fn of_machine() -> Self {
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+        let kib = |label| counters::labelled(&meminfo, label).map(|n| n * 1024);
+        Self {
+            page_tables: kib("PageTables"),
+            available: kib("MemAvailable"),
+            killed: counters::labelled(&vmstat, "oom_kill"),
+            session: None,
+        }
+    }
+
+    /// The same, with the server's sessions if they can be seen.
+    pub fn look(whose: Whose) -> Self {
+        Self { session: session(whose), ..Self::of_machine() }
+    }
+}
+
+/// The mean of some sessions, evenly over their process numbers.
+fn session(whose: Whose) -> Option<Session> {
+    let Whose::Postmaster(postmaster) = whose else { return None };
+    let all: Vec<i32> = counters::children(postmaster).into_iter().filter(|pid| is_session(*pid)).collect();
+    let step = all.len().div_ceil(SAMPLE).max(1);
+    let seen: Vec<Session> = all.iter().step_by(step).filter_map(|pid| of_process(*pid)).collect();
+    let count = u64::try_from(seen.len()).ok().filter(|n| *n > 0)?;
+    let mean = |of: fn(&Session) -> u64| seen.iter().map(of).sum::<u64>() / count;
+    Some(Session { private: mean(|s| s.private), page_tables: mean(|s| s.page_tables) })
+}
+
+/// Whether a server's process serves a client: it then calls itself `postgres: USER DATABASE CLIENT …`, where the client is `[local]` or
+/// `ADDRESS(PORT)`.
+fn is_session(pid: i32) -> bool {
+    let title = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let client = title.strip_prefix("postgres: ").and_then(|rest| rest.split(' ').nth(2));
+    client.is_some_and(|client| client == "[local]" || client.ends_with(')'))
+}
+
+fn of_process(pid: i32) -> Option<Session> {
+    // `Pss_Anon` is there since Linux 5.4.
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(Session {
+        private: counters::labelled(&rollup, "Pss_Anon")? * 1024,
+        page_tables: counters::labelled(&status, "VmPTE")? * 1024,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_and_this_process_have_memory() {
+        let machine = Footprint::look(Whose::Own);
+        assert!(machine.page_tables.unwrap() > 0 && machine.available.unwrap() > machine.page_tables.unwrap());
+        assert_eq!(machine.session, None);
+        let own = std::process::id() as i32;
+        assert!(!is_session(own));
+        let held = vec![1_u8; 8 << 20];
+        let with = of_process(own).unwrap();
+        assert!(with.private > 8 << 20 && with.page_tables > 0, "{with:?} {}", held.len());
+    }
+}

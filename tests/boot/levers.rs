@@ -1,0 +1,86 @@
+//! Levers of a running kernel, set in real guests.
+
+use serde_json::Value;
+
+use super::test;
+use crate::builder::Test;
+
+/// What each takes; the order is not that in which they can be set.
+const SET: &[&str] = &[
+    "block.iosched.low_latency=0",
+    "block.scheduler=bfq",
+    "block.nr-requests=32",
+    "block.read-ahead=256K",
+    "sysctl.vm.swappiness=10",
+    "mm.thp=never",
+    "mm.hugepages-2m=8",
+    "mm.mglru=off",
+    "mm.swap=zram:64M",
+    "memory.limit=256M",
+    "cpu.pin=0",
+    "cpu.sched.preempt=full",
+    "fs.mount=data=writeback,lazytime",
+];
+
+fn records(test: &Test, study: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(test.dir().join(study).join("records.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["record"].clone()).collect()
+}
+
+/// A study of one pair's length is refused, so it is broken off after its first trials.
+#[test]
+fn levers_of_a_guest_are_set_and_read_back() {
+    let test = test();
+    let arm = format!("debian:6.12,{}", SET.join(","));
+    let args =
+        ["compare", "debian:6.12", &arm, "micro", "--set", "micro.only=null-call,pread-4k-direct", "--clock", "exact"];
+    let mut study = test.start(&[&args[..], &["--jobs", "2", "--out", "levers"]].concat());
+    let begun = std::time::Instant::now();
+    while test.records("levers").len() < 2 {
+        if study.try_wait().unwrap().is_some() {
+            let output = study.wait_with_output().unwrap();
+            panic!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(600), "no records");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    study.kill().unwrap();
+    study.wait().unwrap();
+    let records = records(&test, "levers");
+    let set = records.iter().find(|r| r["arm"] == arm.as_str()).expect("a trial of the arm with levers");
+    assert_eq!(set["outcome"]["kind"], "completed", "{set}");
+    let after = |end: &str| {
+        let changes = set["changes"].as_array().unwrap();
+        let change = changes.iter().find(|c| c["path"].as_str().unwrap().ends_with(end));
+        change.unwrap_or_else(|| panic!("no change of {end} in {changes:?}"))["after"].as_str().unwrap().to_owned()
+    };
+    for (file, want) in [
+        ("queue/scheduler", "bfq"),
+        ("iosched/low_latency", "0"),
+        ("nr_requests", "32"),
+        ("read_ahead_kb", "256"),
+        ("swappiness", "10"),
+        ("transparent_hugepage/enabled", "never"),
+        ("hugepages-2048kB/nr_hugepages", "8"),
+        ("lru_gen/enabled", "0x0000"),
+        ("memory.max", "268435456"),
+        ("sched/preempt", "full"),
+    ] {
+        assert_eq!(after(file), want, "{file}");
+    }
+    assert!(after("/proc/swaps").starts_with("/dev/zram0 partition 6553"), "{}", after("/proc/swaps"));
+    let plain = records.iter().find(|r| r["arm"] == "debian:6.12").expect("a trial of the arm without");
+    assert!(plain["changes"].is_null(), "{plain}");
+}
+
+#[test]
+fn a_lever_that_does_not_take_stops_the_study_with_the_kernels_offer() {
+    let test = test();
+    let arm = "debian:6.12,block.scheduler=anticipatory";
+    let args = ["compare", arm, arm, "micro", "--set", "micro.only=pread-4k-direct", "--clock", "exact"];
+    let ran = test.run(&[&args[..], &["--jobs", "1", "--out", "none"]].concat()).status(1);
+    ran.stderr_has(
+        "Lever `block.scheduler=anticipatory` did not take: the kernel offers none, mq-deadline, kyber, bfq",
+    );
+    assert_eq!(records(&test, "none"), Vec::<Value>::new(), "it is no failure of the arm");
+}
