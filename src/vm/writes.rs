@@ -240,7 +240,7 @@ mod tests {
         let whole = log(&[(0, 4096, 0), (0, 0, FLUSH), (4096, 4096, 0)]);
         let (fate, disk) = after(&whole[..whole.len() - 1], Honesty::Honest, 1).unwrap();
         assert_eq!((fate.writes, fate.unflushed, disk[0], disk[4096]), (1, 0, 1, 0));
-        let mut gap = whole.clone();
+        let mut gap = whole;
         gap[512..1024].fill(0);
         assert_eq!(after(&gap, Honesty::Honest, 1), None);
         let dir = tempfile::tempdir().unwrap();

@@ -159,6 +159,9 @@ impl Job {
 
     /// Refuses what processes that share a run cannot agree on.
     fn shares(&self, draft: &Draft) -> Result<(), Refusal> {
+        if self.acks.is_some() && !self.users.is_empty() {
+            return Err(draft.get("acks").cannot_be("`none` with `oltp.users`: its steps are runs of their own"));
+        }
         let (_, parts) = self.part;
         if parts == 1 {
             return Ok(());

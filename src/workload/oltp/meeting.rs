@@ -213,7 +213,7 @@ pub fn merge(own: &mut Driven, parts: &[String]) -> Result<()> {
         own.window_ns = own.window_ns.max(found.window_ns);
         own.threads += found.threads;
         own.backlog += found.backlog;
-        own.longest_queue += found.longest_queue;
+        own.longest_queue = own.longest_queue.max(found.longest_queue);
     }
     own.tally = tally;
     Ok(())

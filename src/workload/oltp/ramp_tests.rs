@@ -46,7 +46,7 @@ fn context<'a>(dir: &'a Path, progress: &'a dyn Fn(Progress<'_>)) -> TrialContex
         seed: 5,
         clock: Clock::Exact,
         cpus: 2,
-        after: 0,
+        after: i64::MIN,
         unavailable: &[],
         meeting: None,
         witness: None,
