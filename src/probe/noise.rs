@@ -216,7 +216,7 @@ mod tests {
     fn swapping_and_throttling_disturb_however_short() {
         let start = Instant::now();
         let before = sample(start, 0, 0, 0, 0);
-        let after = Sample { throttles: 2, swapped_out: 5, ..before.clone() };
+        let after = Sample { throttles: 2, swapped_out: 5, ..before };
         let says = after.since(&before).disturbance().unwrap();
         assert_eq!(says, "CPUs were throttled 2 times; 0 pages were swapped in, 5 out");
     }
