@@ -34,7 +34,7 @@ fn every_shipped_job_is_listed_printed_and_explained() {
     let test = Test::new();
     let list = test.run(&["dbsim", "jobs"]).status(0).stdout;
     let names: Vec<&str> = list.lines().map(|l| l.split_whitespace().next().unwrap()).collect();
-    assert_eq!(names.len(), 11, "{list}");
+    assert_eq!(names.len(), 12, "{list}");
     for name in names {
         test.run(&["dbsim", "jobs", name]).status(0).stdout_has("dbsim = 1");
         test.run(&["dbsim", "check", name]).status(0).stdout_has("Not tested");

@@ -159,11 +159,11 @@ fn planted(orders: u32, remote_lines: u32, remote_payments: u32, customer: &str)
     let marks = Marks::take(&mut engine).unwrap();
     let sql = format!(
         "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {orders}) \
-         INSERT INTO orders SELECT 1 + i % 2, 1, 31 + i, {customer}, NULL, 10, 1, 2000000 + i FROM n; \
+         INSERT INTO orders SELECT 1 + i % 2, 1, 31 + i, {customer}, NULL, 10, 1, 3000000 + i FROM n; \
          INSERT INTO order_line SELECT o_w_id, o_d_id, o_id, s_i_id, 1, CASE WHEN (o_id - 31) * 10 + s_i_id <= {remote_lines} THEN 3 - o_w_id ELSE o_w_id END, \
-         5, 100, NULL, '' FROM orders, stock WHERE o_entry_d >= 2000000 AND s_w_id = 1 AND s_i_id <= 10; \
+         5, 100, NULL, '' FROM orders, stock WHERE o_entry_d >= 3000000 AND s_w_id = 1 AND s_i_id <= 10; \
          INSERT INTO history SELECT 1, 1, CASE WHEN o_id - 31 < {remote_payments} THEN 3 - o_w_id ELSE o_w_id END, 1, o_w_id, 100, o_entry_d, '' \
-         FROM orders WHERE o_entry_d >= 2000000"
+         FROM orders WHERE o_entry_d >= 3000000"
     );
     Database::execute(&mut engine, &sql).unwrap();
     audit(&mut engine, &marks).unwrap()

@@ -68,6 +68,17 @@ pub struct Cluster {
     ended: bool,
 }
 
+/// In a cluster's folder: names the server's process, and says how far it is.
+const PID_FILE: &str = "data/postmaster.pid";
+
+/// A server that lost its machine's power has left the word `ready` behind, and in a guest the next one has the same number as it had.
+fn forget_ready(folder: &Path) -> Result<(), ServerError> {
+    let path = folder.join(PID_FILE);
+    let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
+    let lines: Vec<&str> = text.lines().enumerate().map(|(i, line)| if i == 7 { "starting" } else { line }).collect();
+    fs::write(&path, lines.join("\n") + "\n").map_err(doing("Cannot write", &path))
+}
+
 impl Cluster {
     /// Makes a new cluster in `folder`, which exists and is empty but for files of the caller's: locale C, UTF-8. `sync` says whether it must
     /// survive a crash of the machine.
@@ -122,6 +133,7 @@ impl Cluster {
         };
         let user = server.user(folder).map_err(doing("Cannot find the user of", folder))?;
         configure(server, folder, user, settings, tcp.as_ref())?;
+        forget_ready(folder)?;
         let path = folder.join("log");
         let log = File::options().create(true).append(true).open(&path).map_err(doing("Cannot write", &path))?;
         let before = log.metadata().map_or(0, |m| m.len());
@@ -163,7 +175,7 @@ impl Cluster {
 
     /// What pg_ctl looks at: the eighth line of the file that names the running server's process.
     fn is_ready(&self) -> bool {
-        let text = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap_or_default();
+        let text = fs::read_to_string(self.folder.join(PID_FILE)).unwrap_or_default();
         let mut lines = text.lines();
         lines.next().and_then(|l| l.trim().parse().ok()) == Some(self.postmaster.id())
             && lines.nth(6).map(str::trim) == Some("ready")

@@ -120,7 +120,7 @@ pub fn requests(count: u32, warehouses: u32) -> Vec<Request> {
             17 => Input::StockLevel { warehouse, district, threshold: 10 + below(11) },
             _ => Input::Delivery { warehouse, carrier: 1 + below(10) },
         };
-        requests.push(Request { input, date: LOADED + i64::from(number) * 1_000 });
+        requests.push(Request { input, date: LOADED + 2_000_000 + i64::from(number) * 1_000 });
     }
     requests
 }
