@@ -24,6 +24,9 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("concept", "words", include_str!("../../docs/concepts/words.md")),
     ("guide", "first-steps", include_str!("../../docs/guide/first-steps.md")),
     ("guide", "gate", include_str!("../../docs/guide/gate.md")),
+    ("study", "io-options", include_str!("../../docs/studies/io-options.md")),
+    ("study", "io-scheduler", include_str!("../../docs/studies/io-scheduler.md")),
+    ("study", "read-under-streaming-write", include_str!("../../docs/studies/read-under-streaming-write.md")),
     ("reference", "cli", include_str!("../../docs/reference/cli.md")),
     ("reference", "study-file", include_str!("../../docs/reference/study-file.md")),
     ("reference", "storage", include_str!("../../docs/reference/storage.md")),
@@ -62,7 +65,7 @@ fn list() -> String {
     let mut out = String::new();
     for (kind, name, text) in pages() {
         let title = text.lines().find_map(|l| l.strip_prefix("# ")).unwrap_or("");
-        let _ = writeln!(out, "{kind:<10} {name:<12} {title}");
+        let _ = writeln!(out, "{kind:<10} {name:<26} {title}");
     }
     out
 }
