@@ -76,7 +76,7 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// One of [`super::storage::PROFILES`].
     pub storage: String,
-    /// `ext4` or `xfs`.
+    /// As `bigiron doc fs` lists them; an arm may have another (`fs.type`).
     pub filesystem: String,
 }
 
