@@ -100,8 +100,16 @@ fn killed_again_and_again(clock: Clock) {
     // Far more starts than the work needs; a child that ends by itself ends the loop.
     for start in 0..200 {
         let child = command(&dir, clock, "").stdout(Stdio::null()).spawn().unwrap();
-        // From before the folder is there, through the first boots, to far into the work.
-        thread::sleep(Duration::from_millis(random(if start % 3 == 0 { 12 } else { 120 })));
+        // From before the folder is there, through the first boots, to far into the work. The first few come as soon as there is
+        // something new, so that no machine is so quick that it has done the work before.
+        if start < 6 && start % 3 != 0 {
+            let (had, patience) = (log_bytes(&dir), Instant::now() + Duration::from_secs(10));
+            while log_bytes(&dir) == had && Instant::now() < patience {
+                thread::sleep(Duration::from_millis(1));
+            }
+        } else {
+            thread::sleep(Duration::from_millis(random(if start % 3 == 0 { 12 } else { 120 })));
+        }
         if !kill(child) {
             break;
         }

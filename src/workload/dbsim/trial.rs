@@ -169,8 +169,6 @@ struct Totals {
     at: u64,
     ended: u64,
     counts: Counts,
-    /// Reads and writes, by class.
-    requests: Vec<(u64, u64)>,
     cpu: Duration,
     /// By worker.
     waits: Vec<Tallies>,
@@ -180,7 +178,6 @@ impl Totals {
     fn of(instance: &Instance<'_>, crew: &Crew<'_>) -> Result<Self> {
         Ok(Self {
             counts: Counts::of(instance),
-            requests: requests::counts(instance),
             cpu: crew.cpu_time()?,
             waits: (0..instance.roles.len()).map(|w| instance.waits.read(w)).collect(),
             ended: instance.ended(),
@@ -278,7 +275,7 @@ impl Window {
                 workers: 0,
                 waits: Tallies::default(),
                 audit: Audit::default(),
-                requests: requests::outcome(instance, class, before.requests[class], after.requests[class]),
+                requests: requests::outcome(instance, class),
             };
             for w in workers {
                 outcome.workers += 1;

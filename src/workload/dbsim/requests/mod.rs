@@ -28,7 +28,7 @@ use super::transaction::share;
 use generator::Generator;
 
 pub use board::{Action, Board, saved_bytes};
-pub use outcome::{RequestsOutcome, counts, engines, outcome};
+pub use outcome::{RequestsOutcome, engines, outcome};
 pub use page::PageError;
 pub use verify::verify;
 

@@ -2,7 +2,6 @@
 //!
 //! Invariant: latencies are those of requests that ended in the window.
 
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -45,34 +44,15 @@ impl RequestsOutcome {
     }
 }
 
-/// Reads and writes so far, by class; nothing of other classes than plain requests.
-pub fn counts(instance: &Instance<'_>) -> Vec<(u64, u64)> {
-    let mut counts = vec![(0, 0); instance.job.classes.len()];
-    for (process, role) in instance.roles.iter().enumerate() {
-        if instance.requests.latency(process).is_some() {
-            let (reads, writes) = &mut counts[role.class];
-            *reads += instance.counters[process].reads.load(SeqCst);
-            *writes += instance.counters[process].writes.load(SeqCst);
-        }
-    }
-    counts
-}
-
-/// What a class has done between two counts; `None` if it is not one of plain requests.
-pub fn outcome(
-    instance: &Instance<'_>,
-    class: usize,
-    before: (u64, u64),
-    after: (u64, u64),
-) -> Option<RequestsOutcome> {
+/// What a class has done in the window; `None` if it is not one of plain requests.
+///
+/// Requests are counted where their latencies are: a process that sees the window open or close a moment late is late with both.
+pub fn outcome(instance: &Instance<'_>, class: usize) -> Option<RequestsOutcome> {
     let Kind::Requests(spec) = &instance.job.classes[class].kind else { return None };
     let processes = || (0..instance.roles.len()).filter(|p| instance.roles[*p].class == class);
-    Some(RequestsOutcome {
-        counted: spec.count.is_some(),
-        reads: after.0 - before.0,
-        writes: after.1 - before.1,
-        latency: [Action::Read, Action::Write, Action::Sync].map(|a| instance.requests.latencies(processes(), a)),
-    })
+    let latency = [Action::Read, Action::Write, Action::Sync].map(|a| instance.requests.latencies(processes(), a));
+    let [reads, writes, _] = latency.each_ref().map(Histogram::count);
+    Some(RequestsOutcome { counted: spec.count.is_some(), reads, writes, latency })
 }
 
 /// How each class's requests reach the kernel, with all that this kernel agrees to, as facts.
