@@ -27,6 +27,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("guide", "gate", include_str!("../../docs/guide/gate.md")),
     ("study", "io-options", include_str!("../../docs/studies/io-options.md")),
     ("study", "io-scheduler", include_str!("../../docs/studies/io-scheduler.md")),
+    ("study", "network-offload", include_str!("../../docs/studies/network-offload.md")),
     ("study", "read-under-streaming-write", include_str!("../../docs/studies/read-under-streaming-write.md")),
     ("reference", "cli", include_str!("../../docs/reference/cli.md")),
     ("reference", "study-file", include_str!("../../docs/reference/study-file.md")),
