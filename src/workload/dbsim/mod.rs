@@ -60,6 +60,7 @@ mod turns;
 mod verify;
 pub mod waits;
 mod warden;
+mod wire;
 
 #[cfg(test)]
 mod log_run_tests;
@@ -75,6 +76,7 @@ mod tests_many;
 use anyhow::Result;
 
 use crate::metric::MetricDef;
+use crate::network;
 
 use super::{Context, Needs, OptionDef, Options, Outcome, Workload};
 
@@ -140,7 +142,7 @@ impl Workload for Dbsim {
                 + sideline::memory_bytes(&job)
                 + Ledger::bytes(job.transactors(), job.blocks())
                 + verify::memory_bytes(&job),
-            modules: Vec::new(),
+            modules: if job.run.network == job::Wire::Veth { vec![network::MODULE] } else { Vec::new() },
         }
     }
 
@@ -177,5 +179,6 @@ fn parse(cx: &Context<'_>) -> Result<Job> {
 }
 
 fn job_context<'a>(cx: &'a Context<'_>) -> JobContext<'a> {
-    JobContext { dir: &cx.dir, seed: cx.seed, clock: cx.clock, progress: cx.progress, live: None }
+    let network = cx.network;
+    JobContext { dir: &cx.dir, seed: cx.seed, clock: cx.clock, network, progress: cx.progress, live: None }
 }

@@ -17,6 +17,7 @@ fn house(job: &Job, dir: &Path) -> House {
         dir: dir.to_owned(),
         images: &BTreeMap::new(),
         foundation: &BTreeMap::new(),
+        network: None,
         witness: None,
         cpus: 2,
         memory_bytes: 1 << 30,
