@@ -18,6 +18,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("lever", "memory", include_str!("../../docs/levers/memory.md")),
     ("lever", "cpu", include_str!("../../docs/levers/cpu.md")),
     ("lever", "fs", include_str!("../../docs/levers/fs.md")),
+    ("lever", "vm", include_str!("../../docs/levers/vm.md")),
     ("concept", "clocks", include_str!("../../docs/concepts/clocks.md")),
     ("concept", "kernels", include_str!("../../docs/concepts/kernels.md")),
     ("concept", "statistics", include_str!("../../docs/concepts/statistics.md")),

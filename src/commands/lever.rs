@@ -109,6 +109,7 @@ fn place(lever: &Lever) -> String {
         Place::Named(_) => "the file that its name says".to_owned(),
         Place::Workload => "the processes of the workload".to_owned(),
         Place::Swap => "/dev/zramN".to_owned(),
+        Place::Machine => "QEMU's arguments, before the guest boots".to_owned(),
         Place::FileSystem => "the workload's disk, before it is mounted".to_owned(),
     }
 }

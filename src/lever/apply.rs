@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
+use super::policy::Policy;
 use super::runtime::{self, Lever, Touches};
 use super::site::{Action, Site};
 use super::takes::Takes;
@@ -25,6 +26,8 @@ pub struct Placement {
     /// Any, if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Policy>,
 }
 
 /// What was set.
@@ -70,6 +73,7 @@ fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn Notes, applied: &mut 
             applied.placement.cgroup = Some(group);
         }
         Action::Pin(cpus) => applied.placement.cpus = cpus,
+        Action::Policy(policy) => applied.placement.memory = Some(policy),
     }
     Ok(())
 }
@@ -142,6 +146,9 @@ impl Placement {
             let file = group.join("cgroup.procs");
             crate::undo::inverse::write(&file, "0")
                 .map_err(|e| format!("`{}` does not take us: {e}", file.display()))?;
+        }
+        if let Some(policy) = &self.memory {
+            policy.take()?;
         }
         if self.cpus.is_empty() {
             return Ok(());

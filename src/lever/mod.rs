@@ -14,11 +14,13 @@ pub mod file;
 pub mod fs;
 pub mod memory;
 pub mod mm;
+pub mod policy;
 pub mod runtime;
 pub mod site;
 pub mod swap;
 pub mod sysctl;
 pub mod takes;
+pub mod vm;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -36,7 +36,7 @@ fn what_is_set_is_in_the_record_and_comes_back() {
     };
     let want = [change("/sys/block/vda/queue/nr_requests", "256", "64"), change("/proc/sys/vm/swappiness", "60", "10")];
     assert_eq!(applied.changes, want);
-    assert_eq!(applied.placement, Placement { cgroup: None, cpus: vec![1] });
+    assert_eq!(applied.placement, Placement { cpus: vec![1], ..Placement::default() });
     assert_eq!(says(&root, "/proc/sys/vm/swappiness"), "10");
     assert!(ledger.undo_since(mark).is_empty());
     assert_eq!(
@@ -113,7 +113,7 @@ fn a_pinned_process_runs_where_it_was_put() {
     let cpu = sched_getaffinity(None).unwrap();
     let first = (0..CpuSet::MAX_CPU).find(|n| cpu.is_set(*n)).unwrap() as u32;
     // Of this thread alone, which ends with the test.
-    Placement { cgroup: None, cpus: vec![first] }.take().unwrap();
+    Placement { cpus: vec![first], ..Placement::default() }.take().unwrap();
     assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
-    assert!(Placement { cgroup: None, cpus: vec![1000] }.take().is_err());
+    assert!(Placement { cpus: vec![1000], ..Placement::default() }.take().is_err());
 }
