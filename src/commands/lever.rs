@@ -131,6 +131,7 @@ fn place(lever: &Lever) -> String {
         Place::Workload => "the processes of the workload".to_owned(),
         Place::Swap => "/dev/zramN".to_owned(),
         Place::Link(attribute) => attribute.place(),
+        Place::Machine => "QEMU's arguments, before the guest boots".to_owned(),
         Place::FileSystem => "the workload's disk, before it is mounted".to_owned(),
     }
 }

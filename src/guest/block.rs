@@ -12,7 +12,7 @@ use rustix::mount::{MountFlags, mount};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::{Copy, Device, Job, Storage, Tree, WorkloadJob};
-use super::rotational;
+use super::{disks, rotational};
 use crate::lever::fs as fs_lever;
 use crate::sys::process::Child;
 use crate::vm::image::Extents;
@@ -23,11 +23,17 @@ const COPY_BYTES: usize = 1 << 20;
 const BLOCK: usize = 4096;
 
 /// Where a workload's file systems are mounted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mounts {
     pub dir: PathBuf,
     /// Its images, by their names.
     pub images: BTreeMap<String, PathBuf>,
+    /// Disks without a file system.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<PathBuf>,
+    /// What is to be said of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
 }
 
 /// Makes and mounts what the job's workloads asked for, in the order of the job.
@@ -35,11 +41,17 @@ pub struct Mounts {
 /// The children serve the disks; dropped, they are killed.
 pub(super) fn mount_all(job: &Job) -> anyhow::Result<(Vec<Mounts>, Vec<Child>)> {
     let mut servers = Vec::new();
-    let mounts = job.workloads.iter().map(|w| mount_for(w, &job.mount, &mut servers)).collect::<anyhow::Result<_>>()?;
+    let raw = job.raw_disks.as_ref().map(disks::make).transpose()?.unwrap_or_default();
+    let mut mounts: Vec<Mounts> =
+        job.workloads.iter().map(|w| mount_for(w, job, &mut servers)).collect::<anyhow::Result<_>>()?;
+    for mounts in &mut mounts {
+        mounts.devices.clone_from(&raw.devices);
+        mounts.facts.clone_from(&raw.facts);
+    }
     Ok((mounts, servers))
 }
 
-fn mount_for(w: &WorkloadJob, options: &str, servers: &mut Vec<Child>) -> anyhow::Result<Mounts> {
+fn mount_for(w: &WorkloadJob, job: &Job, servers: &mut Vec<Child>) -> anyhow::Result<Mounts> {
     let dir = Path::new("/data").join(&w.name);
     fs::create_dir_all(&dir)?;
     let mut images = BTreeMap::new();
@@ -50,19 +62,22 @@ fn mount_for(w: &WorkloadJob, options: &str, servers: &mut Vec<Child>) -> anyhow
         images.insert(tree.name.clone(), at);
     }
     if let Some(storage) = &w.storage {
-        let device = device(&w.name, storage, servers).with_context(|| format!("No disk for `{}`", w.name))?;
-        mount_asked(&device, &dir, &storage.filesystem, options)?;
+        let device = device(&w.name, storage, job.shape.block_bytes, servers)
+            .with_context(|| format!("No disk for `{}`", w.name))?;
+        mount_asked(&device, &dir, &storage.filesystem, &job.mount)?;
         if let Some(files) = &storage.files {
             lay_files(files, &dir).with_context(|| format!("No files on the disk for `{}`", w.name))?;
         }
         images.extend(w.loaded.iter().map(|name| (name.clone(), dir.clone())));
     }
-    Ok(Mounts { dir, images })
+    Ok(Mounts { dir, images, ..Mounts::default() })
 }
 
-fn device(name: &str, storage: &Storage, servers: &mut Vec<Child>) -> anyhow::Result<PathBuf> {
+fn device(name: &str, storage: &Storage, block_bytes: u32, servers: &mut Vec<Child>) -> anyhow::Result<PathBuf> {
     let device = match &storage.device {
-        Device::NullBlk { size_mib, completion_ns, queues } => null_blk(name, *size_mib, *completion_ns, *queues)?,
+        Device::NullBlk { size_mib, completion_ns, queues } => {
+            null_blk(name, *size_mib, (*completion_ns, *queues), block_bytes)?
+        }
         Device::Rotational { index, size_mib, spindle } => {
             let (node, server) = rotational::disk(*index, *size_mib, spindle)?;
             servers.push(server);
@@ -168,18 +183,23 @@ fn opened(device: &Path) -> anyhow::Result<File> {
 }
 
 /// configfs, never module parameters: on 5.10 the parameter `memory_backed` has no effect.
-fn null_blk(name: &str, size_mib: u64, completion_ns: u64, queues: u32) -> anyhow::Result<PathBuf> {
+fn null_blk(
+    name: &str,
+    size_mib: u64,
+    (completion_ns, queues): (u64, u32),
+    block_bytes: u32,
+) -> anyhow::Result<PathBuf> {
     let config = Path::new("/sys/kernel/config");
     if !config.join("nullb").exists() {
         mount("configfs", config, "configfs", MountFlags::empty(), None).context("Cannot mount configfs")?;
     }
     let dir = config.join("nullb").join(name);
     fs::create_dir(&dir).context("null_blk has no configfs folder here")?;
-    let before = disks("nullb")?;
+    let before = disks_named("nullb")?;
     for (attribute, value) in [
         ("memory_backed", "1".to_owned()),
         ("size", size_mib.to_string()),
-        ("blocksize", "512".to_owned()),
+        ("blocksize", block_bytes.to_string()),
         // Completion by a timer: the one mode that models a device's time.
         ("irqmode", "2".to_owned()),
         ("completion_nsec", completion_ns.to_string()),
@@ -197,7 +217,7 @@ fn null_blk(name: &str, size_mib: u64, completion_ns: u64, queues: u32) -> anyho
     if named.exists() {
         return Ok(named);
     }
-    let new: Vec<String> = disks("nullb")?.into_iter().filter(|d| !before.contains(d)).collect();
+    let new: Vec<String> = disks_named("nullb")?.into_iter().filter(|d| !before.contains(d)).collect();
     match new.as_slice() {
         [one] => Ok(Path::new("/dev").join(one)),
         other => bail!("null_blk made {} disks instead of one", other.len()),
@@ -206,7 +226,7 @@ fn null_blk(name: &str, size_mib: u64, completion_ns: u64, queues: u32) -> anyho
 
 fn virtio(serial: &str) -> anyhow::Result<PathBuf> {
     for _ in 0..500 {
-        for disk in disks("vd")? {
+        for disk in disks_named("vd")? {
             let found = fs::read_to_string(format!("/sys/block/{disk}/serial")).unwrap_or_default();
             if found.trim() == serial {
                 return Ok(Path::new("/dev").join(disk));
@@ -217,7 +237,7 @@ fn virtio(serial: &str) -> anyhow::Result<PathBuf> {
     bail!("No virtio disk with serial number `{serial}` turned up within 5 s")
 }
 
-fn disks(prefix: &str) -> anyhow::Result<Vec<String>> {
+fn disks_named(prefix: &str) -> anyhow::Result<Vec<String>> {
     let mut names: Vec<String> = fs::read_dir("/sys/block")?
         .filter_map(|e| e.ok()?.file_name().into_string().ok())
         .filter(|n| n.starts_with(prefix))

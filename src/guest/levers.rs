@@ -69,6 +69,9 @@ fn disks(job: &Job, mounts: &[Mounts]) -> Result<Disks, String> {
         if workload.storage.is_some() {
             all.join(Disks::below(&mounts.dir)?);
         }
+        for device in &mounts.devices {
+            all.join(Disks::of(device)?);
+        }
     }
     match all.disks.is_empty() {
         true => Err("no workload of this study has a disk".to_owned()),

@@ -6,6 +6,7 @@
 
 pub mod block;
 mod channel;
+mod disks;
 mod levers;
 pub mod protocol;
 mod quiet;
@@ -54,6 +55,7 @@ fn work() -> anyhow::Result<()> {
     let guest = identity()?;
     channel::send(&Event::Hello { protocol: PROTOCOL, guest: guest.clone() });
     load(&job.modules)?;
+    job.shape.verify(guest.cpus, &|path| fs::read_to_string(path).ok()).map_err(|why| anyhow!(why))?;
     read_back(&job, &guest)?;
     // The disks are there as long as those who serve them.
     let (mounted, _servers) = block::mount_all(&job)?;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::lever::apply::Placement;
+use crate::lever::vm::Shape;
 use crate::lever::{Fault, Setting};
 use crate::metric::MetricDef;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
@@ -65,6 +66,12 @@ pub struct Job {
     /// Where the workloads' processes are to be: what levers came to.
     #[serde(default, skip_serializing_if = "Placement::is_anywhere")]
     pub placement: Placement,
+    /// What the kernel has to see.
+    #[serde(default, skip_serializing_if = "Shape::is_plain")]
+    pub shape: Shape,
+    /// Disks that the guest makes besides those with file systems.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_disks: Option<RawDisks>,
     pub workloads: Vec<WorkloadJob>,
 }
 
@@ -75,6 +82,24 @@ pub struct Crash {
     pub acknowledged: Option<String>,
     /// Whether it is over when that has been proved.
     pub proves_only: bool,
+}
+
+/// SCSI disks without a file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawDisks {
+    pub count: u32,
+    /// Of each.
+    pub size_mib: u64,
+    pub block_bytes: u32,
+    /// `scsi_debug` with its parameters, and what it needs.
+    pub modules: Vec<Module>,
+}
+
+impl RawDisks {
+    /// Bytes of each disk.
+    pub fn bytes(&self) -> u64 {
+        self.size_mib << 20
+    }
 }
 
 /// A kernel module in the initramfs.

@@ -107,7 +107,7 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
             Ok(outcome) => voice.say(&Event::Result {
                 workload: workload.name.clone(),
                 values: outcome.values.into_iter().collect(),
-                facts: outcome.facts.into_iter().collect(),
+                facts: mounts.facts.clone().into_iter().chain(outcome.facts).collect(),
             }),
             Err((failure, e)) => {
                 let message = format!("{}: {e:#}", workload.name);
@@ -149,6 +149,7 @@ fn one(
         clock: job.clock,
         dir: mounts.dir.join("work"),
         images: &mounts.images,
+        devices: &mounts.devices,
         foundation: &planned.foundation,
         cpus: guest.cpus,
         memory_bytes: guest.memory_bytes,

@@ -33,6 +33,7 @@ use crate::lever;
 use crate::lever::apply::{self, Applied, Placement};
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
+use crate::lever::vm::Shape;
 use crate::network::{Link, Pair};
 use crate::probe::noise::{Sample, Watch};
 use crate::store::record::{Failure, GuestIdentity, HostCost};
@@ -169,7 +170,7 @@ impl LocalHost {
             });
             let dir = dir.join(&planned.name);
             fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
-            mounts.push(Mounts { dir, images: BTreeMap::new() });
+            mounts.push(Mounts { dir, ..Mounts::default() });
         }
         let job = job(plan.clock, trial.slot.workload_seed, workloads);
         Ok(Task { job, machine: self.machine.clone(), mounts })
@@ -232,6 +233,8 @@ fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
         lever_modules: Vec::new(),
         mount: String::new(),
         placement: Placement::default(),
+        shape: Shape::default(),
+        raw_disks: None,
         workloads,
     }
 }
@@ -319,7 +322,7 @@ pub fn once(
             std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             memory.totalram as u64 * u64::from(memory.mem_unit),
         ),
-        mounts: vec![Mounts { dir: at, images: BTreeMap::new() }],
+        mounts: vec![Mounts { dir: at, ..Mounts::default() }],
     };
     let (mut heard, status) = work(&task, cancel, phase)?;
     let prefix = format!("{}.", workload.name());

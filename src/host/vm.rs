@@ -20,7 +20,7 @@ use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
 use crate::guest::protocol::{self, Job, PROTOCOL, Storage, WorkloadJob};
 use crate::kernel::Kernel;
-use crate::lever::{self, apply::Placement};
+use crate::lever::{self, apply::Placement, vm::Shape};
 use crate::store::record::HostCost;
 use crate::study::plan::{Arm, Plan};
 use crate::study::storage::DISK_CACHE_FACT;
@@ -100,6 +100,7 @@ impl Host for VmHost {
             accelerator: self.accelerator,
             cpus: trial.plan.machine.cpus,
             memory_bytes: trial.plan.machine.memory_bytes,
+            nodes: Shape::of(&trial.arm.settings).nodes,
             seed: trial.slot.boot_seed,
             kernel: &arm.kernel,
             initramfs: &files.initramfs,
@@ -251,6 +252,8 @@ impl VmHost {
             lever_modules: arm.lever_modules.clone(),
             mount: lever::fs::mount(&trial.arm.settings).to_owned(),
             placement: Placement::default(),
+            shape: Shape::of(&trial.arm.settings),
+            raw_disks: arm.raw_disks.clone(),
             workloads,
         };
         Ok((job, disks))

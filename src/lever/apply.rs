@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
+use super::policy::Policy;
 use super::runtime::{self, Lever, Touches};
 use super::site::{Action, Site};
 use super::takes::Takes;
@@ -29,6 +30,8 @@ pub struct Placement {
     /// The network that belongs to the trial alone, if any does: where those go to who need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Policy>,
 }
 
 /// What was set.
@@ -82,6 +85,7 @@ fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn Notes, applied: &mut 
             let named = runtime::find(&setting.0).ok_or("it is no lever")?;
             applied.changes.extend(net::apply(site.link.get()?, named.lever, attribute, &text)?);
         }
+        Action::Policy(policy) => applied.placement.memory = Some(policy),
     }
     Ok(())
 }
@@ -154,6 +158,9 @@ impl Placement {
             let file = group.join("cgroup.procs");
             crate::undo::inverse::write(&file, "0")
                 .map_err(|e| format!("`{}` does not take us: {e}", file.display()))?;
+        }
+        if let Some(policy) = &self.memory {
+            policy.take()?;
         }
         if self.cpus.is_empty() {
             return Ok(());

@@ -34,6 +34,21 @@ impl Disks {
                 .map(|m| m.rdev())
                 .ok_or_else(|| format!("`{at}` lies on {kind}, which has no block device below it"))?;
         }
+        Self::numbered(number, folder)
+    }
+
+    /// A device itself.
+    ///
+    /// # Errors
+    /// It is none, or /sys does not show it.
+    pub fn of(device: &Path) -> Result<Self, String> {
+        let metadata = fs::metadata(device).map_err(|e| format!("`{}`: {e}", device.display()))?;
+        Self::numbered(metadata.rdev(), device)
+    }
+
+    /// The device of that number, on which `what` lies.
+    fn numbered(number: u64, what: &Path) -> Result<Self, String> {
+        let at = what.display();
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
         let mut device = fs::canonicalize(&link)

@@ -1,4 +1,4 @@
-//! `memory.limit`: the workload in a cgroup that may use so much memory.
+//! `memory.*`: how much memory the workload may use, and from which NUMA nodes it comes.
 
 use super::runtime::{Lever, Place, Touches};
 use super::takes::Takes;
@@ -6,11 +6,15 @@ use super::takes::Takes;
 /// Least that a trial's process can begin with.
 const LEAST: u64 = 16 << 20;
 
-pub const LEVERS: &[Lever] = &[Lever {
-    name: "memory.limit",
-    place: Place::Workload,
-    takes: Takes::Bytes { least: LEAST },
-    touches: Touches::Nothing,
-    since: None,
-    summary: "most memory that the workload's processes may use, page cache included (cgroup v2)",
-}];
+const fn lever(name: &'static str, takes: Takes, summary: &'static str) -> Lever {
+    Lever { name, place: Place::Workload, takes, touches: Touches::Nothing, since: None, summary }
+}
+
+pub const LEVERS: &[Lever] = &[
+    lever(
+        "memory.limit",
+        Takes::Bytes { least: LEAST },
+        "most memory that the workload's processes may use, page cache included (cgroup v2)",
+    ),
+    lever("memory.policy", Takes::Policy, "the NUMA nodes that the workload's memory comes from"),
+];

@@ -15,11 +15,13 @@ pub mod fs;
 pub mod memory;
 pub mod mm;
 pub mod net;
+pub mod policy;
 pub mod runtime;
 pub mod site;
 pub mod swap;
 pub mod sysctl;
 pub mod takes;
+pub mod vm;
 
 use std::borrow::Cow;
 use std::fmt;

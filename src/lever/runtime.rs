@@ -3,7 +3,7 @@
 //! Invariant: what a lever's value becomes is decided here from the tables alone; the kernel is asked by [`super::site`] only.
 
 use super::takes::Takes;
-use super::{LeverError, block, cpu, file, fs, memory, mm, net, sysctl};
+use super::{LeverError, block, cpu, file, fs, memory, mm, net, sysctl, vm};
 use crate::network::Attribute;
 use crate::suggest;
 
@@ -26,6 +26,8 @@ pub enum Place {
     Link(Attribute),
     /// The guest's disk before it is mounted.
     FileSystem,
+    /// The guest's machine before it boots.
+    Machine,
 }
 
 /// What else a change touches: restored with it.
@@ -62,6 +64,7 @@ pub const TABLES: &[(&str, &[Lever])] = &[
     ("cpu", cpu::LEVERS),
     ("net", net::LEVERS),
     ("fs", fs::LEVERS),
+    ("vm", vm::LEVERS),
 ];
 
 /// A lever as it was named: `cpu.sched.base_slice_ns` is `cpu.sched.NAME` with the rest `base_slice_ns`.
@@ -101,14 +104,14 @@ impl Lever {
         &self.name[..self.name.len() - 4]
     }
 
-    /// Whether a local study can have it; those of file systems are a guest's.
+    /// Whether a local study can have it; those of file systems and machines are a guest's.
     pub fn is_local(&self) -> bool {
-        !matches!(self.place, Place::FileSystem)
+        !matches!(self.place, Place::FileSystem | Place::Machine)
     }
 
     /// Whether only root can set it, as far as the lever itself says.
     pub fn needs_root(&self) -> bool {
-        !matches!(self.place, Place::FileSystem) && self.takes != Takes::Cpus
+        self.is_local() && !matches!(self.takes, Takes::Cpus | Takes::Policy)
     }
 }
 

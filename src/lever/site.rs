@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use super::disks::Disks;
+use super::policy::{self, Policy};
 use super::runtime::{self, Lever, Named, Place};
 use super::swap::{self, Swap};
 use super::takes::Takes;
@@ -38,6 +39,8 @@ pub enum Action {
     Pin(Vec<u32>),
     /// The same at both ends of the link.
     Link { attribute: Attribute, text: String },
+    /// Where the workload's memory comes from.
+    Policy(Policy),
 }
 
 impl Site<'_> {
@@ -52,6 +55,7 @@ impl Site<'_> {
         let text = lever.takes.written(value)?;
         match (lever.place, lever.takes) {
             (Place::FileSystem, _) => Err("it acts on the disk of a guest".to_owned()),
+            (Place::Machine, _) => Err("it acts on the machine of a guest".to_owned()),
             (Place::Swap, _) => match swap::missing(self.root) {
                 Some(why) => Err(why),
                 None => self.as_root("/dev/zram0, /proc/swaps").and_then(|()| Ok(Action::Swap(swap::parse(value)?))),
@@ -61,6 +65,7 @@ impl Site<'_> {
                 Ok(Action::Link { attribute, text })
             }
             (Place::Workload, Takes::Cpus) => self.pinned(value).map(Action::Pin),
+            (Place::Workload, Takes::Policy) => policy::resolve(value, self.root).map(Action::Policy),
             (Place::Workload, _) => match cgroup::missing(self.root) {
                 Some(why) => Err(why),
                 None => {
@@ -97,7 +102,7 @@ impl Site<'_> {
                 let disks = self.disks.as_ref().map_err(Clone::clone)?;
                 disks.devices.iter().map(|disk| format!("/sys/block/{disk}/queue/{file}").into()).collect()
             }
-            Place::Workload | Place::Swap | Place::Link(_) | Place::FileSystem => Vec::new(),
+            Place::Workload | Place::Swap | Place::Link(_) | Place::FileSystem | Place::Machine => Vec::new(),
         };
         for path in &paths {
             if !below(self.root, path).exists() {

@@ -1,6 +1,6 @@
 //! Which values a lever takes, and what is written for them.
 
-use super::cpu;
+use super::{cpu, policy};
 use crate::size;
 use crate::suggest;
 
@@ -25,6 +25,8 @@ pub enum Takes {
     Bytes { least: u64 },
     /// A list of CPUs.
     Cpus,
+    /// A NUMA memory policy.
+    Policy,
     /// `zram:SIZE[:ALGORITHM]`.
     Swap,
     /// Whatever the kernel takes.
@@ -73,6 +75,7 @@ impl Takes {
             Takes::Cpus => cpu::parse_list(value)
                 .map(|_| value.to_owned())
                 .ok_or("write a list of CPUs such as `0,2-3`".to_owned()),
+            Takes::Policy => policy::parse(value).map(|_| value.to_owned()),
             Takes::Swap => super::swap::parse(value).map(|_| value.to_owned()),
         }
     }
@@ -90,6 +93,7 @@ impl Takes {
             Takes::Pages => "a number of pages, all of which must be had".to_owned(),
             Takes::Bytes { .. } => "an amount such as `512M`".to_owned(),
             Takes::Cpus => "a list of CPUs such as `0,2-3`".to_owned(),
+            Takes::Policy => "`default`, `local`, `preferred:NODE`, `bind:NODES`, `interleave[:NODES]` or `weighted-interleave[:NODES]`".to_owned(),
             Takes::Swap => "`zram:SIZE` or `zram:SIZE:ALGORITHM`".to_owned(),
             Takes::Text => "what the kernel takes".to_owned(),
         }

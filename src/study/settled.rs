@@ -3,6 +3,7 @@
 //! Invariant: whatever reaches a [`Plan`] went through here; two questions that ask the same have the same hash.
 
 mod local;
+mod shape;
 
 use std::collections::BTreeMap;
 
@@ -155,6 +156,7 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     for (i, arm) in settled.arms.iter().enumerate() {
         lever::check_cmdline(&arm.settings).map_err(|e| settled.places.refuse(&format!("arms.{i}"), e.to_string()))?;
     }
+    settled.check_shapes()?;
     settled.check_memory()?;
     settled.check_cpus(here)?;
     Ok(settled)
@@ -408,7 +410,7 @@ impl Settled {
         let working = needs.iter().map(|(memory, _)| *memory).max().unwrap_or(0);
         let in_memory = storage::find(&self.machine.storage).is_none_or(Profile::is_in_memory);
         let stored: u64 = if in_memory { needs.iter().map(|(_, storage)| *storage).sum() } else { 0 };
-        working + stored
+        working + stored + self.disk_memory()
     }
 
     fn check_memory(&self) -> Result<(), Refusal> {

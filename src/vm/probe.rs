@@ -15,6 +15,7 @@ use super::watch::Watch;
 use crate::clock::Clock;
 use crate::guest::protocol::{self, Event, Job, PROTOCOL};
 use crate::lever::apply::Placement;
+use crate::lever::vm::Shape;
 
 /// A guest under KVM is up in 2 s; one that takes longer than this is of no use for measuring.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -92,6 +93,8 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         lever_modules: Vec::new(),
         mount: String::new(),
         placement: Placement::default(),
+        shape: Shape::default(),
+        raw_disks: None,
         workloads: Vec::new(),
     };
     let mut archive = Archive::new();
@@ -106,6 +109,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         accelerator: Accelerator::Kvm,
         cpus: 1,
         memory_bytes: 512 << 20,
+        nodes: 1,
         seed: 1,
         kernel,
         initramfs: &file("initramfs"),

@@ -110,6 +110,8 @@ pub struct Config<'a> {
     pub accelerator: Accelerator,
     pub cpus: u32,
     pub memory_bytes: u64,
+    /// NUMA nodes; with one there is no topology. CPUs are whole multiples of the nodes that have any.
+    pub nodes: u32,
     /// Feeds QEMU's random source, and so the guest's RDRAND.
     pub seed: u64,
     pub kernel: &'a Path,
@@ -176,8 +178,41 @@ fn machine_arguments(config: &Config<'_>) -> Vec<OsString> {
         let most = config.pmems.iter().map(|p| p.bytes.next_multiple_of(1 << 30) + (1 << 30)).sum::<u64>();
         memory += &format!(",slots={},maxmem={}M", config.pmems.len(), (config.memory_bytes + most) >> 20);
     }
-    let mut args = words(["-machine", &machine, "-m", &memory, "-smp", &config.cpus.to_string()]);
+    let mut args = words(["-machine", &machine, "-m", &memory, "-smp", &smp(config)]);
+    args.extend(node_arguments(config));
     args.extend(words(["-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot"]));
+    args
+}
+
+/// A socket for each node: kernels take CPUs of one socket on two nodes for a mistake of the firmware's.
+fn smp(config: &Config<'_>) -> String {
+    match config.nodes {
+        1 => config.cpus.to_string(),
+        nodes => {
+            let sockets = nodes.min(config.cpus);
+            format!("{},sockets={sockets},cores={},threads=1", config.cpus, config.cpus / sockets)
+        }
+    }
+}
+
+/// CPUs and memory dealt to nodes; the first ones get what does not divide, and those beyond the CPUs have memory alone.
+fn node_arguments(config: &Config<'_>) -> Vec<OsString> {
+    let (nodes, mib) = (u64::from(config.nodes), config.memory_bytes >> 20);
+    let with_cpus = config.nodes.min(config.cpus);
+    let each = config.cpus / with_cpus;
+    let mut args = Vec::new();
+    if nodes == 1 {
+        return args;
+    }
+    for node in 0..config.nodes {
+        let size = mib / nodes + u64::from(u64::from(node) < mib % nodes);
+        args.extend(words(["-object", &format!("memory-backend-ram,id=node{node},size={size}M"), "-numa"]));
+        let cpus = match node < with_cpus {
+            true => format!(",cpus={}-{}", node * each, (node + 1) * each - 1),
+            false => String::new(),
+        };
+        args.push(format!("node,nodeid={node},memdev=node{node}{cpus}").into());
+    }
     args
 }
 
@@ -364,6 +399,39 @@ mod tests {
     }
 
     #[test]
+    fn nodes_share_what_the_machine_has() {
+        let config = |cpus, nodes| Config {
+            clock: Clock::Exact,
+            accelerator: Accelerator::Tcg,
+            cpus,
+            memory_bytes: 1 << 30,
+            nodes,
+            seed: 7,
+            kernel: Path::new("k"),
+            initramfs: Path::new("i"),
+            cmdline: &[],
+            console: Path::new("c"),
+            events: Path::new("e"),
+            acks: None,
+            disks: &[],
+            pmems: &[],
+        };
+        let line = |cpus, nodes| {
+            let args = machine_arguments(&config(cpus, nodes));
+            args.into_iter().map(|a| a.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert!(line(4, 1).contains("-smp 4 -nodefaults"), "{}", line(4, 1));
+        let two = line(4, 2);
+        assert!(two.contains("-smp 4,sockets=2,cores=2,threads=1"), "{two}");
+        assert!(
+            two.contains("-object memory-backend-ram,id=node1,size=512M -numa node,nodeid=1,memdev=node1,cpus=2-3")
+        );
+        let three = line(1, 3);
+        assert!(three.contains("id=node0,size=342M -numa node,nodeid=0,memdev=node0,cpus=0-0"), "{three}");
+        assert!(three.contains("id=node2,size=341M -numa node,nodeid=2,memdev=node2 -nodefaults"), "{three}");
+    }
+
+    #[test]
     fn the_longest_command_line_is_not_cut_off() {
         let longest = cmdline(&["x".repeat(lever::CMDLINE_LIMIT)]);
         assert!(longest.len() < 2048, "x86-64's COMMAND_LINE_SIZE, with the zero at the end: {}", longest.len());
@@ -376,6 +444,7 @@ mod tests {
             accelerator: Accelerator::Tcg,
             cpus: 1,
             memory_bytes: 1 << 30,
+            nodes: 1,
             seed: 7,
             kernel: Path::new("k"),
             initramfs: Path::new("i"),

@@ -45,6 +45,15 @@ pub struct Needs {
     pub modules: Vec<&'static str>,
 }
 
+/// What a workload wants of raw disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawNeeds {
+    /// How many it uses.
+    pub count: usize,
+    /// Of each.
+    pub bytes: u64,
+}
+
 /// A file-system image that a workload brings along: built once on the host and kept, handed to each guest copy-on-write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
@@ -93,6 +102,8 @@ pub struct Context<'a> {
     pub dir: PathBuf,
     /// Where the images that [`Workload::images`] gave are mounted, by their names; none outside a guest.
     pub images: &'a BTreeMap<String, PathBuf>,
+    /// Raw disks, free to be overwritten; a workload that can works on them.
+    pub devices: &'a [PathBuf],
     /// What the plan says that its trials start from, see [`Images`]; empty without a plan.
     pub foundation: &'a BTreeMap<String, String>,
     /// CPUs and memory of the machine under test.
@@ -175,6 +186,10 @@ pub trait Workload: Sync {
         Ok(())
     }
     fn needs(&self, options: &Options) -> Needs;
+    /// What it does with raw disks, if it can work on such.
+    fn raw_disks(&self, _options: &Options) -> Option<RawNeeds> {
+        None
+    }
     /// The images that its trials start from; those that are not kept yet are built now, which may take minutes.
     ///
     /// # Errors

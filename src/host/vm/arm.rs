@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 
 use super::images::ArmImages;
-use crate::guest::protocol::Module;
+use crate::guest::protocol::{Module, RawDisks};
 use crate::kernel::modules::ModuleFile;
 use crate::kernel::{Kernel, KernelError, modinfo, modules};
-use crate::lever;
+use crate::lever::{self, vm};
 use crate::study::plan::{Arm, Plan};
 use crate::study::storage::{self, Medium, Profile};
 use crate::vm::image;
@@ -26,6 +26,7 @@ pub(super) struct PreparedArm {
     pub(super) lever_modules: Vec<Module>,
     pub(super) cmdline: Vec<String>,
     pub(super) images: ArmImages,
+    pub(super) raw_disks: Option<RawDisks>,
 }
 
 pub(super) fn prepare(
@@ -66,6 +67,20 @@ pub(super) fn prepare(
     {
         lever_modules.push(packed(to_load.len() + lever_modules.len(), module)?);
     }
+    let mut raw_disks = raw_disks(plan, arm)?;
+    if let Some(raw) = &mut raw_disks {
+        let at = to_load.len() + lever_modules.len();
+        let loaded = |name: &str| first.iter().any(|f| f.name == name);
+        let order = modules::load_order(kernel, &["sd_mod", "scsi_debug"])
+            .with_context(|| format!("Lever `{}={}` is not available", vm::DISKS, raw.count))?;
+        for module in order.iter().filter(|module| !loaded(&module.name)) {
+            let mut module = packed(at + raw.modules.len(), module)?;
+            if module.path.ends_with("-scsi_debug.ko") {
+                module.parameters = scsi_debug(plan, raw)?;
+            }
+            raw.modules.push(module);
+        }
+    }
     let kind = kind(plan, arm);
     if storage_of(plan)?.is_in_memory() {
         for size_mib in sizes {
@@ -80,6 +95,7 @@ pub(super) fn prepare(
         lever_modules,
         cmdline: lever::cmdline(&arm.settings),
         images,
+        raw_disks,
     })
 }
 
@@ -92,6 +108,37 @@ fn parameters(module: &str, disks: usize, size_mib: u64) -> String {
         "brd" => format!("rd_nr={disks} rd_size={}", size_mib << 10),
         _ => String::new(),
     }
+}
+
+/// The raw disks that an arm asks for, as large as its workloads need them.
+fn raw_disks(plan: &Plan, arm: &Arm) -> anyhow::Result<Option<RawDisks>> {
+    let shape = vm::Shape::of(&arm.settings);
+    if shape.disks == 0 {
+        return Ok(None);
+    }
+    let bytes = plan.workloads.iter().filter_map(|planned| {
+        let options = lever::workload_options(plan, arm, &planned.name);
+        workload::find(&planned.name)?.raw_disks(&options).map(|raw| raw.bytes)
+    });
+    let bytes = bytes.max().context("No workload of this study works on raw disks")?;
+    Ok(Some(RawDisks {
+        count: shape.disks,
+        size_mib: bytes.div_ceil(1 << 20),
+        block_bytes: shape.block_bytes,
+        modules: Vec::new(),
+    }))
+}
+
+/// One adapter with as many targets as there are disks, each of which ends a request so long after it came; one store for all.
+fn scsi_debug(plan: &Plan, raw: &RawDisks) -> anyhow::Result<String> {
+    let delay = match storage_of(plan)?.medium {
+        Medium::Modelled { completion_ns } => format!("ndelay={completion_ns}"),
+        Medium::Ram => "delay=0".to_owned(),
+        _ => anyhow::bail!("Storage `{}` has no raw disks", plan.machine.storage),
+    };
+    let (count, block) = (raw.count, raw.block_bytes);
+    let store_mib = u64::from(count) * raw.size_mib;
+    Ok(format!("num_tgts={count} max_luns=1 dev_size_mb={store_mib} sector_size={block} {delay}"))
 }
 
 pub(super) fn image_path(filesystem: &str, size_mib: u64) -> String {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use bigiron_stats::order::{ChaCha12Rng, Rng as _, rng};
 
 use super::files::Files;
@@ -18,7 +18,7 @@ use super::{Content, POLL, VmHost, full, outcome};
 use crate::guest::protocol::{Crash, Job, PROTOCOL, WorkloadJob};
 use crate::host::heard::Heard;
 use crate::host::{HostError, Phase};
-use crate::lever::{self, apply::Placement};
+use crate::lever::{self, apply::Placement, vm::Shape};
 use crate::store::record::Failure;
 use crate::study::plan::Plan;
 use crate::vm::disk::{Cache, Disk};
@@ -107,6 +107,7 @@ impl<'a> Machine<'a> {
             accelerator: self.host.accelerator,
             cpus: self.plan.machine.cpus,
             memory_bytes: self.plan.machine.memory_bytes,
+            nodes: Shape::of(&self.plan.arms[0].settings).nodes,
             seed: self.draws.next_u64(),
             kernel: &arm.kernel,
             initramfs: &files.initramfs,
@@ -194,6 +195,7 @@ impl<'a> Machine<'a> {
     /// The job of the next life. In the first one the disk is made.
     fn job(&self, end: &End<'_>) -> anyhow::Result<Job> {
         let (plan, arm, planned) = (self.plan, &self.host.arms[0], &self.plan.workloads[0]);
+        ensure!(arm.raw_disks.is_none(), "The disks of `vm.disks` are in the guest's memory and would lose everything");
         let options = lever::workload_options(plan, &plan.arms[0], &planned.name);
         let (first, kind) = (self.lives == 0, super::arm::kind(plan, &plan.arms[0]));
         let storage =
@@ -217,6 +219,8 @@ impl<'a> Machine<'a> {
             lever_modules: arm.lever_modules.clone(),
             mount: lever::fs::mount(&plan.arms[0].settings).to_owned(),
             placement: Placement::default(),
+            shape: Shape::of(&plan.arms[0].settings),
+            raw_disks: None,
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
                 proves_only: matches!(end, End::Proof),

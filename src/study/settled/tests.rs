@@ -238,3 +238,26 @@ proptest! {
         prop_assert!(command.ends_with(&suffix));
     }
 }
+
+#[test]
+fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
+    let with = |arm: &str, more: Question| Question { arms: question(&[arm, "debian:6.12"]).arms, ..more };
+    let dbsim = || Question { workloads: vec!["dbsim".into()], ..Question::default() };
+    let cpus = |cpus| Question { cpus: Some(cpus), ..dbsim() };
+    refused(&with("debian:6.12,vm.numa=2", cpus(3)), &OLD, "deals 3 CPUs unevenly; 2 or 4 CPUs would be right");
+    refused(&with("debian:6.12,vm.numa=32", dbsim()), &OLD, "less than 64M; give at least 2G of memory");
+    settle(&with("debian:6.12,vm.numa=2", cpus(1)), &OLD).unwrap();
+    let four = "debian:6.12,vm.disks=4";
+    refused(&with(four, dbsim()), &OLD, "10 data files do not fit onto 4 disks, one on each; set `dbsim.data.files=4`");
+    let micro = Question { workloads: vec!["micro".into()], ..Question::default() };
+    refused(&with(four, micro), &OLD, "none works on raw disks; `dbsim` does");
+    let on = |storage: &str| Question { storage: Some(storage.into()), ..dbsim() };
+    refused(&with("debian:6.12,vm.disks=16", on("hdd")), &OLD, "`nvme`, `ssd` or `ram` would be right");
+    refused(&with("debian:6.12,vm.block-size=4096", on("hdd")), &OLD, "storage `hdd` has blocks of 512 bytes");
+    settle(&with("debian:6.12,vm.disks=16,vm.block-size=4096", on("ssd")), &OLD).unwrap();
+    // 1,000 disks of 12 MiB, and what the kernel keeps for each.
+    refused(&with("debian:6.12,vm.disks=1000", dbsim()), &OLD, "1G of memory are too little");
+    let local = Question { host: Some("local".into()), ..two() };
+    let running = Question { arms: question(&["running,vm.numa=2", "running"]).arms, ..local };
+    refused(&running, &OLD, "acts on a guest");
+}

@@ -60,6 +60,7 @@ database-writer = {{ kind = "database-writer", io = "sync", batch = 16 }}
             clock: Clock::Wall,
             dir: self.dir.path().to_owned(),
             images: &std::collections::BTreeMap::new(),
+            devices: &[],
             foundation: &std::collections::BTreeMap::new(),
             cpus: 1,
             memory_bytes: 1 << 30,

@@ -21,6 +21,7 @@ mod db_writer;
 mod executor;
 mod facts;
 mod files;
+mod footprint;
 mod foreground;
 mod guard;
 pub mod honest_sync;
@@ -39,6 +40,7 @@ mod log_writer;
 mod lru;
 mod memory;
 mod metrics;
+mod nodes;
 pub mod outcome;
 mod pace;
 mod page_tables;
@@ -73,12 +75,12 @@ mod tests_front;
 #[cfg(test)]
 mod tests_many;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::metric::MetricDef;
 use crate::network;
 
-use super::{Context, Needs, OptionDef, Options, Outcome, Workload};
+use super::{Context, Needs, OptionDef, Options, Outcome, RawNeeds, Workload};
 
 use cache::Cache;
 use instance::Instance;
@@ -146,6 +148,12 @@ impl Workload for Dbsim {
         }
     }
 
+    fn raw_disks(&self, options: &Options) -> Option<RawNeeds> {
+        let job = Job::parse(options).ok()?;
+        let each = u64::from(job.blocks_per_file()) * block::BLOCK as u64;
+        job.data.places.is_empty().then_some(RawNeeds { count: job.data.files, bytes: each })
+    }
+
     fn metrics(&self, options: &Options) -> Vec<MetricDef> {
         Job::parse(options).map(|job| metrics::of(&job)).unwrap_or_default()
     }
@@ -175,7 +183,12 @@ pub fn metrics(job: &Job) -> Vec<MetricDef> {
 }
 
 fn parse(cx: &Context<'_>) -> Result<Job> {
-    Job::parse(cx.options).map_err(anyhow::Error::msg)
+    let mut job = Job::parse(cx.options).map_err(anyhow::Error::msg)?;
+    if job.data.places.is_empty() && !cx.devices.is_empty() {
+        ensure!(job.data.files <= cx.devices.len(), "A disk takes one data file, and the job has {}", job.data.files);
+        job.data.places = cx.devices.to_vec();
+    }
+    Ok(job)
 }
 
 fn job_context<'a>(cx: &'a Context<'_>) -> JobContext<'a> {

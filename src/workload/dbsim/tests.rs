@@ -41,6 +41,7 @@ impl Bench {
             clock: Clock::Wall,
             dir: self.path().to_owned(),
             images: &std::collections::BTreeMap::new(),
+            devices: &[],
             foundation: &std::collections::BTreeMap::new(),
             cpus: 1,
             memory_bytes: 1 << 30,

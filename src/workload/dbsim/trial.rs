@@ -17,11 +17,13 @@ use crate::workload::Progress;
 use super::audit::Audit;
 use super::cache::Cache;
 use super::crew::Crew;
+use super::footprint::Footprint;
 use super::huge_pages::Permission;
 use super::instance::{Instance, Phase};
 use super::job::{Job, Kind};
 use super::ledger::Book;
 use super::memory::CacheMemory;
+use super::nodes::Nodes;
 use super::outcome::{ClassOutcome, Counts, JobOutcome, KindOutcome, PhaseOutcome};
 use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
@@ -101,6 +103,7 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let mut facts: BTreeMap<_, _> = memory.facts()?.into_iter().collect();
     facts.extend(requests::engines(job)?);
     progress("ramp", 1);
+    let alone = Footprint::now()?;
     let begin = pace::now();
     let mut crew = Crew::start(&instance, hear)?;
     crew.wait_milestone()?;
@@ -109,9 +112,13 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
         crew.wait(Some(pace::now() + nanoseconds(time)))?;
     }
     progress("window", 2);
-    let before = instance.wire.traffic()?;
+    let (wire, nodes) = (instance.wire.traffic()?, Nodes::now());
     let window = Window::watch(&instance, &mut crew, cx)?;
-    facts.extend(instance.wire.facts(before)?);
+    facts.extend(instance.wire.facts(wire)?);
+    facts.extend(alone.facts_since(window.page_tables.len())?);
+    if let Some(nodes) = nodes {
+        facts.extend(nodes.facts_since(&memory.segment().memory().addresses())?);
+    }
     let page_tables = PageTables::new(&instance, &memory, private, &window.page_tables)?;
     progress("shut down", 3);
     let end = pace::now();

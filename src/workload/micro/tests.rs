@@ -22,6 +22,7 @@ fn with_context<T>(settings: &[(&str, &str)], dir: &std::path::Path, act: impl F
         clock: Clock::Exact,
         dir: dir.to_owned(),
         images: &std::collections::BTreeMap::new(),
+        devices: &[],
         foundation: &std::collections::BTreeMap::new(),
         cpus: 1,
         memory_bytes: 1 << 30,

@@ -112,6 +112,7 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
         clock: Clock::Exact,
         dir: dir.path().to_owned(),
         images: &BTreeMap::new(),
+        devices: &[],
         foundation: &BTreeMap::new(),
         cpus: 2,
         memory_bytes: 1 << 30,

@@ -16,6 +16,7 @@ fn house(job: &Job, dir: &Path) -> House {
         clock: Clock::Exact,
         dir: dir.to_owned(),
         images: &BTreeMap::new(),
+        devices: &[],
         foundation: &BTreeMap::new(),
         network: None,
         witness: None,

@@ -12,6 +12,7 @@ fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Cont
         clock: Clock::Exact,
         dir: dir.to_owned(),
         images: &BTreeMap::new(),
+        devices: &[],
         foundation: &BTreeMap::new(),
         cpus: 2,
         memory_bytes: 1 << 30,

@@ -1,0 +1,96 @@
+//! Machines whose shape an arm asks for: what cannot be built is refused before anything boots.
+//!
+//! Invariant: what passes here gives QEMU whole CPUs and whole MiB for every node.
+
+use std::num::NonZero;
+
+use super::{Settled, SettledArm};
+use crate::lever::vm::{BLOCK_SIZE, DISKS, NUMA, Shape};
+use crate::refusal::Refusal;
+use crate::size;
+use crate::study::plan::PlannedWorkload;
+use crate::study::storage::{self, Medium};
+use crate::workload::{self, RawNeeds};
+
+/// Least memory of a node: less, and the kernel leaves it out or has no room for what it keeps on each.
+const NODE_MEMORY: u64 = 64 << 20;
+
+/// What the kernel keeps for a SCSI disk: queue, tags, requests of the scheduler.
+const DISK_MEMORY: u64 = 256 << 10;
+
+impl Settled {
+    pub(super) fn check_shapes(&self) -> Result<(), Refusal> {
+        for (i, arm) in self.arms.iter().enumerate() {
+            let shape = Shape::of(&arm.settings);
+            self.check_nodes(&shape)
+                .and_then(|()| self.check_disks(&shape, arm))
+                .map_err(|why| self.places.refuse(&format!("arms.{i}"), why))?;
+        }
+        Ok(())
+    }
+
+    fn check_nodes(&self, shape: &Shape) -> Result<(), String> {
+        let (cpus, nodes) = (self.machine.cpus, shape.nodes);
+        if cpus > nodes && !cpus.is_multiple_of(nodes) {
+            let (fewer, more) = (cpus / nodes * nodes, cpus.next_multiple_of(nodes));
+            return Err(format!(
+                "Lever `{NUMA}={nodes}` deals {cpus} CPUs unevenly; {fewer} or {more} CPUs would be right"
+            ));
+        }
+        let least = NODE_MEMORY * u64::from(nodes);
+        if nodes > 1 && self.machine.memory_bytes < least {
+            return Err(format!(
+                "Lever `{NUMA}={nodes}` leaves each node less than {}; give at least {} of memory",
+                size::print_bytes(NODE_MEMORY),
+                size::print_bytes(least)
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_disks(&self, shape: &Shape, arm: &SettledArm) -> Result<(), String> {
+        let storage = &self.machine.storage;
+        let medium = storage::find(storage).map(|profile| profile.medium);
+        if shape.block_bytes != Shape::default().block_bytes && !matches!(medium, Some(Medium::Modelled { .. })) {
+            return Err(format!(
+                "Lever `{BLOCK_SIZE}={}` has nothing to act on: storage `{storage}` has blocks of 512 bytes; `nvme` or `ssd` would be right",
+                shape.block_bytes
+            ));
+        }
+        let Some(disks) = NonZero::new(shape.disks) else { return Ok(()) };
+        if !matches!(medium, Some(Medium::Modelled { .. } | Medium::Ram)) {
+            return Err(format!(
+                "Lever `{DISKS}={disks}` has disks of flash: storage `nvme`, `ssd` or `ram` would be right"
+            ));
+        }
+        let needs = self.raw_needs(arm).ok_or_else(|| {
+            format!("Lever `{DISKS}={disks}` has nothing to act on: of this study's workloads none works on raw disks; `dbsim` does")
+        })?;
+        if needs.count > disks.get() as usize {
+            let (files, option) = (needs.count, "dbsim.data.files");
+            return Err(format!(
+                "{files} data files do not fit onto {disks} disks, one on each; set `{option}={disks}`"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the arm's workloads want of raw disks, the most of all.
+    fn raw_needs(&self, arm: &SettledArm) -> Option<RawNeeds> {
+        let of = |planned: &PlannedWorkload| {
+            let workload = workload::find(&planned.name)?;
+            workload.raw_disks(&super::of_arm(workload, &planned.options, arm).ok()?)
+        };
+        let needs = self.workloads.iter().filter_map(of);
+        needs.reduce(|a, b| RawNeeds { count: a.count.max(b.count), bytes: a.bytes.max(b.bytes) })
+    }
+
+    /// Memory of raw disks, of the arm that has most.
+    pub(super) fn disk_memory(&self) -> u64 {
+        let of = |arm: &SettledArm| {
+            let each = self.raw_needs(arm).map_or(0, |needs| needs.bytes + DISK_MEMORY);
+            u64::from(Shape::of(&arm.settings).disks) * each
+        };
+        self.arms.iter().map(of).max().unwrap_or(0)
+    }
+}

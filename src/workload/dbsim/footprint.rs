@@ -1,0 +1,56 @@
+//! What the processes of a run take of the machine's memory, beside what they share.
+//!
+//! Invariant: the kernel's own accounts of the whole machine, before the first fork and when the window has closed: true where nothing else
+//! runs, as in a guest.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context as _, Result};
+
+/// Lines of /proc/meminfo that grow with processes, and what they are called in the record: private memory, stacks of the kernel, page
+/// tables, the kernel's own structures.
+const PARTS: [(&str, &str); 4] =
+    [("AnonPages", "private"), ("KernelStack", "kernel-stack"), ("PageTables", "page-table"), ("SUnreclaim", "slab")];
+
+/// Bytes of each part at a moment.
+pub struct Footprint([u64; PARTS.len()]);
+
+impl Footprint {
+    pub fn now() -> Result<Self> {
+        let text = fs::read_to_string("/proc/meminfo").context("Cannot read /proc/meminfo")?;
+        Ok(Self(PARTS.map(|(line, _)| bytes(&text, line))))
+    }
+
+    /// What has come since, in all and by parts for each of `processes`.
+    pub fn facts_since(&self, processes: usize) -> Result<BTreeMap<String, String>> {
+        let Self(now) = Self::now()?;
+        let grown: Vec<u64> = now.iter().zip(self.0).map(|(now, before)| now.saturating_sub(before)).collect();
+        let each = |n: u64| (n / processes.max(1) as u64).to_string();
+        let all = ("process-memory-bytes".to_owned(), each(grown.iter().sum()));
+        let parts = PARTS.iter().zip(&grown).map(|((_, name), n)| (format!("process-memory-bytes-{name}"), each(*n)));
+        Ok(parts.chain([all]).collect())
+    }
+}
+
+/// A line of /proc/meminfo, which kernels built without what it counts do not have.
+fn bytes(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
+    let kib = line.and_then(|l| l.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_process_has_its_share_of_what_has_come() {
+        assert_eq!(bytes("MemTotal: 9 kB\nAnonPages:     12 kB\n", "AnonPages"), 12 << 10);
+        assert_eq!(bytes("MemTotal: 9 kB\n", "AnonPages"), 0);
+        let facts = Footprint([0; 4]).facts_since(2).unwrap();
+        let number = |name: &str| facts[name].parse::<u64>().unwrap();
+        let parts: u64 = PARTS.iter().map(|(_, part)| number(&format!("process-memory-bytes-{part}"))).sum();
+        assert!(number("process-memory-bytes").abs_diff(parts) <= 4 && parts > 0, "{facts:?}");
+    }
+}
