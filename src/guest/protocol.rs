@@ -65,6 +65,9 @@ pub struct Job {
     /// Where the workloads' processes are to be: what levers came to.
     #[serde(default, skip_serializing_if = "Placement::is_anywhere")]
     pub placement: Placement,
+    /// Whether what the file system can do is found out, after the last workload.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub features: bool,
     pub workloads: Vec<WorkloadJob>,
 }
 
@@ -169,6 +172,8 @@ pub enum Event {
     Step { workload: String, step: String, done: u32, of: u32 },
     /// A workload's values, by the metrics' names, and its facts.
     Result { workload: String, values: Vec<(String, f64)>, facts: Vec<(String, String)> },
+    /// What the file system can do, by [`crate::probe::filesystem`]'s names.
+    Features { found: Vec<(String, String)> },
     /// What was acknowledged before the machine lost its power is there; what was looked at.
     Proved { workload: String, facts: Vec<(String, String)> },
     /// The trial's failure, as seen from inside.

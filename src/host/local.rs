@@ -229,6 +229,7 @@ fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
         lever_modules: Vec::new(),
         mount: String::new(),
         placement: Placement::default(),
+        features: false,
         workloads,
     }
 }

@@ -251,6 +251,7 @@ impl VmHost {
             lever_modules: arm.lever_modules.clone(),
             mount: lever::fs::mount(&trial.arm.settings).to_owned(),
             placement: Placement::default(),
+            features: features_asked(trial),
             workloads,
         };
         Ok((job, disks))
@@ -262,6 +263,11 @@ pub(super) enum Content<'a> {
     Image(&'a Path),
     /// A file system of so many MiB.
     Empty(u64),
+}
+
+/// Whether a trial finds out what its file system can do: where arms differ in it, and once, since all pairs would find the same.
+fn features_asked(trial: &Trial<'_>) -> bool {
+    trial.slot.pair == 0 && trial.plan.arms.iter().any(|arm| lever::fs::is_set(&arm.settings))
 }
 
 /// How the host opens the disks, for the record: the guest cannot know.

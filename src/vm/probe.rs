@@ -92,6 +92,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         lever_modules: Vec::new(),
         mount: String::new(),
         placement: Placement::default(),
+        features: false,
         workloads: Vec::new(),
     };
     let mut archive = Archive::new();

@@ -217,6 +217,7 @@ impl<'a> Machine<'a> {
             lever_modules: arm.lever_modules.clone(),
             mount: lever::fs::mount(&plan.arms[0].settings).to_owned(),
             placement: Placement::default(),
+            features: false,
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
                 proves_only: matches!(end, End::Proof),
