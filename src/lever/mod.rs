@@ -211,6 +211,13 @@ pub fn modules(settings: &[Setting]) -> Vec<&'static str> {
     modules
 }
 
+/// Bytes of swap in compressed memory that the settings ask for.
+pub fn swap_bytes(settings: &[Setting]) -> u64 {
+    let sizes =
+        settings.iter().filter(|(lever, _)| lever == "mm.swap").filter_map(|(_, value)| swap::parse(value).ok());
+    sizes.map(|swap| swap.bytes).sum()
+}
+
 /// The fault that `settings` inject, if any.
 pub fn injected(settings: &[Setting]) -> Option<Fault> {
     settings.iter().find(|(lever, _)| lever == fault::INJECT).and_then(|(_, value)| value.parse().ok())
@@ -298,6 +305,12 @@ mod tests {
     fn the_same_parameter_in_two_spellings_is_set_twice() {
         let twice = [set("boot.transparent-hugepage=never"), set("boot.transparent_hugepage=always")];
         assert_eq!(check_duplicates(&twice), Err(LeverError::Twice("boot.transparent_hugepage".into())));
+    }
+
+    #[test]
+    fn swap_is_as_large_as_asked() {
+        let sizes = ["mm.swap=zram:512M:zstd", "mm.swap=zram:3G", "mm.swappiness=200"].map(|s| swap_bytes(&[set(s)]));
+        assert_eq!(sizes, [512 << 20, 3 << 30, 0]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::record::Record;
 pub(super) const LOCK: &str = "lock";
 /// A process that was killed lets go of its lock only when the kernel has taken it down, children that it was just starting
 /// included: whoever kills and resumes at once is not to be refused.
-const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// Where torn lines are kept, for whoever wants to look.
 const TORN: &str = "records.torn";
 /// Room kept free for a record to come: several times the largest seen.

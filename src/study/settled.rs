@@ -418,7 +418,9 @@ impl Settled {
             return Err(refuse(format!("A guest's memory is whole MiB, not {bytes} bytes; write one such as `1G`")));
         }
         let kernel = if self.machine.host == "local" { 0 } else { KERNEL_MEMORY };
-        let needed = (kernel + self.memory_needed()).next_multiple_of(1 << 20);
+        // What is swapped out to compressed memory leaves less than it takes; how much less nobody knows before.
+        let swap = self.arms.iter().map(|arm| lever::swap_bytes(&arm.settings)).min().unwrap_or(0);
+        let needed = (kernel + self.memory_needed()).saturating_sub(swap).next_multiple_of(1 << 20);
         if bytes < needed {
             let names = self.workloads.iter().map(|w| w.name.as_str()).collect::<Vec<_>>().join(", ");
             let (has, least) = (size::print_bytes(bytes), size::print_bytes(needed));

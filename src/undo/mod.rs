@@ -25,6 +25,8 @@ use std::io;
 use std::os::linux::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -132,8 +134,11 @@ pub struct Ledger {
 /// The file, and the right to change the machine.
 struct Lock {
     book: Book,
-    _machine: Option<File>,
+    machine: Option<File>,
 }
+
+/// As for a study's folder: a process that was killed lets go when the children that it was just starting are gone too.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The ledger that a panic must take back: its file's folder, and the process that holds it.
 static HELD: Mutex<Option<(PathBuf, u32)>> = Mutex::new(None);
@@ -168,25 +173,39 @@ impl Lock {
         let io = |cause| UndoError::Io { path: folder.join("undo.jsonl"), cause };
         let book = Book::open(folder).map_err(io)?;
         lock(book.file()).map_err(io)?.map_err(UndoError::Held)?;
-        Ok(Self { book, _machine: None })
+        Ok(Self { book, machine: None })
     }
 
-    fn and_machine(self, root: &Path) -> Result<Self, UndoError> {
+    fn and_machine(mut self, root: &Path) -> Result<Self, UndoError> {
         // A folder that every process sees and no lock leaves a trace in.
         let machine = File::open(below(root, Path::new("/sys/kernel"))).ok();
         if let Some(machine) = &machine {
             lock(machine).map_err(|cause| io_error(&self.book, cause))?.map_err(UndoError::Held)?;
         }
-        Ok(Self { _machine: machine, ..self })
+        self.machine = machine;
+        Ok(self)
+    }
+}
+
+/// Closing the files would not be enough: a process that was forked meanwhile holds them too until it executes its program.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        for file in std::iter::once(self.book.file()).chain(self.machine.as_ref()) {
+            let _ = flock(file, FlockOperation::Unlock);
+        }
     }
 }
 
 /// Locks `file` for this process, or says who has.
 fn lock(file: &File) -> io::Result<Result<(), Holder>> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Ok(())),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(Err(Holder(holder(file)))),
-        Err(e) => Err(e.into()),
+    let patience = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Ok(())),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < patience => thread::sleep(Duration::from_millis(20)),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Err(Holder(holder(file)))),
+            Err(e) => return Err(e.into()),
+        }
     }
 }
 

@@ -27,7 +27,7 @@ fn says(root: &TempDir, path: &str) -> String {
 /// A ledger whose process is killed: nothing is dropped but the locks.
 fn kill(ledger: Ledger) {
     let ledger = std::mem::ManuallyDrop::new(ledger);
-    for file in [Some(ledger.lock.book.file()), ledger.lock._machine.as_ref()].into_iter().flatten() {
+    for file in [Some(ledger.lock.book.file()), ledger.lock.machine.as_ref()].into_iter().flatten() {
         flock(file, FlockOperation::Unlock).unwrap();
     }
 }

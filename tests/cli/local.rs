@@ -60,7 +60,7 @@ fn a_machine_is_compared_with_itself() {
 #[test]
 fn a_killed_study_leaves_no_process_and_goes_on_where_it_was() {
     let test = Test::new();
-    let words = compare(&["--set", "dbsim.run.time=2s", "--out", "study"]);
+    let words = compare(&["--set", "dbsim.run.time=500ms", "--out", "study"]);
     let mut child = test.start(&words);
     let began = Instant::now();
     while processes_in(&test.dir().join("study")) == 0 {

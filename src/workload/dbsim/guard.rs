@@ -16,6 +16,7 @@ pub struct Guard {
     run: PipeWriter,
 }
 
+const STANDING: u8 = b'!';
 const CHANGED: u8 = b'+';
 const DISMISSED: u8 = b'.';
 
@@ -23,6 +24,7 @@ impl Guard {
     /// Starts it ahead of the change. `undo` is told whether the change is known to have been made.
     pub fn start(undo: impl FnOnce(bool) -> Result<()>) -> Result<Self> {
         let (end, run) = std::io::pipe()?;
+        let (mut standing, stands) = std::io::pipe()?;
         let run = Cell::new(Some(run));
         let child = fork_child(|| {
             // The child's own copy of the writing end; the parent's cell keeps its own.
@@ -30,9 +32,13 @@ impl Guard {
             // It has to outlive the parent, and a Ctrl-C that is meant for the parent.
             let alone =
                 rustix::process::set_parent_process_death_signal(None).is_ok() && rustix::process::setsid().is_ok();
+            let alone = alone && (&stands).write_all(&[STANDING]).is_ok();
             let undone = alone.then(|| watch(end)).and_then(Result::ok).map(|changed| changed.map_or(Ok(()), undo));
             i32::from(!matches!(undone, Some(Ok(()))))
         })?;
+        // Until it says so it dies with its parent: nothing may be changed before.
+        drop(stands);
+        standing.read_exact(&mut [0]).context("The guard of the machine's settings ended at once")?;
         Ok(Self { child, run: run.into_inner().context("The pipe is gone")? })
     }
 
