@@ -247,7 +247,7 @@ fn attribute(dir: &Path) -> Answer {
     let longest = largest(ATTRIBUTE, |n| set(n).is_ok());
     set(longest)?;
     let kept = rustix::fs::fgetxattr_query(&file, "user.bigiron")?;
-    Ok(if kept as u64 == longest { size(longest) } else { format!("{} of {longest} bytes come back", kept) })
+    Ok(if kept as u64 == longest { size(longest) } else { format!("{kept} of {longest} bytes come back") })
 }
 
 /// An access list with an entry beyond owner, group and others, which no mode can stand for.
