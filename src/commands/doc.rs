@@ -28,6 +28,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("study", "io-scheduler", include_str!("../../docs/studies/io-scheduler.md")),
     ("study", "read-under-streaming-write", include_str!("../../docs/studies/read-under-streaming-write.md")),
     ("study", "threads", include_str!("../../docs/studies/threads.md")),
+    ("study", "large-pages", include_str!("../../docs/studies/large-pages.md")),
     ("study", "preemption", include_str!("../../docs/studies/preemption.md")),
     ("study", "syscalls", include_str!("../../docs/studies/syscalls.md")),
     ("reference", "cli", include_str!("../../docs/reference/cli.md")),
