@@ -72,6 +72,9 @@ pub struct Job {
     /// Disks that the guest makes besides those with file systems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw_disks: Option<RawDisks>,
+    /// Whether what the file system can do is found out, after the last workload.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub features: bool,
     pub workloads: Vec<WorkloadJob>,
 }
 
@@ -194,6 +197,8 @@ pub enum Event {
     Step { workload: String, step: String, done: u32, of: u32 },
     /// A workload's values, by the metrics' names, and its facts.
     Result { workload: String, values: Vec<(String, f64)>, facts: Vec<(String, String)> },
+    /// What the file system can do, by [`crate::probe::filesystem`]'s names.
+    Features { found: Vec<(String, String)> },
     /// What was acknowledged before the machine lost its power is there; what was looked at.
     Proved { workload: String, facts: Vec<(String, String)> },
     /// The trial's failure, as seen from inside.

@@ -16,6 +16,7 @@ use super::block::Mounts;
 use super::protocol::{ACK_PORT, Event, Job, WorkloadJob};
 use super::{channel, rest_after_prepare};
 use crate::lever::Fault;
+use crate::probe::filesystem;
 use crate::store::record::{Failure, GuestIdentity};
 use crate::sys::process::Exit;
 use crate::sys::{self, port};
@@ -102,6 +103,7 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
         voice.say(&Event::Done);
         return;
     }
+    let mut failed = false;
     for (workload, mounts) in job.workloads.iter().zip(mounts) {
         match one(job, guest, workload, mounts, voice) {
             Ok(outcome) => voice.say(&Event::Result {
@@ -112,9 +114,17 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
             Err((failure, e)) => {
                 let message = format!("{}: {e:#}", workload.name);
                 voice.say(&Event::Failed { failure, message });
+                failed = true;
                 break;
             }
         }
+    }
+    let disk = job.workloads.iter().zip(mounts).find(|(w, _)| w.storage.is_some());
+    if let (true, false, Some((workload, mounts))) = (job.features, failed, disk) {
+        let step = "features".to_owned();
+        voice.say(&Event::Step { workload: workload.name.clone(), step, done: 0, of: 0 });
+        let found = filesystem::features(&mounts.dir);
+        voice.say(&Event::Features { found: found.into_iter().map(|(n, v)| (n.to_owned(), v)).collect() });
     }
     voice.say(&Event::Done);
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::guest::protocol::Event;
 use crate::host::{Phase, Trial};
 use crate::metric::Metric;
+use crate::probe::filesystem;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
 use crate::undo::Change;
 
@@ -50,6 +51,9 @@ impl Heard {
             Event::Result { workload, values, facts } => {
                 self.facts.extend(facts.into_iter().map(|(k, v)| (format!("{workload}.{k}"), v)));
                 self.results.push((workload, values));
+            }
+            Event::Features { found } => {
+                self.facts.extend(found.into_iter().map(|(name, value)| (filesystem::fact(&name), value)));
             }
             Event::Proved { facts, .. } => self.proved = Some(facts),
             // The first failure is the cause; what follows from it comes later.

@@ -235,6 +235,7 @@ fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
         placement: Placement::default(),
         shape: Shape::default(),
         raw_disks: None,
+        features: false,
         workloads,
     }
 }

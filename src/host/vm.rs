@@ -254,6 +254,7 @@ impl VmHost {
             placement: Placement::default(),
             shape: Shape::of(&trial.arm.settings),
             raw_disks: arm.raw_disks.clone(),
+            features: features_asked(trial),
             workloads,
         };
         Ok((job, disks))
@@ -265,6 +266,11 @@ pub(super) enum Content<'a> {
     Image(&'a Path),
     /// A file system of so many MiB.
     Empty(u64),
+}
+
+/// Whether a trial finds out what its file system can do: where arms differ in it, and once, since all pairs would find the same.
+fn features_asked(trial: &Trial<'_>) -> bool {
+    trial.slot.pair == 0 && trial.plan.arms.iter().any(|arm| lever::fs::is_set(&arm.settings))
 }
 
 /// How the host opens the disks, for the record: the guest cannot know.

@@ -10,6 +10,7 @@ use super::quantity::Quantity;
 use super::scope::{self, whole};
 use super::text::letter;
 use crate::metric::Unit;
+use crate::probe::filesystem;
 use crate::store::record::Record;
 use crate::study::plan::Plan;
 use crate::study::storage::DISK_CACHE_FACT;
@@ -42,6 +43,11 @@ impl Fact {
     /// Whether [`durability`] says it already.
     pub fn is_of_durability(&self) -> bool {
         self.name == DISK_CACHE_FACT || self.name.split_once('.').is_some_and(|(_, name)| DURABILITY.contains(&name))
+    }
+
+    /// Whether it is a feature of the file system, which a table of its own has.
+    pub fn is_of_file_system(&self) -> bool {
+        filesystem::names().any(|feature| filesystem::fact(feature) == self.name)
     }
 
     /// Whether a value is too long to be read.

@@ -430,3 +430,20 @@ fn a_disk_of_the_host_is_called_one() {
     }
     assert!(!text.contains("host.disk-cache") && !text.contains("model"), "{text}");
 }
+
+#[test]
+fn what_file_systems_can_do_is_a_table_of_its_own() {
+    let (plan, mut records) = study(1.0);
+    let found = [("largest file", ["16 TiB", "8 EiB"]), ("reflink", ["no", "yes"]), ("preallocation", ["yes", "yes"])];
+    for (feature, values) in found {
+        for (arm, value) in plan.arms.iter().zip(values) {
+            let first = records.iter_mut().find(|r| r.arm == arm.name).unwrap();
+            first.facts.insert(crate::probe::filesystem::fact(feature), value.to_owned());
+        }
+    }
+    let printed = print(&plan, &records, &Extras::default());
+    let table = "  feature        debian:6.1  debian:6.12\n  largest file   16 TiB      8 EiB\n  preallocation  yes         yes\n";
+    assert!(printed.text.contains(&format!("{table}  reflink        no          yes\n")), "{}", printed.text);
+    assert_eq!(printed.text.matches("8 EiB").count(), 1);
+    assert!(printed.html.contains("file-system.largest-file"));
+}

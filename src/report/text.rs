@@ -9,6 +9,7 @@ use super::scope;
 use super::sentence::{About, join};
 use super::table::{Line, table, wrap};
 use super::{Report, short};
+use crate::probe::filesystem;
 use crate::probe::noise::DISTURBED_FACT;
 use crate::report::kconfig::Difference;
 
@@ -31,6 +32,7 @@ pub fn text(report: &Report<'_>) -> String {
         legend(&mut out, report);
     }
     trouble(&mut out, report);
+    features(&mut out, report);
     list(&mut out, "What was not tested", &scope::not_tested(report.plan));
     kernels(&mut out, report);
     facts(&mut out, report);
@@ -282,6 +284,29 @@ pub(super) fn trouble_lines(report: &Report<'_>) -> Vec<String> {
     lines
 }
 
+/// What the arms' file systems can do, if it was tried: a line for each feature, a column for each arm.
+fn features(out: &mut String, report: &Report<'_>) {
+    let facts = fact::facts(report.plan, report.records);
+    let arms = &report.plan.arms;
+    let row = |feature: &str| {
+        let name = filesystem::fact(feature);
+        let fact = facts.iter().find(|f| f.name == name)?;
+        let values = match &fact.values[..] {
+            [same] => vec![same.clone(); arms.len()],
+            values => values.to_vec(),
+        };
+        Some(Line::Cells([format!("  {feature}")].into_iter().chain(values).collect()))
+    };
+    let rows: Vec<Line> = filesystem::names().filter_map(row).collect();
+    if rows.is_empty() {
+        return;
+    }
+    out.push_str("\nWhat the file systems can do, as tried in a guest of each arm\n");
+    let head = ["  feature".to_owned()].into_iter().chain(arms.iter().map(|a| a.name.clone())).collect();
+    let lines: Vec<Line> = [Line::Cells(head)].into_iter().chain(rows).collect();
+    out.push_str(&table(&vec![false; arms.len() + 1], &lines));
+}
+
 fn list(out: &mut String, title: &str, items: &[String]) {
     let _ = write!(out, "\n{title}\n");
     for item in items {
@@ -344,7 +369,7 @@ fn facts(out: &mut String, report: &Report<'_>) {
     }
     list(out, "Durability", &fact::durability(report.plan, &facts));
     out.push_str("\nOther facts, as the workloads recorded them\n");
-    let others = facts.iter().filter(|f| !f.is_of_durability());
+    let others = facts.iter().filter(|f| !f.is_of_durability() && !f.is_of_file_system());
     let (lists, lines): (Vec<&Fact>, Vec<&Fact>) = others.partition(|f| f.is_list());
     for fact in lines {
         out.push_str(&wrap(&format!("{}: {}", fact.name, fact.line()), "  ", "    "));

@@ -95,6 +95,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         placement: Placement::default(),
         shape: Shape::default(),
         raw_disks: None,
+        features: false,
         workloads: Vec::new(),
     };
     let mut archive = Archive::new();

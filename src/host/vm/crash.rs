@@ -221,6 +221,7 @@ impl<'a> Machine<'a> {
             placement: Placement::default(),
             shape: Shape::of(&plan.arms[0].settings),
             raw_disks: None,
+            features: false,
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
                 proves_only: matches!(end, End::Proof),

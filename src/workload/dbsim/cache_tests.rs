@@ -15,7 +15,7 @@ use crate::workload::{self, dbsim::Dbsim};
 fn job(buffers: usize, replacement: Replacement, writers: usize) -> Job {
     let mut job = Job::parse(&workload::options(&Dbsim, []).unwrap()).unwrap();
     let bytes = (buffers * BLOCK) as u64;
-    job.cache = CacheSpec { bytes, memory: Memory::Mmap, replacement, dirty_percent: 25 };
+    job.cache = CacheSpec { bytes, memory: Memory::Mmap, replacement, dirty_percent: 25, prefault: false };
     for class in job.classes.iter_mut().filter(|c| matches!(c.kind, Kind::DatabaseWriter { .. })) {
         class.count = writers;
     }

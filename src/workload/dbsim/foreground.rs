@@ -35,6 +35,10 @@ pub struct Transactor<'a> {
 impl<'a> Transactor<'a> {
     /// To be made in the process that is to do the transactions, as number `worker` of those that do (not of all workers).
     pub fn new(instance: &'a Instance<'a>, worker: usize) -> Result<Self> {
+        // Before this worker says that it is ready: not part of any transaction.
+        if instance.job.cache.prefault {
+            instance.cache_memory.touch();
+        }
         Ok(Self {
             instance,
             worker,

@@ -16,6 +16,7 @@ use crate::load::{ShardedHistogram, SharedHistogram};
 use crate::sys::latch::Event;
 use crate::sys::process::Exit;
 use crate::sys::segment::{Segment, shared_struct};
+use crate::sys::shared_memory::SharedMemory;
 
 use super::cache::Cache;
 use super::checkpoints::Checkpoints;
@@ -136,6 +137,8 @@ pub struct Instance<'s> {
     pub plan: Plan,
     pub choosers: Choosers,
     pub cache: Cache<'s>,
+    /// What the cache lies in.
+    pub cache_memory: &'s SharedMemory,
     pub log: Log<'s>,
     pub checkpoints: Checkpoints<'s>,
     pub roles: Vec<Role>,
@@ -267,6 +270,7 @@ impl<'s> Instance<'s> {
             seed,
             choosers: Choosers::new(job, seed),
             cache: Cache::new(cache, job),
+            cache_memory: cache.memory(),
             log: Log::new(segment, job, roles.len()),
             checkpoints: Checkpoints::new(segment, job),
             counters: segment.many(roles.len()),

@@ -9,7 +9,7 @@ use crate::workload::options;
 
 use control_file::Entry;
 use huge_pages::Refused;
-use job::{ClassSpec, Kind, Memory, Pace, Replacement};
+use job::{ClassSpec, Kind, Length, Memory, Pace, Replacement};
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -102,6 +102,23 @@ fn several_writers_share_the_cleaning() {
             assert!(count(&outcome, "checkpoints") >= 1.0, "{:?}", outcome.facts);
         }
     }
+}
+
+#[test]
+fn a_process_that_looks_at_the_whole_cache_has_the_page_tables_of_it() {
+    let grown = |prefault| {
+        let bench = Bench::new(|job| {
+            job.cache.prefault = prefault;
+            // Of 16 tables of 2 MiB each, few gets need only some.
+            (job.cache.bytes, job.data.bytes) = (32 << 20, 40 << 20);
+            job.run.length = Length::Transactions(6);
+            job.run.ramp = Some(Length::Transactions(0));
+        });
+        let outcome = bench.run().unwrap();
+        count(&outcome, "page-table-bytes-per-foreground") - count(&outcome, "page-table-private-bytes")
+    };
+    let (some, all) = (grown(false), grown(true));
+    assert!(all >= 16.0 * 4096.0 && all > some, "{some} bytes, of all of the cache {all}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ const ROOT: &[&str] = &["dbsim", "name", "about", "run", "phase", "cache", "data
 /// Tables with keys of their own, and those keys.
 const TABLES: &[(&str, &[&str])] = &[
     ("run", &["transactions", "time", "ramp", "acks", "network"]),
-    ("cache", &["size", "memory", "replacement", "dirty"]),
+    ("cache", &["size", "memory", "replacement", "dirty", "prefault"]),
     ("data", &["files", "size", "direct", "sync", "places", "overwrite"]),
     ("journal", &["files", "size", "direct", "sync", "block", "place"]),
 ];
@@ -39,7 +39,7 @@ const TRANSACTIONS: std::ops::RangeInclusive<u64> = 1..=1_000_000_000_000;
 /// The cache if nothing is said, in a job whose processes do transactions or do none.
 pub fn default_cache(transacts: bool) -> CacheSpec {
     let bytes = if transacts { 32 << 20 } else { EXTENT as u64 };
-    CacheSpec { bytes, memory: Memory::Mmap, replacement: Replacement::Clock, dirty_percent: 25 }
+    CacheSpec { bytes, memory: Memory::Mmap, replacement: Replacement::Clock, dirty_percent: 25, prefault: false }
 }
 
 /// The journals if nothing is said but whether they bypass the page cache.
@@ -275,6 +275,7 @@ impl Draft {
             },
             replacement: take::word(&table, "replacement", default.replacement)?,
             dirty_percent: take::percent(&table, "dirty", default.dirty_percent, 1..=90)?,
+            prefault: take::switch(&table, "prefault", default.prefault)?,
         })
     }
 

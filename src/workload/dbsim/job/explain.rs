@@ -372,8 +372,12 @@ fn takes(job: &Job, needs: &Needs) -> Vec<String> {
         Memory::Mmap | Memory::Sysv | Memory::Thp => PAGE,
     };
     if job.transactors() > 0 {
+        let which = match job.cache.prefault {
+            true => "for each process, which touches all of the cache before its first transaction",
+            false => "for each process that has touched all of the cache",
+        };
         lines.push(format!(
-            "page tables: up to {} bytes for each process that has touched all of the cache, in pages of {}",
+            "page tables: up to {} bytes {which}, in pages of {}",
             job.cache.bytes.div_ceil(page) * ENTRY,
             print_bytes(page)
         ));

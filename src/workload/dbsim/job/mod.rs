@@ -93,6 +93,8 @@ pub struct CacheSpec {
     pub replacement: Replacement,
     /// Per cent of buffers that may be dirty before database writers begin to clean.
     pub dirty_percent: u32,
+    /// Whether each process that does transactions looks at every page of the cache before its first one.
+    pub prefault: bool,
 }
 
 /// How a buffer is chosen for another block.

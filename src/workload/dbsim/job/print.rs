@@ -142,6 +142,7 @@ fn cache(out: &mut String, job: &Job) {
     if job.cache.dirty_percent != 25 {
         table.percent("dirty", job.cache.dirty_percent);
     }
+    table.unless("prefault", job.cache.prefault, false);
     table.end(out);
 }
 
@@ -428,8 +429,11 @@ mod tests {
                 Memory::Hugetlbfs(n)
             ])),
         ];
-        let cache = (1u64..1 << 20, memory, words::<Replacement>(), 1u32..=90).prop_map(
-            |(n, memory, replacement, dirty_percent)| CacheSpec { bytes: n << 20, memory, replacement, dirty_percent },
+        let cache = (1u64..1 << 20, memory, words::<Replacement>(), 1u32..=90, any::<bool>()).prop_map(
+            |(n, memory, replacement, dirty_percent, prefault)| {
+                let bytes = n << 20;
+                CacheSpec { bytes, memory, replacement, dirty_percent, prefault }
+            },
         );
         let places = pick(&[vec![], vec!["/mnt/a b".into()], vec!["/dev/vdb".into(), "x\"y".into()]]);
         let data = (1usize..=64, 1u64..1000, any::<bool>(), words::<DataSync>(), places).prop_map(
