@@ -15,6 +15,7 @@ pub mod kernel;
 pub mod lever;
 pub mod load;
 pub mod metric;
+pub mod network;
 pub mod probe;
 pub mod refusal;
 pub mod report;

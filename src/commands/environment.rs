@@ -14,6 +14,7 @@ use crate::kernel::{Identity, Kernel, KernelError};
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
 use crate::lever::{self, Scope, Setting};
+use crate::network::Link;
 use crate::refusal::Refusal;
 use crate::study::settled::Surroundings;
 use crate::vm::probe::{self, Kvm};
@@ -28,13 +29,16 @@ pub(super) struct Environment {
     trial_kernel: Option<String>,
     /// The folder that is, or lies, nearest to where the study will be.
     place: PathBuf,
+    /// Made if a lever asks for it.
+    link: Link,
 }
 
 impl Environment {
     /// `trial_kernel` is booted, if need be, to see whether KVM works.
     pub(super) fn new(trial_kernel: Option<String>) -> Result<Self, KernelError> {
         let place = PathBuf::from(".");
-        Ok(Environment { store: Store::open()?, qemu: OnceCell::new(), kvm: OnceCell::new(), trial_kernel, place })
+        let (store, link) = (Store::open()?, Link::lazy());
+        Ok(Environment { store, qemu: OnceCell::new(), kvm: OnceCell::new(), trial_kernel, place, link })
     }
 
     /// The same for a study whose folder was named.
@@ -96,9 +100,9 @@ impl Environment {
     }
 }
 
-/// This machine as levers see it, with the disks below `folder`.
-pub(super) fn here(folder: &Path) -> Site<'static> {
-    Site { root: Path::new("/"), disks: Disks::below(folder) }
+/// This machine as levers see it, with the disks below `folder` and the devices of `link`.
+pub(super) fn here<'a>(folder: &Path, link: &'a Link) -> Site<'a> {
+    Site { root: Path::new("/"), disks: Disks::below(folder), link }
 }
 
 /// A kernel that was named wrongly, or that is none, is the question's fault; one that cannot be had now is not.
@@ -165,7 +169,7 @@ impl Surroundings for Environment {
         if lever::scope(&setting.0) != Scope::Runtime {
             return Ok(());
         }
-        here(&self.place).resolve(setting).map(drop)
+        here(&self.place, &self.link).resolve(setting).map(drop)
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -9,7 +9,9 @@ use super::{environment, output};
 use crate::cli::LeverAction;
 use crate::lever::apply;
 use crate::lever::runtime::{self, Lever, Place};
+use crate::lever::site::Site;
 use crate::lever::{self, Scope, Setting, Typed, boot, fault};
+use crate::network::{Attribute, Link};
 use crate::refusal::Refusal;
 use crate::study::arm::ArmText;
 use crate::undo::{Ledger, chosen};
@@ -85,7 +87,13 @@ fn show(name: &str) -> anyhow::Result<String> {
     if let Some(since) = lever.since {
         let _ = writeln!(out, "since: Linux {since}, where the kernel is built with it");
     }
-    let site = environment::here(Path::new("."));
+    let link = Link::lazy();
+    let site = environment::here(Path::new("."), &link);
+    if let Place::Link(attribute) = lever.place {
+        out.push_str(&between(&site, attribute));
+        let _ = writeln!(out, "more: bigiron doc {family}");
+        return Ok(out);
+    }
     match site.paths(&named) {
         Err(why) => {
             let _ = writeln!(out, "here: not available: {why}");
@@ -101,6 +109,19 @@ fn show(name: &str) -> anyhow::Result<String> {
     Ok(out)
 }
 
+/// What the devices say that a trial would have here.
+fn between(site: &Site<'_>, attribute: Attribute) -> String {
+    let pair = match site.link.get() {
+        Ok(pair) => pair,
+        Err(why) => return format!("here: not available: {why}\n"),
+    };
+    let line = |(called, says): (String, Result<String, String>)| match says {
+        Ok(value) => format!("here: {called} is `{value}`\n"),
+        Err(why) => format!("here: {called} cannot be read: {why}\n"),
+    };
+    lever::net::shown(pair, attribute).into_iter().map(line).collect()
+}
+
 fn place(lever: &Lever) -> String {
     match lever.place {
         Place::File(path) => path.to_owned(),
@@ -110,6 +131,7 @@ fn place(lever: &Lever) -> String {
         Place::Workload => "the processes of the workload".to_owned(),
         Place::Swap => "/dev/zramN".to_owned(),
         Place::Machine => "QEMU's arguments, before the guest boots".to_owned(),
+        Place::Link(attribute) => attribute.place(),
         Place::FileSystem => "the workload's disk, before it is mounted".to_owned(),
     }
 }
@@ -134,7 +156,8 @@ fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
     if apply {
         return applied(&here, dir);
     }
-    let site = environment::here(dir);
+    let link = Link::lazy();
+    let site = environment::here(dir, &link);
     let scheduled = here.iter().any(|(name, _)| name == "block.scheduler");
     let (mut out, mut missing) = (String::new(), false);
     for setting in &settings {
@@ -163,7 +186,8 @@ fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
 fn applied(settings: &[Setting], dir: &Path) -> anyhow::Result<u8> {
     let mut ledger = Ledger::open()?;
     let mark = ledger.mark();
-    let site = environment::here(dir);
+    let link = Link::lazy();
+    let site = environment::here(dir, &link);
     let applied = apply::apply(settings, &site, &mut ledger);
     let troubles = ledger.undo_since(mark);
     let mut out = String::new();

@@ -12,6 +12,7 @@ use crate::lever::apply::{self, Placement};
 use crate::lever::disks::Disks;
 use crate::lever::runtime::{self, Place};
 use crate::lever::site::Site;
+use crate::network::Link;
 use crate::undo::Thrown;
 
 const DEBUGFS: &str = "/sys/kernel/debug";
@@ -31,7 +32,7 @@ pub(super) fn debugfs(job: &Job) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// A lever that did not take, and what the kernel offers.
-pub(super) fn set(job: &Job, mounts: &[Mounts]) -> anyhow::Result<Placement> {
+pub(super) fn set(job: &Job, mounts: &[Mounts], link: &Link) -> anyhow::Result<Placement> {
     if job.levers.is_empty() {
         return Ok(Placement::default());
     }
@@ -40,7 +41,7 @@ pub(super) fn set(job: &Job, mounts: &[Mounts]) -> anyhow::Result<Placement> {
     if job.levers.iter().any(|(lever, _)| lever == "memory.limit" || is_below(lever, CGROUP)) {
         mounted("cgroup2", CGROUP)?;
     }
-    let site = Site { root: Path::new("/"), disks: disks(job, mounts) };
+    let site = Site { root: Path::new("/"), disks: disks(job, mounts), link };
     let applied = apply::apply(&job.levers, &site, &mut Thrown).map_err(|why| anyhow!(why))?;
     channel::send(&Event::Applied { changes: applied.changes });
     Ok(applied.placement)

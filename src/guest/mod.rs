@@ -23,10 +23,12 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, mount};
 
 use crate::clock::Clock;
-use crate::lever::{Fault, boot};
+use crate::lever::{Fault, boot, net};
+use crate::network::{Network, Pair};
 use crate::probe::dmesg;
 use crate::store::record::{Failure, GuestIdentity};
 use crate::sys;
+use crate::workload;
 use protocol::{Event, Job, Module, PROTOCOL};
 
 /// Complaints kept per trial; a kernel that logs more has made its point.
@@ -58,7 +60,11 @@ fn work() -> anyhow::Result<()> {
     // The disks are there as long as those who serve them.
     let (mounted, _servers) = block::mount_all(&job)?;
     loopback_up().context("The loopback interface does not come up")?;
-    job.placement = levers::set(&job, &mounted)?;
+    // There as long as the guest is, and its name spaces with it.
+    let wanted = job.workloads.iter().any(|w| workload::wants_pair(&w.name, &w.options));
+    let link = net::link(wanted, Pair::beside)?;
+    job.placement = levers::set(&job, &mounted, &link)?;
+    job.placement.network = Some(link.network().unwrap_or_else(Network::of_guest));
     channel::send(&Event::Ready);
     quiet::settle(&job)?;
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");

@@ -154,6 +154,7 @@ fn one(
         cpus: guest.cpus,
         memory_bytes: guest.memory_bytes,
         executable,
+        network: job.placement.network.as_ref(),
         witness: job.crash.as_ref().map(|_| &(witness as fn() -> Box<dyn Sink>) as &dyn Fn() -> Box<dyn Sink>),
         progress: &step,
     };

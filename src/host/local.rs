@@ -34,6 +34,7 @@ use crate::lever::apply::{self, Applied, Placement};
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
 use crate::lever::vm::Shape;
+use crate::network::{Link, Pair};
 use crate::probe::noise::{Sample, Watch};
 use crate::store::record::{Failure, GuestIdentity, HostCost};
 use crate::study::plan::Plan;
@@ -122,6 +123,8 @@ impl LocalHost {
         }
         for arm in &plan.arms {
             foundation::find(plan, arm)?;
+            // Made and let go: what speaks against it is said before anything runs.
+            lever::net::link(lever::wants_pair(plan, arm), Pair::make)?;
         }
         let changes = plan.arms.iter().any(|arm| !lever::of_runtime(&arm.settings).is_empty());
         let ledger = if changes { Some(Mutex::new(Ledger::open()?)) } else { None };
@@ -133,12 +136,12 @@ impl LocalHost {
     }
 
     /// Sets the arm's levers for one trial whose folder is `dir`.
-    fn set(&self, trial: &Trial<'_>, dir: &Path) -> anyhow::Result<Option<Set<'_>>> {
+    fn set(&self, trial: &Trial<'_>, dir: &Path, link: &Link) -> anyhow::Result<Option<Set<'_>>> {
         let settings = lever::of_runtime(&trial.arm.settings);
         let Some(ledger) = self.ledger.as_ref().filter(|_| !settings.is_empty()) else { return Ok(None) };
         let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let mark = ledger.mark();
-        let site = Site { root: Path::new("/"), disks: Disks::below(dir) };
+        let site = Site { root: Path::new("/"), disks: Disks::below(dir), link };
         let applied = apply::apply(&settings, &site, &mut *ledger);
         // Dropped on failure too, which takes back what was set until then.
         let mut set = Set { ledger, mark, applied: Applied::default() };
@@ -245,12 +248,14 @@ impl Host for LocalHost {
         let begun = Instant::now();
         let dir = folder(trial.artifacts)?;
         let mut task = self.task(trial, dir.path()).map_err(fatal)?;
-        let set = self.set(trial, dir.path()).map_err(fatal)?;
+        let link = lever::net::link(lever::wants_pair(trial.plan, trial.arm), Pair::make).map_err(fatal)?;
+        let set = self.set(trial, dir.path(), &link).map_err(fatal)?;
         let mut changes = Vec::new();
         if let Some(set) = &set {
             task.job.placement = set.applied.placement.clone();
             changes.clone_from(&set.applied.changes);
         }
+        task.job.placement.network = link.network();
         let before = Sample::now();
         let (mut heard, status) = work(&task, trial.cancel, phase)?;
         let noise = self.watch.card(&before);

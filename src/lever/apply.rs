@@ -14,7 +14,8 @@ use super::policy::Policy;
 use super::runtime::{self, Lever, Touches};
 use super::site::{Action, Site};
 use super::takes::Takes;
-use super::{Setting, Typed, cgroup, swap};
+use super::{Setting, Typed, cgroup, net, swap};
+use crate::network::Network;
 use crate::undo::inverse::{below, read};
 use crate::undo::{Change, Notes, UndoError};
 
@@ -28,6 +29,9 @@ pub struct Placement {
     pub cpus: Vec<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Policy>,
+    /// The network that belongs to the trial alone, if any does: where those go to who need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
 }
 
 /// What was set.
@@ -37,14 +41,15 @@ pub struct Applied {
     pub placement: Placement,
 }
 
-/// Sets what `settings` say, in the order in which they can work: a scheduler before its tunables, swap when everything else is set.
+/// Sets what `settings` say, in the order in which they can work: a scheduler before its tunables, what switches polling on before how it
+/// is done, swap when everything else is set.
 ///
 /// # Errors
 /// ``Lever `NAME=VALUE` did not take`` and why, with what the kernel offers.
 pub fn apply(settings: &[Setting], site: &Site<'_>, notes: &mut dyn Notes) -> Result<Applied, String> {
     let mut ordered: Vec<&Setting> = settings.iter().collect();
     ordered.sort_by_key(|(name, _)| match name.as_str() {
-        "block.scheduler" => 0,
+        "block.scheduler" | "net.gro" => 0,
         "mm.swap" => 2,
         _ => 1,
     });
@@ -64,6 +69,9 @@ fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn Notes, applied: &mut 
             let named = runtime::find(&setting.0).ok_or("it is no lever")?;
             for path in paths {
                 applied.changes.push(write(named.lever, &what, &path, &text, notes)?);
+                if let Some(pair) = site.link.made().filter(|_| path.starts_with("/proc/sys/net")) {
+                    applied.changes.extend(net::sysctl(pair, &path, &text, named.lever.takes)?);
+                }
             }
         }
         Action::Swap(wanted) => applied.changes.extend(swap::apply(&what, &wanted, notes)?),
@@ -74,6 +82,10 @@ fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn Notes, applied: &mut 
         }
         Action::Pin(cpus) => applied.placement.cpus = cpus,
         Action::Policy(policy) => applied.placement.memory = Some(policy),
+        Action::Link { attribute, text } => {
+            let named = runtime::find(&setting.0).ok_or("it is no lever")?;
+            applied.changes.extend(net::apply(site.link.get()?, named.lever, attribute, &text)?);
+        }
     }
     Ok(())
 }

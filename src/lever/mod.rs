@@ -14,6 +14,7 @@ pub mod file;
 pub mod fs;
 pub mod memory;
 pub mod mm;
+pub mod net;
 pub mod policy;
 pub mod runtime;
 pub mod site;
@@ -232,6 +233,11 @@ pub fn workload_options(plan: &Plan, arm: &Arm, name: &str) -> Options {
         options.insert(option.to_owned(), value.to_owned());
     }
     options
+}
+
+/// Whether a workload of the plan has, in a boot of `arm`, clients behind network devices.
+pub fn wants_pair(plan: &Plan, arm: &Arm) -> bool {
+    plan.workloads.iter().any(|w| workload::wants_pair(&w.name, &workload_options(plan, arm, &w.name)))
 }
 
 /// The settings of `workload`'s options among `settings`, by the options' names.

@@ -3,7 +3,8 @@
 //! Invariant: what a lever's value becomes is decided here from the tables alone; the kernel is asked by [`super::site`] only.
 
 use super::takes::Takes;
-use super::{LeverError, block, cpu, file, fs, memory, mm, sysctl, vm};
+use super::{LeverError, block, cpu, file, fs, memory, mm, net, sysctl, vm};
+use crate::network::Attribute;
 use crate::suggest;
 
 /// What a lever's setting is written into.
@@ -21,6 +22,8 @@ pub enum Place {
     Workload,
     /// A swap device.
     Swap,
+    /// The devices between clients and servers.
+    Link(Attribute),
     /// The guest's disk before it is mounted.
     FileSystem,
     /// The guest's machine before it boots.
@@ -59,6 +62,7 @@ pub const TABLES: &[(&str, &[Lever])] = &[
     ("mm", mm::LEVERS),
     ("memory", memory::LEVERS),
     ("cpu", cpu::LEVERS),
+    ("net", net::LEVERS),
     ("fs", fs::LEVERS),
     ("vm", vm::LEVERS),
 ];
@@ -185,6 +189,9 @@ mod tests {
             ("cpu.pin", "0-x", "a list of CPUs"),
             ("memory.limit", "0", "at least"),
             ("mm.swap", "disk", "zram:SIZE"),
+            ("net.tso", "1", "`on` or `off`"),
+            ("net.tos", "on", "did you mean `net.tso`?"),
+            ("net.mtu", "100000", "576 to 65535"),
             ("fs.type", "ntfs", "ext4"),
             ("block.scheduler", "", "write `block.scheduler=VALUE`"),
             ("sysctl.vm.swappiness", "1\n2", "one line"),

@@ -13,7 +13,8 @@ use super::policy::{self, Policy};
 use super::runtime::{self, Lever, Named, Place};
 use super::swap::{self, Swap};
 use super::takes::Takes;
-use super::{Setting, cgroup, cpu};
+use super::{Setting, cgroup, cpu, net};
+use crate::network::{Attribute, Link};
 use crate::undo::chosen;
 use crate::undo::inverse::{below, read};
 
@@ -21,6 +22,8 @@ use crate::undo::inverse::{below, read};
 pub struct Site<'a> {
     pub root: &'a Path,
     pub disks: Result<Disks, String>,
+    /// The devices between the study's clients and servers.
+    pub link: &'a Link,
 }
 
 /// What a setting comes to on this machine.
@@ -36,6 +39,8 @@ pub enum Action {
     Pin(Vec<u32>),
     /// Where the workload's memory comes from.
     Policy(Policy),
+    /// The same at both ends of the link.
+    Link { attribute: Attribute, text: String },
 }
 
 impl Site<'_> {
@@ -55,6 +60,10 @@ impl Site<'_> {
                 Some(why) => Err(why),
                 None => self.as_root("/dev/zram0, /proc/swaps").and_then(|()| Ok(Action::Swap(swap::parse(value)?))),
             },
+            (Place::Link(attribute), _) => {
+                net::available(self.link.get()?, lever, &text, attribute)?;
+                Ok(Action::Link { attribute, text })
+            }
             (Place::Workload, Takes::Cpus) => self.pinned(value).map(Action::Pin),
             (Place::Workload, Takes::Policy) => policy::resolve(value, self.root).map(Action::Policy),
             (Place::Workload, _) => match cgroup::missing(self.root) {
@@ -93,7 +102,7 @@ impl Site<'_> {
                 let disks = self.disks.as_ref().map_err(Clone::clone)?;
                 disks.devices.iter().map(|disk| format!("/sys/block/{disk}/queue/{file}").into()).collect()
             }
-            Place::Workload | Place::Swap | Place::FileSystem | Place::Machine => Vec::new(),
+            Place::Workload | Place::Swap | Place::Link(_) | Place::FileSystem | Place::Machine => Vec::new(),
         };
         for path in &paths {
             if !below(self.root, path).exists() {

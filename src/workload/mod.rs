@@ -14,6 +14,7 @@ use anyhow::{Context as _, bail};
 
 use crate::clock::Clock;
 use crate::metric::MetricDef;
+use crate::network::{self, Network};
 use crate::suggest;
 
 /// An option of a workload, set as the lever `<workload>.<name>` in a study, on an arm or with `--set`.
@@ -39,7 +40,8 @@ pub struct Needs {
     pub storage_bytes: Option<u64>,
     /// Bytes of memory it allocates itself, at most.
     pub memory_bytes: u64,
-    /// Kernel modules (any spelling of `-`/`_`) beyond the file system's and the device's own. A module that is built in is fine.
+    /// Kernel modules (any spelling of `-`/`_`) beyond the file system's and the device's own. A module that is built in is fine. Who needs
+    /// [`network::MODULE`] finds a pair of such devices in [`Context::network`].
     pub modules: Vec<&'static str>,
 }
 
@@ -109,6 +111,8 @@ pub struct Context<'a> {
     pub memory_bytes: u64,
     /// This executable, to be started again as `bigiron worker …` by multi-process workloads and by `fork+exec`.
     pub executable: PathBuf,
+    /// The network that belongs to the trial alone, if any does: its namespaces. Without one, a workload that needs one makes its own.
+    pub network: Option<&'a Network>,
     /// Makes a way for acknowledgements out of a machine that is going to lose its power; `None` for every other.
     pub witness: Option<&'a dyn Fn() -> Box<dyn Sink>>,
     /// To be called between measured windows, never inside one: tells the host that the trial is alive and how far it is.
@@ -223,6 +227,11 @@ pub fn all() -> &'static [&'static dyn Workload] {
 /// The workload of that name.
 pub fn find(name: &str) -> Option<&'static dyn Workload> {
     all().iter().copied().find(|w| w.name() == name)
+}
+
+/// Whether the workload of that name, with `options`, has clients behind network devices.
+pub fn wants_pair(name: &str, options: &Options) -> bool {
+    find(name).is_some_and(|w| w.needs(options).modules.contains(&network::MODULE))
 }
 
 /// The options of `workload` with `settings` laid over the defaults. Unknown names and words that are not allowed are refused.

@@ -123,7 +123,8 @@ fn a_process_that_changes_a_machine_of_files() {
     let root = dir.join("root");
     let settings: Vec<_> = SETTINGS.iter().map(|s| bigiron::lever::parse(s).unwrap()).collect();
     let vda = vec!["vda".to_owned()];
-    let site = Site { root: &root, disks: Ok(Disks { devices: vda.clone(), disks: vda }) };
+    let link = bigiron::network::Link::none("nobody talks");
+    let site = Site { root: &root, disks: Ok(Disks { devices: vda.clone(), disks: vda }), link: &link };
     loop {
         let mut ledger = Ledger::open_at(&dir.join("state"), &root).unwrap();
         let mark = ledger.mark();

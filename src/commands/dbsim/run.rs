@@ -154,7 +154,7 @@ pub(super) fn verify(dir: &Path, acks: Option<&Path>) -> anyhow::Result<u8> {
     let job = place::job_of(dir)?;
     let work = place::work(dir);
     // Neither seed nor clock matter to what is on disk.
-    let cx = JobContext { dir: &work, seed: 0, clock: Clock::Wall, progress: &|_| {}, live: None };
+    let cx = JobContext { dir: &work, seed: 0, clock: Clock::Wall, network: None, progress: &|_| {}, live: None };
     match dbsim::examine(&job, &cx, acks.map_or(Acks::Ledger, Acks::Stream)) {
         Ok(verdict) if verdict.passed() => {
             let mut text = "Valid: all data and redo were read, and are what was acknowledged\n".to_owned();

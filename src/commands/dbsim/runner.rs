@@ -119,6 +119,7 @@ fn work(order: &Order<'_>, to: File) {
         dir: order.work,
         seed: order.seed,
         clock: Clock::Wall,
+        network: None,
         progress: &step,
         live: if order.live { Some(&live) } else { None },
     };

@@ -14,9 +14,15 @@ pub(crate) fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
     root
 }
 
+/// No network.
+pub(crate) fn nobody() -> &'static Link {
+    Box::leak(Box::new(Link::none(net::NOBODY)))
+}
+
 pub(crate) fn site(root: &tempfile::TempDir) -> Site<'_> {
     let vda = || vec!["vda".to_owned()];
-    Site { root: root.path(), disks: Ok(Disks { devices: vec!["dm-0".to_owned()], disks: vda() }) }
+    let disks = Ok(Disks { devices: vec!["dm-0".to_owned()], disks: vda() });
+    Site { root: root.path(), disks, link: nobody() }
 }
 
 fn resolved(root: &tempfile::TempDir, text: &str) -> Result<Action, String> {
@@ -64,6 +70,7 @@ fn the_kernels_own_offer_is_in_the_refusal() {
         ("file./sys/kernel/mm/transparent_hugepage/khugepaged/x=sometimes", "the kernel offers always, never"),
         ("file./sys/kernel/many=3", "several lines"),
         ("fs.type=xfs", "the disk of a guest"),
+        ("net.tso=off", "no workload of this study has clients behind network devices"),
     ] {
         let why = resolved(&root, text).unwrap_err();
         assert!(why.contains(want), "{text}: {why}");
@@ -91,8 +98,8 @@ fn read_ahead_is_the_devices_and_the_rest_the_disks() {
     let root = machine(&[("/sys/block/dm-0/queue/read_ahead_kb", "128\n"), ("/sys/block/vda/queue/nomerges", "0\n")]);
     assert_eq!(paths(resolved(&root, "block.read-ahead=1M").unwrap()), ["/sys/block/dm-0/queue/read_ahead_kb"]);
     assert_eq!(paths(resolved(&root, "block.nomerges=2").unwrap()), ["/sys/block/vda/queue/nomerges"]);
-    let nowhere =
-        Site { root: root.path(), disks: Err("`x` lies on tmpfs, which has no block device below it".into()) };
+    let disks = Err("`x` lies on tmpfs, which has no block device below it".into());
+    let nowhere = Site { root: root.path(), disks, link: nobody() };
     let why = nowhere.resolve(&lever::parse("block.nomerges=2").unwrap()).unwrap_err();
     assert!(why.contains("lies on tmpfs"), "{why}");
 }

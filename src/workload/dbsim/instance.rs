@@ -30,6 +30,7 @@ use super::plan::Plan;
 use super::requests::Board;
 use super::stages::CommitHistograms;
 use super::waits::WaitTable;
+use super::wire::Wiring;
 
 /// What a process of the run is: its class, and its number within the class, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +165,8 @@ pub struct Instance<'s> {
     pids: &'s [AtomicU32],
     /// By server: its connection, if that is in memory.
     pub mailboxes: BTreeMap<usize, Mailboxes<'s>>,
+    /// Over what those talk who talk TCP.
+    pub wire: Wiring,
     tidings: PipeWriter,
 }
 
@@ -280,6 +283,7 @@ impl<'s> Instance<'s> {
             texts: segment.many(roles.len() * TEXT),
             pids: segment.many(roles.len()),
             mailboxes: mailboxes.collect(),
+            wire: Wiring::default(),
             pace: pace(job),
             plan,
             roles,

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
+use crate::network::{Pair, Side};
 use crate::sys::latch::Event;
 use crate::sys::segment::{LatchedBytes, PAGE, Segment, shared_struct};
 
@@ -76,7 +77,12 @@ pub struct Ends<'s> {
 
 impl<'s> Ends<'s> {
     /// Makes a connection. `mailboxes` are what it consists of in memory; for the other transports there are none.
-    pub fn connect(transport: Transport, mailboxes: Option<&'s Mailboxes<'s>>) -> io::Result<Self> {
+    /// `pair` is what TCP goes over, if not the loopback; the calling thread lives among the servers then.
+    pub fn connect(
+        transport: Transport,
+        mailboxes: Option<&'s Mailboxes<'s>>,
+        pair: Option<&Pair>,
+    ) -> io::Result<Self> {
         Ok(match transport {
             Transport::Socket => {
                 let (client, server) = UnixStream::pair()?;
@@ -99,8 +105,13 @@ impl<'s> Ends<'s> {
             }
             Transport::Tcp => {
                 // The kernel completes the connection before anybody accepts it, so one process can do both.
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-                let client = TcpStream::connect(listener.local_addr()?)?;
+                let listener = TcpListener::bind((pair.map_or(Ipv4Addr::LOCALHOST, |_| Side::Servers.address()), 0))?;
+                let to = listener.local_addr()?;
+                // A socket belongs to the network in which it was made.
+                let client = match pair {
+                    Some(pair) => pair.as_client(|| TcpStream::connect(to))?,
+                    None => TcpStream::connect(to)?,
+                };
                 let (server, _) = listener.accept()?;
                 for end in [&client, &server] {
                     // A request is one small message that is waited for: it must not be held back for more.
@@ -166,7 +177,7 @@ mod tests {
                     Segment::new(Mailbox::segment_bytes(request) + Mailbox::segment_bytes(reply) + PAGE).unwrap();
                 let boxes =
                     Mailboxes { request: Mailbox::new(&segment, request), reply: Mailbox::new(&segment, reply) };
-                let mut ends = Some(Ends::connect(transport, Some(&boxes)).unwrap());
+                let mut ends = Some(Ends::connect(transport, Some(&boxes), None).unwrap());
                 let server = fork_child(|| {
                     let mut server = ends.take().unwrap().into_server();
                     let (mut asked, mut answer) = (vec![0; request], vec![0; reply]);
@@ -197,7 +208,7 @@ mod tests {
     #[test]
     fn an_end_that_has_gone_is_noticed() {
         for transport in [Transport::Socket, Transport::Pipe, Transport::Tcp] {
-            let Ends { mut client, server } = Ends::connect(transport, None).unwrap();
+            let Ends { mut client, server } = Ends::connect(transport, None, None).unwrap();
             drop(server);
             let error = client.receive(&mut [0; 16]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{transport:?}");

@@ -65,6 +65,7 @@ database-writer = {{ kind = "database-writer", io = "sync", batch = 16 }}
             cpus: 1,
             memory_bytes: 1 << 30,
             executable: PathBuf::new(),
+            network: None,
             witness: None,
             progress: &|_| {},
         })

@@ -62,6 +62,7 @@ mod turns;
 mod verify;
 pub mod waits;
 mod warden;
+mod wire;
 
 #[cfg(test)]
 mod log_run_tests;
@@ -77,6 +78,7 @@ mod tests_many;
 use anyhow::{Result, ensure};
 
 use crate::metric::MetricDef;
+use crate::network;
 
 use super::{Context, Needs, OptionDef, Options, Outcome, RawNeeds, Workload};
 
@@ -142,7 +144,7 @@ impl Workload for Dbsim {
                 + sideline::memory_bytes(&job)
                 + Ledger::bytes(job.transactors(), job.blocks())
                 + verify::memory_bytes(&job),
-            modules: Vec::new(),
+            modules: if job.run.network == job::Wire::Veth { vec![network::MODULE] } else { Vec::new() },
         }
     }
 
@@ -190,5 +192,6 @@ fn parse(cx: &Context<'_>) -> Result<Job> {
 }
 
 fn job_context<'a>(cx: &'a Context<'_>) -> JobContext<'a> {
-    JobContext { dir: &cx.dir, seed: cx.seed, clock: cx.clock, progress: cx.progress, live: None }
+    let network = cx.network;
+    JobContext { dir: &cx.dir, seed: cx.seed, clock: cx.clock, network, progress: cx.progress, live: None }
 }

@@ -46,6 +46,7 @@ impl Bench {
             cpus: 1,
             memory_bytes: 1 << 30,
             executable: PathBuf::new(),
+            network: None,
             witness: None,
             progress: &|_| {},
         })

@@ -31,7 +31,14 @@ impl Bench {
     /// Lays out, runs and verifies.
     fn run(&self) -> Result<JobOutcome> {
         let progress = |_: Progress<'_>| {};
-        let cx = JobContext { dir: self.dir.path(), seed: 7, clock: Clock::Wall, progress: &progress, live: None };
+        let cx = JobContext {
+            dir: self.dir.path(),
+            seed: 7,
+            clock: Clock::Wall,
+            network: None,
+            progress: &progress,
+            live: None,
+        };
         prepare(&self.job, &cx)?;
         let outcome = run(&self.job, &cx)?;
         verify(&self.job, &cx)?;
@@ -245,7 +252,14 @@ fn threads_are_one_process() {
         job.classes.retain(|c| !matches!(c.kind, Kind::Scanner { .. }));
     });
     let progress = |_: Progress<'_>| {};
-    let cx = JobContext { dir: bench.dir.path(), seed: 7, clock: Clock::Wall, progress: &progress, live: None };
+    let cx = JobContext {
+        dir: bench.dir.path(),
+        seed: 7,
+        clock: Clock::Wall,
+        network: None,
+        progress: &progress,
+        live: None,
+    };
     prepare(&bench.job, &cx).unwrap();
     let popular = choice::Choosers::new(&bench.job, 7);
     let block = popular.popular(bench.job.buffers() * trial::PRELOAD.0 / trial::PRELOAD.1);

@@ -11,7 +11,7 @@ use crate::workload::options;
 
 use super::crew::Crew;
 use super::instance::Phase;
-use super::job::{ClassSpec, Kind, Length, Pace, Transport};
+use super::job::{ClassSpec, Kind, Length, Pace, Transport, Wire};
 use super::plan::Plan;
 
 /// A directory beside the test's executable, with the files of a small job without a scanner.
@@ -62,7 +62,8 @@ impl Bench {
         let (hear, tell) = std::io::pipe().unwrap();
         let plan = Plan::new(&self.job, Clock::Wall);
         let book = ledger::Book::open(&self.job, self.path())?;
-        let instance = Instance::new(&segment, &cache, &self.job, &book, 7, plan, tell)?;
+        let mut instance = Instance::new(&segment, &cache, &self.job, &book, 7, plan, tell)?;
+        instance.wire = wire::Wiring::of(&self.job, None)?;
         let mut crew = Crew::start(&instance, hear)?;
         crew.wait_milestone()?;
         instance.enter(Phase::Measure);
@@ -105,11 +106,13 @@ fn client(transport: Transport) -> Kind {
 
 #[test]
 fn clients_are_served_over_every_transport() {
-    for transport in [Transport::Socket, Transport::Pipe, Transport::Memory, Transport::Tcp] {
-        let bench = Bench::new(2, 120, vec![class("user", 10, client(transport))]);
+    let ways = [Transport::Socket, Transport::Pipe, Transport::Memory, Transport::Tcp].map(|t| (t, Wire::Loopback));
+    for (transport, wire) in ways.into_iter().chain([(Transport::Tcp, Wire::Veth)]) {
+        let mut bench = Bench::new(2, 120, vec![class("user", 10, client(transport))]);
+        bench.job.run.network = wire;
         let ran = match bench.run(|_| {}) {
             // Where neither root nor user namespaces are to be had.
-            Err(e) if transport == Transport::Tcp && format!("{e:#}").contains("No loopback network") => {
+            Err(e) if transport == Transport::Tcp && format!("{e:#}").contains("network") => {
                 eprintln!("Not tested here: {e:#}");
                 continue;
             }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::clock::Clock;
+use crate::network::Network;
 use crate::sys::segment::Segment;
 use crate::workload::Progress;
 
@@ -29,6 +30,7 @@ use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
 use super::verify::{Acks, Verdict};
 use super::waits::Tallies;
+use super::wire::Wiring;
 use super::{block, files, honest_sync, loader, log_facts, pace, placing, requests, sideline};
 
 /// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
@@ -40,6 +42,8 @@ pub struct JobContext<'a> {
     pub dir: &'a Path,
     pub seed: u64,
     pub clock: Clock,
+    /// The network that belongs to the run alone, if one was made for it.
+    pub network: Option<&'a Network>,
     /// Called between the parts of a run, never inside the window.
     pub progress: &'a dyn Fn(Progress<'_>),
     /// Called inside the window, for every interval of the series: for who looks on. Costs what it costs.
@@ -90,7 +94,8 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let memory = CacheMemory::new(job.cache.memory, Cache::bytes(job), Permission::of_this_machine())?;
     let (hear, tell) = std::io::pipe().context("Cannot make a pipe")?;
     let book = Book::open(job, cx.dir)?;
-    let instance = Instance::new(&segment, memory.segment(), job, &book, cx.seed, plan, tell)?;
+    let mut instance = Instance::new(&segment, memory.segment(), job, &book, cx.seed, plan, tell)?;
+    instance.wire = Wiring::of(job, cx.network)?;
     let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
     progress("fill the cache", 0);
     let honesty = if job.writes() { Some(honest_sync::test(job, cx.dir)?) } else { None };
@@ -107,8 +112,9 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
         crew.wait(Some(pace::now() + nanoseconds(time)))?;
     }
     progress("window", 2);
-    let nodes = Nodes::now();
+    let (nodes, before) = (Nodes::now(), instance.wire.traffic()?);
     let window = Window::watch(&instance, &mut crew, cx)?;
+    facts.extend(instance.wire.facts(before)?);
     facts.extend(alone.facts_since(window.page_tables.len())?);
     if let Some(nodes) = nodes {
         facts.extend(nodes.facts_since(&memory.segment().memory().addresses())?);

@@ -4,12 +4,10 @@
 //! pipes keep records so short whole. So a run of ten thousand processes costs the parent one file descriptor for each warden.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use anyhow::{Context as _, Result};
 
 use crate::sys::family::Children;
-use crate::sys::net;
 use crate::sys::process::Exit;
 
 use super::instance::{Instance, Part, Role};
@@ -101,15 +99,9 @@ fn settle(instance: &Instance<'_>, units: &[Unit]) -> Result<()> {
     limits::allow_files((job.data.files + job.journal.files) as u64 + OTHER_FILES)?;
     let tcp = |u: &Unit| matches!(instance.class(u.first()).kind, Kind::Client { transport: Transport::Tcp, .. });
     if units.iter().any(tcp) {
-        network().context("No loopback network for TCP clients (the transport `socket` does without)")?;
+        instance.wire.settle()?;
     }
     Ok(())
-}
-
-/// A guest has nobody else on its loopback; elsewhere nothing must listen where others could reach it.
-fn network() -> io::Result<()> {
-    let in_guest = rustix::process::getppid().is_some_and(rustix::process::Pid::is_init);
-    if in_guest { net::interface_up("lo") } else { net::own_loopback() }
 }
 
 fn fork(instance: &Instance<'_>, unit: Unit, children: &mut Children) -> Result<()> {
@@ -121,13 +113,19 @@ fn fork(instance: &Instance<'_>, unit: Unit, children: &mut Children) -> Result<
                 anyhow::bail!("Process {server} is no client's server");
             };
             let mailboxes = instance.mailboxes.get(&server);
-            let mut ends = Some(Ends::connect(transport, mailboxes).context("Cannot connect a client")?);
+            let mut ends =
+                Some(Ends::connect(transport, mailboxes, instance.wire.pair()).context("Cannot connect a client")?);
             children
                 .fork(server, || crew::live(instance, server, ends.take().map(Ends::into_server)))
                 .context(cannot(server))?;
-            children
-                .fork(client, || crew::live(instance, client, ends.take().map(Ends::into_client)))
-                .context(cannot(client))
+            let live = || match instance.wire.follow(transport) {
+                Ok(()) => crew::live(instance, client, ends.take().map(Ends::into_client)),
+                Err(e) => {
+                    instance.leave_word(client, &format!("{e:#}"));
+                    1
+                }
+            };
+            children.fork(client, live).context(cannot(client))
         }
     }
 }

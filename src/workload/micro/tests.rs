@@ -28,6 +28,7 @@ fn with_context<T>(settings: &[(&str, &str)], dir: &std::path::Path, act: impl F
         memory_bytes: 1 << 30,
         // Anything that takes arguments and exits does: bigiron itself is not built when the library's tests run.
         executable: PathBuf::from("/bin/true"),
+        network: None,
         witness: None,
         progress: &|_| (),
     })

@@ -117,6 +117,7 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
         cpus: 2,
         memory_bytes: 1 << 30,
         executable: "/bin/true".into(),
+        network: None,
         witness: None,
         progress: &|_| (),
     };

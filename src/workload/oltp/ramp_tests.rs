@@ -18,6 +18,7 @@ fn house(job: &Job, dir: &Path) -> House {
         images: &BTreeMap::new(),
         devices: &[],
         foundation: &BTreeMap::new(),
+        network: None,
         witness: None,
         cpus: 2,
         memory_bytes: 1 << 30,

@@ -17,6 +17,7 @@ fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Cont
         cpus: 2,
         memory_bytes: 1 << 30,
         executable: "/bin/true".into(),
+        network: None,
         witness: None,
         progress: &|_| (),
     })

@@ -4,7 +4,8 @@
 
 use super::class::{self, COUNT};
 use super::{
-    Amount, ClassSpec, EXTENT, Engine, Job, Kind, Length, LogSync, Method, Pace, Requests, Share, Step, TransactionSpec,
+    Amount, ClassSpec, EXTENT, Engine, Job, Kind, Length, LogSync, Method, Pace, Requests, Share, Step,
+    TransactionSpec, Transport, Wire,
 };
 use crate::size::print_bytes;
 use crate::workload::dbsim::block::BLOCK;
@@ -49,6 +50,10 @@ fn check_crew(job: &Job) -> Result<(), Complaint> {
         "A job has at least one process; add a table such as `[process.foreground]`".to_owned()
     })?;
     let total: usize = job.classes.iter().map(|c| c.count).sum();
+    let tcp = |c: &ClassSpec| matches!(c.kind, Kind::Client { transport: Transport::Tcp, .. });
+    ensure(job.run.network == Wire::Loopback || job.classes.iter().any(tcp), "run.network", || {
+        "Nobody in the job talks over a network; give a process of kind `client` `transport = \"tcp\"`".to_owned()
+    })?;
     ensure(total <= *COUNT.end() as usize, "process", || {
         format!("{total} processes are too many; a job has at most {}", COUNT.end())
     })?;

@@ -11,7 +11,7 @@ use super::units;
 use super::words;
 use super::{
     CacheSpec, DataSpec, DataSync, EXTENT, Job, JournalSpec, Length, LogSync, Memory, PhaseSpec, Replacement, Run,
-    TransactionSpec,
+    TransactionSpec, Wire,
 };
 use crate::document::{self, Table, Value};
 use crate::refusal::Refusal;
@@ -23,7 +23,7 @@ pub const VERSION: u64 = 1;
 const ROOT: &[&str] = &["dbsim", "name", "about", "run", "phase", "cache", "data", "journal", "transaction", "process"];
 /// Tables with keys of their own, and those keys.
 const TABLES: &[(&str, &[&str])] = &[
-    ("run", &["transactions", "time", "ramp", "acks"]),
+    ("run", &["transactions", "time", "ramp", "acks", "network"]),
     ("cache", &["size", "memory", "replacement", "dirty"]),
     ("data", &["files", "size", "direct", "sync", "places", "overwrite"]),
     ("journal", &["files", "size", "direct", "sync", "block", "place"]),
@@ -240,7 +240,8 @@ impl Draft {
             None => length.map_or(Length::Auto, |(length, _)| length),
         };
         let acks = table.get("acks").map(|value| value.string()?.parse().map_err(|right| value.cannot_be(right)));
-        Ok(Run { length, ramp: ramp.transpose()?, phases, acks: acks.transpose()? })
+        let network = take::word(&table, "network", Wire::Loopback)?;
+        Ok(Run { length, ramp: ramp.transpose()?, phases, acks: acks.transpose()?, network })
     }
 
     fn phases(&self) -> Result<Vec<PhaseSpec>, Refusal> {

@@ -9,7 +9,7 @@ use super::units::print_duration;
 use super::words::print_memory;
 use super::{
     Amount, Choice, ClassSpec, DataSync, Engine, Job, Kind, Length, LogSync, Memory, Method, Pace, Requests, Share,
-    Step, TransactionSpec, Transport, Wake,
+    Step, TransactionSpec, Transport, Wake, Wire,
 };
 use crate::clock::Clock;
 use crate::size::print_bytes;
@@ -137,7 +137,10 @@ fn class(job: &Job, c: &ClassSpec) -> String {
                 Transport::Socket => "a pair of Unix sockets",
                 Transport::Pipe => "two pipes",
                 Transport::Memory => "shared memory",
-                Transport::Tcp => "TCP over the loopback",
+                Transport::Tcp => match job.run.network {
+                    Wire::Loopback => "TCP over the loopback",
+                    Wire::Veth => "TCP between two network namespaces (veth)",
+                },
             };
             format!(
                 "client and server in pairs over {way}, {} to ask and {} to answer; the server does the transactions{}",

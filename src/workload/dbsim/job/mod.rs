@@ -62,6 +62,8 @@ pub struct Run {
     pub phases: Vec<PhaseSpec>,
     /// Where acknowledgements are told before anybody is, so that they outlive this machine.
     pub acks: Option<Target>,
+    /// Over what clients talk TCP.
+    pub network: Wire,
 }
 
 /// Work or time.
@@ -233,8 +235,17 @@ pub enum Transport {
     Pipe,
     /// Shared memory and futexes.
     Memory,
-    /// TCP over the loopback.
+    /// TCP, over what `run.network` says.
     Tcp,
+}
+
+/// Over what clients talk TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// The loopback: no queues, no offloads, no polling.
+    Loopback,
+    /// A pair of virtual Ethernet devices, clients and servers each in a network namespace of their own.
+    Veth,
 }
 
 /// Plain requests on the data files: random ones on all of them, sequential ones from one to the next, each process beginning at

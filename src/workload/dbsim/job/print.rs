@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::draft::{VERSION, default_cache, default_journal};
 use super::units::{print_duration, print_pace};
 use super::words::{self, Word};
-use super::{ClassSpec, Engine, Job, Kind, Length, Memory, Pace, Replacement, Requests, Share, Wake};
+use super::{ClassSpec, Engine, Job, Kind, Length, Memory, Pace, Replacement, Requests, Share, Wake, Wire};
 use crate::size::print_bytes;
 
 /// The text of a job file that describes `job`.
@@ -120,6 +120,9 @@ fn run(out: &mut String, job: &Job) {
     }
     if let Some(to) = &job.run.acks {
         table.text("acks", to.to_string());
+    }
+    if job.run.network != Wire::Loopback {
+        table.word("network", job.run.network);
     }
     table.end(out);
 }
@@ -405,8 +408,9 @@ mod tests {
             proptest::option::of(lengths()),
             proptest::collection::vec((1u64..9999, proptest::option::of(paces())), 0..3),
             proptest::option::of(prop_oneof!["tcp:[a-z]{1,8}:[1-9][0-9]{0,3}", "/[a-z]{1,9} [a-z]{1,9}"]),
+            pick(&[Wire::Loopback, Wire::Veth]),
         )
-            .prop_map(|(length, ramp, phases, acks)| {
+            .prop_map(|(length, ramp, phases, acks, network)| {
                 let phases: Vec<_> = phases
                     .into_iter()
                     .enumerate()
@@ -414,7 +418,7 @@ mod tests {
                     .collect();
                 let sum = phases.iter().map(|p| if let Length::Transactions(n) = p.length { n } else { 0 }).sum();
                 let length = if phases.is_empty() { length.unwrap_or(Length::Auto) } else { Length::Transactions(sum) };
-                Run { length, ramp, phases, acks: acks.map(|to| to.parse().unwrap()) }
+                Run { length, ramp, phases, acks: acks.map(|to| to.parse().unwrap()), network }
             });
         let memory = prop_oneof![
             pick(&[Memory::Mmap, Memory::Thp, Memory::Sysv]),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: every value has one word, and the word reads back as the value.
 
-use super::{DataSync, LogSync, Memory, Method, Replacement, Transport, Wake};
+use super::{DataSync, LogSync, Memory, Method, Replacement, Transport, Wake, Wire};
 use crate::size;
 
 /// Something that can be one of a closed list.
@@ -58,6 +58,10 @@ impl Word for Transport {
         ("memory", Transport::Memory),
         ("tcp", Transport::Tcp),
     ];
+}
+
+impl Word for Wire {
+    const ALL: &'static [(&'static str, Self)] = &[("loopback", Wire::Loopback), ("veth", Wire::Veth)];
 }
 
 /// What `cache.memory` may be, for messages.
@@ -116,6 +120,7 @@ mod tests {
         words_read_back::<LogSync>();
         words_read_back::<Wake>();
         words_read_back::<Transport>();
+        words_read_back::<Wire>();
     }
 
     #[test]

@@ -29,7 +29,13 @@ fn requests() -> Requests {
 
 fn job(files: usize, bytes: u64, classes: &[(usize, Requests)]) -> Job {
     let mut job = Job::parse(&options(&Dbsim as &dyn Workload, []).unwrap()).unwrap();
-    job.run = crate::workload::dbsim::job::Run { length: Length::Auto, ramp: None, phases: Vec::new(), acks: None };
+    job.run = crate::workload::dbsim::job::Run {
+        length: Length::Auto,
+        ramp: None,
+        phases: Vec::new(),
+        acks: None,
+        network: crate::workload::dbsim::job::Wire::Loopback,
+    };
     job.cache.bytes = MIB;
     job.data.files = files;
     job.data.bytes = bytes;
@@ -52,7 +58,7 @@ fn job(files: usize, bytes: u64, classes: &[(usize, Requests)]) -> Job {
 }
 
 fn context(dir: &Path, seed: u64) -> JobContext<'_> {
-    JobContext { dir, seed, clock: Clock::Wall, progress: &|_| {}, live: None }
+    JobContext { dir, seed, clock: Clock::Wall, network: None, progress: &|_| {}, live: None }
 }
 
 /// Runs the job on files that have been laid out.

@@ -49,7 +49,13 @@ pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
     });
     let job = Job {
         name: name(Path::new(file).file_stem().and_then(|s| s.to_str()).unwrap_or("job"), Vec::new()),
-        run: Run { length: first.length(), ramp: Some(Length::Time(first.ramp)), phases: Vec::new(), acks: None },
+        run: Run {
+            length: first.length(),
+            ramp: Some(Length::Time(first.ramp)),
+            phases: Vec::new(),
+            acks: None,
+            network: super::Wire::Loopback,
+        },
         cache: draft::default_cache(false),
         data: DataSpec {
             files,
