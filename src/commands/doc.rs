@@ -33,6 +33,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("study", "many-disks", include_str!("../../docs/studies/many-disks.md")),
     ("study", "users", include_str!("../../docs/studies/users.md")),
     ("study", "read-under-streaming-write", include_str!("../../docs/studies/read-under-streaming-write.md")),
+    ("study", "large-io", include_str!("../../docs/studies/large-io.md")),
     ("study", "threads", include_str!("../../docs/studies/threads.md")),
     ("study", "large-pages", include_str!("../../docs/studies/large-pages.md")),
     ("study", "preemption", include_str!("../../docs/studies/preemption.md")),
