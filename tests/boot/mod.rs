@@ -10,6 +10,8 @@ mod studies;
 mod survival;
 
 use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
 
 use crate::builder::Test;
 
@@ -21,4 +23,22 @@ fn cache() -> PathBuf {
 /// A run with the shared cache.
 fn test() -> Test {
     Test::new().cache(cache())
+}
+
+/// Starts a study and lets it get as far as `records` boots.
+fn underway(test: &Test, args: &[&str], records: usize) -> Child {
+    let mut child = test.start(args);
+    let begun = Instant::now();
+    while boots(test, args.last().unwrap()) < records {
+        assert!(child.try_wait().unwrap().is_none(), "ended before it was stopped");
+        assert!(begun.elapsed() < Duration::from_secs(600), "no records");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    child
+}
+
+/// Boots that are on record, whatever came of them.
+fn boots(test: &Test, study: &str) -> usize {
+    let log = std::fs::read_to_string(test.dir().join(study).join("records.jsonl")).unwrap_or_default();
+    log.lines().count()
 }
