@@ -109,13 +109,13 @@ fn a_process_that_looks_at_the_whole_cache_has_the_page_tables_of_it() {
     let tables = |prefault| {
         let bench = Bench::new(|job| {
             job.cache.prefault = prefault;
-            // 32 tables of 2 MiB each, of which the gets of a first transaction need some.
+            // 32 tables of 2 MiB each, of which the gets of two or three transactions need some.
             (job.cache.bytes, job.data.bytes) = (64 << 20, 80 << 20);
-            // Until the end of the window each is there, and has done one transaction.
-            job.run.length = Length::Time(Duration::from_millis(100));
+            // Until the end of a window of time each is there.
+            job.run.length = Length::Time(Duration::from_secs(1));
             job.run.ramp = Some(Length::Transactions(0));
             for class in job.classes.iter_mut().filter(|c| c.kind.transacts()) {
-                class.pace = Pace::Closed { think: Duration::from_secs(600) };
+                class.pace = Pace::Closed { think: Duration::from_millis(400) };
             }
         });
         count(&bench.run().unwrap(), "page-table-bytes-per-foreground")
