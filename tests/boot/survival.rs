@@ -1,4 +1,4 @@
-//! Guests that panic, hang and lose their agent: each is its arm's outcome.
+//! Guests that panic, hang and lose their agent: each is its arm's outcome and decides the verdict.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn a_guest_that_fails_is_its_arms_outcome() {
         "debian:6.12,fault.inject=kill-init",
     ];
     let how = ["micro", "--set", "micro.only=null-call", "--clock", "none", "--hang-limit", "5", "--out", "survival"];
-    // Two boots of each arm: what a verdict makes of them is the judge's, and needs no guest.
+    // Two boots of each arm.
     let child = underway(&test, &[&["compare"], &arms[..], &how[..]].concat(), 2 * arms.len());
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     child.wait_with_output().unwrap();
@@ -35,6 +35,21 @@ fn a_guest_that_fails_is_its_arms_outcome() {
     assert_eq!(outcomes("=kill-agent"), BTreeSet::from(["agent-died"]), "{log}");
     assert_eq!(outcomes("=kill-init"), BTreeSet::from(["panic"]), "{log}");
     assert_eq!(outcomes("debian:6.12"), BTreeSet::from(["completed"]), "{log}");
-    // Without a clock nothing that is a time may be seen anywhere.
+    // Without a clock nothing that is a time may be kept.
     assert!(records.iter().all(|r| r["metrics"].as_array().is_none_or(Vec::is_empty)));
+}
+
+#[test]
+fn a_guest_that_panics_makes_its_arm_worse() {
+    let test = test();
+    let arms = ["compare", "debian:6.12", "debian:6.12,fault.inject=panic", "micro", "--set", "micro.only=null-call"];
+    let how = ["--clock", "none", "--pairs", "8", "--fail-on", "worse", "--out", "panics"];
+    let ran = test.run(&[&arms[..], &how[..]].concat()).status(3).stdout_has("panicked in 8 of 8 boots");
+    let report = test.run(&["report", "panics", "--format", "json"]).stdout;
+    let json: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(json["comparisons"][0]["verdict"], "worse", "{json}");
+    // Without a clock nothing that is a time may be seen anywhere.
+    for unit in [" ns", " µs", " ms", "tx/s"] {
+        assert!(!ran.stdout.contains(unit), "`{unit}` in {}", ran.stdout);
+    }
 }
