@@ -11,6 +11,7 @@ pub mod futex;
 pub mod latch;
 pub mod launch;
 pub mod mapping;
+pub mod mark;
 pub mod memory;
 pub mod mempolicy;
 pub mod module;

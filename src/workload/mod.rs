@@ -11,10 +11,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::metric::MetricDef;
 use crate::network::{self, Network};
+use crate::probe::symbols::Program;
 use crate::suggest;
 
 /// An option of a workload, set as the lever `<workload>.<name>` in a study, on an arm or with `--set`.
@@ -135,6 +137,21 @@ pub struct Outcome {
     pub values: BTreeMap<String, f64>,
     /// Things a reader of the record wants to know: counts, sizes, engine really used, fsync behaviour.
     pub facts: BTreeMap<String, String>,
+    /// What it has marked ([`crate::sys::mark`]) to be looked into, in the order in which it was cut.
+    pub windows: Vec<Window>,
+    /// Programs of others that worked in them; its own process's are known.
+    pub programs: Vec<Program>,
+}
+
+/// A stretch of work that explains a metric: all between the marks of one cut.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// The metric's name.
+    pub metric: String,
+    /// Operations, transactions or requests done in it.
+    pub operations: u64,
+    /// Nanoseconds it took by the guest's clock.
+    pub ns: u64,
 }
 
 /// Data that a run has lost or got wrong: a run that ends with it counts as one whose check failed.

@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::block::Stamp;
 use super::rng::SplitMix64;
+use crate::sys::mark;
 
 /// Bytes of the file that reads, writes, file faults and the reread go to.
 pub const DATA_BYTES: u64 = 32 << 20;
@@ -152,11 +153,14 @@ pub fn file_system(path: &Path) -> String {
 #[inline]
 pub fn timed<E: Into<anyhow::Error>>(n: u64, mut op: impl FnMut() -> Result<(), E>) -> anyhow::Result<u64> {
     let start = now_ns();
+    mark::begin();
     for _ in 0..n {
         if let Err(e) = op() {
+            mark::end();
             return Err(e.into());
         }
     }
+    mark::end();
     Ok(now_ns() - start)
 }
 

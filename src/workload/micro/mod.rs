@@ -23,9 +23,10 @@ use self::bench::{Bench, DATA_BYTES, Window};
 use self::block::{BLOCK, Stamp};
 use self::catalogue::{Measure, Storage, Test};
 use self::selection::Selection;
-use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload};
+use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Window as Marked, Workload};
 use crate::clock::Clock;
 use crate::metric::{Better, Kind, MetricDef, Unit};
+use crate::sys::mark;
 use crate::sys::net::interface_up;
 
 pub use self::process::EXIT_ARGUMENTS;
@@ -126,6 +127,8 @@ impl Workload for Micro {
                     |w| if w.ns > 0 { Ok(w) } else { Err(anyhow!("The clock did not move in {} operations", w.ops)) },
                 )
                 .with_context(|| format!("Cannot measure `{}`", test.name))?;
+            mark::cut();
+            outcome.windows.push(Marked { metric: test.name.to_owned(), operations: window.ops, ns: window.ns });
             outcome.values.insert(test.name.to_owned(), value(test, window));
             logs += cost_ns(test, window).ln();
         }
