@@ -23,6 +23,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("concept", "clocks", include_str!("../../docs/concepts/clocks.md")),
     ("concept", "kernels", include_str!("../../docs/concepts/kernels.md")),
     ("concept", "statistics", include_str!("../../docs/concepts/statistics.md")),
+    ("concept", "why", include_str!("../../docs/concepts/why.md")),
     ("concept", "words", include_str!("../../docs/concepts/words.md")),
     ("guide", "first-steps", include_str!("../../docs/guide/first-steps.md")),
     ("guide", "gate", include_str!("../../docs/guide/gate.md")),
