@@ -4,6 +4,7 @@
 pub mod command;
 pub mod dbsim;
 pub mod micro;
+pub mod multiuser;
 pub mod oltp;
 
 use std::collections::BTreeMap;

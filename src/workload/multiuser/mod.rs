@@ -1,0 +1,3 @@
+//! `multiuser`: many users, each with the same tests in another order.
+
+pub mod work;
