@@ -11,16 +11,8 @@ use anyhow::Context as _;
 /// The tree's root, under the directory that users share.
 const TREE: &str = "tree";
 /// Branches of the tree: some near the root, some deep, so that a path is of 1 to 8 names.
-const BRANCHES: [&str; 8] = [
-    "b0",
-    "b1",
-    "b2/c0",
-    "b2/c1/d0",
-    "b3/c0/d0/e0",
-    "b3/c0/d1/e0/f0",
-    "b4/c0/d0/e0/f0/g0",
-    "b4/c0/d0/e0/f1/g0/h0",
-];
+const BRANCHES: [&str; 8] =
+    ["b0", "b1", "b2/c0", "b2/c1/d0", "b3/c0/d0/e0", "b3/c0/d1/e0/f0", "b4/c0/d0/e0/f0/g0", "b4/c0/d0/e0/f1/g0/h0"];
 /// Files of a branch.
 const LEAVES: usize = 40;
 /// Files of the directory that is listed.
