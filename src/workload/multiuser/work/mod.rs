@@ -4,10 +4,22 @@
 //! that returns has done all of its work and has found the result right.
 
 mod arithmetic;
+mod asynchronous;
+mod block;
+mod calls;
 mod catalogue;
 mod directory;
 mod disk;
+mod linear;
+mod memory;
+mod messages;
+mod numeric;
 mod place;
+mod process;
+pub mod shell;
+mod sort;
+mod text;
+mod values;
 mod verdict;
 
 use std::fmt;
@@ -26,7 +38,7 @@ pub enum Group {
     Process,
     /// Pipes, socket pairs, System V shared memory.
     Ipc,
-    /// TCP and UDP over the loopback interface, which must be up.
+    /// TCP and UDP over the loopback interface.
     Net,
     /// Names: files made, linked, looked up.
     Directory,
@@ -54,16 +66,6 @@ impl Group {
         Group::SyncDisk,
         Group::Async,
     ];
-
-    /// Whether its tests write or read files of [`Disk::file_bytes`].
-    pub fn uses_file(self) -> bool {
-        matches!(self, Group::Disk | Group::DirectDisk | Group::SyncDisk | Group::Async)
-    }
-
-    /// Whether its tests make any files below [`Disk::dir`].
-    pub fn uses_directory(self) -> bool {
-        self == Group::Directory || self.uses_file()
-    }
 }
 
 impl fmt::Display for Group {
@@ -94,6 +96,18 @@ pub enum Credit {
     HalfBlocks,
 }
 
+/// What a test needs to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    Nothing,
+    /// The loopback interface, up.
+    Loopback,
+    /// [`Disk::dir`], to make names in and to read what is laid out there; a few hundred KiB in all.
+    Directory,
+    /// The same, with room for two files of [`Disk::file_bytes`] a user besides the one that users share.
+    File,
+}
+
 /// One test.
 pub struct Test {
     /// As a workfile has it.
@@ -104,6 +118,7 @@ pub struct Test {
     pub group: Group,
     /// One call: does the work and checks it. Data that are not what they must be are a [`WrongData`](crate::workload::WrongData).
     pub run: fn(&mut Place<'_>) -> anyhow::Result<()>,
+    pub needs: Needs,
     /// One line, as in a list of tests.
     pub summary: &'static str,
 }
@@ -118,3 +133,6 @@ impl Test {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

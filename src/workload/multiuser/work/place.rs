@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
 
-use super::Test;
-use super::directory;
-use super::disk;
+use super::{Needs, Test, directory, disk, values};
 
 /// Bytes that every disk test reads or writes at a time.
 pub const BLOCK: usize = 1024;
@@ -57,19 +55,24 @@ impl Disk {
     ///
     /// # Errors
     /// A directory that cannot be written, a full disk.
-    pub fn lay_out<'t>(dir: &Path, file_bytes: u64, tests: impl IntoIterator<Item = &'t Test>) -> anyhow::Result<Self> {
+    pub fn lay_out<'t>(
+        dir: &Path,
+        file_bytes: u64,
+        tests: impl IntoIterator<Item = &'t Test>,
+    ) -> anyhow::Result<Self> {
         let disk = Self { dir: dir.to_owned(), file_bytes };
         let (mut file, mut tree) = (false, false);
         for test in tests {
-            file |= test.group.uses_file();
-            tree |= test.group == super::Group::Directory;
+            file |= test.needs == Needs::File;
+            tree |= test.needs == Needs::Directory;
         }
         if file {
             disk::lay_out(&disk)?;
         }
         if tree {
-            directory::lay_out(dir)?;
+            directory::lay_out(&disk)?;
         }
+        values::make();
         Ok(disk)
     }
 
@@ -82,13 +85,21 @@ impl Disk {
         self.file_bytes
     }
 
+    pub(super) fn blocks(&self) -> u64 {
+        blocks(self.file_bytes)
+    }
+
+    pub(super) fn half_blocks(&self) -> u64 {
+        half_blocks(self.file_bytes)
+    }
+
     /// Removes what [`Disk::lay_out`] has made.
     ///
     /// # Errors
     /// What the file system says, but that it is not there.
     pub fn clear(self) -> anyhow::Result<()> {
         disk::clear(&self)?;
-        directory::clear(&self.dir)
+        directory::clear(&self)
     }
 }
 
@@ -97,6 +108,17 @@ impl Disk {
 pub(super) struct Kept {
     /// Which message of the table is next.
     pub message: usize,
+    /// Where the walks through the numeric tests' values are.
+    pub halved: usize,
+    pub wide: usize,
+    /// What copies are made from and to.
+    pub copies: (Vec<u8>, Vec<u8>),
+    /// What is sorted, once it has been.
+    pub sorted: Vec<i32>,
+    /// Whether there is a shell, once that was looked for.
+    pub has_shell: Option<bool>,
+    /// Files made so far: each has a name of its own.
+    pub files: u64,
 }
 
 /// One user's place: its number among those of the directory, its draws, buffers kept between calls. A few hundred bytes until a test needs
@@ -105,7 +127,7 @@ pub struct Place<'a> {
     disk: &'a Disk,
     executable: &'a Path,
     user: u32,
-    scale: Scale,
+    pub(super) scale: Scale,
     syncs: bool,
     draws: SplitMix64,
     pub(super) kept: Kept,
