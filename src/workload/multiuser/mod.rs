@@ -75,7 +75,7 @@ impl Workload for Multiuser {
         // Each user's file, its copy, and one that is shared: on the clock that makes them longest.
         let file = |users: u32| settings.file_bytes(users, Clock::Wall) * (2 * u64::from(users) + 1);
         let files = file(1).max(file(expected));
-        let has_files = settings.mix.tests().any(|t| t.group.uses_file());
+        let has_files = settings.mix.tests().any(|t| t.needs == work::Needs::File);
         let own = u64::from(expected) * USER_STORAGE + STORAGE;
         Needs {
             storage_bytes: Some(own + if has_files { files } else { 0 }),

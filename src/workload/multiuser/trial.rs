@@ -17,7 +17,7 @@ use super::options::{Load, Mode, Settings};
 use super::ramp::Ramp;
 use super::rates::Spread;
 use super::single;
-use super::work::{Disk, Group, Test};
+use super::work::{Disk, Group, Needs, Test};
 use crate::workload::dbsim::limits;
 use crate::workload::{Context, Outcome, Progress, WrongData};
 
@@ -54,7 +54,7 @@ pub fn prepare(settings: &Settings, cx: &Context<'_>) -> Result<()> {
         };
         made.with_context(|| format!("Cannot make the directory `{}`", dir.display()))?;
     }
-    if settings.mix.tests().any(|t| t.group == Group::Net) {
+    if settings.mix.tests().any(|t| t.needs == Needs::Loopback) {
         crate::workload::micro::loopback_up()?;
     }
     Ok(())
@@ -85,7 +85,7 @@ pub fn run(settings: &Settings, cx: &Context<'_>) -> Result<Outcome> {
         fact("directories", dirs.len().to_string()),
         fact("durability", durability(settings).to_owned()),
     ]);
-    if settings.mix.tests().any(|t| t.group.uses_file()) {
+    if settings.mix.tests().any(|t| t.needs == Needs::File) {
         outcome.facts.insert("file-system".to_owned(), crate::workload::micro::file_system(&dirs[0]));
     }
     Ok(outcome)

@@ -119,6 +119,12 @@ pub fn words(line: &str) -> (&str, &str) {
     line.split_once(char::is_whitespace).map_or((line, ""), |(first, rest)| (first, rest.trim_start()))
 }
 
+impl fmt::Debug for Workfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
 impl fmt::Display for Workfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (key, kib) in [(FILE, self.file_kib), (POOL, self.pool_kib)] {
