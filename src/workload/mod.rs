@@ -222,7 +222,7 @@ pub trait Workload: Sync {
 
 /// Every workload, in the order in which lists show them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &command::Command]
+    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &multiuser::Multiuser, &command::Command]
 }
 
 /// The workload of that name.
