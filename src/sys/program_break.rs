@@ -31,7 +31,10 @@ pub struct Moves {
 /// Memory that the kernel does not give; a process with threads, which could allocate meanwhile.
 pub fn exercise(rounds: u64, touch: bool) -> io::Result<Moves> {
     if fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::new(io::ErrorKind::ResourceBusy, "Only a process of one thread can move its program break"));
+        return Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "Only a process of one thread can move its program break",
+        ));
     }
     let start = set(0)?;
     let result = up_and_down(start, rounds, touch);

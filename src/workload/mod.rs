@@ -263,6 +263,8 @@ pub fn worker(args: &[String]) -> i32 {
     match args.first().map_or("", String::as_str) {
         "exit" => micro::worker_exit(),
         "trial" => crate::host::local::worker(),
+        multiuser::work::shell::SHELL_WORKER => multiuser::work::shell::worker(&args[1..]),
+        multiuser::work::shell::COMMAND_WORKER => multiuser::work::shell::command(&args[1..]),
         name => {
             eprintln!("No worker `{name}`");
             2

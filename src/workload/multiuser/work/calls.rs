@@ -102,6 +102,8 @@ pub fn two_arguments(place: &mut Place<'_>) -> anyhow::Result<()> {
 }
 
 pub fn fifteen_arguments(place: &mut Place<'_>) -> anyhow::Result<()> {
-    let call = black_box(fifteen as extern "C" fn(i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32) -> i32);
+    let call = black_box(
+        fifteen as extern "C" fn(i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32) -> i32,
+    );
     rounds(place, |n| _ = call(n, n, n, n, n, n, n, n, n, n, n, n, n, n, n), |round| 2 * round)
 }

@@ -25,8 +25,7 @@ const LISTED: &str = "listed";
 const ACCOUNTS: &str = "accounts";
 const GROUPS: &str = "groups";
 /// Branches of the tree: one near the root, some deep.
-const BRANCHES: [&str; 8] =
-    ["a", "a/b", "a/b/c/d", "a/b/c/d/e/f", "g/h/i/j/k", "g/l", "g/m/n/o/p", "q/r/s/t"];
+const BRANCHES: [&str; 8] = ["a", "a/b", "a/b/c/d", "a/b/c/d/e/f", "g/h/i/j/k", "g/l", "g/m/n/o/p", "q/r/s/t"];
 /// Files of a branch, and of the directory that is listed.
 const LEAVES: usize = 40;
 const LISTED_FILES: usize = 100;
@@ -83,7 +82,7 @@ fn leaf(branch: &str, number: usize) -> String {
 /// The names to be looked up and to be made, taken from all branches in turn.
 fn list() -> String {
     let branch = |n: usize| BRANCHES[n % BRANCHES.len()];
-    let looked_up = (0..LOOKED_UP).map(|n| format!("s {}\n", leaf(branch(n), n * 7 % LEAVES)));
+    let looked_up = (0..LOOKED_UP).map(|n| format!("s {}\n", leaf(branch(n), n / BRANCHES.len() * 5)));
     looked_up.chain((0..MADE).map(|n| format!("c {}/made{n:02}.\n", branch(n)))).collect()
 }
 

@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 
@@ -131,7 +131,8 @@ impl Opened {
     }
 
     fn write(&mut self, buffer: &mut Buffer, number: u64, write: u64) -> anyhow::Result<()> {
-        let written = self.file.write(buffer.block().stamped(number, write)).with_context(|| self.fail("write", number))?;
+        let written =
+            self.file.write(buffer.block().stamped(number, write)).with_context(|| self.fail("write", number))?;
         expect("Writing a block", written, BLOCK)
     }
 

@@ -22,7 +22,8 @@ pub fn points(place: &mut Place<'_>) -> anyhow::Result<()> {
     for _ in 0..place.scale.times(100) {
         let point: [f64; SIDE] = std::array::from_fn(|_| walk.next());
         let matrix: [[f64; SIDE]; SIDE] = std::array::from_fn(|_| std::array::from_fn(|_| walk.next()));
-        let turned = black_box(matrix).map(|row| row.iter().zip(black_box(&point)).fold(0.0, |sum, (m, p)| sum + m * p));
+        let turned =
+            black_box(matrix).map(|row| row.iter().zip(black_box(&point)).fold(0.0, |sum, (m, p)| sum + m * p));
         let screen = [turned[0] * 1280.0, turned[1] * 1024.0, turned[2] * 8192.0].map(|c| c as i32);
         sum += turned[0] * turned[1] * turned[2];
         black_box((screen, sum));

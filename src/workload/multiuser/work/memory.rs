@@ -11,8 +11,7 @@ use super::verdict::{expect, wrong};
 use crate::sys::program_break::{self, Moves, PIECES};
 
 /// Sizes of blocks, roughly as programs ask for them; of 40, the first and the third ten are the same, and so are the others.
-const SIZES: [usize; 20] =
-    [1, 3, 5, 7, 9, 11, 33, 65, 129, 1024, 1025, 1023, 8192, 4096, 4095, 11, 33, 65, 129, 1024];
+const SIZES: [usize; 20] = [1, 3, 5, 7, 9, 11, 33, 65, 129, 1024, 1025, 1023, 8192, 4096, 4095, 11, 33, 65, 129, 1024];
 /// Largest of them.
 const LARGEST: usize = 8192;
 /// Alignments that copies begin at.
@@ -41,7 +40,8 @@ pub fn allocate(place: &mut Place<'_>) -> anyhow::Result<()> {
             touched += u64::from(string[0]) + u64::from(block[0]) + u64::from(zeroed[0]);
         }
         expect("Touching allocated memory", touched, STRINGS as u64 * (u64::from(TEXT[0]) + 1))?;
-        let held: usize = blocks.iter().map(|[string, block, zeroed]| string.len() + block.capacity() + zeroed.len()).sum();
+        let held: usize =
+            blocks.iter().map(|[string, block, zeroed]| string.len() + block.capacity() + zeroed.len()).sum();
         if held < bytes {
             return Err(wrong(format!("{held} bytes were allocated where {bytes} were asked for")));
         }
@@ -127,7 +127,11 @@ fn moves(place: &Place<'_>, full: u64, touch: bool) -> anyhow::Result<()> {
     let done = program_break::exercise(rounds, touch).context("Cannot move the program break")?;
     let pieces = rounds * PIECES as u64;
     // A piece of 4 KiB is written to every 128 bytes.
-    expect("Moving the program break", done, Moves { moves: rounds + pieces, touched: if touch { pieces * 32 } else { 0 } })
+    expect(
+        "Moving the program break",
+        done,
+        Moves { moves: rounds + pieces, touched: if touch { pieces * 32 } else { 0 } },
+    )
 }
 
 /// 1000 times: the program break moved 64 KiB down, and up again by 4 KiB at a time.

@@ -19,8 +19,8 @@ use crate::sys::exchange::Exchange;
 
 /// Sizes of the messages, in turn: small ones, what a window system sent, what a database sent.
 const SIZES: [usize; 37] = [
-    1, 3, 5, 7, 16, 32, 64, 512, 1024, 2048, 4096, 1, 3, 5, 7, 16, 32, 64, 512, 1024, 2048, 4096, 32, 32, 32, 32, 32, 32,
-    512, 512, 512, 512, 512, 2048, 2048, 2048, 2048,
+    1, 3, 5, 7, 16, 32, 64, 512, 1024, 2048, 4096, 1, 3, 5, 7, 16, 32, 64, 512, 1024, 2048, 4096, 32, 32, 32, 32, 32,
+    32, 512, 512, 512, 512, 512, 2048, 2048, 2048, 2048,
 ];
 const LARGEST: usize = 4096;
 /// Bytes of the shared segment.
@@ -160,7 +160,9 @@ fn segment() -> anyhow::Result<Exchange> {
             other => return other.context("Cannot make a System V segment and semaphore"),
         }
     }
-    bail!("No System V segment or semaphore was free for a minute; sysctl `kernel.shmmni` and `kernel.sem` set how many there are")
+    bail!(
+        "No System V segment or semaphore was free for a minute; sysctl `kernel.shmmni` and `kernel.sem` set how many there are"
+    )
 }
 
 #[cfg(test)]

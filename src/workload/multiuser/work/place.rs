@@ -55,11 +55,7 @@ impl Disk {
     ///
     /// # Errors
     /// A directory that cannot be written, a full disk.
-    pub fn lay_out<'t>(
-        dir: &Path,
-        file_bytes: u64,
-        tests: impl IntoIterator<Item = &'t Test>,
-    ) -> anyhow::Result<Self> {
+    pub fn lay_out<'t>(dir: &Path, file_bytes: u64, tests: impl IntoIterator<Item = &'t Test>) -> anyhow::Result<Self> {
         let disk = Self { dir: dir.to_owned(), file_bytes };
         let (mut file, mut tree) = (false, false);
         for test in tests {

@@ -17,7 +17,10 @@ const NESTED: u64 = 10;
 /// 100 times: a process that ends at once.
 pub fn forks(place: &mut Place<'_>) -> anyhow::Result<()> {
     for _ in 0..place.times(100) {
-        fork_exit().and_then(|child| child.wait()).and_then(|end| end.success("A child")).context("Cannot make a process")?;
+        fork_exit()
+            .and_then(|child| child.wait())
+            .and_then(|end| end.success("A child"))
+            .context("Cannot make a process")?;
     }
     Ok(())
 }

@@ -97,10 +97,12 @@ fn a_place_is_small() {
 
 /// The error of `name` in a directory that `spoil` was let loose on.
 fn spoilt(name: &str, spoil: impl FnOnce(&Path)) -> anyhow::Error {
-    let dir = directory();
+    let outer = directory();
+    let dir = outer.path().join("disk");
+    fs::create_dir(&dir).unwrap();
     let test = find(name).unwrap();
-    let disk = Disk::lay_out(dir.path(), FILE_BYTES, [test]).unwrap();
-    spoil(dir.path());
+    let disk = Disk::lay_out(&dir, FILE_BYTES, [test]).unwrap();
+    spoil(&dir);
     (test.run)(&mut small(&disk, 0)).expect_err(name)
 }
 
@@ -123,7 +125,9 @@ fn a_wrong_byte_is_wrong_data() {
             file.write_all_at(b"?", 5 * 1024 + 2).unwrap();
         });
         assert!(error.is::<WrongData>(), "{name}: {error:#}");
-        assert!(error.to_string().contains("Block 5 of") && error.to_string().contains("is not what was written there"));
+        assert!(
+            error.to_string().contains("Block 5 of") && error.to_string().contains("is not what was written there")
+        );
     }
 }
 
@@ -131,7 +135,7 @@ fn a_wrong_byte_is_wrong_data() {
 fn a_tree_that_lacks_something_is_found_out() {
     let error = spoilt("disk_src", |dir| fs::write(dir.join("tree/a/leaf00"), "x").unwrap());
     assert!(error.is::<WrongData>(), "{error:#}");
-    let error = spoilt("disk_src", |dir| fs::remove_file(dir.join("tree/a/b/leaf07")).unwrap());
+    let error = spoilt("disk_src", |dir| fs::remove_file(dir.join("tree/a/b/leaf00")).unwrap());
     assert!(error.to_string().starts_with("Cannot find `"), "{error:#}");
     let error = spoilt("disk_src", |dir| fs::write(dir.join("tree/list"), "s a/leaf00\n").unwrap());
     assert!(error.is::<WrongData>(), "{error:#}");
@@ -142,8 +146,18 @@ fn a_tree_that_lacks_something_is_found_out() {
 #[test]
 fn a_directory_that_is_gone_is_named() {
     for name in [
-        "creat_clo", "link_test", "dir_rtns_1", "disk_src", "fifo_test", "disk_wrt", "disk_rr", "disk_dio_wrt", "sync_disk_rw",
-        "sync_disk_update", "disk_aio_rr", "disk_aiodio_rw",
+        "creat_clo",
+        "link_test",
+        "dir_rtns_1",
+        "disk_src",
+        "fifo_test",
+        "disk_wrt",
+        "disk_rr",
+        "disk_dio_wrt",
+        "sync_disk_rw",
+        "sync_disk_update",
+        "disk_aio_rr",
+        "disk_aiodio_rw",
     ] {
         let error = spoilt(name, |dir| {
             fs::remove_dir_all(dir).unwrap();
@@ -174,7 +188,10 @@ fn programs_of_one_thread_alone_move_the_break() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Disk::lay_out(dir.path(), 0, []).unwrap();
     let error = (find("brk_test").unwrap().run)(&mut small(&disk, 0)).unwrap_err();
-    assert!(format!("{error:#}").starts_with("Cannot move the program break: Only a process of one thread"), "{error:#}");
+    assert!(
+        format!("{error:#}").starts_with("Cannot move the program break: Only a process of one thread"),
+        "{error:#}"
+    );
     drop(end);
     thread.join().unwrap();
 }

@@ -127,7 +127,11 @@ pub fn strings(place: &mut Place<'_>) -> anyhow::Result<()> {
         let thousand = (1000.0 * first).round() as i64;
         let printed = print(&mut buffer, format_args!("{thousand}"))?;
         let (long, int): (i64, i32) = (read(&buffer[..printed])?, read(black_box(&buffer[..printed]))?);
-        expect("Printing and reading a number", (first, second, long, i64::from(int)), (number, number, n as i64 + 1500, n as i64 + 1500))?;
+        expect(
+            "Printing and reading a number",
+            (first, second, long, i64::from(int)),
+            (number, number, n as i64 + 1500, n as i64 + 1500),
+        )?;
 
         let end = print(&mut buffer, format_args!("{}", String::from_utf8_lossy(black_box(CHARACTERS))))?;
         buffer[end..].fill(0);
@@ -174,12 +178,22 @@ mod tests {
         let mut buffer = [0u8; BYTES];
         buffer[..CHARACTERS.len()].copy_from_slice(CHARACTERS);
         // By hand: 10 digits and 52 letters; 4 control characters before, and zeros behind, the last of which is left out.
-        let (digits, letters, punctuation) = (10, 52, CHARACTERS.iter().filter(|b| b.is_ascii_punctuation()).count() as u64);
+        let (digits, letters, punctuation) =
+            (10, 52, CHARACTERS.iter().filter(|b| b.is_ascii_punctuation()).count() as u64);
         let spaces = CHARACTERS.iter().filter(|b| **b == b' ').count() as u64;
         let controls = 4 + (BYTES - 1 - CHARACTERS.len()) as u64;
         let graphic = digits + letters + punctuation;
-        let by_hand = (digits + letters) + letters + controls + digits + graphic + (graphic + spaces) + punctuation
-            + (spaces + 3) + (digits + 12) + 26 + 26;
+        let by_hand = (digits + letters)
+            + letters
+            + controls
+            + digits
+            + graphic
+            + (graphic + spaces)
+            + punctuation
+            + (spaces + 3)
+            + (digits + 12)
+            + 26
+            + 26;
         assert_eq!(classes(&mut buffer[..BYTES - 1]), by_hand);
         assert_eq!(by_hand, CLASSES);
         assert_eq!(&buffer[..CHARACTERS.len()], CHARACTERS);

@@ -1,7 +1,6 @@
 //! What makes a call fail that has done its work, but not found what it should have.
 
 use std::fmt::Debug;
-use std::path::Path;
 
 use crate::workload::WrongData;
 
@@ -16,23 +15,14 @@ pub fn expect<T: PartialEq + Debug>(what: &str, found: T, right: T) -> anyhow::R
     if found == right { Ok(()) } else { Err(wrong(format!("{what} gave {found:?} where {right:?} is right"))) }
 }
 
-/// Fails unless a call has moved all of so many bytes.
-#[inline]
-pub fn whole(what: &str, path: &Path, moved: usize, bytes: usize) -> anyhow::Result<()> {
-    if moved == bytes {
-        Ok(())
-    } else {
-        Err(wrong(format!("{what} of `{}` moved {moved} bytes of {bytes}", path.display())))
-    }
-}
-
 /// Fails unless the bytes received are those that were sent.
 #[inline]
 pub fn received(what: &str, found: &[u8], sent: &[u8]) -> anyhow::Result<()> {
     // Word by word: a loop that the compiler can make wide, where the C library's comparison is of single bytes.
     let (words, rest) = found.as_chunks::<8>();
     let (sent_words, sent_rest) = sent.as_chunks::<8>();
-    let differ = words.iter().zip(sent_words).fold(0, |d, (a, b)| d | (u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b)));
+    let differ =
+        words.iter().zip(sent_words).fold(0, |d, (a, b)| d | (u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b)));
     if found.len() == sent.len() && differ == 0 && rest == sent_rest {
         Ok(())
     } else {
