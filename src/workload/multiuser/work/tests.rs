@@ -71,8 +71,9 @@ fn credits_follow_the_scale_and_the_file() {
     assert_eq!(credit("add_double", Scale::FULL), 18_000.0);
     assert_eq!(credit("add_double", Scale::divided_by(1000)), 18.0);
     assert_eq!(credit("link_test", Scale::FULL), 63.0);
-    // One round of 9 is left.
+    // One round of 9 is left; of what has no rounds, all.
     assert_eq!(credit("link_test", Scale::divided_by(1000)), 7.0);
+    assert_eq!(credit("disk_src", Scale::divided_by(1000)), 75.0);
     assert_eq!((credit("disk_rr", Scale::FULL), credit("sync_disk_rw", Scale::FULL)), (10.0, 5.0));
     assert_eq!((Scale::divided_by(0), Scale::FULL.times(5)), (Scale::FULL, 5));
 }
