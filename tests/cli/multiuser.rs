@@ -15,9 +15,9 @@ const MIX: &str = "FILESIZE: 10K\n30 add_int\n10 disk_rd\n";
 fn a_study_has_a_curve() {
     let test = Test::new().file("s.toml", STUDY).file("mine.workfile", MIX);
     let ran = test.run(&["run", "s.toml", "--out", "out"]).status(0);
-    ran.stdout_has("fewer jobs/min than debian:6.1").stdout_has("jobs-per-minute-32").stdout_has("usl-kappa");
+    ran.stdout_has("fewer jobs/min than debian:6.1").stdout_has("rate-32").stdout_has("usl-kappa");
     let page = fs::read_to_string(test.dir().join("out/report.html")).unwrap();
-    assert!(page.contains("multiuser jobs-per-minute over 1, 2, 4, 8, 16, 32"));
+    assert!(page.contains("multiuser rate over 1, 2, 4, 8, 16, 32"));
     assert_eq!(page.matches("class=\"bar\"").count(), 6);
     // The mix travels with the plan: the folder answers without the file.
     fs::remove_file(test.dir().join("mine.workfile")).unwrap();

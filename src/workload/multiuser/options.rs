@@ -244,8 +244,14 @@ impl Settings {
             Ok(Climb { start, increment, end, adaptive: get("adaptive") == "on", crossover, guess_peak })
         };
         let ramps = config.start.is_some() || config.end.is_some() || config.increment.is_some();
-        let of_ramps =
-            [("start", AUTO), ("end", AUTO), ("increment", AUTO), ("crossover", AUTO), ("quick", "off"), ("guess-peak", AUTO)];
+        let of_ramps = [
+            ("start", AUTO),
+            ("end", AUTO),
+            ("increment", AUTO),
+            ("crossover", AUTO),
+            ("quick", "off"),
+            ("guess-peak", AUTO),
+        ];
         let said = of_ramps.into_iter().any(|(name, default)| ![default, "off"].contains(&get(name)));
         let load = match get("users") {
             "config" if ramps || said => Load::Ramp(climb()?),
