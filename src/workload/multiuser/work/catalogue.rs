@@ -291,13 +291,28 @@ static TESTS: &[Test] = &[
         (5, 5),
         "programs loaded",
         process::programs,
-        "A process that loads a shell which ends at once",
-    ),
-    loops(Process, "shell_rtns_1", (1, 1), "scripts", process::lists, "A shell that lists a directory")
-        .needing(Needs::Directory),
+        "A process that loads a shell, which lists a directory",
+    )
+    .needing(Needs::Directory),
+    loops(
+        Process,
+        "shell_rtns_1",
+        (1, 1),
+        "scripts",
+        process::lists,
+        "A shell that becomes another, which lists a directory",
+    )
+    .needing(Needs::Directory),
     loops(Process, "shell_rtns_2", (1, 1), "scripts", process::pauses, "A shell that waits for 5 s"),
-    loops(Process, "shell_rtns_3", (1, 1), "scripts", process::lists, "A shell that lists a directory")
-        .needing(Needs::Directory),
+    loops(
+        Process,
+        "shell_rtns_3",
+        (1, 1),
+        "scripts",
+        process::lists,
+        "A shell that becomes another, which lists a directory",
+    )
+    .needing(Needs::Directory),
     loops(Ipc, "pipe_cpy", (100, 100), "messages", messages::pipe, "Messages through a pipe"),
     loops(Ipc, "fifo_test", (100, 100), "messages", messages::fifo, "Messages through a FIFO")
         .needing(Needs::Directory),

@@ -27,13 +27,15 @@ const LARGEST: usize = 4096;
 const SEGMENT: usize = 64 << 10;
 
 /// The next message of this place.
+#[inline]
 fn fill(place: &mut Place<'_>, buffer: &mut [u8; LARGEST]) -> usize {
-    let number = place.kept.message;
-    place.kept.message = number.wrapping_add(1);
-    let size = SIZES[number % SIZES.len()];
+    let at = &mut place.kept.message;
+    let size = SIZES[*at];
+    *at = if *at + 1 < SIZES.len() { *at + 1 } else { 0 };
     // The first byte differs from message to message; and the last one, if it is another.
-    buffer[size - 1] = (number % 253) as u8;
-    buffer[0] = (number % 251) as u8;
+    place.kept.mark = place.kept.mark.wrapping_add(1);
+    buffer[size - 1] = !place.kept.mark;
+    buffer[0] = place.kept.mark;
     size
 }
 

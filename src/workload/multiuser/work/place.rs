@@ -104,6 +104,8 @@ impl Disk {
 pub(super) struct Kept {
     /// Which message of the table is next.
     pub message: usize,
+    /// What marks the message before it.
+    pub mark: u8,
     /// Where the walks through the numeric tests' values are.
     pub halved: usize,
     pub wide: usize,

@@ -25,17 +25,17 @@ pub fn forks(place: &mut Place<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 5 times: a process that loads a program which ends at once.
+/// 5 times: a process that loads a shell, which lists a directory.
 pub fn programs(place: &mut Place<'_>) -> anyhow::Result<()> {
     for _ in 0..place.times(5) {
-        shell::run(place, &Script::Nothing)?;
+        shell::run(place, &Script::List)?;
     }
     Ok(())
 }
 
-/// A shell that lists a directory.
+/// A shell that becomes another, which lists a directory.
 pub fn lists(place: &mut Place<'_>) -> anyhow::Result<()> {
-    shell::run(place, &Script::List)
+    shell::run(place, &Script::ListTwice)
 }
 
 /// A shell that waits for 5 s.

@@ -7,7 +7,9 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -23,10 +25,10 @@ pub const COMMAND_WORKER: &str = "user-command";
 
 /// What a user's shell is told.
 pub enum Script {
-    /// To end.
-    Nothing,
     /// To list a directory with all that is known of its files, to nowhere.
     List,
+    /// To have another shell do that.
+    ListTwice,
     /// To compare two numbers and wait.
     Pause { milliseconds: u64 },
 }
@@ -50,9 +52,10 @@ pub(super) fn run(place: &mut Place<'_>, script: &Script) -> anyhow::Result<()> 
 }
 
 fn by_shell(script: &Script, list: &Path) -> io::Result<Program> {
+    let listing = || format!("PATH=/bin:/usr/bin; ls -l '{}' >/dev/null 2>&1; exit $?", list.display());
     let text = match script {
-        Script::Nothing => "exit 0".to_owned(),
-        Script::List => format!("PATH=/bin:/usr/bin; ls -l '{}' >/dev/null 2>&1; exit $?", list.display()),
+        Script::List => listing(),
+        Script::ListTwice => format!("exec {SHELL} -c \"{}\"", listing().replace('$', "\\$")),
         Script::Pause { milliseconds } => {
             format!("PATH=/bin:/usr/bin; if [ $# -lt 10 ]; then sleep {}; fi; exit $?", *milliseconds as f64 / 1000.0)
         }
@@ -63,18 +66,25 @@ fn by_shell(script: &Script, list: &Path) -> io::Result<Program> {
 fn by_worker(executable: &Path, script: &Script, list: &Path) -> io::Result<Program> {
     let list = list.to_str().ok_or_else(|| io::Error::other("The directory's name is not UTF-8"))?;
     match script {
-        Script::Nothing => Program::new(executable, &crate::workload::micro::EXIT_ARGUMENTS),
         Script::List => Program::new(executable, &["worker", SHELL_WORKER, "list", list]),
+        Script::ListTwice => Program::new(executable, &["worker", SHELL_WORKER, "shell", "list", list]),
         Script::Pause { milliseconds } => {
             Program::new(executable, &["worker", SHELL_WORKER, "pause", &milliseconds.to_string()])
         }
     }
 }
 
-/// Entry of `bigiron worker user-shell COMMAND ARGUMENT`: starts the command as a shell does, as a process of its own.
+/// Entry of `bigiron worker user-shell COMMAND ARGUMENT`: starts the command as a shell does, as a process of its own. `shell COMMAND
+/// ARGUMENT` becomes another such shell first.
 pub fn worker(args: &[String]) -> i32 {
     let start = || -> anyhow::Result<()> {
         let executable = std::env::current_exe()?;
+        if let Some((first, rest)) = args.split_first()
+            && first == "shell"
+        {
+            let error = Command::new(&executable).args(["worker", SHELL_WORKER]).args(rest).exec();
+            return Err(error).context("Cannot become another shell");
+        }
         let args: Vec<_> = ["worker", COMMAND_WORKER].into_iter().chain(args.iter().map(String::as_str)).collect();
         Ok(Program::new(&executable, &args)?.fork_exec()?.wait()?.success("The command")?)
     };

@@ -50,18 +50,15 @@ fn classes(text: &mut [u8]) -> u64 {
     let mut count = 0;
     for byte in text {
         let b = *byte;
-        let of = [
-            b.is_ascii_alphanumeric(),
-            b.is_ascii_alphabetic(),
-            b.is_ascii_control(),
-            b.is_ascii_digit(),
-            b.is_ascii_graphic(),
-            b == b' ' || b.is_ascii_graphic(),
-            b.is_ascii_punctuation(),
-            b.is_ascii_whitespace() || b == 0x0b,
-            b.is_ascii_hexdigit(),
-        ];
-        count += of.iter().map(|is| u64::from(*is)).sum::<u64>();
+        count += u64::from(b.is_ascii_alphanumeric());
+        count += u64::from(b.is_ascii_alphabetic());
+        count += u64::from(b.is_ascii_control());
+        count += u64::from(b.is_ascii_digit());
+        count += u64::from(b.is_ascii_graphic());
+        count += u64::from(b == b' ' || b.is_ascii_graphic());
+        count += u64::from(b.is_ascii_punctuation());
+        count += u64::from(b.is_ascii_whitespace() || b == 0x0b);
+        count += u64::from(b.is_ascii_hexdigit());
         if b.is_ascii_lowercase() {
             count += 1;
             *byte = black_box(b.to_ascii_uppercase()).to_ascii_lowercase();
