@@ -266,4 +266,55 @@ mod tests {
         let last = (0..2000).filter(|seed| of(*seed)[9] == 1).count();
         assert!((300..500).contains(&last), "{last}");
     }
+
+    fn test(name: &'static str, run: fn(&mut Place<'_>) -> Result<()>) -> &'static Test {
+        let (credit, group, needs) = (work::Credit::Blocks, work::Group::Cpu, work::Needs::Nothing);
+        Box::leak(Box::new(Test { name, credit, unit: "calls", group, run, needs, summary: "" }))
+    }
+
+    /// Runs `users` who each call a test that succeeds and one that is `run`.
+    fn point(users: u32, run: fn(&mut Place<'_>) -> Result<()>) -> Result<Seen> {
+        let dir = tempfile::tempdir().unwrap();
+        let tests = [(test("good", |_| Ok(())), 3), (test("other", run), 2)];
+        let disks = [Disk::lay_out(dir.path(), 1024, tests.iter().map(|(t, _)| *t)).unwrap()];
+        let executable = Path::new("/bin/true");
+        super::run(&Work { users, seed: 5, executable, disks: &disks, tests: &tests, scale: Scale::FULL, syncs: false })
+    }
+
+    #[test]
+    fn every_user_does_its_tests() {
+        let seen = point(30, |_| Ok(())).unwrap();
+        assert_eq!(seen.tests.iter().map(|t| t.calls).collect::<Vec<_>>(), [90, 60]);
+        assert!(seen.users_ns.len() == 30 && seen.users_ns.iter().all(|ns| *ns > 0 && *ns <= seen.elapsed_ns));
+    }
+
+    #[test]
+    fn a_wrong_result_of_one_user_is_wrong_data() {
+        let error = point(20, |place| match place.user() {
+            7 => Err(WrongData("3 where 4 is right".to_owned()).into()),
+            _ => Ok(()),
+        })
+        .unwrap_err();
+        assert!(error.is::<WrongData>());
+        assert_eq!(error.to_string(), "With 20 users: User 7, test `other`: 3 where 4 is right");
+    }
+
+    #[test]
+    fn a_full_disk_and_a_dead_user_are_named() {
+        let full = |_: &mut Place<'_>| Err(std::io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write `f`");
+        let text = point(1, full).unwrap_err().to_string();
+        assert!(
+            text.starts_with("The disk is full with 1 user and files of 1 KiB: User 0, test `other`: Cannot write `f`"),
+            "{text}"
+        );
+        let text = point(3, |place| {
+            if place.user() == 2 {
+                let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            }
+            Ok(())
+        });
+        // A machine that is short of memory may have killed somebody else meanwhile.
+        let text = text.unwrap_err().to_string();
+        assert!(text.contains("User 2 was ended by signal 9"), "{text}");
+    }
 }

@@ -66,10 +66,9 @@ impl Curve {
     pub fn area_beyond_peak(&self) -> f64 {
         let peak = self.peak().users;
         let beyond: Vec<_> = self.points.iter().filter(|p| p.users >= peak).collect();
-        beyond
-            .windows(2)
-            .map(|two| (two[0].rate() + two[1].rate()) / 2.0 * f64::from(two[1].users - two[0].users))
-            .sum()
+        let between = |two: &[&Point]| (two[0].rate() + two[1].rate()) / 2.0 * f64::from(two[1].users - two[0].users);
+        // The sum of nothing is a negative zero.
+        beyond.windows(2).map(between).sum::<f64>() + 0.0
     }
 
     /// That area in per cent of what it would be if the peak's rate held to the end; 100 if the peak is the end.

@@ -10,7 +10,7 @@ use crate::metric::{Better, Kind, MetricDef, Unit};
 
 pub const PEAK: &str = "peak-jobs-per-minute";
 pub const GEOMEAN: &str = "geomean";
-const RATE: &str = "jobs-per-minute";
+const RATE: &str = "rate";
 
 fn metric(name: &str, unit: Unit, better: Better, kind: Kind, summary: &str) -> MetricDef {
     MetricDef {
@@ -46,10 +46,10 @@ fn multi(settings: &Settings) -> Vec<MetricDef> {
     }));
     all.extend([
         metric("timing-index", percent, Higher, Kind::Usage, "Job timing index at the peak: 100 less the coefficient of variation of the users' times"),
-        metric("held-beyond-peak", percent, Higher, Kind::Amount, "Area under the curve beyond the peak, of what it were if the peak's rate held; 100 if the peak is the last point"),
+        metric("beyond-peak", percent, Higher, Kind::Amount, "Area under the curve beyond the peak, of what it were if the peak's rate held; 100 if the peak is the last point"),
         metric("cpu-per-job", Unit::Ns, Lower, Kind::Cost, "CPU time of a test, over all points"),
-        metric("cpu-user-per-job", Unit::Ns, Lower, Kind::Usage, "CPU time of a test in user mode"),
-        metric("cpu-system-per-job", Unit::Ns, Lower, Kind::Usage, "CPU time of a test in the kernel"),
+        metric("cpu-user", Unit::Ns, Lower, Kind::Usage, "CPU time of a test in user mode"),
+        metric("cpu-system", Unit::Ns, Lower, Kind::Usage, "CPU time of a test in the kernel"),
         metric("memory-per-child", Unit::Bytes, Lower, Kind::Usage, "Memory of a user's process before its first test, with page tables and kernel structures, at the point with the most users"),
     ]);
     if users.len() >= POINTS_TO_FIT {
@@ -88,10 +88,10 @@ pub fn values(settings: &Settings, curve: &Curve) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::from([
         (PEAK.to_owned(), peak.rate()),
         ("timing-index".to_owned(), peak.spread.timing_index()),
-        ("held-beyond-peak".to_owned(), curve.held_beyond_peak()),
+        ("beyond-peak".to_owned(), curve.held_beyond_peak()),
         ("cpu-per-job".to_owned(), user + system),
-        ("cpu-user-per-job".to_owned(), user),
-        ("cpu-system-per-job".to_owned(), system),
+        ("cpu-user".to_owned(), user),
+        ("cpu-system".to_owned(), system),
         ("memory-per-child".to_owned(), curve.memory_per_child()),
     ]);
     if let Load::List(users) = &settings.load {

@@ -244,14 +244,22 @@ impl Settings {
             Ok(Climb { start, increment, end, adaptive: get("adaptive") == "on", crossover, guess_peak })
         };
         let ramps = config.start.is_some() || config.end.is_some() || config.increment.is_some();
-        let said = ["start", "end", "increment"].into_iter().any(|name| get(name) != AUTO);
+        let of_ramps = [
+            ("start", AUTO),
+            ("end", AUTO),
+            ("increment", AUTO),
+            ("crossover", AUTO),
+            ("quick", "off"),
+            ("guess-peak", AUTO),
+        ];
+        let said = of_ramps.into_iter().any(|(name, default)| ![default, "off"].contains(&get(name)));
         let load = match get("users") {
             "config" if ramps || said => Load::Ramp(climb()?),
             "config" => Load::List(USERS.to_vec()),
             AUTO => Load::Ramp(climb()?),
             text if said => {
                 return Err(format!(
-                    "`multiuser.users={text}` is no ramp; leave out its `start`, `end` and `increment`, or say `auto`"
+                    "`multiuser.users={text}` is no ramp, and has neither `start`, `end`, `increment` nor a crossover or a guess of its peak; say `auto`"
                 ));
             }
             text => Load::List(list(text)?),

@@ -58,7 +58,7 @@ const SMALL: [(&str, &str); 3] = [("mix", "add_int,add_long,mul_int"), ("jobs", 
 fn a_list_of_users_is_run_and_adds_up() {
     let users = [("users", "1,2,3,4,5,40")];
     let outcome = run(&[&SMALL[..], &users].concat()).unwrap();
-    let rate = |n: u32| outcome.values[&format!("jobs-per-minute-{n}")];
+    let rate = |n: u32| outcome.values[&format!("rate-{n}")];
     let best = [1, 2, 3, 4, 5, 40].map(rate).into_iter().fold(0.0, f64::max);
     assert_eq!(outcome.values[metrics::PEAK], best);
     assert!(outcome.values.contains_key("usl-lambda"));

@@ -2,7 +2,7 @@
 //!
 //! Invariant: between two points the directories hold what was laid out and nothing else; when the run has ended they are empty.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -250,6 +250,6 @@ pub fn is_empty(dir: &Path) -> bool {
 
 /// Facts of tests, by name.
 #[cfg(test)]
-pub fn tests_of(facts: &BTreeMap<String, String>) -> Vec<&str> {
+pub fn tests_of(facts: &std::collections::BTreeMap<String, String>) -> Vec<&str> {
     facts.keys().filter_map(|name| name.strip_prefix("test.")).collect()
 }
