@@ -6,8 +6,8 @@ use std::hint::black_box;
 
 use anyhow::Context as _;
 
-use super::Place;
 use super::verdict::{expect, wrong};
+use super::{Place, values};
 use crate::sys::program_break::{self, Moves, PIECES};
 
 /// Sizes of blocks, roughly as programs ask for them; of 40, the first and the third ten are the same, and so are the others.
@@ -107,17 +107,14 @@ const COPIES: [usize; 93] = {
 
 /// 100 copies of 1 byte to 64 KiB, most of 7 bytes, from and to all alignments.
 pub fn copies(place: &mut Place<'_>) -> anyhow::Result<()> {
-    let (from, to) = &mut place.kept.copies;
-    if from.is_empty() {
-        *from = (0..65_536 + WORD).map(|i| (i % 251) as u8).collect();
-        *to = vec![0; 65_536 + WORD];
-    }
+    let (from, to) = (values::bytes(), &mut place.kept.copies);
+    to.resize(from.len(), 0);
     for n in 0..place.scale.times(100) as usize {
         let size = COPIES[n % COPIES.len()];
         let (source, target) = (n / WORD % WORD, n % WORD);
         to[target..][..size].copy_from_slice(black_box(&from[source..][..size]));
         let last = black_box(&to[target..][..size])[size - 1];
-        expect("Copying memory", last, ((source + size - 1) % 251) as u8)?;
+        expect("Copying memory", last, ((source + size - 1) % values::PERIOD) as u8)?;
     }
     Ok(())
 }

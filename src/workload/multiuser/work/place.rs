@@ -109,8 +109,8 @@ pub(super) struct Kept {
     /// Where the walks through the numeric tests' values are.
     pub halved: usize,
     pub wide: usize,
-    /// What copies are made from and to.
-    pub copies: (Vec<u8>, Vec<u8>),
+    /// What copies are made to.
+    pub copies: Vec<u8>,
     /// What is sorted, once it has been.
     pub sorted: Vec<i32>,
     /// Whether there is a shell, once that was looked for.

@@ -1,4 +1,4 @@
-//! The numbers that the numeric tests are given.
+//! The numbers that the numeric tests are given, and the bytes that are copied.
 //!
 //! Invariant: the same in every process and for every seed, so that they are made once and forked, not made again by every user.
 
@@ -36,10 +36,20 @@ fn wide() -> &'static [f64] {
     })
 }
 
+/// Bytes to copy from: from 0 to 250 and again, so that each tells where it was.
+pub(super) const PERIOD: usize = 251;
+const BYTES: usize = (64 << 10) + size_of::<f64>();
+
+pub(super) fn bytes() -> &'static [u8] {
+    static VALUES: OnceLock<Vec<u8>> = OnceLock::new();
+    VALUES.get_or_init(|| (0..BYTES).map(|i| (i % PERIOD) as u8).collect())
+}
+
 /// Makes them, so that processes forked from now on have them in common.
 pub(super) fn make() {
     halved();
     wide();
+    bytes();
 }
 
 /// A walk through one of the two, round and round; the place keeps `at` between calls.
