@@ -87,13 +87,10 @@ fn least_squares(rows: &[[f64; 3]], terms: &[usize]) -> Option<[f64; 3]> {
         if matrix[column][column].abs() < 1e-12 {
             return None;
         }
-        for row in 0..size {
-            if row != column {
-                let factor = matrix[row][column] / matrix[column][column];
-                for k in column..=size {
-                    matrix[row][k] -= factor * matrix[column][k];
-                }
-            }
+        let pivot = matrix[column].clone();
+        for (_, equation) in matrix.iter_mut().enumerate().filter(|(row, _)| *row != column) {
+            let factor = equation[column] / pivot[column];
+            equation.iter_mut().zip(&pivot).for_each(|(cell, p)| *cell -= factor * p);
         }
     }
     let mut solution = [0.0; 3];
