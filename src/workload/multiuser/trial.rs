@@ -88,6 +88,9 @@ pub fn run(settings: &Settings, cx: &Context<'_>) -> Result<Outcome> {
     if settings.mix.tests().any(|t| t.needs == Needs::File) {
         outcome.facts.insert("file-system".to_owned(), crate::workload::micro::file_system(&dirs[0]));
     }
+    if settings.mix.tests().any(|t| t.runs_scripts()) {
+        outcome.facts.insert("scripts-run-by".to_owned(), super::work::shell::interpreter().to_owned());
+    }
     Ok(outcome)
 }
 

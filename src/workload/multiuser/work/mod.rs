@@ -124,6 +124,11 @@ pub struct Test {
 }
 
 impl Test {
+    /// Whether it runs a shell, or what stands in for one; see [`shell::interpreter`].
+    pub fn runs_scripts(&self) -> bool {
+        self.name == "exec_test" || self.name.starts_with("shell_rtns_")
+    }
+
     /// Operations credited to one call with files of `file_bytes`: what multiplies calls per second in a table of operations per second.
     pub fn operations(&self, file_bytes: u64, scale: Scale) -> f64 {
         match self.credit {
