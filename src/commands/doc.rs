@@ -32,6 +32,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("study", "network-offload", include_str!("../../docs/studies/network-offload.md")),
     ("study", "numa", include_str!("../../docs/studies/numa.md")),
     ("study", "many-disks", include_str!("../../docs/studies/many-disks.md")),
+    ("study", "jobs-over-users", include_str!("../../docs/studies/jobs-over-users.md")),
     ("study", "users", include_str!("../../docs/studies/users.md")),
     ("study", "read-under-streaming-write", include_str!("../../docs/studies/read-under-streaming-write.md")),
     ("study", "large-io", include_str!("../../docs/studies/large-io.md")),

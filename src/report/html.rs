@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use bigiron_stats::Verdict;
 
+use super::chart::Chart;
 use super::fact;
 use super::kconfig::Difference;
 use super::quantity::Quantity;
@@ -47,6 +48,7 @@ pub fn html(report: &Report<'_>) -> String {
     answer(&mut out, report);
     if report.has_numbers() {
         matrix(&mut out, report);
+        charts(&mut out, report);
         for (index, rows) in report.rows.iter().enumerate() {
             forest(&mut out, report, index, rows);
         }
@@ -263,6 +265,24 @@ fn matrix(out: &mut String, report: &Report<'_>) {
         let _ = write!(out, "<td>{}</td>", suite.map_or_else(String::new, |s| chip(s.verdict)));
     }
     out.push_str("</tr></tbody></table></div>\n");
+}
+
+/// Curves over a load, for workloads that have such.
+fn charts(out: &mut String, report: &Report<'_>) {
+    let comparisons = report.judgement.comparisons.iter().map(|c| c.arm).zip(&report.rows);
+    let comparisons: Vec<(usize, &[Row<'_>])> = comparisons.map(|(arm, rows)| (arm, rows.as_slice())).collect();
+    let arms: Vec<&str> = report.plan.arms.iter().map(|a| a.name.as_str()).collect();
+    for chart in Chart::all(&comparisons) {
+        let _ = writeln!(
+            out,
+            "<h2>{}</h2>\n<div class=\"scroll\">{}</div>\n<p class=\"note\">Means of {} over the load. A bar is the 95 % interval of the change against {}, \
+             laid on what that arm has there.</p>",
+            escape(&chart.title()),
+            chart.svg(&arms),
+            report.plan.trials(),
+            escape(arms.first().copied().unwrap_or_default())
+        );
+    }
 }
 
 /// Forest plot and table in one: a row per metric.

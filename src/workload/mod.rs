@@ -4,6 +4,7 @@
 pub mod command;
 pub mod dbsim;
 pub mod micro;
+pub mod multiuser;
 pub mod oltp;
 
 use std::collections::BTreeMap;
@@ -238,7 +239,7 @@ pub trait Workload: Sync {
 
 /// Every workload, in the order in which lists show them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &command::Command]
+    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &multiuser::Multiuser, &command::Command]
 }
 
 /// The workload of that name.
@@ -279,6 +280,8 @@ pub fn worker(args: &[String]) -> i32 {
     match args.first().map_or("", String::as_str) {
         "exit" => micro::worker_exit(),
         "trial" => crate::host::local::worker(),
+        multiuser::work::shell::SHELL_WORKER => multiuser::work::shell::worker(&args[1..]),
+        multiuser::work::shell::COMMAND_WORKER => multiuser::work::shell::command(&args[1..]),
         name => {
             eprintln!("No worker `{name}`");
             2

@@ -21,7 +21,7 @@ mod db_writer;
 mod executor;
 mod facts;
 mod files;
-mod footprint;
+pub(super) mod footprint;
 mod foreground;
 mod guard;
 pub mod honest_sync;

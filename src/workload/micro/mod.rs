@@ -29,6 +29,7 @@ use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::sys::mark;
 use crate::sys::net::interface_up;
 
+pub(super) use self::bench::file_system;
 pub use self::process::EXIT_ARGUMENTS;
 
 /// The primary metric's name.
@@ -203,7 +204,7 @@ fn log_bytes(ops: u64) -> u64 {
 const IFF_UP: u32 = 1;
 
 /// Brings the loopback interface up if it is not: the kernel then gives it 127.0.0.1.
-fn loopback_up() -> anyhow::Result<()> {
+pub(super) fn loopback_up() -> anyhow::Result<()> {
     let flags = std::fs::read_to_string("/sys/class/net/lo/flags").unwrap_or_default();
     let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap_or(0);
     if flags & IFF_UP != 0 {
