@@ -17,7 +17,7 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
     let mut question = question(&args.words, &args.design)?;
     command::ask(&mut question, &args.program, &args.metric)?;
     let request =
-        Request { question, file: None, script: None, out: args.outcome.out.as_deref(), jobs: args.outcome.jobs };
+        Request { question, file: None, script: None, out: args.outcome.out.as_deref(), jobs: args.outcome.jobs, part: None };
     conduct::report(&request, &args.outcome)
 }
 

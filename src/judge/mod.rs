@@ -6,6 +6,7 @@
 pub mod aa;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod inference;
 pub mod line;
 pub mod standing;
 pub mod suite;
