@@ -314,10 +314,10 @@ fn report(dir: &Path, night: &Night, history: Option<&Path>) -> anyhow::Result<R
     let mut studies: Vec<Studied> = Vec::new();
     for group in &night.groups {
         let split = must_split(dir, group)?;
-        studies.extend(studied(dir, &group.folder, group.rows.clone(), split)?);
+        studies.extend(studied(dir, &group.folder, group.rows.clone())?.map(|s| Studied { split, ..s }));
         if split {
             for row in &group.rows {
-                studies.extend(studied(dir, &group.alone(row), vec![row.clone()], false)?);
+                studies.extend(studied(dir, &group.alone(row), vec![row.clone()])?.map(|s| Studied { alone: true, ..s }));
             }
         }
     }
@@ -334,8 +334,8 @@ fn report(dir: &Path, night: &Night, history: Option<&Path>) -> anyhow::Result<R
     Ok(Report { grid: Grid::new(&names, &studies), night: night.clone(), previous, entries })
 }
 
-fn studied(dir: &Path, name: &str, rows: Vec<Row>, split: bool) -> anyhow::Result<Option<Studied>> {
+fn studied(dir: &Path, name: &str, rows: Vec<Row>) -> anyhow::Result<Option<Studied>> {
     let Some(study) = Group::study(dir, name)? else { return Ok(None) };
     let (records, judgement) = conduct::judged(&study)?;
-    Ok(Some(Studied { folder: name.to_owned(), rows, plan: study.plan().clone(), records, judgement, split }))
+    Ok(Some(Studied { folder: name.to_owned(), rows, plan: study.plan().clone(), records, judgement, split: false, alone: false }))
 }

@@ -34,6 +34,9 @@ pub struct Entry {
 pub struct EntryRow {
     pub row: String,
     pub workload: String,
+    /// It was run again by itself, because a boot that it shared with others failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
     /// All that a value depends on besides kernel and seeds, part by part: entries whose parts are all equal can be compared.
     pub configuration: BTreeMap<String, String>,
     /// How boots that failed did so; their values are missing.
@@ -86,6 +89,7 @@ mod tests {
         EntryRow {
             row: "micro".into(),
             workload: "micro".into(),
+            alone: false,
             configuration: parts.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             failures: Vec::new(),
             boots: Vec::new(),

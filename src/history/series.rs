@@ -96,7 +96,8 @@ pub fn series(history: &History, row: &str, metric: &str, search: &Search, all: 
     };
     let having: Vec<(&Entry, EntryRow, Measured)> =
         history.entries.iter().filter_map(|e| of(e).map(|(r, m)| (e, r, m))).collect();
-    let (_, newest, measured) = having.last()?;
+    // A night in which a boot failed ran its rows by themselves, which must not hide all nights that went well.
+    let (_, newest, measured) = having.iter().rev().find(|(_, row, _)| !row.alone).or(having.last())?;
     let clock: Option<Clock> = newest.configuration.get("clock").and_then(|c| c.parse().ok());
     let mut differing: BTreeSet<String> = BTreeSet::new();
     let mut left_out = 0;
@@ -225,6 +226,7 @@ pub(crate) mod fixture {
             rows: vec![EntryRow {
                 row: "micro".into(),
                 workload: "micro".into(),
+                alone: false,
                 configuration: configuration.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
                 failures: Vec::new(),
                 boots: (0..values.len() as u64).map(|i| Boot { workload_seed: i, boot_seed: i }).collect(),
@@ -284,6 +286,9 @@ mod tests {
         // The newest entry decides which configuration is shown.
         history.entries.push(other);
         assert_eq!(found(&history, false).kernels.len(), 1);
+        history.entries.last_mut().unwrap().rows[0].alone = true;
+        history.entries.remove(0);
+        assert_eq!(found(&history, false).kernels.len(), 5);
         assert!(super::series(&history, "micro", "nothing", &Search::default(), false).is_none());
     }
 

@@ -74,6 +74,7 @@ fn entry_row(night: &Night, study: &Studied, row: &Row, arm: usize) -> EntryRow 
     EntryRow {
         row: row.name.clone(),
         workload: row.workload.clone(),
+        alone: study.alone,
         configuration: planned.map(|w| configuration(night, plan, w, arm, &completed)).unwrap_or_default(),
         failures,
         boots,
@@ -99,7 +100,7 @@ fn configuration(
     put("memory", size::print_bytes(machine.memory_bytes));
     put("storage", machine.storage.clone());
     put("filesystem", machine.filesystem.clone());
-    put("boot", plan.workloads.iter().map(|w| w.name.as_str()).collect::<Vec<_>>().join(" "));
+    put("in-one-boot", plan.workloads.iter().map(|w| w.name.as_str()).collect::<Vec<_>>().join(" "));
     let emulator = completed.iter().find(|r| !r.host.qemu.is_empty());
     put("emulator", emulator.map_or_else(String::new, |r| format!("QEMU {} {}", r.host.qemu, r.host.accelerator)));
     if plan.clock != Clock::Exact {

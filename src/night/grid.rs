@@ -22,6 +22,8 @@ pub struct Studied {
     pub judgement: Judgement,
     /// Whether its rows were run again one by one, because a boot of theirs failed: then it only tells of that.
     pub split: bool,
+    /// Whether it is such a run of one row.
+    pub alone: bool,
 }
 
 /// The whole grid.

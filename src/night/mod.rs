@@ -8,6 +8,8 @@ pub mod folder;
 pub mod grid;
 pub mod previous;
 pub mod rows;
+#[cfg(test)]
+mod tests;
 
 pub use folder::{Group, Night};
 pub use grid::Grid;

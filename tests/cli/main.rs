@@ -9,6 +9,7 @@ mod docs;
 mod kernels;
 mod lever;
 mod local;
+mod nightly;
 mod oltp;
 mod refusals;
 mod studies;

@@ -83,7 +83,7 @@ fn detail(out: &mut String, series: &Series) {
     let clock = series.clock.map_or_else(String::new, |c| format!(", {c} clock"));
     let heading = format!("{}: {}{clock}", series.heading(), series.metric.summary);
     out.push_str(&wrap(&heading, "", "  "));
-    let head = ["", "kernel", "night", "boots", "mean", "", ""].map(str::to_owned).to_vec();
+    let head = ["  kernel", "night", "boots", "mean", "", ""].map(str::to_owned).to_vec();
     let mut lines = vec![Line::Cells(head)];
     let means = series.means();
     let largest = series.kernels.iter().filter_map(|k| k.mean(&series.metric)).fold(0.0, f64::max);
@@ -92,8 +92,7 @@ fn detail(out: &mut String, series: &Series) {
         let bar = kernel.mean(&series.metric).map_or_else(String::new, |m| bar(m / largest));
         let failed = if kernel.failed > 0 { format!(" ({} failed)", kernel.failed) } else { String::new() };
         lines.push(Line::Cells(vec![
-            if change.is_some() { "►".to_owned() } else { String::new() },
-            format!("{} {}", kernel.label, kernel.arm),
+            format!("{} {} {}", if change.is_some() { "►" } else { " " }, kernel.label, kernel.arm),
             day(&kernel.begun).to_owned(),
             format!("{}{failed}", kernel.values.len()),
             mean.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string),
@@ -101,7 +100,7 @@ fn detail(out: &mut String, series: &Series) {
             change.map_or_else(String::new, |c| c.text()),
         ]));
     }
-    out.push_str(&table(&[false, false, false, true, true, false, false], &lines));
+    out.push_str(&table(&[false, false, true, true, false, false], &lines));
 }
 
 /// A bar from zero, in eighths of a column.

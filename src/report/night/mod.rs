@@ -64,6 +64,13 @@ impl Changed {
         Changed { metric: line.metric.name.clone(), change }
     }
 
+    /// The largest first.
+    fn all(mut lines: Vec<&Line>) -> Vec<Changed> {
+        let size = |l: &Line| l.estimate.map_or(0.0, |e| e.mean.abs());
+        lines.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        lines.into_iter().map(Changed::of).collect()
+    }
+
     pub fn text(&self) -> String {
         format!("{} {}", self.metric, self.change)
     }
@@ -92,8 +99,8 @@ impl Shown {
         Shown {
             name: name.to_owned(),
             outcome,
-            improved: cell.improved().into_iter().map(Changed::of).collect(),
-            regressed: cell.regressed().into_iter().map(Changed::of).collect(),
+            improved: Changed::all(cell.improved()),
+            regressed: Changed::all(cell.regressed()),
             metric: primary.as_ref().map(|r| format!("{} {}", r.line.metric.name, r.arrow())),
             a: primary.as_ref().and_then(|r| r.a.clone()),
             b: primary.as_ref().and_then(|r| r.b.clone()),
@@ -158,6 +165,7 @@ impl Report {
             part(names(&|r| r.outcome.starts_with("Fail")), "boots failed in"),
             part(names(&|r| primary(r, false)), "regressed in"),
             part(names(&|r| primary(r, true)), "improved in"),
+            part(names(&|r| matches!(r.verdict, Some(Verdict::Inconclusive | Verdict::Invalid))), "nothing can be said of"),
             part(names(&|r| r.outcome == "unfinished"), "unfinished are"),
         ]
         .into_iter()

@@ -7,6 +7,12 @@ use super::super::table::{Line, table, wrap};
 use super::super::text::{command, list};
 use super::{Changed, Report, Shown};
 
+/// Metrics named for each row, the largest changes; all are in the page and in JSON.
+const NAMED: usize = 10;
+
+/// Stands for a blank that no line may be broken at, until lines are.
+const GLUE: &str = "\u{1f}";
+
 /// The whole report of a night.
 pub fn text(report: &Report) -> String {
     let mut out = wrap(&format!("{}, {}", report.title(), report.design()), "", "  ");
@@ -58,9 +64,12 @@ fn grid(out: &mut String, rows: &[Shown]) {
     for row in rows {
         let changed = |out: &mut String, what: &str, changed: &[Changed]| {
             if !changed.is_empty() {
-                let all: Vec<String> = changed.iter().map(|c| c.text().replace(' ', "\u{a0}")).collect();
+                let mut all: Vec<String> = changed.iter().take(NAMED).map(|c| c.text().replace(' ', GLUE)).collect();
+                if changed.len() > NAMED {
+                    all.push(format!("and {} more", changed.len() - NAMED));
+                }
                 let text = wrap(&format!("{} {what}: {}", row.name, all.join(", ")), "  ", "    ");
-                out.push_str(&text.replace('\u{a0}', " "));
+                out.push_str(&text.replace(GLUE, " "));
             }
         };
         changed(out, "improved", &row.improved);
