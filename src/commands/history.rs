@@ -15,7 +15,11 @@ pub(super) fn run(args: &cli::History) -> anyhow::Result<u8> {
         None => file::default_folder()?,
     };
     if !(args.significance > 0.0 && args.significance <= 0.5) {
-        return Err(Refusal::new(format!("--significance: {} is no level; it is above 0 and at most 0.5", args.significance)).into());
+        return Err(Refusal::new(format!(
+            "--significance: {} is no level; it is above 0 and at most 0.5",
+            args.significance
+        ))
+        .into());
     }
     let history = History::read(&dir)?;
     for (line, why) in &history.unreadable {
@@ -46,7 +50,8 @@ pub(super) fn run(args: &cli::History) -> anyhow::Result<u8> {
         };
         return Err(Refusal::new(format!("The history has neither a row nor a metric `{what}`; {right}")).into());
     }
-    let found = chosen.iter().filter_map(|(row, metric)| series::series(&history, row, &metric.name, &search, args.all));
+    let found =
+        chosen.iter().filter_map(|(row, metric)| series::series(&history, row, &metric.name, &search, args.all));
     let view = View::new(args.what.clone(), found.collect(), search);
     output::data(&match args.format {
         HistoryFormat::Text => print::text(&view),

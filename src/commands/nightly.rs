@@ -76,6 +76,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
                 question_sha256,
                 begun: date::now(),
                 budget,
+                pairs: settled[0].pairs,
                 clock: settled[0].clock,
                 repeat: repeat(args),
                 arms: names.zip(identities).map(|(name, kernel)| NightArm { name, kernel }).collect(),
@@ -95,12 +96,20 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
             Err(e) => output::line(format_args!("warning: {e}")),
         }
     }
+    output::note(&cost(&report));
     let added = history::file::append(&history, &report.entries)?;
     if added > 0 {
         output::note(&format!("{added} kernels added to the history in `{}`", history.display()));
     }
     output::data(&rendered(&report, args.format))?;
     Ok(status(&report, &args.fail_on))
+}
+
+/// What the night has taken of this machine, in all its sessions.
+fn cost(report: &Report) -> String {
+    let cpu = report.cpu_s;
+    let time = if cpu < 100.0 { format!("{cpu:.0} s") } else { format!("{:.1} min", cpu / 60.0) };
+    format!("{} boots, {time} of CPU time", report.boots)
 }
 
 /// The grid of a night that lies in `dir`, made again; boots nothing.
@@ -139,7 +148,9 @@ fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
             .into());
     }
     if arms.len() < 2 {
-        return Err(Refusal::new(format!("{} kernels; a night takes two or more, the baseline first", arms.len())).into());
+        return Err(
+            Refusal::new(format!("{} kernels; a night takes two or more, the baseline first", arms.len())).into()
+        );
     }
     let wrong = |option: &str, message: String| Refusal::new(format!("--{option}: {message}"));
     let mut settings = Vec::new();
@@ -172,8 +183,7 @@ fn pairs(args: &Nightly, base: &Question, rows: usize) -> u32 {
 
 fn script(path: &Path) -> anyhow::Result<Script> {
     let name = path.display();
-    let text =
-        fs::read_to_string(path).map_err(|e| Refusal::new(format!("Cannot read the script `{name}`: {e}")))?;
+    let text = fs::read_to_string(path).map_err(|e| Refusal::new(format!("Cannot read the script `{name}`: {e}")))?;
     Ok(toml::from_str(&text).map_err(|e| {
         let line = e.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         Refusal::new(e.message().to_owned()).at(Some(format!("{name}:{line}")))
@@ -211,7 +221,11 @@ fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(Pat
         return match Night::open(dir)? {
             Some(night) if night.question_sha256 == question => Ok((dir.clone(), Some(night))),
             Some(night) => Err(Refusal::new(format!("`{}` holds another night", dir.display()))
-                .hint(format!("Name another folder; this one goes on with `{} --out {}`", night.repeat, quote(&dir.display().to_string())))
+                .hint(format!(
+                    "Name another folder; this one goes on with `{} --out {}`",
+                    night.repeat,
+                    quote(&dir.display().to_string())
+                ))
                 .into()),
             None if crate::store::Folder::holds_other_things(dir) => {
                 Err(Refusal::new(format!("`{}` is not empty and holds no night", dir.display()))
@@ -224,10 +238,16 @@ fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(Pat
     let name = first.folder_name();
     let arms = name.rsplit_once('-').map_or(name.as_str(), |(arms, _)| arms);
     for number in 1.. {
-        let name = format!("nightly-{arms}-{}{}", &question[..8], if number == 1 { String::new() } else { format!("-{number}") });
+        let name = format!(
+            "nightly-{arms}-{}{}",
+            &question[..8],
+            if number == 1 { String::new() } else { format!("-{number}") }
+        );
         let dir = Path::new(folder::RESULTS).join(name);
         match Night::open(&dir)? {
-            Some(night) if night.question_sha256 == question && !is_finished(&dir, &night)? => return Ok((dir, Some(night))),
+            Some(night) if night.question_sha256 == question && !is_finished(&dir, &night)? => {
+                return Ok((dir, Some(night)));
+            }
             Some(_) => {}
             None if crate::store::Folder::holds_other_things(&dir) => {}
             None => return Ok((dir, None)),
@@ -317,7 +337,8 @@ fn report(dir: &Path, night: &Night, history: Option<&Path>) -> anyhow::Result<R
         studies.extend(studied(dir, &group.folder, group.rows.clone())?.map(|s| Studied { split, ..s }));
         if split {
             for row in &group.rows {
-                studies.extend(studied(dir, &group.alone(row), vec![row.clone()])?.map(|s| Studied { alone: true, ..s }));
+                studies
+                    .extend(studied(dir, &group.alone(row), vec![row.clone()])?.map(|s| Studied { alone: true, ..s }));
             }
         }
     }
@@ -331,11 +352,27 @@ fn report(dir: &Path, night: &Night, history: Option<&Path>) -> anyhow::Result<R
         output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is passed over"));
     }
     let previous = previous(&night.id(), &night.begun, &entries, &studies, &kept);
-    Ok(Report { grid: Grid::new(&names, &studies), night: night.clone(), previous, entries })
+    let records = || studies.iter().flat_map(|s| &s.records);
+    Ok(Report {
+        grid: Grid::new(&names, &studies),
+        night: night.clone(),
+        previous,
+        entries,
+        boots: records().count(),
+        cpu_s: records().map(|r| r.host.cpu_s).sum(),
+    })
 }
 
 fn studied(dir: &Path, name: &str, rows: Vec<Row>) -> anyhow::Result<Option<Studied>> {
     let Some(study) = Group::study(dir, name)? else { return Ok(None) };
     let (records, judgement) = conduct::judged(&study)?;
-    Ok(Some(Studied { folder: name.to_owned(), rows, plan: study.plan().clone(), records, judgement, split: false, alone: false }))
+    Ok(Some(Studied {
+        folder: name.to_owned(),
+        rows,
+        plan: study.plan().clone(),
+        records,
+        judgement,
+        split: false,
+        alone: false,
+    }))
 }

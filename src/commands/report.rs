@@ -15,7 +15,10 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
             Format::Json => HistoryFormat::Json,
             Format::Html => HistoryFormat::Html,
             Format::Csv => {
-                return Err(Refusal::new("A night has no CSV; each of its studies has: `bigiron report DIR/STUDY --format csv`").into());
+                return Err(Refusal::new(
+                    "A night has no CSV; each of its studies has: `bigiron report DIR/STUDY --format csv`",
+                )
+                .into());
             }
         };
         return nightly::again(&args.dir, &night, format, &args.fail_on);

@@ -20,7 +20,9 @@ const DIGITS: usize = 16;
 /// What can go wrong with a history.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    #[error("Neither XDG_DATA_HOME nor HOME is set, so there is no folder for the history; name one with `--history DIR`")]
+    #[error(
+        "Neither XDG_DATA_HOME nor HOME is set, so there is no folder for the history; name one with `--history DIR`"
+    )]
     NoFolder,
     #[error("Cannot {doing} `{}`: {cause}", path.display())]
     Io { doing: &'static str, path: PathBuf, cause: io::Error },

@@ -56,6 +56,9 @@ mod tests {
                 assert_eq!(compare(a, b), i.cmp(&j), "{} {}", a.release, b.release);
             }
         }
-        assert_eq!(compare(&kernel("6.1.0-5", Some("6.1.100-1")), &kernel("6.1.0-9", Some("6.1.99-1"))), Ordering::Greater);
+        assert_eq!(
+            compare(&kernel("6.1.0-5", Some("6.1.100-1")), &kernel("6.1.0-9", Some("6.1.99-1"))),
+            Ordering::Greater
+        );
     }
 }

@@ -8,4 +8,4 @@ pub mod kernels;
 pub mod series;
 
 pub use entry::{Boot, Entry, EntryRow, Measured};
-pub use file::{HistoryError, History};
+pub use file::{History, HistoryError};

@@ -282,7 +282,10 @@ mod tests {
         other.rows[0].configuration.insert("executable".into(), "e2".into());
         history.entries.insert(0, other.clone());
         let series = found(&history, false);
-        assert_eq!((series.kernels.len(), series.left_out, &series.differing[..]), (5, 1, &["executable".to_owned()][..]));
+        assert_eq!(
+            (series.kernels.len(), series.left_out, &series.differing[..]),
+            (5, 1, &["executable".to_owned()][..])
+        );
         // The newest entry decides which configuration is shown.
         history.entries.push(other);
         assert_eq!(found(&history, false).kernels.len(), 1);

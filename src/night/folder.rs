@@ -35,6 +35,8 @@ pub struct Night {
     /// UTC.
     pub begun: String,
     pub budget: Budget,
+    /// Of each study.
+    pub pairs: u32,
     pub clock: Clock,
     /// The command that asks the same again.
     pub repeat: String,
@@ -110,8 +112,8 @@ impl Night {
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             Err(e) => return Err(StoreError::io("read", &path, e).into()),
         };
-        let night: Night =
-            toml::from_str(&text).map_err(|e| NightError::Unreadable { path: path.clone(), why: e.message().to_owned() })?;
+        let night: Night = toml::from_str(&text)
+            .map_err(|e| NightError::Unreadable { path: path.clone(), why: e.message().to_owned() })?;
         if night.schema != SCHEMA {
             let why = format!("it has format {}, this bigiron reads format {SCHEMA}", night.schema);
             return Err(NightError::Unreadable { path, why });

@@ -138,7 +138,12 @@ fn together(study: &Studied) -> GridRow {
     let mut row = bare(study, format!("{} together", names.join("+")));
     row.together = true;
     for (cell, arm) in row.cells.iter_mut().zip(1..) {
-        cell.verdict = Some(if row.fates[arm].failed > 0 { Verdict::Worse } else { Verdict::Inconclusive });
+        // Of a kernel that did not fail here its rows tell, which were run alone.
+        cell.verdict = Some(match (row.fates[0].failed, row.fates[arm].failed) {
+            (_, 1..) => Verdict::Worse,
+            (1.., 0) => Verdict::Inconclusive,
+            (0, 0) => Verdict::Same,
+        });
     }
     row
 }

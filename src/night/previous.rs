@@ -36,13 +36,7 @@ pub struct PreviousRow {
 
 /// The comparison for each of tonight's kernels but the baseline. The previous night's kernel is the newest in the history that was no baseline
 /// and is another image; kernels without one are left out.
-pub fn previous(
-    night: &str,
-    begun: &str,
-    entries: &[Entry],
-    studies: &[Studied],
-    history: &History,
-) -> Vec<Previous> {
+pub fn previous(night: &str, begun: &str, entries: &[Entry], studies: &[Studied], history: &History) -> Vec<Previous> {
     let mut all: Vec<Previous> = Vec::new();
     for (arm, tonight) in entries.iter().enumerate().filter(|(_, e)| !e.baseline) {
         let others = |e: &&Entry| !e.baseline && e.kernel.image_sha256 != tonight.kernel.image_sha256;
@@ -50,7 +44,10 @@ pub fn previous(
             continue;
         };
         let rows = studies.iter().filter(|s| !s.split).flat_map(|study| {
-            study.rows.iter().map(move |row| PreviousRow { name: row.name.clone(), cell: cell(study, row, arm, tonight, last) })
+            study
+                .rows
+                .iter()
+                .map(move |row| PreviousRow { name: row.name.clone(), cell: cell(study, row, arm, tonight, last) })
         });
         all.push(Previous {
             arm,
@@ -139,9 +136,8 @@ fn pairs<'a>(study: &'a Studied, then: &'a [Record]) -> Vec<Pair<'a>> {
 /// Corrects over all rows and kernels, and gives each cell its word.
 fn adjust(all: &mut [Previous]) {
     let cells = || all.iter().flat_map(|p| &p.rows).filter_map(|r| r.cell.as_ref().ok());
-    let mut pooled: Vec<Comparison> = cells()
-        .map(|c| Comparison { arm: 1, pairs: 0, lines: c.lines.clone(), suite: None })
-        .collect();
+    let mut pooled: Vec<Comparison> =
+        cells().map(|c| Comparison { arm: 1, pairs: 0, lines: c.lines.clone(), suite: None }).collect();
     line::adjust(&mut pooled);
     let cells = all.iter_mut().flat_map(|p| &mut p.rows).filter_map(|r| r.cell.as_mut().ok());
     for (cell, adjusted) in cells.zip(pooled) {

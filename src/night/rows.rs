@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn rows_share_boots_as_far_as_they_can() {
-        let rows = [row("a", "ext4"), row("b.ext4", "ext4"), row("b.xfs", "xfs"), row("b.twice", "ext4"), row("c", "ext4")];
+        let rows =
+            [row("a", "ext4"), row("b.ext4", "ext4"), row("b.xfs", "xfs"), row("b.twice", "ext4"), row("c", "ext4")];
         // Three do not fit together.
         let check = |rows: &[&Row]| if rows.len() > 2 { Err(Refusal::new("no room")) } else { Ok(()) };
         let boots = pack(&rows, check).unwrap();

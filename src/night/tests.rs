@@ -42,6 +42,7 @@ fn night(study: &Studied, begun: &str) -> Night {
         question_sha256: "q".into(),
         begun: begun.into(),
         budget: Budget::Quick,
+        pairs: 4,
         clock: Clock::Exact,
         repeat: "bigiron nightly".into(),
         arms: arms.collect(),

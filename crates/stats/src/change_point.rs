@@ -202,7 +202,9 @@ mod tests {
         means
             .iter()
             .enumerate()
-            .map(|(g, mean)| (0..4).map(|i| mean + wobble[(i + g) % 4] * (1.0 + 0.1 * ((i * 3 + g) % 5) as f64)).collect())
+            .map(|(g, mean)| {
+                (0..4).map(|i| mean + wobble[(i + g) % 4] * (1.0 + 0.1 * ((i * 3 + g) % 5) as f64)).collect()
+            })
             .collect()
     }
 

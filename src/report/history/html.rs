@@ -24,7 +24,8 @@ pub fn html(view: &View) -> String {
     );
     places(&mut out, view);
     // Whoever asks for a row sees where it changed; the overview keeps to the primaries.
-    let shown = |s: &&Series| s.metric.primary || view.series.len() == 1 || (view.what.is_some() && !s.changes.is_empty());
+    let shown =
+        |s: &&Series| s.metric.primary || view.series.len() == 1 || (view.what.is_some() && !s.changes.is_empty());
     for series in view.series.iter().filter(shown) {
         let clock = series.clock.map_or_else(String::new, |c| format!(", {c} clock"));
         let _ = writeln!(
@@ -59,8 +60,9 @@ fn places(out: &mut String, view: &View) {
             escape(&place.after.release)
         );
         for (series, change) in &place.changes {
-            let interval =
-                change.interval().map_or_else(|| "none".to_owned(), |(l, h)| format!("{} … {}", l.number(), h.number()));
+            let interval = change
+                .interval()
+                .map_or_else(|| "none".to_owned(), |(l, h)| format!("{} … {}", l.number(), h.number()));
             let _ = writeln!(
                 out,
                 "<tr><th>{}</th><td class=\"n\">{}</td><td class=\"n\">{}</td><td><span class=\"chip {w}\">{w}</span></td><td class=\"n\">{:.3}</td></tr>",

@@ -59,8 +59,13 @@ struct Changed<'a> {
 /// The whole view as one indented JSON document.
 pub fn json(view: &View) -> String {
     let Search { significance, permutations, .. } = view.search;
-    let document =
-        Document { schema: SCHEMA, significance, permutations, series: view.series.iter().map(shown).collect(), method: view.method() };
+    let document = Document {
+        schema: SCHEMA,
+        significance,
+        permutations,
+        series: view.series.iter().map(shown).collect(),
+        method: view.method(),
+    };
     let mut text = serde_json::to_string_pretty(&document).expect("A view has string keys only");
     text.push('\n');
     text

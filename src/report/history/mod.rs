@@ -67,7 +67,8 @@ impl View {
                 }
             }
         }
-        let order = |point: &Point| self.series.iter().flat_map(|s| &s.kernels).position(|k| k.release == point.release);
+        let order =
+            |point: &Point| self.series.iter().flat_map(|s| &s.kernels).position(|k| k.release == point.release);
         places.sort_by_key(|p| (order(p.after), order(p.before)));
         for place in &mut places {
             place.changes.sort_by(|a, b| b.1.log.abs().total_cmp(&a.1.log.abs()));
@@ -89,16 +90,15 @@ impl View {
             }
         )];
         if small > 0 {
-            all.push(format!(
-                "{small} more change points are smaller than their metric's margin; `--all` shows them"
-            ));
+            all.push(format!("{small} more change points are smaller than their metric's margin; `--all` shows them"));
         }
         all.push(
             "Sizes are ratios of geometric means over the boots between the neighbouring change points, with Welch's 95 % interval".to_owned(),
         );
         let left_out = self.series.iter().map(|s| s.left_out).max().unwrap_or(0);
         if left_out > 0 {
-            let mut parts: Vec<&str> = self.series.iter().flat_map(|s| s.differing.iter().map(String::as_str)).collect();
+            let mut parts: Vec<&str> =
+                self.series.iter().flat_map(|s| s.differing.iter().map(String::as_str)).collect();
             parts.sort_unstable();
             parts.dedup();
             all.push(format!(

@@ -57,7 +57,8 @@ pub(super) fn svg(series: &Series) -> String {
     let mut bounds: Vec<usize> = series.changes.iter().map(|c| c.at).chain([0, count]).collect();
     bounds.sort_unstable();
     for segment in bounds.windows(2) {
-        let values: Vec<f64> = series.kernels[segment[0]..segment[1]].iter().flat_map(|k| k.values.iter().copied()).collect();
+        let values: Vec<f64> =
+            series.kernels[segment[0]..segment[1]].iter().flat_map(|k| k.values.iter().copied()).collect();
         if values.is_empty() {
             continue;
         }

@@ -35,7 +35,9 @@ pub fn text(view: &View) -> String {
             place.before.label, place.after.label, place.before.arm, place.after.arm
         );
         let cells = |(series, change): &(&Series, &crate::history::series::Change)| {
-            let interval = change.interval().map_or_else(|| "none".to_owned(), |(l, h)| format!("{} … {}", l.number(), h.number()));
+            let interval = change
+                .interval()
+                .map_or_else(|| "none".to_owned(), |(l, h)| format!("{} … {}", l.number(), h.number()));
             Line::Cells(vec![
                 format!("  {}{}", series.heading(), if series.metric.primary { " *" } else { "" }),
                 change.size().to_string(),
@@ -62,7 +64,8 @@ fn overview(out: &mut String, main: &[&Series]) {
         let at = |mean: Option<&Option<_>>| -> String {
             mean.and_then(|m: &Option<super::Quantity>| m.as_ref()).map_or_else(String::new, ToString::to_string)
         };
-        let places: Vec<String> = series.changes.iter().map(|c| format!("{} {}", series.kernels[c.at].label, c.size())).collect();
+        let places: Vec<String> =
+            series.changes.iter().map(|c| format!("{} {}", series.kernels[c.at].label, c.size())).collect();
         lines.push(Line::Cells(vec![
             series.heading(),
             series.kernels.len().to_string(),

@@ -20,16 +20,20 @@ pub fn html(report: &Report) -> String {
     let _ = writeln!(out, "<section class=\"answer {class}\">\n<ul>");
     for (arm, verdict) in report.grid.verdicts.iter().enumerate() {
         let chip = verdict.map_or_else(String::new, chip);
-        let _ = writeln!(
-            out,
-            "<li class=\"said\"><span>{chip}</span><span>{}</span></li>",
-            prose(&report.sentence(arm))
-        );
+        let _ =
+            writeln!(out, "<li class=\"said\"><span>{chip}</span><span>{}</span></li>", prose(&report.sentence(arm)));
     }
     out.push_str("</ul>\n</section>\n");
     for arm in 0..report.grid.verdicts.len() {
         let (a, b) = (&report.grid.arms[0], &report.grid.arms[arm + 1]);
-        let _ = writeln!(out, "<h2>{} against {}</h2>\n<p class=\"note\">A = {}, B = {}</p>", escape(b), escape(a), escape(a), escape(b));
+        let _ = writeln!(
+            out,
+            "<h2>{} against {}</h2>\n<p class=\"note\">A = {}, B = {}</p>",
+            escape(b),
+            escape(a),
+            escape(a),
+            escape(b)
+        );
         grid(&mut out, &report.rows(arm));
     }
     for previous in &report.previous {
@@ -68,7 +72,11 @@ fn grid(out: &mut String, rows: &[Shown]) {
         let changed = |changed: &[Changed]| {
             let names: Vec<String> = changed.iter().map(|c| minus(&c.text())).collect();
             let yes = row.yes(changed);
-            if names.is_empty() { yes } else { format!("<details><summary>{yes}</summary>{}</details>", names.join("<br/>")) }
+            if names.is_empty() {
+                yes
+            } else {
+                format!("<details><summary>{yes}</summary>{}</details>", names.join("<br/>"))
+            }
         };
         let outcome = if row.outcome.starts_with("Fail") {
             format!("<span class=\"chip worse\">{}</span>", row.outcome)

@@ -112,7 +112,8 @@ pub fn json(report: &Report) -> String {
 }
 
 fn row(shown: Shown) -> Row {
-    let named = |changed: Vec<Changed>| changed.into_iter().map(|c| Named { metric: c.metric, change: c.change }).collect();
+    let named =
+        |changed: Vec<Changed>| changed.into_iter().map(|c| Named { metric: c.metric, change: c.change }).collect();
     Row {
         row: shown.name,
         outcome: shown.outcome,

@@ -6,7 +6,7 @@ mod html;
 mod json;
 mod text;
 
-use bigiron_stats::Verdict;
+use bigiron_stats::{Verdict, power};
 
 use super::quantity::Quantity;
 use super::row::Row;
@@ -30,6 +30,9 @@ pub struct Report {
     pub previous: Vec<Previous>,
     /// What the history is given.
     pub entries: Vec<Entry>,
+    /// What it cost here; differs from run to run, and is no part of any format.
+    pub boots: usize,
+    pub cpu_s: f64,
 }
 
 /// A row as every format shows it.
@@ -123,7 +126,8 @@ impl Shown {
 }
 
 fn notes(name: &str, fate: &Fate) -> Vec<String> {
-    let complaints = fate.complaints.iter().map(|c| format!("its kernel complained (`{c}`) where the baseline's did not"));
+    let complaints =
+        fate.complaints.iter().map(|c| format!("its kernel complained (`{c}`) where the baseline's did not"));
     fate.failures.iter().cloned().chain(complaints).map(|what| format!("{name}: {what}")).collect()
 }
 
@@ -140,13 +144,13 @@ impl Report {
             Budget::Quick => "quick",
             Budget::Full => "full",
         };
-        let boots = self.grid.rows.iter().flat_map(|r| &r.fates).map(|f| f.boots).max().unwrap_or(0);
-        format!("{} clock, {boots} boots of each kernel for a row, {budget} budget", self.night.clock)
+        format!("{} clock, {} boots of each kernel for a row, {budget} budget", self.night.clock, self.night.pairs)
     }
 
     /// The rows for the kernel `arm`, counted without the baseline.
     fn rows(&self, arm: usize) -> Vec<Shown> {
-        self.grid.rows.iter().map(|row| Shown::of(row, &self.grid.arms, arm)).collect()
+        let concerns = |row: &&GridRow| !row.together || row.fates[0].failed > 0 || row.fates[arm + 1].failed > 0;
+        self.grid.rows.iter().filter(concerns).map(|row| Shown::of(row, &self.grid.arms, arm)).collect()
     }
 
     /// What happened to one kernel, in a sentence.
@@ -165,7 +169,10 @@ impl Report {
             part(names(&|r| r.outcome.starts_with("Fail")), "boots failed in"),
             part(names(&|r| primary(r, false)), "regressed in"),
             part(names(&|r| primary(r, true)), "improved in"),
-            part(names(&|r| matches!(r.verdict, Some(Verdict::Inconclusive | Verdict::Invalid))), "nothing can be said of"),
+            part(
+                names(&|r| matches!(r.verdict, Some(Verdict::Inconclusive | Verdict::Invalid))),
+                "nothing can be said of",
+            ),
             part(names(&|r| r.outcome == "unfinished"), "unfinished are"),
         ]
         .into_iter()
@@ -210,7 +217,7 @@ impl Report {
              (a row's primary metric, which has its own correction, also within it). Result, change and verdict are the primary metric's"
                 .to_owned(),
         ];
-        if self.night.budget == Budget::Quick {
+        if self.night.pairs < power::SMALLEST_DESIGN {
             all.push(
                 "A screening: so few boots have no exact interval; Student's takes for granted that boots vary normally. What it finds is to \
                  be confirmed by a full night, or by `bigiron compare` of the row's workload"
