@@ -5,6 +5,7 @@ pub mod command;
 pub mod dbsim;
 pub mod micro;
 pub mod multiuser;
+pub mod nightly;
 pub mod oltp;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ use crate::metric::MetricDef;
 use crate::network::{self, Network};
 use crate::probe::symbols::Program;
 use crate::suggest;
+
+pub use nightly::NightlyRow;
 
 /// An option of a workload, set as the lever `<workload>.<name>` in a study, on an arm or with `--set`.
 #[derive(Clone, Copy, Debug)]
@@ -214,6 +217,10 @@ pub trait Workload: Sync {
     /// What cannot be had or built here, in words for the user.
     fn images(&self, _options: &Options, _cx: &ImageContext<'_>) -> anyhow::Result<Images> {
         Ok(Images::default())
+    }
+    /// Its rows in the grid of `bigiron nightly`.
+    fn nightly(&self) -> &'static [NightlyRow] {
+        &[NightlyRow::PLAIN]
     }
     /// The declared metrics, exactly one of them primary.
     fn metrics(&self, options: &Options) -> Vec<MetricDef>;

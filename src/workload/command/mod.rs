@@ -23,7 +23,7 @@ use self::guardian::{Guardian, Orders, PREPARE};
 use self::measured::{Ended, Run};
 use self::outputs::Outputs;
 use self::spec::{ENVIRONMENT, Spec, What};
-use super::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Progress, Workload};
+use super::{Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Workload};
 use crate::metric::MetricDef;
 use crate::sys::launch::Program;
 
@@ -126,6 +126,11 @@ impl Workload for Command {
 
     fn images(&self, options: &Options, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
         root::of(&Spec::parse(options).map_err(anyhow::Error::msg)?, cx)
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        // What a user's program is, only the user knows.
+        &[]
     }
 
     fn metrics(&self, options: &Options) -> Vec<MetricDef> {

@@ -23,7 +23,7 @@ use self::bench::{Bench, DATA_BYTES, Window};
 use self::block::{BLOCK, Stamp};
 use self::catalogue::{Measure, Storage, Test};
 use self::selection::Selection;
-use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Window as Marked, Workload};
+use super::{Context, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Window as Marked, Workload};
 use crate::clock::Clock;
 use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::sys::mark;
@@ -72,6 +72,11 @@ impl Workload for Micro {
 
     fn check(&self, options: &Options) -> Result<(), String> {
         Selection::parse(options).map(drop)
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        const ROWS: &[NightlyRow] = &[NightlyRow::PLAIN.quick(&[("scale", "0.5")])];
+        ROWS
     }
 
     fn needs(&self, options: &Options) -> Needs {

@@ -47,5 +47,5 @@ pub fn run(settings: &Settings, cx: &Context<'_>, disk: &Disk) -> Result<Outcome
         facts.insert(format!("test.{:02}.{}", done + 1, test.name), line);
     }
     values.insert(GEOMEAN.to_owned(), (logs / f64::from(of)).exp());
-    Ok(Outcome { values, facts })
+    Ok(Outcome { values, facts, ..Outcome::default() })
 }
