@@ -1,10 +1,12 @@
 //! Workloads: the database-shaped work that is run in a trial. A workload knows nothing of hosts: it is handed a directory,
 //! a clock's name and a seed, and gives metrics back.
 
+pub mod chat;
 pub mod command;
 pub mod dbsim;
 pub mod micro;
 pub mod oltp;
+pub mod program;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -221,7 +223,7 @@ pub trait Workload: Sync {
 
 /// Every workload, in the order in which lists show them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &command::Command]
+    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &chat::Chat, &command::Command]
 }
 
 /// The workload of that name.
