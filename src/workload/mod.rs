@@ -7,6 +7,7 @@ pub mod dbsim;
 pub mod micro;
 pub mod oltp;
 pub mod program;
+pub mod scripts;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -223,7 +224,7 @@ pub trait Workload: Sync {
 
 /// Every workload, in the order in which lists show them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &chat::Chat, &command::Command]
+    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &chat::Chat, &scripts::Scripts, &command::Command]
 }
 
 /// The workload of that name.
