@@ -1,6 +1,7 @@
 //! Workloads: the database-shaped work that is run in a trial. A workload knows nothing of hosts: it is handed a directory,
 //! a clock's name and a seed, and gives metrics back.
 
+pub mod build;
 pub mod chat;
 pub mod command;
 pub mod dbsim;
@@ -224,7 +225,7 @@ pub trait Workload: Sync {
 
 /// Every workload, in the order in which lists show them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &chat::Chat, &scripts::Scripts, &command::Command]
+    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &chat::Chat, &scripts::Scripts, &build::Build, &command::Command]
 }
 
 /// The workload of that name.
@@ -265,6 +266,7 @@ pub fn worker(args: &[String]) -> i32 {
     match args.first().map_or("", String::as_str) {
         "exit" => micro::worker_exit(),
         "trial" => crate::host::local::worker(),
+        "build-tree" => build::worker_tree(&args[1..]),
         name => {
             eprintln!("No worker `{name}`");
             2
