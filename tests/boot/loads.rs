@@ -11,7 +11,8 @@ use super::test;
 /// The record of the first trial; the study is interrupted then.
 fn first(args: &[&str]) -> Value {
     let test = test();
-    let study = ["compare", "debian:6.12", "debian:6.12", "--clock", "exact", "--seed", "7", "--jobs", "1", "--out", "study"];
+    let study =
+        ["compare", "debian:6.12", "debian:6.12", "--clock", "exact", "--seed", "7", "--jobs", "1", "--out", "study"];
     let mut child = test.start(&[&study[..], args].concat());
     let begun = Instant::now();
     let record = loop {
@@ -36,8 +37,23 @@ fn messages_scripts_and_a_build_do_their_work_in_a_guest() {
     // What is not installed everywhere is left out; what is left needs the compiler that this test was built with.
     let without = "scripts.without=ed,cpio,nroff,col,make,ps";
     let args = [
-        "chat", "scripts", "build", "--set", "chat.rooms=1", "--set", "chat.users=5", "--set", "scripts.users=1", "--set", without, "--set",
-        "build.files=1", "--set", "build.loads=optimal", "--set", "build.warmup=0",
+        "chat",
+        "scripts",
+        "build",
+        "--set",
+        "chat.rooms=1",
+        "--set",
+        "chat.users=5",
+        "--set",
+        "scripts.users=1",
+        "--set",
+        without,
+        "--set",
+        "build.files=1",
+        "--set",
+        "build.loads=optimal",
+        "--set",
+        "build.warmup=0",
     ];
     let record = first(&args);
     assert_eq!(record["outcome"]["kind"], "completed", "{record}");

@@ -42,7 +42,7 @@ const OPTIONS: &[OptionDef] = &[
         name: "users",
         default: AUTO,
         allowed: &[],
-        summary: "Users at once, or several numbers of them such as `1,2,4`; `auto`: 3 under the exact clock, 32 on the wall clock",
+        summary: "Users at once, or several numbers of them such as `1,2,4`; `auto`: 2 under the exact clock, 32 on the wall clock",
     },
     OptionDef {
         name: "without",

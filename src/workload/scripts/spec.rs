@@ -54,7 +54,7 @@ impl Spec {
 
     /// Load points: numbers of users.
     pub fn points(&self, clock: Clock) -> Vec<u32> {
-        let usual = if clock == Clock::Wall { 32 } else { 3 };
+        let usual = if clock == Clock::Wall { 32 } else { 2 };
         self.users.clone().unwrap_or_else(|| vec![usual])
     }
 
