@@ -1,12 +1,16 @@
 //! Workloads: the database-shaped work that is run in a trial. A workload knows nothing of hosts: it is handed a directory,
 //! a clock's name and a seed, and gives metrics back.
 
+pub mod build;
+pub mod chat;
 pub mod command;
 pub mod dbsim;
 pub mod micro;
 pub mod multiuser;
 pub mod nightly;
 pub mod oltp;
+pub mod program;
+pub mod scripts;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -246,7 +250,7 @@ pub trait Workload: Sync {
 
 /// Every workload, in the order in which lists show them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &multiuser::Multiuser, &command::Command]
+    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &multiuser::Multiuser, &chat::Chat, &scripts::Scripts, &build::Build, &command::Command]
 }
 
 /// The workload of that name.
@@ -289,6 +293,7 @@ pub fn worker(args: &[String]) -> i32 {
         "trial" => crate::host::local::worker(),
         multiuser::work::shell::SHELL_WORKER => multiuser::work::shell::worker(&args[1..]),
         multiuser::work::shell::COMMAND_WORKER => multiuser::work::shell::command(&args[1..]),
+        "build-tree" => build::worker_tree(&args[1..]),
         name => {
             eprintln!("No worker `{name}`");
             2

@@ -12,7 +12,7 @@ mod files;
 mod ipc;
 mod memory;
 mod process;
-mod rng;
+pub(in crate::workload) mod rng;
 mod selection;
 mod switch;
 
@@ -209,7 +209,7 @@ fn log_bytes(ops: u64) -> u64 {
 const IFF_UP: u32 = 1;
 
 /// Brings the loopback interface up if it is not: the kernel then gives it 127.0.0.1.
-pub(super) fn loopback_up() -> anyhow::Result<()> {
+pub(in crate::workload) fn loopback_up() -> anyhow::Result<()> {
     let flags = std::fs::read_to_string("/sys/class/net/lo/flags").unwrap_or_default();
     let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap_or(0);
     if flags & IFF_UP != 0 {
