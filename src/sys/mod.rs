@@ -21,6 +21,7 @@ pub mod partition;
 pub mod port;
 pub mod priority;
 pub mod process;
+pub mod record_lock;
 pub mod segment;
 pub mod select;
 pub mod shared_memory;

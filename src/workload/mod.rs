@@ -3,8 +3,16 @@
 
 pub mod command;
 pub mod dbsim;
+pub mod fs_clients;
+pub mod length;
+pub mod loadfile;
 pub mod micro;
+pub mod net_clients;
 pub mod oltp;
+pub mod raw_io;
+pub mod tio;
+
+use dbsim::limits;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -221,7 +229,16 @@ pub trait Workload: Sync {
 
 /// Every workload, in the order in which lists show them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &command::Command]
+    &[
+        &micro::Micro,
+        &dbsim::Dbsim,
+        &oltp::Oltp,
+        &fs_clients::FsClients,
+        &net_clients::NetClients,
+        &tio::Tio,
+        &raw_io::RawIo,
+        &command::Command,
+    ]
 }
 
 /// The workload of that name.
