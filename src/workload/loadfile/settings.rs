@@ -1,5 +1,6 @@
 //! The options that all replays of loadfiles have, understood.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{DEFAULT, Loadfile, Size, of};
@@ -40,7 +41,7 @@ pub const LENGTH: OptionDef = option(
 pub struct Settings {
     /// Of the loadfile.
     pub name: String,
-    pub file: Loadfile,
+    pub file: Arc<Loadfile>,
     pub clients: usize,
     pub warm_up: Length,
     pub length: Length,

@@ -133,7 +133,7 @@ fn a_generated_file_has_the_statistics_and_reads_back() {
     assert_eq!(generate(size), file);
     assert_ne!(generate(Size { seed: 2, ..size }), file);
     let again = parse("generated", &file.to_string()).unwrap();
-    assert_eq!((again.requests == file.requests, again.paths == file.paths), (true, true));
+    assert!(again.to_string() == file.to_string());
     let near = |what: &str, is: usize, per_pass: f64, tolerance: f64| {
         let wanted = per_pass * file.requests.len() as f64 / 458_344.0;
         assert!((is as f64 / wanted - 1.0).abs() < tolerance, "{what}: {is}, not {wanted}");
@@ -159,7 +159,7 @@ fn a_generated_file_has_the_statistics_and_reads_back() {
     let (read, written) = file.bytes();
     near("bytes read", read as usize, 1_472_088_767.0, 0.05);
     near("bytes written", written as usize, 1_015_974_170.0, 0.05);
-    assert!((150..230).contains(&file.paths.len()), "{} paths", file.paths.len());
+    assert!((150..230).contains(&again.paths.len()), "{} paths", again.paths.len());
     assert_eq!(file.without_farewell(), file.requests.len() - 1);
 }
 

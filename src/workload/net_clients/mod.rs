@@ -4,6 +4,8 @@
 
 mod exchange;
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result, anyhow};
 
 use self::exchange::Caller;
@@ -114,7 +116,9 @@ impl Workload for NetClients {
 /// The settings, without what only a file system sees.
 fn parse(options: &Options, clock: Clock) -> Result<Settings, String> {
     let mut settings = Settings::parse(NAME, options, clock)?;
-    settings.file.requests.retain(|r| r.action.kind() != Kind::Deltree);
+    if settings.file.count(Kind::Deltree) > 0 {
+        Arc::make_mut(&mut settings.file).requests.retain(|r| r.action.kind() != Kind::Deltree);
+    }
     Ok(settings)
 }
 
