@@ -25,6 +25,7 @@ pub mod port;
 pub mod priority;
 pub mod process;
 pub mod program_break;
+pub mod record_lock;
 pub mod register;
 pub mod segment;
 pub mod select;

@@ -5,12 +5,20 @@ pub mod build;
 pub mod chat;
 pub mod command;
 pub mod dbsim;
+pub mod fs_clients;
+pub mod length;
+pub mod loadfile;
 pub mod micro;
 pub mod multiuser;
+pub mod net_clients;
 pub mod nightly;
 pub mod oltp;
 pub mod program;
+pub mod raw_io;
 pub mod scripts;
+pub mod tio;
+
+use dbsim::limits;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -250,7 +258,20 @@ pub trait Workload: Sync {
 
 /// Every workload, in the order in which lists show them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &multiuser::Multiuser, &chat::Chat, &scripts::Scripts, &build::Build, &command::Command]
+    &[
+        &micro::Micro,
+        &dbsim::Dbsim,
+        &oltp::Oltp,
+        &multiuser::Multiuser,
+        &fs_clients::FsClients,
+        &net_clients::NetClients,
+        &tio::Tio,
+        &raw_io::RawIo,
+        &build::Build,
+        &scripts::Scripts,
+        &chat::Chat,
+        &command::Command,
+    ]
 }
 
 /// The workload of that name.

@@ -62,7 +62,6 @@ mod turns;
 mod verify;
 pub mod waits;
 mod warden;
-mod wire;
 
 #[cfg(test)]
 mod log_run_tests;

@@ -3,7 +3,6 @@
 //! Invariant: what is measured depends on the options, the seed and the clock's name alone; no count is found by measuring.
 
 mod bench;
-mod block;
 mod blocks;
 mod calls;
 mod catalogue;
@@ -12,7 +11,6 @@ mod files;
 mod ipc;
 mod memory;
 mod process;
-pub(in crate::workload) mod rng;
 mod selection;
 mod switch;
 
@@ -25,6 +23,7 @@ use self::catalogue::{Measure, Storage, Test};
 use self::selection::Selection;
 use super::{Context, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Window as Marked, Workload};
 use crate::clock::Clock;
+use crate::load::{rng, stamp as block};
 use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::sys::mark;
 use crate::sys::net::interface_up;
