@@ -95,6 +95,11 @@ fn the_previous_nights_kernel_is_compared_where_that_can_be() {
     let first = night(&test, &["debian:6.1", "debian:6.12"], &["micro"]).status(0);
     assert!(!first.stdout.contains("previous night"), "{}", first.stdout);
     let second = night(&test, &["debian:6.1", "debian:6.13"], &["micro", "--format", "json"]).status(0);
+    let nights = test.entries("bigiron-results");
+    let of_two = nights.iter().find(|n| n.display().to_string().contains("6.13")).unwrap().display().to_string();
+    fs::rename(test.dir().join("h"), test.dir().join("away")).unwrap();
+    assert_eq!(test.run(&["report", &of_two, "--format", "json"]).status(0).stdout, second.stdout, "needs no history");
+    fs::rename(test.dir().join("away"), test.dir().join("h")).unwrap();
     let json: Value = serde_json::from_str(&second.stdout).unwrap();
     let previous = &json["previous"][0];
     assert_eq!((&previous["kernel"], &previous["previous"]), (&"debian:6.13".into(), &"debian:6.12".into()));
