@@ -15,19 +15,18 @@ use super::output;
 use crate::cli::{FailOn, HistoryFormat, Nightly};
 use crate::clock::Clock;
 use crate::date;
-use crate::history::{self, History};
+use crate::history::{self, Entry, History};
 use crate::host::sim::Script;
 use crate::kernel::store::Store;
 use crate::lever;
 use crate::night::collect;
 use crate::night::folder::{Group, Night, NightArm, executable};
 use crate::night::grid::{Grid, Studied};
-use crate::night::previous::previous;
+use crate::night::previous::{last, previous};
 use crate::night::rows::{self, Budget, Row};
 use crate::refusal::Refusal;
 use crate::report::night::{self as print, Report};
 use crate::size;
-use crate::store::record::Outcome;
 use crate::study::question::Question;
 use crate::study::repeat::quote;
 use crate::study::settled::{self, SCREENING_PAIRS, Settled};
@@ -89,7 +88,8 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     let cancel = conduct::cancelled_by_signals()?;
     let work = Work { args, dir, night, base, script, cancel };
     work.all()?;
-    let report = report(&work.dir, &work.night, Some(&history))?;
+    remember(&work, &history)?;
+    let report = report(&work.dir, &work.night)?;
     for (name, text) in [("report.html", print::html(&report)), ("report.json", print::json(&report))] {
         match Night::write_report(&work.dir, name, text.as_bytes()) {
             Ok(path) => output::note(&format!("Grid: {}", path.display())),
@@ -114,7 +114,7 @@ fn cost(report: &Report) -> String {
 
 /// The grid of a night that lies in `dir`, made again; boots nothing.
 pub(super) fn again(dir: &Path, night: &Night, format: HistoryFormat, fail_on: &[FailOn]) -> anyhow::Result<u8> {
-    let report = report(dir, night, history::file::default_folder().ok().as_deref())?;
+    let report = report(dir, night)?;
     output::data(&rendered(&report, format))?;
     Ok(status(&report, fail_on))
 }
@@ -245,7 +245,7 @@ fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(Pat
         );
         let dir = Path::new(folder::RESULTS).join(name);
         match Night::open(&dir)? {
-            Some(night) if night.question_sha256 == question && !is_finished(&dir, &night)? => {
+            Some(night) if night.question_sha256 == question && !night.is_finished(&dir)? => {
                 return Ok((dir, Some(night)));
             }
             Some(_) => {}
@@ -256,38 +256,10 @@ fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(Pat
     unreachable!("numbers do not end")
 }
 
-/// Whether nothing of the night is left to be booted.
-fn is_finished(dir: &Path, night: &Night) -> anyhow::Result<bool> {
-    for group in &night.groups {
-        if !study_is_finished(dir, &group.folder)? {
-            return Ok(false);
-        }
-        if must_split(dir, group)? {
-            for row in &group.rows {
-                if !study_is_finished(dir, &group.alone(row))? {
-                    return Ok(false);
-                }
-            }
-        }
-    }
-    Ok(true)
-}
-
-fn study_is_finished(dir: &Path, name: &str) -> anyhow::Result<bool> {
-    Group::study(dir, name)?.map_or(Ok(false), |study| folder::finished(&study))
-}
-
-/// Whether a boot of a group failed in which several rows ran: which of them did it, only boots of each alone can tell.
-fn must_split(dir: &Path, group: &Group) -> anyhow::Result<bool> {
-    let Some(study) = Group::study(dir, &group.folder)? else { return Ok(false) };
-    let failed = study.records()?.records.iter().any(|r| matches!(r.outcome, Outcome::Failed { .. }));
-    Ok(failed && group.rows.len() > 1)
-}
-
 impl Work<'_> {
     /// Runs what has not been run yet.
     fn all(&self) -> anyhow::Result<()> {
-        if is_finished(&self.dir, &self.night)? {
+        if self.night.is_finished(&self.dir)? {
             output::note(&format!("`{}` holds this night already; nothing is booted", self.dir.display()));
             return Ok(());
         }
@@ -304,7 +276,7 @@ impl Work<'_> {
             let names: Vec<&str> = group.rows.iter().map(|r| r.name.as_str()).collect();
             output::note(&format!("Part {} of {}: {}", index + 1, self.night.groups.len(), names.join(", ")));
             self.study(&group.folder, &group.rows.iter().collect::<Vec<_>>())?;
-            if must_split(&self.dir, group)? {
+            if group.must_split(&self.dir)? {
                 output::note("A boot failed: each of these is run alone, to see which of them it was");
                 for row in &group.rows {
                     self.study(&group.alone(row), &[row])?;
@@ -330,34 +302,46 @@ impl Work<'_> {
     }
 }
 
-/// Everything that is said of a night.
-fn report(dir: &Path, night: &Night, history: Option<&Path>) -> anyhow::Result<Report> {
-    let mut studies: Vec<Studied> = Vec::new();
-    for group in &night.groups {
-        let split = must_split(dir, group)?;
-        studies.extend(studied(dir, &group.folder, group.rows.clone())?.map(|s| Studied { split, ..s }));
-        if split {
-            for row in &group.rows {
-                studies
-                    .extend(studied(dir, &group.alone(row), vec![row.clone()])?.map(|s| Studied { alone: true, ..s }));
-            }
-        }
-    }
-    let names: Vec<String> = night.arms.iter().map(|a| a.name.clone()).collect();
-    let entries = collect::entries(night, &studies);
-    let kept = match history {
-        Some(dir) => History::read(dir)?,
-        None => History::default(),
-    };
+/// Keeps in the night's folder what the history has of the kernels that tonight's are held against: the grid can then be made again anywhere.
+fn remember(work: &Work<'_>, history: &Path) -> anyhow::Result<()> {
+    let kept = History::read(history)?;
     for (line, why) in &kept.unreadable {
         output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is passed over"));
     }
-    let previous = previous(&night.id(), &night.begun, &entries, &studies, &kept);
+    let entries = collect::entries(&work.night, &studies(&work.dir, &work.night)?);
+    let last: Vec<Entry> = entries.iter().filter_map(|tonight| last(tonight, &kept)).cloned().collect();
+    if !last.is_empty() && History::read(&work.dir)?.entries.is_empty() {
+        history::file::append(&work.dir, &last)?;
+    }
+    Ok(())
+}
+
+/// The studies of a night that were begun.
+fn studies(dir: &Path, night: &Night) -> anyhow::Result<Vec<Studied>> {
+    let mut studies: Vec<Studied> = Vec::new();
+    for group in &night.groups {
+        let split = group.must_split(dir)?;
+        studies.extend(studied(dir, &group.folder, group.rows.clone())?.map(|s| Studied { split, ..s }));
+        if split {
+            for row in &group.rows {
+                let alone = studied(dir, &group.alone(row), vec![row.clone()])?;
+                studies.extend(alone.map(|s| Studied { alone: true, ..s }));
+            }
+        }
+    }
+    Ok(studies)
+}
+
+/// Everything that is said of a night.
+fn report(dir: &Path, night: &Night) -> anyhow::Result<Report> {
+    let studies = studies(dir, night)?;
+    let names: Vec<String> = night.arms.iter().map(|a| a.name.clone()).collect();
+    let entries = collect::entries(night, &studies);
     let records = || studies.iter().flat_map(|s| &s.records);
     Ok(Report {
         grid: Grid::new(&names, &studies),
         night: night.clone(),
-        previous,
+        previous: previous(&entries, &studies, &History::read(dir)?),
         entries,
         boots: records().count(),
         cpu_s: records().map(|r| r.host.cpu_s).sum(),

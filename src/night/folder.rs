@@ -14,7 +14,8 @@ use crate::clock::Clock;
 use crate::kernel::Identity;
 use crate::store::folder::write_whole;
 use crate::store::line::sha256_hex;
-use crate::store::{Folder, StoreError};
+use crate::store::record::Outcome;
+use crate::store::{Folder, StoreError, Tally};
 
 /// Version of the description's format.
 const SCHEMA: u32 = 1;
@@ -121,6 +122,22 @@ impl Night {
         Ok(Some(night))
     }
 
+    /// Whether nothing of the night in `dir` is left to be booted.
+    pub fn is_finished(&self, dir: &Path) -> Result<bool, StoreError> {
+        for group in &self.groups {
+            if !Group::is_finished(dir, &group.folder)? {
+                return Ok(false);
+            }
+            let alone = if group.must_split(dir)? { &group.rows[..] } else { &[] };
+            for row in alone {
+                if !Group::is_finished(dir, &group.alone(row))? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
     /// What tells it from every other night.
     pub fn id(&self) -> String {
         let mut id = sha256_hex(format!("{} {}", self.question_sha256, self.begun).as_bytes());
@@ -138,6 +155,19 @@ impl Group {
     /// The folder of the study that runs one of its rows alone.
     pub fn alone(&self, row: &Row) -> String {
         format!("{}-alone-{}", self.folder, row.name)
+    }
+
+    /// Whether a boot failed in which several rows ran: which of them did it, only boots of each alone can tell.
+    pub fn must_split(&self, dir: &Path) -> Result<bool, StoreError> {
+        let Some(study) = Group::study(dir, &self.folder)? else { return Ok(false) };
+        let failed = study.records()?.records.iter().any(|r| matches!(r.outcome, Outcome::Failed { .. }));
+        Ok(failed && self.rows.len() > 1)
+    }
+
+    /// Whether every slot of the study of `folder` below `dir` has its record.
+    fn is_finished(dir: &Path, folder: &str) -> Result<bool, StoreError> {
+        let Some(study) = Group::study(dir, folder)? else { return Ok(false) };
+        Ok(Tally::of(study.plan(), &study.records()?.records).missing().is_empty())
     }
 
     /// The study of `folder` below `dir`, if it was begun.

@@ -34,20 +34,22 @@ pub struct PreviousRow {
     pub cell: Result<Cell, String>,
 }
 
-/// The comparison for each of tonight's kernels but the baseline. The previous night's kernel is the newest in the history that was no baseline
-/// and is another image; kernels without one are left out.
-pub fn previous(night: &str, begun: &str, entries: &[Entry], studies: &[Studied], history: &History) -> Vec<Previous> {
+/// The kernel that `tonight`'s is held against: the newest of an earlier night that was no baseline and is another image. A baseline has none.
+pub fn last<'a>(tonight: &'a Entry, history: &'a History) -> Option<&'a Entry> {
+    let others = |e: &&Entry| !e.baseline && e.kernel.image_sha256 != tonight.kernel.image_sha256;
+    let earlier = history.before(&tonight.night, &tonight.begun).filter(others);
+    if tonight.baseline { None } else { earlier.max_by(|a, b| a.begun.cmp(&b.begun)) }
+}
+
+/// The comparison for each of tonight's kernels (`entries`, in the night's order); those that have nothing to be held against are left out.
+pub fn previous(entries: &[Entry], studies: &[Studied], history: &History) -> Vec<Previous> {
     let mut all: Vec<Previous> = Vec::new();
-    for (arm, tonight) in entries.iter().enumerate().filter(|(_, e)| !e.baseline) {
-        let others = |e: &&Entry| !e.baseline && e.kernel.image_sha256 != tonight.kernel.image_sha256;
-        let Some(last) = history.before(night, begun).filter(others).max_by(|a, b| a.begun.cmp(&b.begun)) else {
-            continue;
-        };
+    for (arm, tonight) in entries.iter().enumerate() {
+        let Some(last) = last(tonight, history) else { continue };
         let rows = studies.iter().filter(|s| !s.split).flat_map(|study| {
-            study
-                .rows
-                .iter()
-                .map(move |row| PreviousRow { name: row.name.clone(), cell: cell(study, row, arm, tonight, last) })
+            let of =
+                move |row: &Row| PreviousRow { name: row.name.clone(), cell: cell(study, row, arm, tonight, last) };
+            study.rows.iter().map(of)
         });
         all.push(Previous {
             arm,

@@ -130,7 +130,7 @@ fn two_nights(change: impl Fn(&mut Entry), clock: Clock) -> Vec<Previous> {
     let described = night(&tonight, "2026-11-22T00:00:00Z");
     let mine = collect::entries(&described, std::slice::from_ref(&tonight));
     let history = History { entries, unreadable: Vec::new() };
-    previous(&described.id(), &described.begun, &mine, &[tonight], &history)
+    previous(&mine, &[tonight], &history)
 }
 
 #[test]

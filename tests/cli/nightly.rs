@@ -95,11 +95,16 @@ fn the_previous_nights_kernel_is_compared_where_that_can_be() {
     let first = night(&test, &["debian:6.1", "debian:6.12"], &["micro"]).status(0);
     assert!(!first.stdout.contains("previous night"), "{}", first.stdout);
     let second = night(&test, &["debian:6.1", "debian:6.13"], &["micro", "--format", "json"]).status(0);
+    let nights = test.entries("bigiron-results");
+    let of_two = nights.iter().find(|n| n.display().to_string().contains("6.13")).unwrap().display().to_string();
+    fs::rename(test.dir().join("h"), test.dir().join("away")).unwrap();
+    assert_eq!(test.run(&["report", &of_two, "--format", "json"]).status(0).stdout, second.stdout, "needs no history");
+    fs::rename(test.dir().join("away"), test.dir().join("h")).unwrap();
     let json: Value = serde_json::from_str(&second.stdout).unwrap();
     let previous = &json["previous"][0];
     assert_eq!((&previous["kernel"], &previous["previous"]), (&"debian:6.13".into(), &"debian:6.12".into()));
     assert_eq!(previous["rows"][0]["verdict"], "better", "6.12 was slower: {previous}");
-    let other = night(&test, &["debian:6.1", "debian:6.14"], &["micro", "--set", "micro.scale=0.5"]).status(0);
+    let other = night(&test, &["debian:6.1", "debian:6.14"], &["micro", "--set", "micro.scale=2"]).status(0);
     other.stdout_has("micro not compared: measured otherwise then: option.scale");
     let other = night(&test, &["debian:6.1", "debian:6.14"], &["micro", "--seed", "2"]).status(0);
     // The newest night ran another scale.

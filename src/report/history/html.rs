@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::super::html::{CSS, escape, list, minus};
+use super::super::html::{CSS, escape, list, minus, prose};
 use super::{View, day, svg};
 use crate::history::series::Series;
 
@@ -32,7 +32,7 @@ pub fn html(view: &View) -> String {
             out,
             "<h2>{}</h2>\n<p class=\"note\">{}{clock}</p>\n{}",
             escape(&series.heading()),
-            escape(&series.metric.summary),
+            prose(&series.metric.summary),
             svg::svg(series)
         );
         kernels(&mut out, series);

@@ -32,7 +32,7 @@ pub(super) fn svg(series: &Series) -> String {
     );
     for step in 0..=2 {
         let value = low + (high - low) * f64::from(step) / 2.0;
-        let label = Quantity::couple(value, high, series.metric.unit, (high - low) / 20.0).0;
+        let label = Quantity::couple(value, low, series.metric.unit, (high - low) / 20.0).0;
         let _ = write!(
             out,
             r#"<path class="grid" d="M{LEFT} {:.1}H{:.1}"/><text class="tick end" x="{:.1}" y="{:.1}">{}</text>"#,

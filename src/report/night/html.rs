@@ -60,7 +60,7 @@ pub fn html(report: &Report) -> String {
 
 fn grid(out: &mut String, rows: &[Shown]) {
     out.push_str(
-        "<div class=\"scroll\"><table class=\"cols\"><thead><tr><th>row</th><th>pass/fail</th><th>improvements</th><th>regressions</th>\
+        "<div class=\"scroll\"><table class=\"night\"><thead><tr><th>row</th><th>pass/fail</th><th>improvements</th><th>regressions</th>\
          <th>primary</th><th class=\"n\">result A</th><th class=\"n\">result B</th><th class=\"n\">change</th><th class=\"n\">95 % CI, %</th>\
          <th>verdict</th></tr></thead><tbody>\n",
     );
