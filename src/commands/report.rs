@@ -8,6 +8,7 @@ use crate::store::Folder;
 pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
     let folder = Folder::open(&args.dir)?;
     let (records, judgement) = conduct::judged(&folder)?;
-    output::data(&conduct::render(folder.plan(), &records, &judgement, args.format))?;
+    let why = conduct::why(&folder, &records, &judgement);
+    output::data(&conduct::render(folder.plan(), &records, &judgement, &why, args.format))?;
     Ok(conduct::status(&judgement, &args.fail_on))
 }

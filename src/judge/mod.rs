@@ -4,6 +4,7 @@
 //! study's folder, on another machine, years later. Numbers here are on the log scale; `report` turns them into what people read.
 
 pub mod aa;
+pub mod causes;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod line;

@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use bigiron_stats::Verdict;
 
+use super::chart::Chart;
 use super::fact;
 use super::kconfig::Difference;
 use super::quantity::Quantity;
@@ -15,7 +16,7 @@ use super::row::{Mark, Row};
 use super::sentence::{About, Sentence};
 use super::svg::Axis;
 use super::text::{letter, margins, trouble_lines, uneven};
-use super::{Report, scope};
+use super::{Report, scope, why};
 use crate::judge::State;
 use crate::lever;
 
@@ -47,11 +48,13 @@ pub fn html(report: &Report<'_>) -> String {
     answer(&mut out, report);
     if report.has_numbers() {
         matrix(&mut out, report);
+        charts(&mut out, report);
         for (index, rows) in report.rows.iter().enumerate() {
             forest(&mut out, report, index, rows);
         }
         reading(&mut out, report);
     }
+    causes(&mut out, report);
     list(&mut out, "What did not go as planned", &trouble_lines(report));
     list(&mut out, "What was not tested", &scope::not_tested(plan));
     kernels(&mut out, report);
@@ -68,6 +71,52 @@ pub fn html(report: &Report<'_>) -> String {
         escape(&plan.bigiron)
     );
     out
+}
+
+/// Why the lines that differ do: primaries and the largest changes open, the others closed.
+fn causes(out: &mut String, report: &Report<'_>) {
+    let found = &report.why;
+    if found.causes.is_empty() && found.missing.is_empty() {
+        return;
+    }
+    out.push_str("<h2>Why</h2>\n");
+    for missing in &found.missing {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", prose(missing));
+    }
+    for (index, comparison) in report.judgement.comparisons.iter().enumerate() {
+        let (open, _) = why::selected(found, index, &comparison.lines);
+        let arm = &report.plan.arms[comparison.arm].name;
+        for of in found.causes.iter().filter(|c| c.comparison == index) {
+            let is_open = if open.contains(&of) { " open=\"open\"" } else { "" };
+            let shown = of.listed.min(why::MOST);
+            let _ = writeln!(
+                out,
+                "<details{is_open}>\n<summary>{}: {}</summary>\n<div class=\"scroll\"><table class=\"cols\"><thead><tr>\
+                 <th class=\"n\">share</th><th class=\"n\">change, ns</th><th class=\"n\">A</th><th class=\"n\">B</th><th>in</th></tr></thead><tbody>",
+                escape(arm),
+                minus(&why::head(of))
+            );
+            for cause in &of.causes[..shown] {
+                let _ = writeln!(
+                    out,
+                    "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+                    minus(&why::share(cause.delta() / of.delta())),
+                    minus(&why::signed(cause.delta())),
+                    minus(&why::ns(cause.a)),
+                    minus(&why::ns(cause.b)),
+                    escape(&why::name(cause))
+                );
+            }
+            let _ = writeln!(
+                out,
+                "</tbody></table></div>\n<p class=\"note\">{}</p>\n</details>",
+                escape(&why::sum(of, shown))
+            );
+        }
+    }
+    if let Some(method) = why::method(found) {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", prose(&method));
+    }
 }
 
 /// Text made safe for element content and quoted attributes. Control characters, which XML cannot carry, become blanks.
@@ -216,6 +265,24 @@ fn matrix(out: &mut String, report: &Report<'_>) {
         let _ = write!(out, "<td>{}</td>", suite.map_or_else(String::new, |s| chip(s.verdict)));
     }
     out.push_str("</tr></tbody></table></div>\n");
+}
+
+/// Curves over a load, for workloads that have such.
+fn charts(out: &mut String, report: &Report<'_>) {
+    let comparisons = report.judgement.comparisons.iter().map(|c| c.arm).zip(&report.rows);
+    let comparisons: Vec<(usize, &[Row<'_>])> = comparisons.map(|(arm, rows)| (arm, rows.as_slice())).collect();
+    let arms: Vec<&str> = report.plan.arms.iter().map(|a| a.name.as_str()).collect();
+    for chart in Chart::all(&comparisons) {
+        let _ = writeln!(
+            out,
+            "<h2>{}</h2>\n<div class=\"scroll\">{}</div>\n<p class=\"note\">Means of {} over the load. A bar is the 95 % interval of the change against {}, \
+             laid on what that arm has there.</p>",
+            escape(&chart.title()),
+            chart.svg(&arms),
+            report.plan.trials(),
+            escape(arms.first().copied().unwrap_or_default())
+        );
+    }
 }
 
 /// Forest plot and table in one: a row per metric.

@@ -80,13 +80,18 @@ impl Usage {
     }
 }
 
-/// CPU time in nanoseconds, user and system, of all children of this process that were waited for, and of theirs.
-pub fn children_cpu_ns() -> u64 {
+/// What all children of this process that were waited for used, and theirs.
+pub fn children_usage() -> Usage {
     // SAFETY: a structure of integers, for which all zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the structure outlives the call, which cannot fail for this argument.
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
-    let usage = Usage::of(&usage);
+    Usage::of(&usage)
+}
+
+/// CPU time in nanoseconds, user and system, of all children of this process that were waited for, and of theirs.
+pub fn children_cpu_ns() -> u64 {
+    let usage = children_usage();
     usage.user_ns + usage.system_ns
 }
 

@@ -7,6 +7,7 @@ pub mod fs_clients;
 pub mod length;
 pub mod loadfile;
 pub mod micro;
+pub mod multiuser;
 pub mod net_clients;
 pub mod oltp;
 pub mod raw_io;
@@ -19,10 +20,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::metric::MetricDef;
 use crate::network::{self, Network};
+use crate::probe::symbols::Program;
 use crate::suggest;
 
 /// An option of a workload, set as the lever `<workload>.<name>` in a study, on an arm or with `--set`.
@@ -143,6 +146,21 @@ pub struct Outcome {
     pub values: BTreeMap<String, f64>,
     /// Things a reader of the record wants to know: counts, sizes, engine really used, fsync behaviour.
     pub facts: BTreeMap<String, String>,
+    /// What it has marked ([`crate::sys::mark`]) to be looked into, in the order in which it was cut.
+    pub windows: Vec<Window>,
+    /// Programs of others that worked in them; its own process's are known.
+    pub programs: Vec<Program>,
+}
+
+/// A stretch of work that explains a metric: all between the marks of one cut.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// The metric's name.
+    pub metric: String,
+    /// Operations, transactions or requests done in it.
+    pub operations: u64,
+    /// Nanoseconds it took by the guest's clock.
+    pub ns: u64,
 }
 
 /// Data that a run has lost or got wrong: a run that ends with it counts as one whose check failed.
@@ -233,6 +251,7 @@ pub fn all() -> &'static [&'static dyn Workload] {
         &micro::Micro,
         &dbsim::Dbsim,
         &oltp::Oltp,
+        &multiuser::Multiuser,
         &fs_clients::FsClients,
         &net_clients::NetClients,
         &tio::Tio,
@@ -279,6 +298,8 @@ pub fn worker(args: &[String]) -> i32 {
     match args.first().map_or("", String::as_str) {
         "exit" => micro::worker_exit(),
         "trial" => crate::host::local::worker(),
+        multiuser::work::shell::SHELL_WORKER => multiuser::work::shell::worker(&args[1..]),
+        multiuser::work::shell::COMMAND_WORKER => multiuser::work::shell::command(&args[1..]),
         name => {
             eprintln!("No worker `{name}`");
             2

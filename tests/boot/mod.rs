@@ -5,6 +5,7 @@ mod crash;
 mod interrupted;
 mod levers;
 mod machine;
+mod multiuser;
 mod oltp;
 mod studies;
 mod survival;

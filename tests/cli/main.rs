@@ -9,6 +9,7 @@ mod docs;
 mod kernels;
 mod lever;
 mod local;
+mod multiuser;
 mod oltp;
 mod refusals;
 mod studies;

@@ -16,6 +16,7 @@ pub mod power;
 pub mod shape;
 pub mod stein;
 pub mod suite;
+pub mod usl;
 pub mod verdict;
 
 mod special;

@@ -185,7 +185,7 @@ impl Workload for Command {
             outputs.tidy(&name);
         }
         drop(guardian);
-        Ok(Outcome { values: reduced(&spec, &values), facts: facts(&spec, &runs) })
+        Ok(Outcome { values: reduced(&spec, &values), facts: facts(&spec, &runs), ..Outcome::default() })
     }
 
     fn verify(&self, _: &Context<'_>) -> anyhow::Result<()> {

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::clock::Clock;
 use crate::network::{Network, Wiring};
+use crate::sys::mark;
 use crate::sys::segment::Segment;
 use crate::workload::Progress;
 
@@ -113,6 +114,7 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     progress("window", 2);
     let (wire, nodes) = (instance.wire.traffic()?, Nodes::now());
     let window = Window::watch(&instance, &mut crew, cx)?;
+    mark::cut();
     facts.extend(instance.wire.facts(wire)?);
     facts.extend(alone.facts_since(window.page_tables.len())?);
     if let Some(nodes) = nodes {
@@ -223,6 +225,7 @@ struct Window {
 impl Window {
     fn watch(instance: &Instance<'_>, crew: &mut Crew<'_>, cx: &JobContext<'_>) -> Result<Self> {
         let before = Totals::of(instance, crew)?;
+        mark::begin();
         instance.enter(Phase::Measure);
         let mut series = Series::begin(instance.plan.time(), sample(instance));
         let mut next_tick = before.at + nanoseconds(series.every());
@@ -249,6 +252,10 @@ impl Window {
             let now = (pace::now(), instance.ended());
             stretches.push((Duration::from_nanos(now.0 - at), now.1 - ended));
             closed = now;
+            mark::end();
+            if i + 1 < instance.plan.stretches.len() {
+                mark::begin();
+            }
             // By the plan, not by the clock: what is late once is not late for good.
             (at, ended) = (end.unwrap_or(now.0), now.1);
         }

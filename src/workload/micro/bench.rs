@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::block::Stamp;
 use super::rng::SplitMix64;
+use crate::sys::mark;
 
 pub use crate::load::files::{file_system, open, open_direct, whole};
 
@@ -118,11 +119,14 @@ pub const DATA_FILE: &str = "data";
 #[inline]
 pub fn timed<E: Into<anyhow::Error>>(n: u64, mut op: impl FnMut() -> Result<(), E>) -> anyhow::Result<u64> {
     let start = now_ns();
+    mark::begin();
     for _ in 0..n {
         if let Err(e) = op() {
+            mark::end();
             return Err(e.into());
         }
     }
+    mark::end();
     Ok(now_ns() - start)
 }
 

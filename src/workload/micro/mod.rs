@@ -21,12 +21,14 @@ use self::bench::{Bench, DATA_BYTES, Window};
 use self::block::{BLOCK, Stamp};
 use self::catalogue::{Measure, Storage, Test};
 use self::selection::Selection;
-use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload};
+use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Window as Marked, Workload};
 use crate::clock::Clock;
 use crate::load::{rng, stamp as block};
 use crate::metric::{Better, Kind, MetricDef, Unit};
+use crate::sys::mark;
 use crate::sys::net::interface_up;
 
+pub(super) use self::bench::file_system;
 pub use self::process::EXIT_ARGUMENTS;
 
 /// The primary metric's name.
@@ -125,6 +127,8 @@ impl Workload for Micro {
                     |w| if w.ns > 0 { Ok(w) } else { Err(anyhow!("The clock did not move in {} operations", w.ops)) },
                 )
                 .with_context(|| format!("Cannot measure `{}`", test.name))?;
+            mark::cut();
+            outcome.windows.push(Marked { metric: test.name.to_owned(), operations: window.ops, ns: window.ns });
             outcome.values.insert(test.name.to_owned(), value(test, window));
             logs += cost_ns(test, window).ln();
         }
@@ -199,7 +203,7 @@ fn log_bytes(ops: u64) -> u64 {
 const IFF_UP: u32 = 1;
 
 /// Brings the loopback interface up if it is not: the kernel then gives it 127.0.0.1.
-fn loopback_up() -> anyhow::Result<()> {
+pub(super) fn loopback_up() -> anyhow::Result<()> {
     let flags = std::fs::read_to_string("/sys/class/net/lo/flags").unwrap_or_default();
     let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap_or(0);
     if flags & IFF_UP != 0 {
