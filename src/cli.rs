@@ -1,11 +1,13 @@
 //! The command line, as the parser, the man page and the completions know it.
 
+mod nightly;
 mod oltp;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use nightly::{History, HistoryFormat, Nightly};
 pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
 
 /// Does this kernel, or this setting, help my database server, by how much, and how sure are we?
@@ -37,6 +39,8 @@ pub enum Command {
     Undo(Undo),
     Doctor(Doctor),
     Selftest(Selftest),
+    Nightly(Nightly),
+    History(History),
     Doc(Doc),
     Dbsim(Dbsim),
     Oltp(Oltp),

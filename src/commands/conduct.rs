@@ -50,6 +50,18 @@ pub(super) struct Request<'a> {
     pub jobs: Option<usize>,
     /// Pairs to be looked into where lines differ; `None`: what is usual.
     pub why: Option<u32>,
+    /// What it is a part of, if it is a part of something larger.
+    pub part: Option<Part<'a>>,
+}
+
+/// What a study is told by the larger thing that it is a part of.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    /// The arms' kernels: already chosen, and in the cache.
+    pub kernels: &'a [Identity],
+    /// The command that asks the whole again.
+    pub repeat: &'a str,
+    pub cancel: &'a Arc<AtomicBool>,
 }
 
 /// A study that is finished.
@@ -85,22 +97,28 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
                 return finish(folder, Vec::new());
             }
             output::note(&format!("`{here}` answers this question already; what differs is looked into"));
-            let looked = kept_kernels(&folder, &settled, &environment)
+            let identities: Vec<Identity> = folder.plan().arms.iter().map(|a| a.kernel.clone()).collect();
+            let looked = kept(&settled, &identities, &environment)
                 .and_then(|kernels| host(folder.plan(), &kernels, &environment, request.script.as_ref()))
                 .and_then(|host| look(&folder, host.as_ref(), &wanted, jobs, cancelled_by_signals()?.as_ref()));
             return finish(folder, unless_interrupted(looked)?);
         }
         Place::Unfinished(folder) => {
             output::note(&format!("Resuming the study in `{}`", folder.dir().display()));
-            let kernels = kept_kernels(&folder, &settled, &environment)?;
+            let identities: Vec<Identity> = folder.plan().arms.iter().map(|a| a.kernel.clone()).collect();
+            let kernels = kept(&settled, &identities, &environment)?;
             (folder, kernels)
         }
         Place::New(prepared) => {
-            let (identities, kernels) = kernels(&settled, &environment)?;
+            let (identities, kernels) = match request.part {
+                Some(part) => (part.kernels.to_vec(), kept(&settled, part.kernels, &environment)?),
+                None => kernels(&settled, &environment)?,
+            };
             let seed = settled.seed.map_or_else(draw_seed, Ok)?;
-            let again = match request.file {
-                Some(path) => repeat::study(&path.display().to_string(), seed),
-                None => repeat::command(q, &settled, seed),
+            let again = match (request.part, request.file) {
+                (Some(part), _) => part.repeat.to_owned(),
+                (None, Some(path)) => repeat::study(&path.display().to_string(), seed),
+                (None, None) => repeat::command(q, &settled, seed),
             };
             let qemu = if settled.machine.host == "vm" { Some(Surroundings::qemu(&environment)?) } else { None };
             let mut plan = settled.plan(identities, seed, again, qemu)?;
@@ -115,7 +133,10 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     let host = host(folder.plan(), &kernels, &environment, request.script.as_ref())?;
     output::note(&format!("Study in `{}`, clock {}", folder.dir().display(), folder.plan().clock));
     let progress = Progress::stderr();
-    let cancel = cancelled_by_signals()?;
+    let cancel = match request.part {
+        Some(part) => Arc::clone(part.cancel),
+        None => cancelled_by_signals()?,
+    };
     crate::session::run(folder.plan(), &folder, host.as_ref(), jobs, &cancel, &|event| progress.show(&event))?;
     let wanted = wanted(&folder, &judged(&folder)?.1, request.why);
     let missing = match host.looks() {
@@ -159,14 +180,6 @@ fn unless_interrupted(looked: anyhow::Result<Vec<String>>) -> anyhow::Result<Vec
         Err(e) => Ok(vec![format!("{e:#}")]),
         looked => looked,
     }
-}
-
-/// The kernels of a study that was begun before.
-fn kept_kernels(folder: &Folder, settled: &Settled, environment: &Environment) -> anyhow::Result<Vec<Kernel>> {
-    if settled.machine.host != "vm" {
-        return Ok(Vec::new());
-    }
-    folder.plan().arms.iter().map(|arm| environment.kept_kernel(&arm.kernel)).collect()
 }
 
 /// Judges a study and leaves its page in its folder; `missing` is what was not found of its causes.
@@ -268,8 +281,16 @@ fn jobs(settled: &Settled, asked: Option<usize>, here: &Environment) -> anyhow::
     Ok(jobs)
 }
 
+/// Kernels that were chosen before, from the cache.
+fn kept(settled: &Settled, identities: &[Identity], environment: &Environment) -> anyhow::Result<Vec<Kernel>> {
+    match settled.machine.host.as_str() {
+        "vm" => identities.iter().map(|identity| environment.kept_kernel(identity)).collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
 /// The arms' kernels; simulated ones are nothing but a name.
-fn kernels(settled: &Settled, environment: &Environment) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
+pub(super) fn kernels(settled: &Settled, environment: &Environment) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
     match settled.machine.host.as_str() {
         "sim" => return Ok((settled.arms.iter().map(|arm| simulated(&arm.kernel)).collect(), Vec::new())),
         "local" => return Ok((settled.arms.iter().map(|_| local::identity()).collect(), Vec::new())),

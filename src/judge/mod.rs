@@ -7,6 +7,7 @@ pub mod aa;
 pub mod causes;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod inference;
 pub mod line;
 pub mod standing;
 pub mod suite;

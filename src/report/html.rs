@@ -20,7 +20,7 @@ use super::{Report, scope, why};
 use crate::judge::State;
 use crate::lever;
 
-const CSS: &str = include_str!("report.css");
+pub(super) const CSS: &str = include_str!("report.css");
 
 /// Heights of a primary's and of an exploratory metric's row, in CSS pixels.
 const PRIMARY_HEIGHT: f64 = 46.0;
@@ -137,7 +137,7 @@ pub fn escape(text: &str) -> String {
 }
 
 /// A sentence: escaped, with what stands between backticks set as code.
-fn prose(text: &str) -> String {
+pub(super) fn prose(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     // An odd backtick is one that somebody meant.
     if parts.len().is_multiple_of(2) {
@@ -150,11 +150,11 @@ fn prose(text: &str) -> String {
 }
 
 /// A figure with a typographic minus.
-fn minus(figure: &str) -> String {
+pub(super) fn minus(figure: &str) -> String {
     escape(&figure.replace('-', "\u{2212}"))
 }
 
-fn figure(quantity: Option<&Quantity>) -> String {
+pub(super) fn figure(quantity: Option<&Quantity>) -> String {
     quantity.map_or_else(|| "none".to_owned(), |q| minus(&q.to_string()))
 }
 
@@ -170,7 +170,7 @@ fn symbol(verdict: Verdict) -> &'static str {
     }
 }
 
-fn chip(verdict: Verdict) -> String {
+pub(super) fn chip(verdict: Verdict) -> String {
     format!("<span class=\"chip {verdict}\">{} {verdict}</span>", symbol(verdict))
 }
 
@@ -385,7 +385,7 @@ fn key(shape: &str) -> String {
     )
 }
 
-fn list(out: &mut String, title: &str, items: &[String]) {
+pub(super) fn list(out: &mut String, title: &str, items: &[String]) {
     if items.is_empty() {
         return;
     }

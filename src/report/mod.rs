@@ -5,9 +5,11 @@
 pub mod chart;
 pub mod csv;
 pub mod fact;
+pub mod history;
 pub mod html;
 pub mod json;
 pub mod kconfig;
+pub mod night;
 pub mod quantity;
 pub mod row;
 pub mod scope;

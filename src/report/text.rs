@@ -45,7 +45,7 @@ pub fn text(report: &Report<'_>) -> String {
 }
 
 /// A command that can be copied as it stands: continued with backslashes where it is too long, but never inside quotes.
-fn command(command: &str) -> String {
+pub(super) fn command(command: &str) -> String {
     let lines = wrap(command, "  ", "    ");
     if command.contains(['\'', '"']) {
         format!("  {command}\n")
@@ -353,7 +353,7 @@ fn features(out: &mut String, report: &Report<'_>) {
     out.push_str(&table(&vec![false; arms.len() + 1], &lines));
 }
 
-fn list(out: &mut String, title: &str, items: &[String]) {
+pub(super) fn list(out: &mut String, title: &str, items: &[String]) {
     let _ = write!(out, "\n{title}\n");
     for item in items {
         out.push_str(&wrap(item, "  - ", "    "));

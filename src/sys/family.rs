@@ -103,13 +103,23 @@ impl Children {
 
     /// Waits for the next child to end; `None` if there is none left.
     pub fn next_end(&mut self) -> io::Result<Option<(usize, Exit)>> {
+        self.end(WaitOptions::empty())
+    }
+
+    /// The same without waiting: `None` as well while none has ended.
+    pub fn try_next_end(&mut self) -> io::Result<Option<(usize, Exit)>> {
+        self.end(WaitOptions::NOHANG)
+    }
+
+    fn end(&mut self, options: WaitOptions) -> io::Result<Option<(usize, Exit)>> {
         while !self.by_pid.is_empty() {
-            match rustix::process::wait(WaitOptions::empty()) {
+            match rustix::process::wait(options) {
                 Ok(Some((pid, status))) => {
                     if let Some(key) = self.by_pid.remove(&pid.as_raw_nonzero().get()) {
                         return Ok(Some((key, Exit::of(status))));
                     }
                 }
+                Ok(None) if options.contains(WaitOptions::NOHANG) => return Ok(None),
                 Ok(None) | Err(Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }

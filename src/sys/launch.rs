@@ -80,7 +80,7 @@ impl Usage {
     }
 }
 
-/// What all children of this process that were waited for used, and theirs.
+/// What all children of this process that were waited for have used, and theirs.
 pub fn children_usage() -> Usage {
     // SAFETY: a structure of integers, for which all zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -1,6 +1,8 @@
 //! Workloads: the database-shaped work that is run in a trial. A workload knows nothing of hosts: it is handed a directory,
 //! a clock's name and a seed, and gives metrics back.
 
+pub mod build;
+pub mod chat;
 pub mod command;
 pub mod dbsim;
 pub mod fs_clients;
@@ -9,8 +11,11 @@ pub mod loadfile;
 pub mod micro;
 pub mod multiuser;
 pub mod net_clients;
+pub mod nightly;
 pub mod oltp;
+pub mod program;
 pub mod raw_io;
+pub mod scripts;
 pub mod tio;
 
 use dbsim::limits;
@@ -27,6 +32,8 @@ use crate::metric::MetricDef;
 use crate::network::{self, Network};
 use crate::probe::symbols::Program;
 use crate::suggest;
+
+pub use nightly::NightlyRow;
 
 /// An option of a workload, set as the lever `<workload>.<name>` in a study, on an arm or with `--set`.
 #[derive(Clone, Copy, Debug)]
@@ -223,6 +230,10 @@ pub trait Workload: Sync {
     fn images(&self, _options: &Options, _cx: &ImageContext<'_>) -> anyhow::Result<Images> {
         Ok(Images::default())
     }
+    /// Its rows in the grid of `bigiron nightly`.
+    fn nightly(&self) -> &'static [NightlyRow] {
+        &[NightlyRow::PLAIN]
+    }
     /// The declared metrics, exactly one of them primary.
     fn metrics(&self, options: &Options) -> Vec<MetricDef>;
     /// Whether the machine rests after [`Workload::prepare`], until what that wrote has gone to the disk.
@@ -256,6 +267,9 @@ pub fn all() -> &'static [&'static dyn Workload] {
         &net_clients::NetClients,
         &tio::Tio,
         &raw_io::RawIo,
+        &chat::Chat,
+        &scripts::Scripts,
+        &build::Build,
         &command::Command,
     ]
 }
@@ -300,6 +314,7 @@ pub fn worker(args: &[String]) -> i32 {
         "trial" => crate::host::local::worker(),
         multiuser::work::shell::SHELL_WORKER => multiuser::work::shell::worker(&args[1..]),
         multiuser::work::shell::COMMAND_WORKER => multiuser::work::shell::command(&args[1..]),
+        "build-tree" => build::worker_tree(&args[1..]),
         name => {
             eprintln!("No worker `{name}`");
             2

@@ -4,6 +4,7 @@ mod command;
 mod crash;
 mod interrupted;
 mod levers;
+mod loads;
 mod machine;
 mod multiuser;
 mod oltp;

@@ -10,6 +10,7 @@ mod kernels;
 mod lever;
 mod local;
 mod multiuser;
+mod nightly;
 mod oltp;
 mod refusals;
 mod studies;

@@ -7,10 +7,10 @@ use std::fmt;
 use regex_lite::Regex;
 use serde_json::Value;
 
-use super::measured;
 use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::study::margins;
 use crate::suggest;
+use crate::workload::program::measured;
 
 /// How the values of several runs become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

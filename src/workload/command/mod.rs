@@ -3,12 +3,7 @@
 //! Invariant: only the program runs between the two readings of the clock; a run that ends otherwise than well, or lacks a declared metric, fails
 //! the trial.
 
-mod cgroup;
 pub mod declared;
-mod guardian;
-mod measured;
-mod outputs;
-mod root;
 pub mod spec;
 
 use std::collections::BTreeMap;
@@ -16,19 +11,25 @@ use std::ffi::CString;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 use self::declared::Source;
-use self::guardian::{Guardian, Orders, PREPARE};
-use self::measured::{Ended, Run};
-use self::outputs::Outputs;
 use self::spec::{ENVIRONMENT, Spec, What};
-use super::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Progress, Workload};
+use super::program::guardian::{Guardian, Orders};
+use super::program::measured::{self, Run};
+use super::program::outputs::Outputs;
+use super::program::root::{self, Wanted};
+use super::program::succeeded;
+use super::{Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Workload};
 use crate::metric::MetricDef;
 use crate::sys::launch::Program;
 
 /// The workload's name.
 pub const NAME: &str = "command";
+
+/// What is run, and what before it, by their places among the guardian's programs.
+const RUN: usize = 0;
+const PREPARE: usize = 1;
 
 /// The workload of any program.
 pub struct Command;
@@ -125,7 +126,21 @@ impl Workload for Command {
     }
 
     fn images(&self, options: &Options, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
-        root::of(&Spec::parse(options).map_err(anyhow::Error::msg)?, cx)
+        let spec = Spec::parse(options).map_err(anyhow::Error::msg)?;
+        let wanted = Wanted {
+            whose: "the command",
+            words: spec.words_of_programs(),
+            dir: Some(&spec.dir),
+            find: &|program| spec.find(program),
+            roots: &spec.roots,
+            less: "Run it in a smaller folder, or name less in `command.roots`",
+        };
+        root::of(&wanted, cx)
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        // What a user's program is, only the user knows.
+        &[]
     }
 
     fn metrics(&self, options: &Options) -> Vec<MetricDef> {
@@ -150,9 +165,9 @@ impl Workload for Command {
         let outputs = Outputs::make(&cx.dir)?;
         let root = cx.images.contains_key(root::ROOT).then(|| cx.dir.join("root"));
         let prepare = matches!(spec.prepare, What::Line(_) | What::Words(_));
+        let programs = [&spec.what].into_iter().chain(prepare.then_some(&spec.prepare));
         let orders = Orders {
-            program: program(&spec, &spec.what, root.as_deref())?,
-            prepare: if prepare { Some(program(&spec, &spec.prepare, root.as_deref())?) } else { None },
+            programs: programs.map(|what| program(&spec, what, root.as_deref())).collect::<anyhow::Result<_>>()?,
             limit: spec.limit,
             outputs: outputs.dir(),
             keep_stdout: spec.keep_stdout,
@@ -167,13 +182,13 @@ impl Workload for Command {
             let name = if measured { format!("run-{}", n - spec.warmup + 1) } else { format!("warmup-{}", n + 1) };
             (cx.progress)(Progress { step: &name, done: n, of });
             if prepare {
-                let name = format!("{PREPARE}{name}");
-                let run = guardian.run(&name)?;
-                succeeded(&run, &spec, &spec.prepare, &name, &outputs)?;
+                let name = format!("prepare-{name}");
+                let run = guardian.run(PREPARE, &name)?;
+                succeeded(&run, &failing(&spec.prepare, &name), &name, spec.limit, &outputs)?;
                 outputs.tidy(&name);
             }
-            let run = guardian.run(&name)?;
-            succeeded(&run, &spec, &spec.what, &name, &outputs)?;
+            let run = guardian.run(RUN, &name)?;
+            succeeded(&run, &failing(&spec.what, &name), &name, spec.limit, &outputs)?;
             if measured {
                 for (metric, value) in measured::values(&run) {
                     values.entry(metric.to_owned()).or_default().push(value);
@@ -220,23 +235,6 @@ fn program(spec: &Spec, what: &What, root: Option<&Path>) -> anyhow::Result<Prog
 /// `run-3 of `make -C src``.
 fn failing(what: &What, name: &str) -> String {
     format!("{name} of `{}`", what.typed())
-}
-
-/// A run that ended otherwise than with status 0 is an error, with the end of what it said.
-fn succeeded(run: &Run, spec: &Spec, what: &What, name: &str, outputs: &Outputs) -> anyhow::Result<()> {
-    let how = match run.ended {
-        Ended::Status(0) => return Ok(()),
-        Ended::Status(n) => format!("ended with status {n}"),
-        Ended::Signal(n) => format!("was killed by signal {n}"),
-        Ended::Limit => format!("took longer than its limit of {} s and was killed", spec.limit.as_secs_f64()),
-    };
-    let tail = outputs.tail(name);
-    let said = if tail.is_empty() {
-        "; standard error is empty".to_owned()
-    } else {
-        format!("; standard error ends:\n{tail}")
-    };
-    bail!("{} {how}{said}", failing(what, name))
 }
 
 fn declared(

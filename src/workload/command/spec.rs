@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::declared::{self, Declared, Reduce, Source};
-use super::root::{enter, kits};
 use crate::size;
 use crate::vm::image::find_tool;
 use crate::workload::Options;
 use crate::workload::dbsim::job::units;
+use crate::workload::program::root::{enter, kits};
 
 /// More runs than any trial needs.
 const RUNS_LIMIT: u32 = 10_000;

@@ -21,7 +21,7 @@ use self::bench::{Bench, DATA_BYTES, Window};
 use self::block::{BLOCK, Stamp};
 use self::catalogue::{Measure, Storage, Test};
 use self::selection::Selection;
-use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Window as Marked, Workload};
+use super::{Context, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Window as Marked, Workload};
 use crate::clock::Clock;
 use crate::load::{rng, stamp as block};
 use crate::metric::{Better, Kind, MetricDef, Unit};
@@ -71,6 +71,11 @@ impl Workload for Micro {
 
     fn check(&self, options: &Options) -> Result<(), String> {
         Selection::parse(options).map(drop)
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        const ROWS: &[NightlyRow] = &[NightlyRow::PLAIN.quick(&[("scale", "0.5")])];
+        ROWS
     }
 
     fn needs(&self, options: &Options) -> Needs {
@@ -203,7 +208,7 @@ fn log_bytes(ops: u64) -> u64 {
 const IFF_UP: u32 = 1;
 
 /// Brings the loopback interface up if it is not: the kernel then gives it 127.0.0.1.
-pub(super) fn loopback_up() -> anyhow::Result<()> {
+pub(in crate::workload) fn loopback_up() -> anyhow::Result<()> {
     let flags = std::fs::read_to_string("/sys/class/net/lo/flags").unwrap_or_default();
     let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap_or(0);
     if flags & IFF_UP != 0 {

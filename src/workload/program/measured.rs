@@ -13,15 +13,18 @@ pub struct Run {
     /// From before the process is made until its end is known.
     pub wall_ns: u64,
     pub ended: Ended,
-    user_ns: u64,
-    system_ns: u64,
-    max_rss_bytes: u64,
-    minor_faults: u64,
-    major_faults: u64,
-    voluntary_switches: u64,
-    involuntary_switches: u64,
-    read_bytes: u64,
-    written_bytes: u64,
+    /// CPU time.
+    pub user_ns: u64,
+    pub system_ns: u64,
+    /// Of any one of its processes.
+    pub max_rss_bytes: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+    /// From and to block devices.
+    pub read_bytes: u64,
+    pub written_bytes: u64,
     /// Of the control group: all processes together, page cache included.
     pub peak_bytes: Option<u64>,
     /// Where CPU time and block I/O come from.

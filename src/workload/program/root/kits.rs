@@ -1,13 +1,13 @@
-//! Which files of this machine a command may need: its folder, its programs, the usual tools, and for a few programs what belongs to them.
+//! Which files of this machine programs may need: their folder, themselves, the usual tools, and for a few programs what belongs to them.
 //!
-//! Invariant: what is chosen depends on the command's text and on the machine's files alone.
+//! Invariant: what is chosen depends on what is wanted and on the machine's files alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::Wanted;
 use super::selection::Selection;
 use crate::vm::image::find_tool;
-use crate::workload::command::spec::Spec;
 
 /// Programs that every script may expect.
 const USUAL: &str = "sh dash bash env true false test [ echo printf cat head tail wc tr cut paste sort uniq comm join split tee seq yes dd cp mv \
@@ -22,7 +22,7 @@ struct Kit {
     paths: &'static str,
 }
 
-const KITS: [Kit; 3] = [
+const KITS: [Kit; 4] = [
     Kit {
         names: "make gmake ninja cmake cc gcc g++ c++ c99 cpp ld as",
         programs: "make gmake ninja cmake cc gcc g++ c++ c89 c99 cpp ld ld.bfd ld.gold as ar nm ranlib strip objcopy objdump readelf size \
@@ -31,6 +31,7 @@ const KITS: [Kit; 3] = [
             /usr/lib/x86_64-linux-gnu/bfd-plugins /usr/share/cmake",
     },
     Kit { names: "python python3", programs: "python3", paths: "/usr/lib/python3" },
+    Kit { names: "nroff troff groff", programs: "groff troff grotty preconv tbl", paths: "/usr/share/groff" },
     Kit { names: "perl", programs: "perl", paths: "/usr/share/perl /usr/share/perl5 /usr/lib/x86_64-linux-gnu/perl5" },
 ];
 
@@ -43,7 +44,7 @@ const LINKED_NAMES: &str = "crt1.o crti.o crtn.o Scrt1.o gcrt1.o grcrt1.o rcrt1.
 const LARGE: [&str; 3] = ["/usr/include/boost", "/usr/include/node", "/usr/include/llvm"];
 
 /// Chooses.
-pub(super) fn select(spec: &Spec) -> Selection {
+pub(super) fn select(wanted: &Wanted<'_>) -> Selection {
     let mut selection = Selection::default();
     let nothing = |_: &Path| false;
     selection.add(Path::new("/etc"), &|path| path.starts_with("/etc/ssl/private"));
@@ -58,21 +59,23 @@ pub(super) fn select(spec: &Spec) -> Selection {
     for link in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr/bin", "/usr/lib"] {
         selection.add(Path::new(link), &|_| true);
     }
-    selection.add(&spec.dir, &is_study);
-    let mut words = spec.words_of_programs();
+    if let Some(dir) = wanted.dir {
+        selection.add(dir, &is_study);
+    }
+    let mut words = wanted.words.clone();
     let mut taken = 0;
     // A script may call programs that have a kit; a script that a script calls is the user's to name.
-    let scripts: Vec<String> = words.iter().filter_map(|w| script(spec, w)).collect();
+    let scripts: Vec<String> = words.iter().filter_map(|w| script(wanted, w)).collect();
     words.extend(scripts.iter().flat_map(|text| tokens(text)).map(str::to_owned));
     words.extend(USUAL.split_whitespace().map(str::to_owned));
     while taken < words.len() {
         let word = words[taken].clone();
         taken += 1;
-        if let Ok(path) = spec.find(&word) {
+        if let Ok(path) = (wanted.find)(&word) {
             selection.add_program(&path);
         }
     }
-    for kit in KITS.iter().filter(|k| words.iter().any(|w| is_among(w, k.names) && spec.find(w).is_ok())) {
+    for kit in KITS.iter().filter(|k| words.iter().any(|w| is_among(w, k.names) && (wanted.find)(w).is_ok())) {
         for path in kit.programs.split_whitespace().filter_map(find_tool) {
             selection.add_program(&path);
         }
@@ -83,13 +86,13 @@ pub(super) fn select(spec: &Spec) -> Selection {
             linked(&mut selection);
         }
     }
-    for path in &spec.roots {
+    for path in wanted.roots {
         selection.add(path, &nothing);
     }
     selection
 }
 
-/// Studies that are kept in the command's folder are none of its business, and change while it runs.
+/// Studies that are kept in a program's folder are none of its business, and change while it runs.
 fn is_study(dir: &Path) -> bool {
     dir.file_name().is_some_and(|n| n == "bigiron-results") || dir.join("records.jsonl").exists()
 }
@@ -102,13 +105,14 @@ fn is_among(word: &str, names: &str) -> bool {
 }
 
 /// Words of a text that may be names of programs.
-pub(in crate::workload::command) fn tokens(text: &str) -> impl Iterator<Item = &str> {
+pub fn tokens(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || "_./+-".contains(c))).filter(|w| !w.is_empty() && *w != ".")
 }
 
-/// The text of a program that is a script of the command's folder.
-fn script(spec: &Spec, word: &str) -> Option<String> {
-    let path = spec.find(word).ok().filter(|path| path.starts_with(&spec.dir))?;
+/// The text of a program that is a script of the folder.
+fn script(wanted: &Wanted<'_>, word: &str) -> Option<String> {
+    let dir = wanted.dir?;
+    let path = (wanted.find)(word).ok().filter(|path| path.starts_with(dir))?;
     let bytes = fs::read(path).ok().filter(|bytes| bytes.starts_with(b"#!"))?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,8 +1,8 @@
-//! The process that starts the command, takes stock of it and leaves nothing of it running.
+//! The process that starts a workload's programs, takes stock of them and leaves nothing of them running.
 //!
 //! A process of its own because it must outlive the trial's: when that one is killed, whoever killed it, the guardian reads the end of its
-//! line and kills what the command has started, daemons included (they become its children, whatever they do to get away).
-//! Invariant: between two runs, and after the guardian, no process of the command exists.
+//! line and kills what a program has started, daemons included (they become its children, whatever they do to get away).
+//! Invariant: between two runs, and after the guardian, no process of a program exists.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -21,20 +21,17 @@ use super::measured::{Counted, Ended, Run};
 use crate::sys::launch::{self, Program, Usage};
 use crate::sys::process::Exit;
 
-/// What the names of runs begin with that are of [`Orders::prepare`].
-pub const PREPARE: &str = "prepare-";
-
 /// What every run of a trial has in common.
 pub struct Orders<'a> {
-    pub program: Program,
-    /// What is run before a run.
-    pub prepare: Option<Program>,
+    /// Of which each run is one, by its place here.
+    pub programs: Vec<Program>,
+    /// Longest time that a run may take.
     pub limit: Duration,
     /// Where the outputs go, as `NAME.stdout` and `NAME.stderr`.
     pub outputs: &'a Path,
     /// Whether standard output is kept.
     pub keep_stdout: bool,
-    /// The folder that is the command's `/`, if not ours.
+    /// The folder that is the programs' `/`, if not ours.
     pub root: Option<PathBuf>,
 }
 
@@ -57,19 +54,19 @@ impl Guardian {
             ours.take();
             serve(orders, its)
         })
-        .context("No process for the command's guardian")?;
+        .context("No process for the guardian of programs")?;
         let line = ours.take().map(BufReader::new);
         Ok(Self { pid, line })
     }
 
-    /// Has it run the command once; the outputs are called `name`.
+    /// Has it run a program once, by its place in [`Orders::programs`]; the outputs are called `name`, a word.
     ///
     /// # Errors
-    /// The command cannot be started.
-    pub fn run(&mut self, name: &str) -> anyhow::Result<Run> {
+    /// The program cannot be started.
+    pub fn run(&mut self, program: usize, name: &str) -> anyhow::Result<Run> {
         let line = self.line.as_mut().expect("open until it is dropped");
-        let gone = "The command's guardian is gone";
-        writeln!(line.get_mut(), "{name}").context(gone)?;
+        let gone = "The guardian of programs is gone";
+        writeln!(line.get_mut(), "{program} {name}").context(gone)?;
         let mut answer = String::new();
         line.read_line(&mut answer)?;
         let answer: Result<Run, String> = serde_json::from_str(&answer).context(gone)?;
@@ -119,13 +116,16 @@ impl<'a> Life<'a> {
     /// Serves one run after the other, until the line ends.
     fn live(&self, mut line: UnixStream) -> anyhow::Result<()> {
         let mut asked = BufReader::new(line.try_clone()?);
-        let mut name = String::new();
+        let mut order = String::new();
         loop {
-            name.clear();
-            if asked.read_line(&mut name)? == 0 {
+            order.clear();
+            if asked.read_line(&mut order)? == 0 {
                 return Ok(());
             }
-            let Some(run) = self.run(name.trim(), &line) else { return Ok(()) };
+            let (program, name) =
+                order.trim().split_once(' ').context("A run is asked for by its program and its name")?;
+            let program = self.orders.programs.get(program.parse::<usize>()?).context("There is no such program")?;
+            let Some(run) = self.run(program, name, &line) else { return Ok(()) };
             let answer = run.map_err(|e| format!("{e:#}"));
             let mut text = serde_json::to_vec(&answer)?;
             text.push(b'\n');
@@ -134,8 +134,8 @@ impl<'a> Life<'a> {
     }
 
     /// One run; `None` if the line ended meanwhile.
-    fn run(&self, name: &str, line: &UnixStream) -> Option<anyhow::Result<Run>> {
-        let begun = self.start(name);
+    fn run(&self, program: &Program, name: &str, line: &UnixStream) -> Option<anyhow::Result<Run>> {
+        let begun = self.start(program, name);
         let (started, group, running) = match begun {
             Ok(begun) => begun,
             Err(e) => return Some(Err(e)),
@@ -148,7 +148,7 @@ impl<'a> Life<'a> {
         }
         let (exit, usage) = match launch::reap(Some(running.pid)) {
             Ok((_, exit, usage)) => (exit, usage),
-            Err(e) => return Some(Err(anyhow!(e).context("The command cannot be waited for"))),
+            Err(e) => return Some(Err(anyhow!(e).context("The program cannot be waited for"))),
         };
         let (left, later) = sweep(group.as_ref());
         let counted = group.as_ref().map_or_else(Counted::default, Group::counted);
@@ -162,9 +162,7 @@ impl<'a> Life<'a> {
         Some(Ok(Run::new(wall_ns, ended, usage.and(later), counted, left)))
     }
 
-    fn start(&self, name: &str) -> anyhow::Result<(Instant, Option<Group<'_>>, launch::Running)> {
-        let program =
-            self.orders.prepare.as_ref().filter(|_| name.starts_with(PREPARE)).unwrap_or(&self.orders.program);
+    fn start(&self, program: &Program, name: &str) -> anyhow::Result<(Instant, Option<Group<'_>>, launch::Running)> {
         let stderr = self.output(&format!("{name}.stderr"))?;
         let stdout = match self.orders.keep_stdout {
             true => self.output(&format!("{name}.stdout"))?,

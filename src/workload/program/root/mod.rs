@@ -1,10 +1,10 @@
-//! What of this machine's root file system a command finds in a guest.
+//! What of this machine's root file system a program finds in a guest.
 //!
 //! An image, since a share of the host's files would let the host's time into the exact clock: reading it takes instructions of the guest alone.
 //! Invariant: an image is named after what is in it (paths, modes, sizes, times), made once and never changed.
 
 pub mod enter;
-pub(super) mod kits;
+pub mod kits;
 mod selection;
 
 use std::collections::BTreeMap;
@@ -17,7 +17,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 
 use self::selection::{Kind, Selection};
-use super::spec::Spec;
 use crate::kernel::{Store, hash};
 use crate::size;
 use crate::workload::oltp::server::image::{self, Shape};
@@ -29,17 +28,33 @@ pub const ROOT: &str = "root";
 /// Goes into the name of an image: raised when images are made differently.
 const RECIPE: u32 = 1;
 const FILESYSTEM: &str = "ext4";
-/// More than this is no view of the tools for one command.
+/// More than this is no view of the tools for one program.
 const MOST: u64 = 4 << 30;
 /// 2023-12-31, the day before the clock of a guest begins. Files are made as much older as it takes for none to come from the future, all by
 /// the same time: what `make` sees of their order stays.
 const NEWEST: i64 = 1_703_980_800;
 
-/// The image for a command, made now if it is not kept.
+/// What programs need of this machine.
+pub struct Wanted<'a> {
+    /// Whose programs they are, for messages: `the command`.
+    pub whose: &'a str,
+    /// Words of which some may be names of programs.
+    pub words: Vec<String>,
+    /// A folder that is taken whole.
+    pub dir: Option<&'a Path>,
+    /// Where a program lies on this machine.
+    pub find: &'a dyn Fn(&str) -> Result<PathBuf, String>,
+    /// Further files and folders.
+    pub roots: &'a [PathBuf],
+    /// What makes it less, for messages.
+    pub less: &'a str,
+}
+
+/// The image of what is wanted, made now if it is not kept.
 ///
 /// # Errors
 /// Too much to copy, no room, no mkfs.
-pub fn of(spec: &Spec, cx: &ImageContext<'_>) -> Result<Images> {
+pub fn of(wanted: &Wanted<'_>, cx: &ImageContext<'_>) -> Result<Images> {
     if cx.filesystem.is_none() {
         return Ok(Images::default());
     }
@@ -51,27 +66,29 @@ pub fn of(spec: &Spec, cx: &ImageContext<'_>) -> Result<Images> {
     }
     // Arms that differ in their kernels alone start from one image, though a file changes between the two looks.
     static SEEN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
-    let asked = format!("{:?} {:?} {:?} {:?}", spec.what, spec.prepare, spec.dir, spec.roots);
+    let asked = format!("{} {:?} {:?} {:?}", wanted.whose, wanted.words, wanted.dir, wanted.roots);
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(key) = seen.get(&asked).filter(|key| place(key).is_file()) {
         return Ok(images(place(key), key));
     }
-    let selection = kits::select(spec);
+    let selection = kits::select(wanted);
     let bytes = selection.bytes();
     if bytes > MOST {
         bail!(
-            "A guest gets a copy of what the command needs, and that would be {} MiB, most of it in {}; the most is {}. Run it in a smaller folder, \
-             or name less in `command.roots`",
+            "A guest gets a copy of what {} needs, and that would be {} MiB, most of it in {}; the most is {}. {}",
+            wanted.whose,
             bytes >> 20,
             selection.largest(),
-            size::print_bytes(MOST)
+            size::print_bytes(MOST),
+            wanted.less
         );
     }
     let key = key(&selection)?;
     let kept = place(&key);
     if !kept.is_file() {
         (cx.note)(&format!(
-            "Making a file system of this machine's files for the command: {} files, {} MiB",
+            "Making a file system of this machine's files for {}: {} files, {} MiB",
+            wanted.whose,
             selection.entries.len(),
             (bytes >> 20).max(1)
         ));

@@ -1,6 +1,6 @@
-//! A command's root in a guest: the image below, what is written above it, and the guest's own devices and processes.
+//! A program's root in a guest: the image below, what is written above it, and the guest's own devices and processes.
 //!
-//! Invariant: nothing of it outlives the guest; what the command writes goes to the file system under test.
+//! Invariant: nothing of it outlives the guest; what the program writes goes to the file system under test.
 
 use std::ffi::CString;
 use std::fs;
@@ -21,7 +21,7 @@ pub fn make(image: &Path, dir: &Path) -> Result<PathBuf> {
     let layers = format!("lowerdir={},upperdir={},workdir={}", image.display(), upper.display(), work.display());
     let layers = CString::new(layers).context("A path with a zero byte")?;
     mount("overlay", &root, "overlay", MountFlags::empty(), Some(layers.as_c_str()))
-        .context("The guest's kernel does not lay the command's files over this machine's (overlay)")?;
+        .context("The guest's kernel does not lay the programs' files over this machine's (overlay)")?;
     for name in ["proc", "sys", "dev"] {
         let from = Path::new("/").join(name);
         mount_bind_recursive(&from, root.join(name)).with_context(|| format!("Cannot mount {}", from.display()))?;
@@ -29,7 +29,7 @@ pub fn make(image: &Path, dir: &Path) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// What a command finds in its environment in a guest, under what the user sets.
+/// What a program finds in its environment in a guest, under what the user sets.
 pub const ENVIRONMENT: [(&str, &str); 5] = [
     ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
     ("HOME", "/root"),

@@ -17,29 +17,29 @@ const TAIL_BYTES: u64 = 16 << 10;
 const SEARCHED_BYTES: u64 = 256 << 20;
 
 /// The outputs of a trial's runs.
-pub(super) struct Outputs {
+pub struct Outputs {
     dir: PathBuf,
 }
 
 impl Outputs {
     /// Those in the trial's own folder.
-    pub(super) fn make(trial: &Path) -> anyhow::Result<Self> {
+    pub fn make(trial: &Path) -> anyhow::Result<Self> {
         let dir = trial.join(ARTIFACTS);
         fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
         Ok(Self { dir })
     }
 
-    pub(super) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// What the run `name` printed.
-    pub(super) fn read(&self, name: &str, stream: &str) -> anyhow::Result<String> {
+    pub fn read(&self, name: &str, stream: &str) -> anyhow::Result<String> {
         self.end(name, stream, SEARCHED_BYTES)
     }
 
     /// The last lines of its standard error.
-    pub(super) fn tail(&self, name: &str) -> String {
+    pub fn tail(&self, name: &str) -> String {
         let text = self.end(name, "stderr", TAIL_BYTES).unwrap_or_default();
         let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
         lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
@@ -60,7 +60,7 @@ impl Outputs {
     }
 
     /// Removes the outputs of the run `name` that are empty.
-    pub(super) fn tidy(&self, name: &str) {
+    pub fn tidy(&self, name: &str) {
         for stream in ["stdout", "stderr"] {
             let path = self.dir.join(format!("{name}.{stream}"));
             if fs::metadata(&path).is_ok_and(|m| m.len() == 0) {
