@@ -1,11 +1,13 @@
 //! The command line, as the parser, the man page and the completions know it.
 
+mod nightly;
 mod oltp;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use nightly::{History, HistoryFormat, Nightly};
 pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
 
 /// Does this kernel, or this setting, help my database server, by how much, and how sure are we?
@@ -37,6 +39,8 @@ pub enum Command {
     Undo(Undo),
     Doctor(Doctor),
     Selftest(Selftest),
+    Nightly(Nightly),
+    History(History),
     Doc(Doc),
     Dbsim(Dbsim),
     Oltp(Oltp),
@@ -135,6 +139,9 @@ pub struct Outcome {
     /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub jobs: Option<usize>,
+    /// Pairs run again to be looked into where the arms differ, on the exact clock only: every instruction is counted by function [default: 1]
+    #[arg(long, value_name = "PAIRS")]
+    pub why: Option<u32>,
     /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub format: Format,

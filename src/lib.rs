@@ -7,8 +7,10 @@
 pub mod cli;
 pub mod clock;
 pub mod commands;
+pub mod date;
 pub mod document;
 pub mod guest;
+pub mod history;
 pub mod host;
 pub mod judge;
 pub mod kernel;
@@ -16,6 +18,7 @@ pub mod lever;
 pub mod load;
 pub mod metric;
 pub mod network;
+pub mod night;
 pub mod probe;
 pub mod refusal;
 pub mod report;

@@ -50,19 +50,22 @@ pub enum Unit {
     TransactionsPerMinute,
     /// Operations per second.
     OperationsPerSecond,
+    /// Jobs per minute.
+    JobsPerMinute,
     /// A plain number of things.
     Count,
     /// A unit that a user named: shown as it is.
     Other(UnitName),
 }
 
-const UNITS: [(&str, Unit); 7] = [
+const UNITS: [(&str, Unit); 8] = [
     ("ns", Unit::Ns),
     ("B", Unit::Bytes),
     ("B/s", Unit::BytesPerSecond),
     ("tx/s", Unit::TransactionsPerSecond),
     ("tx/min", Unit::TransactionsPerMinute),
     ("op/s", Unit::OperationsPerSecond),
+    ("jobs/min", Unit::JobsPerMinute),
     ("count", Unit::Count),
 ];
 

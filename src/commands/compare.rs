@@ -16,8 +16,15 @@ use crate::study::{command, margins, words};
 pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
     let mut question = question(&args.words, &args.design)?;
     command::ask(&mut question, &args.program, &args.metric)?;
-    let request =
-        Request { question, file: None, script: None, out: args.outcome.out.as_deref(), jobs: args.outcome.jobs };
+    let request = Request {
+        question,
+        file: None,
+        script: None,
+        out: args.outcome.out.as_deref(),
+        jobs: args.outcome.jobs,
+        why: args.outcome.why,
+        part: None,
+    };
     conduct::report(&request, &args.outcome)
 }
 

@@ -19,10 +19,12 @@ use crate::host::foundation;
 use crate::host::local::{self, LocalHost};
 use crate::host::sim::{Script, SimHost};
 use crate::host::vm::VmHost;
-use crate::judge::{self, Judgement};
+use crate::judge::{self, Judgement, causes};
 use crate::kernel::{Identity, Kernel};
 use crate::refusal::Refusal;
+use crate::report::why::Why;
 use crate::report::{self, Extras, Report};
+use crate::session::SessionError;
 use crate::session::progress::Progress;
 use crate::size;
 use crate::store::Folder;
@@ -46,6 +48,20 @@ pub(super) struct Request<'a> {
     pub script: Option<Script>,
     pub out: Option<&'a Path>,
     pub jobs: Option<usize>,
+    /// Pairs to be looked into where lines differ; `None`: what is usual.
+    pub why: Option<u32>,
+    /// What it is a part of, if it is a part of something larger.
+    pub part: Option<Part<'a>>,
+}
+
+/// What a study is told by the larger thing that it is a part of.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    /// The arms' kernels: already chosen, and in the cache.
+    pub kernels: &'a [Identity],
+    /// The command that asks the whole again.
+    pub repeat: &'a str,
+    pub cancel: &'a Arc<AtomicBool>,
 }
 
 /// A study that is finished.
@@ -53,6 +69,7 @@ pub(super) struct Conducted {
     pub folder: Folder,
     pub records: Vec<Record>,
     pub judgement: Judgement,
+    pub why: Why,
 }
 
 /// Works through a study: everything is checked before the first boot, and what was done before is not done again.
@@ -73,24 +90,35 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     let jobs = jobs(&settled, request.jobs, &environment)?;
     let (folder, kernels) = match folder::find(&settled, request.out)? {
         Place::Finished(folder) => {
-            output::note(&format!("`{}` answers this question already; nothing is booted", folder.dir().display()));
-            return finish(folder);
+            let wanted = wanted(&folder, &judged(&folder)?.1, request.why);
+            let here = folder.dir().display();
+            if wanted.is_empty() {
+                output::note(&format!("`{here}` answers this question already; nothing is booted"));
+                return finish(folder, Vec::new());
+            }
+            output::note(&format!("`{here}` answers this question already; what differs is looked into"));
+            let identities: Vec<Identity> = folder.plan().arms.iter().map(|a| a.kernel.clone()).collect();
+            let looked = kept(&settled, &identities, &environment)
+                .and_then(|kernels| host(folder.plan(), &kernels, &environment, request.script.as_ref()))
+                .and_then(|host| look(&folder, host.as_ref(), &wanted, jobs, cancelled_by_signals()?.as_ref()));
+            return finish(folder, unless_interrupted(looked)?);
         }
         Place::Unfinished(folder) => {
             output::note(&format!("Resuming the study in `{}`", folder.dir().display()));
-            let kernels = if settled.machine.host == "vm" {
-                folder.plan().arms.iter().map(|a| environment.kept_kernel(&a.kernel)).collect::<Result<_, _>>()?
-            } else {
-                Vec::new()
-            };
+            let identities: Vec<Identity> = folder.plan().arms.iter().map(|a| a.kernel.clone()).collect();
+            let kernels = kept(&settled, &identities, &environment)?;
             (folder, kernels)
         }
         Place::New(prepared) => {
-            let (identities, kernels) = kernels(&settled, &environment)?;
+            let (identities, kernels) = match request.part {
+                Some(part) => (part.kernels.to_vec(), kept(&settled, part.kernels, &environment)?),
+                None => kernels(&settled, &environment)?,
+            };
             let seed = settled.seed.map_or_else(draw_seed, Ok)?;
-            let again = match request.file {
-                Some(path) => repeat::study(&path.display().to_string(), seed),
-                None => repeat::command(q, &settled, seed),
+            let again = match (request.part, request.file) {
+                (Some(part), _) => part.repeat.to_owned(),
+                (None, Some(path)) => repeat::study(&path.display().to_string(), seed),
+                (None, None) => repeat::command(q, &settled, seed),
             };
             let qemu = if settled.machine.host == "vm" { Some(Surroundings::qemu(&environment)?) } else { None };
             let mut plan = settled.plan(identities, seed, again, qemu)?;
@@ -105,15 +133,60 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     let host = host(folder.plan(), &kernels, &environment, request.script.as_ref())?;
     output::note(&format!("Study in `{}`, clock {}", folder.dir().display(), folder.plan().clock));
     let progress = Progress::stderr();
-    let cancel = cancelled_by_signals()?;
+    let cancel = match request.part {
+        Some(part) => Arc::clone(part.cancel),
+        None => cancelled_by_signals()?,
+    };
     crate::session::run(folder.plan(), &folder, host.as_ref(), jobs, &cancel, &|event| progress.show(&event))?;
-    finish(folder)
+    let wanted = wanted(&folder, &judged(&folder)?.1, request.why);
+    let missing = match host.looks() {
+        Ok(()) => unless_interrupted(look(&folder, host.as_ref(), &wanted, jobs, &cancel))?,
+        Err(why) if request.why.is_some_and(|pairs| pairs > 0) => vec![format!("No causes: {why}")],
+        Err(_) => Vec::new(),
+    };
+    finish(folder, missing)
 }
 
-/// Judges a study and leaves its page in its folder.
-fn finish(folder: Folder) -> anyhow::Result<Conducted> {
+/// Pairs that are looked into, unless `--why` says otherwise: under the exact clock one differs little from another.
+const LOOKED_INTO: u32 = 1;
+
+/// The slots to be looked into for which there is no evidence yet.
+fn wanted(folder: &Folder, judgement: &Judgement, why: Option<u32>) -> Vec<u32> {
+    let plan = folder.plan();
+    if plan.clock != Clock::Exact || plan.machine.host != "vm" {
+        return Vec::new();
+    }
+    let slots = causes::slots(plan, judgement, why.unwrap_or(LOOKED_INTO));
+    slots.into_iter().filter(|slot| folder.evidence_of(*slot).is_none()).collect()
+}
+
+/// Looks into slots; what came to nothing, in words.
+fn look(
+    folder: &Folder,
+    host: &dyn Host,
+    slots: &[u32],
+    jobs: usize,
+    cancel: &AtomicBool,
+) -> anyhow::Result<Vec<String>> {
+    let failed = crate::session::look(folder, host, slots, jobs.min(host.parallel()), cancel, &output::note)?;
+    let name = |slot: u32| &folder.plan().arms[folder.plan().slots[slot as usize].arm].name;
+    Ok(failed.into_iter().map(|(slot, why)| format!("Trial {slot} ({}) came to nothing: {why}", name(slot))).collect())
+}
+
+/// The study is finished and its verdict stands, whatever becomes of the search for causes; only an interruption ends the program.
+fn unless_interrupted(looked: anyhow::Result<Vec<String>>) -> anyhow::Result<Vec<String>> {
+    match looked {
+        Err(e) if matches!(e.downcast_ref(), Some(SessionError::LookInterrupted { .. })) => Err(e),
+        Err(e) => Ok(vec![format!("{e:#}")]),
+        looked => looked,
+    }
+}
+
+/// Judges a study and leaves its page in its folder; `missing` is what was not found of its causes.
+fn finish(folder: Folder, missing: Vec<String>) -> anyhow::Result<Conducted> {
     let (records, judgement) = judged(&folder)?;
-    let conducted = Conducted { folder, records, judgement };
+    let why = Why { missing, ..why(&folder, &records, &judgement) };
+    let conducted = Conducted { folder, records, judgement, why };
     let page = conducted.rendered(Format::Html);
     // A finished study may lie on read-only media; its report is on standard output all the same.
     match conducted.folder.write_report("report.html", page.as_bytes()) {
@@ -135,13 +208,23 @@ pub(super) fn judged(folder: &Folder) -> anyhow::Result<(Vec<Record>, Judgement)
 
 impl Conducted {
     pub(super) fn rendered(&self, format: Format) -> String {
-        render(self.folder.plan(), &self.records, &self.judgement, format)
+        render(self.folder.plan(), &self.records, &self.judgement, &self.why, format)
+    }
+}
+
+/// What the evidence in a study's folder says.
+pub(super) fn why(folder: &Folder, records: &[Record], judgement: &Judgement) -> Why {
+    let evidence = folder.evidence();
+    Why {
+        looking: (!evidence.is_empty()).then(|| causes::looking(records, &evidence)),
+        causes: causes::causes(folder.plan(), judgement, &evidence),
+        missing: Vec::new(),
     }
 }
 
 /// The report of a study in one of its formats.
-pub(super) fn render(plan: &Plan, records: &[Record], judgement: &Judgement, format: Format) -> String {
-    let extras = Extras { configs: configs(plan) };
+pub(super) fn render(plan: &Plan, records: &[Record], judgement: &Judgement, why: &Why, format: Format) -> String {
+    let extras = Extras { configs: configs(plan), why: why.clone() };
     let report = Report::new(plan, records, judgement, &extras);
     match format {
         Format::Text => report::text(&report),
@@ -198,8 +281,16 @@ fn jobs(settled: &Settled, asked: Option<usize>, here: &Environment) -> anyhow::
     Ok(jobs)
 }
 
+/// Kernels that were chosen before, from the cache.
+fn kept(settled: &Settled, identities: &[Identity], environment: &Environment) -> anyhow::Result<Vec<Kernel>> {
+    match settled.machine.host.as_str() {
+        "vm" => identities.iter().map(|identity| environment.kept_kernel(identity)).collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
 /// The arms' kernels; simulated ones are nothing but a name.
-fn kernels(settled: &Settled, environment: &Environment) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
+pub(super) fn kernels(settled: &Settled, environment: &Environment) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
     match settled.machine.host.as_str() {
         "sim" => return Ok((settled.arms.iter().map(|arm| simulated(&arm.kernel)).collect(), Vec::new())),
         "local" => return Ok((settled.arms.iter().map(|_| local::identity()).collect(), Vec::new())),

@@ -13,7 +13,7 @@ use crate::study::repeat::quote;
 use crate::study::settled::Settled;
 
 /// Where studies go if nothing is said.
-const RESULTS: &str = "bigiron-results";
+pub(super) const RESULTS: &str = "bigiron-results";
 
 /// The folder for a question.
 pub(super) enum Place {

@@ -7,8 +7,10 @@ mod doc;
 mod doctor;
 mod environment;
 mod folder;
+mod history;
 mod kernel;
 mod lever;
+mod nightly;
 mod noise;
 mod oltp;
 mod output;
@@ -47,6 +49,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Doctor(args) if args.on == "local" => noise::run(),
         Command::Doctor(_) => doctor::run(),
         Command::Selftest(args) => selftest::run(args),
+        Command::Nightly(args) => nightly::run(&args),
+        Command::History(args) => history::run(&args),
         Command::Doc(args) => doc::run(&args),
         Command::Dbsim(args) => dbsim::run(args.action),
         Command::Oltp(args) => oltp::run(args.action),

@@ -27,6 +27,8 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
         script,
         out: args.outcome.out.as_deref(),
         jobs: args.outcome.jobs,
+        why: args.outcome.why,
+        part: None,
     };
     conduct::report(&request, &args.outcome)
 }

@@ -10,10 +10,11 @@ use crate::lever::apply::Placement;
 use crate::lever::vm::Shape;
 use crate::lever::{Fault, Setting};
 use crate::metric::MetricDef;
+use crate::probe::symbols::Program;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
 use crate::study::storage::Spindle;
 use crate::undo::Change;
-use crate::workload::Options;
+use crate::workload::{Options, Window};
 
 /// Version of the job and of the events.
 pub const PROTOCOL: u32 = 1;
@@ -35,6 +36,11 @@ pub const EXIT_DONE: u8 = 0x21;
 
 /// QEMU's exit status after [`EXIT_DONE`].
 pub const EXIT_DONE_STATUS: i32 = EXIT_DONE as i32 * 2 + 1;
+
+/// Two words as long as each other that are read by the same instructions (a 0 is not), so that a guest that is looked into does what all others do
+/// until its workloads have ended.
+pub const NOT_LOOKED_INTO: u8 = 1;
+pub const LOOKED_INTO: u8 = 2;
 
 /// One trial's work, as the guest needs to know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,6 +81,8 @@ pub struct Job {
     /// Whether what the file system can do is found out, after the last workload.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub features: bool,
+    /// [`LOOKED_INTO`] or [`NOT_LOOKED_INTO`]: whether what its instructions belong to is told at the end.
+    pub looked_into: u8,
     pub workloads: Vec<WorkloadJob>,
 }
 
@@ -197,6 +205,12 @@ pub enum Event {
     Step { workload: String, step: String, done: u32, of: u32 },
     /// A workload's values, by the metrics' names, and its facts.
     Result { workload: String, values: Vec<(String, f64)>, facts: Vec<(String, String)> },
+    /// What the workload has marked, in the order of its cuts.
+    Windows { workload: String, windows: Vec<Window> },
+    /// Programs that ran in the windows.
+    Programs { programs: Vec<Program> },
+    /// The kernel's functions: a part of `/proc/kallsyms`, whole lines.
+    Symbols { text: String },
     /// What the file system can do, by [`crate::probe::filesystem`]'s names.
     Features { found: Vec<(String, String)> },
     /// What was acknowledged before the machine lost its power is there; what was looked at.

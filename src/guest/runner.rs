@@ -13,10 +13,10 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, kill_process};
 
 use super::block::Mounts;
-use super::protocol::{ACK_PORT, Event, Job, WorkloadJob};
+use super::protocol::{ACK_PORT, Event, Job, LOOKED_INTO, WorkloadJob};
 use super::{channel, rest_after_prepare};
 use crate::lever::Fault;
-use crate::probe::filesystem;
+use crate::probe::{filesystem, symbols};
 use crate::store::record::{Failure, GuestIdentity};
 use crate::sys::process::Exit;
 use crate::sys::{self, port};
@@ -104,13 +104,18 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
         return;
     }
     let mut failed = false;
+    let (mut windows, mut programs) = (Vec::new(), Vec::new());
     for (workload, mounts) in job.workloads.iter().zip(mounts) {
         match one(job, guest, workload, mounts, voice) {
-            Ok(outcome) => voice.say(&Event::Result {
-                workload: workload.name.clone(),
-                values: outcome.values.into_iter().collect(),
-                facts: mounts.facts.clone().into_iter().chain(outcome.facts).collect(),
-            }),
+            Ok(outcome) => {
+                programs.extend(outcome.programs);
+                windows.push(Event::Windows { workload: workload.name.clone(), windows: outcome.windows });
+                voice.say(&Event::Result {
+                    workload: workload.name.clone(),
+                    values: outcome.values.into_iter().collect(),
+                    facts: mounts.facts.clone().into_iter().chain(outcome.facts).collect(),
+                });
+            }
             Err((failure, e)) => {
                 let message = format!("{}: {e:#}", workload.name);
                 voice.say(&Event::Failed { failure, message });
@@ -126,8 +131,24 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
         let found = filesystem::features(&mounts.dir);
         voice.say(&Event::Features { found: found.into_iter().map(|(n, v)| (n.to_owned(), v)).collect() });
     }
+    // Last, and in a guest that is looked into alone: until here it has done what all others do.
+    if job.looked_into == LOOKED_INTO && !failed {
+        windows.iter().for_each(|event| voice.say(event));
+        programs.extend(symbols::running());
+        programs.sort();
+        programs.dedup();
+        voice.say(&Event::Programs { programs });
+        let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let lines: Vec<&str> = symbols::code_symbols(&text).collect();
+        for part in lines.chunks(SYMBOL_LINES) {
+            voice.say(&Event::Symbols { text: part.join("\n") + "\n" });
+        }
+    }
     voice.say(&Event::Done);
 }
+
+/// Lines of `/proc/kallsyms` in one event.
+const SYMBOL_LINES: usize = 1000;
 
 fn one(
     job: &Job,

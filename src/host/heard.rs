@@ -6,8 +6,10 @@ use crate::guest::protocol::Event;
 use crate::host::{Phase, Trial};
 use crate::metric::Metric;
 use crate::probe::filesystem;
+use crate::probe::symbols::Program;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
 use crate::undo::Change;
+use crate::workload::Window;
 
 /// What the guest has said so far.
 #[derive(Default)]
@@ -26,6 +28,10 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) artifacts: Vec<(String, String)>,
     /// What was proved of a life before.
     pub(in crate::host) proved: Option<Vec<(String, String)>>,
+    /// The workload and what it has marked, in the order of its cuts.
+    pub(in crate::host) windows: Vec<(String, Window)>,
+    pub(in crate::host) programs: Vec<Program>,
+    pub(in crate::host) kallsyms: String,
     pub(in crate::host) done: bool,
 }
 
@@ -52,6 +58,11 @@ impl Heard {
                 self.facts.extend(facts.into_iter().map(|(k, v)| (format!("{workload}.{k}"), v)));
                 self.results.push((workload, values));
             }
+            Event::Windows { workload, windows } => {
+                self.windows.extend(windows.into_iter().map(|window| (workload.clone(), window)));
+            }
+            Event::Programs { programs } => self.programs = programs,
+            Event::Symbols { text } => self.kallsyms += &text,
             Event::Features { found } => {
                 self.facts.extend(found.into_iter().map(|(name, value)| (filesystem::fact(&name), value)));
             }

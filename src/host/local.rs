@@ -233,6 +233,7 @@ fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
         shape: Shape::default(),
         raw_disks: None,
         features: false,
+        looked_into: crate::guest::protocol::NOT_LOOKED_INTO,
         workloads,
     }
 }

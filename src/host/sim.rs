@@ -71,6 +71,9 @@ pub struct Incident {
     pub slot: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// A workload that runs in the trial, alone or with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
 }
 
 /// What goes wrong.
@@ -118,6 +121,7 @@ impl SimHost {
                 && i.pair.is_none_or(|p| p == trial.slot.pair)
                 && i.slot.is_none_or(|s| s == trial.slot.slot)
                 && i.attempt.is_none_or(|a| a == trial.attempt)
+                && i.workload.as_ref().is_none_or(|w| trial.plan.workloads.iter().any(|planned| planned.name == *w))
         };
         self.script.incidents.iter().find(matches).map(|i| i.what)
     }
@@ -242,6 +246,7 @@ fn base(unit: Unit) -> f64 {
         Unit::TransactionsPerSecond => 5_000.0,
         Unit::TransactionsPerMinute => 30_000.0,
         Unit::OperationsPerSecond => 100_000.0,
+        Unit::JobsPerMinute => 20_000.0,
         Unit::Count | Unit::Other(_) => 100.0,
     }
 }

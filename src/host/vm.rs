@@ -6,6 +6,7 @@ mod arm;
 pub mod crash;
 mod files;
 mod images;
+mod looked;
 mod outcome;
 
 use std::collections::BTreeMap;
@@ -18,15 +19,17 @@ use anyhow::Context as _;
 use super::heard::Heard;
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
-use crate::guest::protocol::{self, Job, PROTOCOL, Storage, WorkloadJob};
+use crate::guest::protocol::{self, Job, LOOKED_INTO, NOT_LOOKED_INTO, PROTOCOL, Storage, WorkloadJob};
 use crate::kernel::Kernel;
 use crate::lever::{self, apply::Placement, vm::Shape};
+use crate::store::evidence::Evidence;
 use crate::store::record::HostCost;
 use crate::study::plan::{Arm, Plan};
 use crate::study::storage::DISK_CACHE_FACT;
 use crate::vm::disk::{self, Disk};
 use crate::vm::image;
 use crate::vm::lockstep::Library;
+use crate::vm::profile::Plugin;
 use crate::vm::qemu::{Accelerator, Config, Process, Qemu};
 use crate::vm::watch::{Ended, Watch};
 use crate::workload::Options;
@@ -48,6 +51,13 @@ pub struct VmHost {
     arms: Vec<PreparedArm>,
     /// For the exact clock alone: on the others the host's time is the guest's.
     lockstep: Option<Result<Library, String>>,
+    profile: Result<Plugin, String>,
+}
+
+/// A guest that came to its end.
+struct Booted {
+    result: TrialResult,
+    heard: Heard,
 }
 
 impl VmHost {
@@ -74,7 +84,11 @@ impl VmHost {
             })
             .collect::<anyhow::Result<_>>()?;
         let lockstep = (plan.clock == Clock::Exact).then(|| Library::of(&qemu));
-        Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep })
+        let profile = match plan.clock {
+            Clock::Exact => Plugin::of(&qemu),
+            _ => Err(format!("the clock `{}` counts no instructions; `--clock exact` does", plan.clock)),
+        };
+        Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep, profile })
     }
 
     /// Why guests of the exact clock will not run in lockstep, if that is known before the first boot.
@@ -89,10 +103,36 @@ impl Host for VmHost {
     }
 
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
+        self.boot(trial, phase, None).map(|booted| booted.result)
+    }
+
+    fn looks(&self) -> Result<(), &str> {
+        self.profile.as_ref().map(drop).map_err(String::as_str)
+    }
+
+    fn look(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
+        let plugin = self.profile.as_ref().map_err(|why| HostError::Fatal(why.clone()))?;
+        let out = trial.artifacts.join("profile");
+        let booted = self.boot(trial, phase, Some((plugin, &out)))?;
+        looked::evidence(trial, booted, &out).map_err(|e| HostError::Void(format!("{e:#}")))
+    }
+}
+
+impl VmHost {
+    /// Boots the guest of a trial and sees it to its end.
+    fn boot(
+        &self,
+        trial: &Trial<'_>,
+        phase: &dyn Fn(Phase),
+        profile: Option<(&Plugin, &Path)>,
+    ) -> Result<Booted, HostError> {
         let begun = Instant::now();
         let arm = &self.arms[trial.slot.arm];
         let files = Files::in_dir(trial.artifacts);
-        let (job, disks) = self.job(trial, arm, &files).map_err(|e| HostError::Fatal(format!("{e:#}")))?;
+        let (mut job, disks) = self.job(trial, arm, &files).map_err(|e| HostError::Fatal(format!("{e:#}")))?;
+        if profile.is_some() {
+            job.looked_into = LOOKED_INTO;
+        }
         let pmems = arm.images.pmems();
         files.write_initramfs(&arm.archive, &job).map_err(|e| full(&e, &files.initramfs))?;
         let config = Config {
@@ -110,6 +150,7 @@ impl Host for VmHost {
             acks: None,
             disks: &disks,
             pmems: &pmems,
+            profile,
         };
         let library = self.lockstep.as_ref().and_then(|library| library.as_ref().ok());
         let mut process =
@@ -157,13 +198,14 @@ impl Host for VmHost {
         let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
         let set_up = heard.set_up();
         let overhead = (started - begun) + set_up + stopped.elapsed();
-        Ok(TrialResult {
+        let facts = std::mem::take(&mut heard.facts).into_iter().chain(disk_fact(&disks));
+        let result = TrialResult {
             failure,
-            guest: heard.guest,
+            guest: heard.guest.take(),
             metrics,
-            facts: heard.facts.into_iter().chain(disk_fact(&disks)).chain(trial.arm.foundation.clone()).collect(),
-            changes: heard.changes,
-            complaints: heard.complaints,
+            facts: facts.chain(trial.arm.foundation.clone()).collect(),
+            changes: std::mem::take(&mut heard.changes),
+            complaints: std::mem::take(&mut heard.complaints),
             cost: HostCost {
                 accelerator: self.accelerator.name().to_owned(),
                 qemu: self.qemu.version.to_string(),
@@ -172,7 +214,8 @@ impl Host for VmHost {
                 cpu_s,
                 overhead_s: round(overhead),
             },
-        })
+        };
+        Ok(Booted { result, heard })
     }
 }
 
@@ -255,6 +298,7 @@ impl VmHost {
             shape: Shape::of(&trial.arm.settings),
             raw_disks: arm.raw_disks.clone(),
             features: features_asked(trial),
+            looked_into: NOT_LOOKED_INTO,
             workloads,
         };
         Ok((job, disks))

@@ -2,8 +2,9 @@
 //!
 //! Invariant: every planned pair is either in the estimate or counted under what it lacks; none is dropped in silence.
 
-use bigiron_stats::{Flip, Verdict, multiplicity, power, shape, suite, verdict};
+use bigiron_stats::{Verdict, multiplicity, power, shape, suite, verdict};
 
+use super::inference::Inference;
 use super::standing::Standing;
 use super::{ALPHA, Comparison};
 use crate::metric::{Better, Metric, MetricDef};
@@ -141,8 +142,8 @@ fn line(plan: &Plan, workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> Lin
     let logs = |order| -> Vec<(f64, f64)> {
         deltas.iter().filter(|d| d.order == order).map(|d| (d.a.ln(), d.b.ln())).collect()
     };
-    let flip = Flip::new(&oriented(Order::Ab), &oriented(Order::Ba), plan.design.seed);
-    let (ci95, ci90) = (flip.interval(0.05), flip.interval(0.10));
+    let inference = Inference::new(plan, &oriented(Order::Ab), &oriented(Order::Ba));
+    let (ci95, ci90) = (inference.interval(0.05), inference.interval(0.10));
     let usable = !suite::too_many_void(missing.absent, pairs.len() as u32);
     let word = match () {
         () if !usable => Verdict::Invalid,
@@ -150,15 +151,15 @@ fn line(plan: &Plan, workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> Lin
         () => verdict(ci95, ci90, log_margin),
     };
     let estimate = (!deltas.is_empty()).then(|| Estimate {
-        mean: mirror(sign, flip.mean()),
-        sd: flip.sd(),
+        mean: mirror(sign, inference.mean()),
+        sd: inference.sd(),
         ci95: ci95.map(|ci| mirror_interval(sign, ci)),
         ci90: ci90.map(|ci| mirror_interval(sign, ci)),
-        p: flip.p(0.0),
-        mde: Some(power::mde(deltas.len(), flip.sd())).filter(|m| m.is_finite()),
-        uneven: shape::flagged(&logs(Order::Ab), &logs(Order::Ba), plan.design.seed),
+        p: inference.p(0.0),
+        mde: Some(inference.mde(deltas.len())).filter(|m| m.is_finite()),
+        uneven: !plan.is_screening() && shape::flagged(&logs(Order::Ab), &logs(Order::Ba), plan.design.seed),
     });
-    let claim_p = if def.primary { suite::claim_p(&flip, word, log_margin) } else { flip.p(0.0) };
+    let claim_p = if def.primary { suite::claim_p(&inference, word, log_margin) } else { inference.p(0.0) };
     Line {
         workload: workload.to_owned(),
         metric: def.clone(),

@@ -4,8 +4,10 @@
 //! study's folder, on another machine, years later. Numbers here are on the log scale; `report` turns them into what people read.
 
 pub mod aa;
+pub mod causes;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod inference;
 pub mod line;
 pub mod standing;
 pub mod suite;

@@ -1,8 +1,13 @@
-//! What every load generator needs: latency histograms, private to a process or recorded into shared memory while others read.
+//! What every load generator needs: latency histograms, private to a process or recorded into shared memory while others read; processes
+//! that do a trial's stages side by side; random draws; blocks that say where they belong.
 
+pub mod files;
+pub mod gang;
 pub mod histogram;
 pub mod now;
+pub mod rng;
 pub mod shared;
+pub mod stamp;
 
 pub use histogram::Histogram;
 pub use now::now_ns;

@@ -6,6 +6,7 @@
 
 mod attribute;
 mod link;
+mod wiring;
 
 use std::fs;
 use std::io;
@@ -21,6 +22,7 @@ use crate::sys::{net, veth};
 pub use crate::sys::ethtool::Offload;
 pub use attribute::Attribute;
 pub use link::Link;
+pub use wiring::{Wiring, connect};
 
 /// The kernel's module for the devices.
 pub const MODULE: &str = "veth";

@@ -4,3 +4,4 @@ pub mod dmesg;
 pub mod filesystem;
 pub mod machine;
 pub mod noise;
+pub mod symbols;

@@ -3,11 +3,14 @@
 //! Invariant: every string that comes from a plan, a record or a configuration goes through [`escape`] or [`minus`]; the page is well-formed XML
 //! but for its doctype.
 
+mod causes;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use bigiron_stats::Verdict;
 
+use super::chart::Chart;
 use super::fact;
 use super::kconfig::Difference;
 use super::quantity::Quantity;
@@ -19,7 +22,7 @@ use super::{Report, scope};
 use crate::judge::State;
 use crate::lever;
 
-const CSS: &str = include_str!("report.css");
+pub(super) const CSS: &str = include_str!("report.css");
 
 /// Heights of a primary's and of an exploratory metric's row, in CSS pixels.
 const PRIMARY_HEIGHT: f64 = 46.0;
@@ -47,11 +50,13 @@ pub fn html(report: &Report<'_>) -> String {
     answer(&mut out, report);
     if report.has_numbers() {
         matrix(&mut out, report);
+        charts(&mut out, report);
         for (index, rows) in report.rows.iter().enumerate() {
             forest(&mut out, report, index, rows);
         }
         reading(&mut out, report);
     }
+    causes::section(&mut out, report);
     list(&mut out, "What did not go as planned", &trouble_lines(report));
     list(&mut out, "What was not tested", &scope::not_tested(plan));
     kernels(&mut out, report);
@@ -88,7 +93,7 @@ pub fn escape(text: &str) -> String {
 }
 
 /// A sentence: escaped, with what stands between backticks set as code.
-fn prose(text: &str) -> String {
+pub(super) fn prose(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     // An odd backtick is one that somebody meant.
     if parts.len().is_multiple_of(2) {
@@ -101,11 +106,11 @@ fn prose(text: &str) -> String {
 }
 
 /// A figure with a typographic minus.
-fn minus(figure: &str) -> String {
+pub(super) fn minus(figure: &str) -> String {
     escape(&figure.replace('-', "\u{2212}"))
 }
 
-fn figure(quantity: Option<&Quantity>) -> String {
+pub(super) fn figure(quantity: Option<&Quantity>) -> String {
     quantity.map_or_else(|| "none".to_owned(), |q| minus(&q.to_string()))
 }
 
@@ -121,7 +126,7 @@ fn symbol(verdict: Verdict) -> &'static str {
     }
 }
 
-fn chip(verdict: Verdict) -> String {
+pub(super) fn chip(verdict: Verdict) -> String {
     format!("<span class=\"chip {verdict}\">{} {verdict}</span>", symbol(verdict))
 }
 
@@ -216,6 +221,24 @@ fn matrix(out: &mut String, report: &Report<'_>) {
         let _ = write!(out, "<td>{}</td>", suite.map_or_else(String::new, |s| chip(s.verdict)));
     }
     out.push_str("</tr></tbody></table></div>\n");
+}
+
+/// Curves over a load, for workloads that have such.
+fn charts(out: &mut String, report: &Report<'_>) {
+    let comparisons = report.judgement.comparisons.iter().map(|c| c.arm).zip(&report.rows);
+    let comparisons: Vec<(usize, &[Row<'_>])> = comparisons.map(|(arm, rows)| (arm, rows.as_slice())).collect();
+    let arms: Vec<&str> = report.plan.arms.iter().map(|a| a.name.as_str()).collect();
+    for chart in Chart::all(&comparisons) {
+        let _ = writeln!(
+            out,
+            "<h2>{}</h2>\n<div class=\"scroll\">{}</div>\n<p class=\"note\">Means of {} over the load. A bar is the 95 % interval of the change against {}, \
+             laid on what that arm has there.</p>",
+            escape(&chart.title()),
+            chart.svg(&arms),
+            report.plan.trials(),
+            escape(arms.first().copied().unwrap_or_default())
+        );
+    }
 }
 
 /// Forest plot and table in one: a row per metric.
@@ -318,7 +341,7 @@ fn key(shape: &str) -> String {
     )
 }
 
-fn list(out: &mut String, title: &str, items: &[String]) {
+pub(super) fn list(out: &mut String, title: &str, items: &[String]) {
     if items.is_empty() {
         return;
     }

@@ -15,6 +15,8 @@ use super::quantity::Quantity;
 use super::row::Row;
 use super::scope::{self, Booted};
 use super::sentence::About;
+use super::why;
+use crate::judge::causes::Looking;
 use crate::judge::line::{Missing, Order};
 use crate::judge::standing::SetAside;
 use crate::judge::suite::Reason;
@@ -41,6 +43,8 @@ struct Document<'a> {
     study: Study<'a>,
     survival: &'a [Survival],
     comparisons: Vec<Compared<'a>>,
+    /// Null where nothing was looked into.
+    causes: Option<Explained<'a>>,
     set_aside: &'a [SetAside],
     kernels: Vec<Booted>,
     /// One line per workload.
@@ -48,6 +52,38 @@ struct Document<'a> {
     facts: Vec<Fact>,
     not_tested: Vec<String>,
     method: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Explained<'a> {
+    looking: Option<Looking>,
+    missing: &'a [String],
+    lines: Vec<ExplainedLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct ExplainedLine<'a> {
+    arm: &'a str,
+    workload: &'a str,
+    metric: &'a str,
+    pairs: usize,
+    /// Nanoseconds for one operation.
+    baseline_ns: f64,
+    arm_ns: f64,
+    only_baseline_ns: f64,
+    only_arm_ns: f64,
+    causes: Vec<ExplainedCause<'a>>,
+    /// What these causes are together, of the difference.
+    explained: f64,
+}
+
+#[derive(Serialize)]
+struct ExplainedCause<'a> {
+    function: &'a str,
+    formerly: Option<&'a str>,
+    baseline_ns: f64,
+    arm_ns: f64,
+    share: f64,
 }
 
 #[derive(Serialize)]
@@ -196,6 +232,7 @@ pub fn json(report: &Report<'_>) -> String {
             .enumerate()
             .map(|(index, c)| compared(report, c, &report.rows[index], report.configs[index].as_deref()))
             .collect(),
+        causes: explained(report),
         set_aside: &judgement.set_aside,
         kernels: scope::booted(plan, report.records),
         durability: fact::durability(plan, &facts),
@@ -206,6 +243,38 @@ pub fn json(report: &Report<'_>) -> String {
     let mut text = serde_json::to_string_pretty(&document).expect("A report has string keys only");
     text.push('\n');
     text
+}
+
+fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
+    let found = &report.why;
+    if found.looking.is_none() && found.missing.is_empty() {
+        return None;
+    }
+    let lines = found.causes.iter().map(|of| {
+        let shown = of.listed.min(why::MOST);
+        ExplainedLine {
+            arm: &report.plan.arms[report.judgement.comparisons[of.comparison].arm].name,
+            workload: &of.workload,
+            metric: &of.metric,
+            pairs: of.pairs,
+            baseline_ns: of.a,
+            arm_ns: of.b,
+            only_baseline_ns: of.gone,
+            only_arm_ns: of.new,
+            causes: of.causes[..shown]
+                .iter()
+                .map(|cause| ExplainedCause {
+                    function: &cause.name,
+                    formerly: cause.formerly.as_deref(),
+                    baseline_ns: cause.a,
+                    arm_ns: cause.b,
+                    share: cause.delta() / of.delta(),
+                })
+                .collect(),
+            explained: of.explained(shown),
+        }
+    });
+    Some(Explained { looking: found.looking, missing: &found.missing, lines: lines.collect() })
 }
 
 fn compared<'a>(

@@ -2,11 +2,14 @@
 //!
 //! Invariant: same numbers everywhere. Every format lays out the same [`Report`]: its sentences, its rows of quantities and its scope.
 
+pub mod chart;
 pub mod csv;
 pub mod fact;
+pub mod history;
 pub mod html;
 pub mod json;
 pub mod kconfig;
+pub mod night;
 pub mod quantity;
 pub mod row;
 pub mod scope;
@@ -15,6 +18,7 @@ pub mod svg;
 pub mod table;
 pub mod text;
 pub mod trials;
+pub mod why;
 
 #[cfg(test)]
 mod tests;
@@ -35,12 +39,14 @@ pub use trials::{trial, trials};
 use kconfig::Difference;
 use row::Row;
 use sentence::Sentence;
+use why::Why;
 
 /// What the caller knows beyond plan and records.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     /// Text of the kernel's `.config`, by the arm's name, where there is one.
     pub configs: BTreeMap<String, String>,
+    pub why: Why,
 }
 
 /// Everything a report says, decided once for all formats.
@@ -53,6 +59,7 @@ pub struct Report<'a> {
     pub rows: Vec<Vec<Row<'a>>>,
     /// By comparison: what differs between the configurations; `None` where one of them is not known.
     pub configs: Vec<Option<Vec<Difference>>>,
+    pub why: Why,
 }
 
 impl<'a> Report<'a> {
@@ -72,7 +79,7 @@ impl<'a> Report<'a> {
             .map(|c| config(0).zip(config(c.arm)).map(|(a, b)| kconfig::differences(a, b)))
             .collect();
         let sentences = sentence::sentences(plan, judgement, &rows);
-        Report { plan, records, judgement, sentences, rows, configs }
+        Report { plan, records, judgement, sentences, rows, configs, why: extras.why.clone() }
     }
 
     /// `debian:6.12 against debian:6.1`.

@@ -24,7 +24,7 @@ const MOST_DECIMALS: i32 = 6;
 pub struct Quantity {
     /// In the base unit.
     pub value: f64,
-    /// The base unit: `ns`, `B`, `B/s`, `tx/s`, `tx/min`, `op/s`, `count`, `%` or what a user called it.
+    /// The base unit: `ns`, `B`, `B/s`, `tx/s`, `tx/min`, `op/s`, `jobs/min`, `count`, `%` or what a user called it.
     pub unit: &'static str,
     /// Base units in one unit shown.
     scale: f64,
@@ -177,6 +177,7 @@ fn scale(unit: Unit, size: f64) -> (&'static str, f64, &'static str) {
         Unit::TransactionsPerSecond => ("tx/s", thousands(size, ["tx/s", "k tx/s", "M tx/s"])),
         Unit::TransactionsPerMinute => ("tx/min", thousands(size, ["tx/min", "k tx/min", "M tx/min"])),
         Unit::OperationsPerSecond => ("op/s", thousands(size, ["op/s", "k op/s", "M op/s"])),
+        Unit::JobsPerMinute => ("jobs/min", thousands(size, ["jobs/min", "k jobs/min", "M jobs/min"])),
         Unit::Count => ("count", thousands(size, ["", "k", "M"])),
         Unit::Other(name) => (name.as_str(), (1.0, name.as_str())),
     };

@@ -192,11 +192,16 @@ pub fn method(plan: &Plan) -> Vec<String> {
     if gap > 0 {
         all.push(format!("Before each {trial} the machine idled for {gap} s"));
     }
-    all.push(
-        "Change is the ratio of geometric means, B to A, with the exact balanced-flip interval. Better and worse are judged by the 95 % \
+    let interval = match plan.is_screening() {
+        true => {
+            "Student's t interval, because this is a screening: so few pairs have no exact one, and it takes for granted that boots vary normally"
+        }
+        false => "the exact balanced-flip interval",
+    };
+    all.push(format!(
+        "Change is the ratio of geometric means, B to A, with {interval}. Better and worse are judged by the 95 % \
          interval against the margin, same by the 90 % interval inside it"
-            .to_owned(),
-    );
+    ));
     all.push(
         "Primaries are corrected for their number (Holm, 5 %); all other metrics are exploratory (Benjamini-Hochberg, 5 %)".to_owned(),
     );

@@ -2,8 +2,10 @@ use std::collections::BTreeMap;
 
 use super::{Extras, Report, csv, html, json, table, text, trial, trials};
 use crate::clock::Clock;
+use crate::judge::causes::{Cause, Causes, Looking};
 use crate::judge::fixture::{complain, dbsim, fail, micro, plan, records, void};
 use crate::judge::judge;
+use crate::report::why::Why;
 use crate::store::record::{Failure, Record};
 use crate::study::plan::Plan;
 
@@ -38,7 +40,28 @@ fn configs() -> Extras {
             (TWO[0].to_owned(), "CONFIG_HZ=250\nCONFIG_OLD=y\nCONFIG_TEXT=\"<&>\"\n".to_owned()),
             (TWO[1].to_owned(), "CONFIG_HZ=1000\nCONFIG_NEW=m\n".to_owned()),
         ]),
+        why: why(),
     }
+}
+
+/// Causes of one line, with names that are not safe in HTML.
+fn why() -> Why {
+    let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b };
+    let renamed = Cause { formerly: Some("mas_next_entry".to_owned()), ..cause("mas_next_slot", 100.0, 70.0) };
+    let causes = Causes {
+        comparison: 0,
+        workload: "micro".to_owned(),
+        metric: "fork-exit".to_owned(),
+        pairs: 1,
+        a: 1000.0,
+        b: 1050.0,
+        causes: vec![cause("user: <&>", 10.0, 75.0), renamed, cause("waiting", 5.0, 20.0)],
+        listed: 3,
+        gone: 0.0,
+        new: 0.0,
+    };
+    let looking = Looking { trials: 2, identical: 2, slow_down: Some(1.5) };
+    Why { looking: Some(looking), causes: vec![causes], missing: vec!["Trial 3 came to <nothing>".to_owned()] }
 }
 
 /// Every kind of study that a report must be able to print.

@@ -8,7 +8,7 @@ use super::row::{Mark, Row};
 use super::scope;
 use super::sentence::{About, join};
 use super::table::{Line, table, wrap};
-use super::{Report, short};
+use super::{Report, short, why};
 use crate::probe::filesystem;
 use crate::probe::noise::DISTURBED_FACT;
 use crate::report::kconfig::Difference;
@@ -31,6 +31,7 @@ pub fn text(report: &Report<'_>) -> String {
         }
         legend(&mut out, report);
     }
+    why(&mut out, report);
     trouble(&mut out, report);
     features(&mut out, report);
     list(&mut out, "What was not tested", &scope::not_tested(report.plan));
@@ -44,7 +45,7 @@ pub fn text(report: &Report<'_>) -> String {
 }
 
 /// A command that can be copied as it stands: continued with backslashes where it is too long, but never inside quotes.
-fn command(command: &str) -> String {
+pub(super) fn command(command: &str) -> String {
     let lines = wrap(command, "  ", "    ");
     if command.contains(['\'', '"']) {
         format!("  {command}\n")
@@ -198,6 +199,51 @@ fn kind(row: &Row<'_>) -> &'static str {
     }
 }
 
+/// What the lines that differ are made of.
+fn why(out: &mut String, report: &Report<'_>) {
+    let found = &report.why;
+    if found.causes.is_empty() && found.missing.is_empty() {
+        return;
+    }
+    out.push_str("\nWhy\n");
+    for missing in &found.missing {
+        out.push_str(&wrap(missing, "  - ", "    "));
+    }
+    let mut left = 0;
+    for (index, comparison) in report.judgement.comparisons.iter().enumerate() {
+        let (causes, more) = why::selected(found, index, &comparison.lines);
+        left += more;
+        if report.rows.len() > 1 && !causes.is_empty() {
+            let _ = writeln!(out, "  {} against {}", report.plan.arms[comparison.arm].name, report.plan.arms[0].name);
+        }
+        for causes in causes {
+            out.push_str(&wrap(&why::head(causes), "  ", "    "));
+            let shown = causes.listed.min(why::ROWS);
+            let cells = |texts: [&str; 5]| Line::Cells(texts.iter().map(|t| (*t).to_owned()).collect());
+            let mut lines = vec![cells(["    share", "change, ns", "A", "B", "in"])];
+            for cause in &causes.causes[..shown] {
+                let share = why::share(cause.delta() / causes.delta());
+                lines.push(cells([
+                    &format!("    {share:>7}"),
+                    &why::signed(cause.delta()),
+                    &why::ns(cause.a),
+                    &why::ns(cause.b),
+                    &why::name(cause),
+                ]));
+            }
+            out.push_str(&table(&[false, true, true, true, false], &lines));
+            out.push_str(&wrap(&why::sum(causes, shown), "    ", "    "));
+        }
+    }
+    if left > 0 {
+        let lines = if left == 1 { "line has its" } else { "lines have their" };
+        out.push_str(&wrap(&format!("{left} more {lines} causes in the HTML and JSON reports."), "  ", "  "));
+    }
+    if let Some(method) = why::method(found) {
+        out.push_str(&wrap(&method, "  ", "  "));
+    }
+}
+
 /// Failed boots, complaints, void slots, pairs that a line lacks and records set aside: all that did not go as planned.
 fn trouble(out: &mut String, report: &Report<'_>) {
     let lines = trouble_lines(report);
@@ -307,7 +353,7 @@ fn features(out: &mut String, report: &Report<'_>) {
     out.push_str(&table(&vec![false; arms.len() + 1], &lines));
 }
 
-fn list(out: &mut String, title: &str, items: &[String]) {
+pub(super) fn list(out: &mut String, title: &str, items: &[String]) {
     let _ = write!(out, "\n{title}\n");
     for item in items {
         out.push_str(&wrap(item, "  - ", "    "));

@@ -24,4 +24,13 @@ pub enum SessionError {
     TooManyVoid { void: u32, limit: u32, pairs: u32, cause: String, next: &'static str },
     #[error("The plan is not the one in `{}`", dir.display())]
     OtherPlan { dir: PathBuf },
+    #[error(
+        "The study is finished, but the search for causes stopped; once this is put right, the same command goes on: {why}"
+    )]
+    Look { why: String },
+    #[error(
+        "Interrupted while looking for causes; the study in `{}` is finished: `bigiron report` has its verdict, and the same command goes on looking",
+        dir.display()
+    )]
+    LookInterrupted { dir: PathBuf },
 }

@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod event;
+mod look;
 pub mod progress;
 mod run;
 #[cfg(test)]
@@ -15,4 +16,5 @@ mod tests_kill;
 
 pub use error::SessionError;
 pub use event::{Event, TrialId};
+pub use look::look;
 pub use run::{Summary, run};

@@ -17,7 +17,7 @@ use crate::store::{Folder, StoreError, Tally};
 use crate::study::plan::Plan;
 
 pub(super) fn incident(what: What) -> Incident {
-    Incident { what, arm: None, pair: None, slot: None, attempt: None }
+    Incident { what, arm: None, pair: None, slot: None, attempt: None, workload: None }
 }
 
 fn at(what: What, slot: u32, attempt: Option<u32>) -> Incident {

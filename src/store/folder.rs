@@ -135,7 +135,7 @@ impl Folder {
 }
 
 /// Writes a file under a temporary name, syncs it, and gives it its name.
-fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf, StoreError> {
+pub(crate) fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf, StoreError> {
     let path = dir.join(name);
     let temporary = dir.join(format!(".{name}.{}.tmp", std::process::id()));
     let write = || -> io::Result<()> {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bigiron_stats::power;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
@@ -43,6 +44,11 @@ impl Plan {
     /// What reports call trials: a guest's is a boot, and nothing boots on this machine itself.
     pub fn trials(&self) -> &'static str {
         if self.machine.host == "local" { "trials" } else { "boots" }
+    }
+
+    /// Whether it has too few pairs for the flip interval, so that Student's takes its place: a nightly run's quick look.
+    pub fn is_screening(&self) -> bool {
+        self.design.pairs < power::SMALLEST_DESIGN
     }
 
     /// One of [`Plan::trials`].

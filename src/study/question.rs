@@ -20,6 +20,8 @@ pub struct Question {
     pub settings: Vec<Setting>,
     pub clock: Option<Clock>,
     pub pairs: Option<u32>,
+    /// Fewer pairs than a verdict usually takes are wanted; see [`super::plan::Plan::is_screening`].
+    pub screening: bool,
     pub seed: Option<u64>,
     /// CPU seconds without progress.
     pub hang_limit: Option<u32>,

@@ -5,6 +5,7 @@ pub mod image;
 pub mod initramfs;
 pub mod lockstep;
 pub mod probe;
+pub mod profile;
 pub mod qemu;
 pub mod watch;
 pub mod writes;

@@ -96,6 +96,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         shape: Shape::default(),
         raw_disks: None,
         features: false,
+        looked_into: crate::guest::protocol::NOT_LOOKED_INTO,
         workloads: Vec::new(),
     };
     let mut archive = Archive::new();
@@ -120,6 +121,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         acks: None,
         disks: &[],
         pmems: &[],
+        profile: None,
     };
     let begun = Instant::now();
     let mut process = Process::start(qemu, &config, None, &file("errors"))?;

@@ -16,6 +16,7 @@ use crate::sys;
 use crate::vm::disk::Disk;
 use crate::vm::image::find_tool;
 use crate::vm::lockstep::{self, Library};
+use crate::vm::profile::Plugin;
 
 /// The program, as it is called for an x86-64 guest.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -104,7 +105,7 @@ impl Accelerator {
 }
 
 /// Everything that decides what a VM is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config<'a> {
     pub clock: Clock,
     pub accelerator: Accelerator,
@@ -125,6 +126,8 @@ pub struct Config<'a> {
     pub acks: Option<&'a Path>,
     pub disks: &'a [Disk],
     pub pmems: &'a [Pmem],
+    /// What counts the guest's instructions, and the file that it writes.
+    pub profile: Option<(&'a Plugin, &'a Path)>,
 }
 
 /// A file that the guest sees as persistent memory, `/dev/pmemN` in the order given. What the guest writes there is its own.
@@ -147,6 +150,7 @@ pub fn arguments(config: &Config<'_>) -> Vec<OsString> {
     args.extend(disk_arguments(config.disks));
     args.extend(pmem_arguments(config.pmems));
     args.extend(kernel_arguments(config));
+    args.extend(config.profile.iter().flat_map(|(plugin, out)| plugin.arguments(out)));
     args
 }
 
@@ -291,7 +295,7 @@ fn kernel_arguments(config: &Config<'_>) -> Vec<OsString> {
 }
 
 /// `prefix` and a path, with the commas that QEMU would take for separators doubled.
-fn prefixed(prefix: &str, path: &Path) -> OsString {
+pub(super) fn prefixed(prefix: &str, path: &Path) -> OsString {
     let mut word = OsString::from(prefix);
     for (n, piece) in path.as_os_str().as_bytes().split(|b| *b == b',').enumerate() {
         word.push(if n > 0 { ",," } else { "" });
@@ -415,6 +419,7 @@ mod tests {
             acks: None,
             disks: &[],
             pmems: &[],
+            profile: None,
         };
         let line = |cpus, nodes| {
             let args = machine_arguments(&config(cpus, nodes));
@@ -454,6 +459,7 @@ mod tests {
             acks: None,
             disks: &[],
             pmems: &[],
+            profile: None,
         };
         let args: Vec<String> = arguments(&config).into_iter().map(|a| a.into_string().unwrap()).collect();
         let line = args.join(" ");

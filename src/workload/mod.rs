@@ -5,21 +5,35 @@ pub mod build;
 pub mod chat;
 pub mod command;
 pub mod dbsim;
+pub mod fs_clients;
+pub mod length;
+pub mod loadfile;
 pub mod micro;
+pub mod multiuser;
+pub mod net_clients;
+pub mod nightly;
 pub mod oltp;
 pub mod program;
+pub mod raw_io;
 pub mod scripts;
+pub mod tio;
+
+use dbsim::limits;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::metric::MetricDef;
 use crate::network::{self, Network};
+use crate::probe::symbols::Program;
 use crate::suggest;
+
+pub use nightly::NightlyRow;
 
 /// An option of a workload, set as the lever `<workload>.<name>` in a study, on an arm or with `--set`.
 #[derive(Clone, Copy, Debug)]
@@ -139,6 +153,21 @@ pub struct Outcome {
     pub values: BTreeMap<String, f64>,
     /// Things a reader of the record wants to know: counts, sizes, engine really used, fsync behaviour.
     pub facts: BTreeMap<String, String>,
+    /// What it has marked ([`crate::sys::mark`]) to be looked into, in the order in which it was cut.
+    pub windows: Vec<Window>,
+    /// Programs of others that worked in them; its own process's are known.
+    pub programs: Vec<Program>,
+}
+
+/// A stretch of work that explains a metric: all between the marks of one cut.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// The metric's name.
+    pub metric: String,
+    /// Operations, transactions or requests done in it.
+    pub operations: u64,
+    /// Nanoseconds it took by the guest's clock.
+    pub ns: u64,
 }
 
 /// Data that a run has lost or got wrong: a run that ends with it counts as one whose check failed.
@@ -201,6 +230,10 @@ pub trait Workload: Sync {
     fn images(&self, _options: &Options, _cx: &ImageContext<'_>) -> anyhow::Result<Images> {
         Ok(Images::default())
     }
+    /// Its rows in the grid of `bigiron nightly`.
+    fn nightly(&self) -> &'static [NightlyRow] {
+        &[NightlyRow::PLAIN]
+    }
     /// The declared metrics, exactly one of them primary.
     fn metrics(&self, options: &Options) -> Vec<MetricDef>;
     /// Whether the machine rests after [`Workload::prepare`], until what that wrote has gone to the disk.
@@ -225,7 +258,20 @@ pub trait Workload: Sync {
 
 /// Every workload, in the order in which lists show them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[&micro::Micro, &dbsim::Dbsim, &oltp::Oltp, &chat::Chat, &scripts::Scripts, &build::Build, &command::Command]
+    &[
+        &micro::Micro,
+        &dbsim::Dbsim,
+        &oltp::Oltp,
+        &multiuser::Multiuser,
+        &fs_clients::FsClients,
+        &net_clients::NetClients,
+        &tio::Tio,
+        &raw_io::RawIo,
+        &chat::Chat,
+        &scripts::Scripts,
+        &build::Build,
+        &command::Command,
+    ]
 }
 
 /// The workload of that name.
@@ -266,6 +312,8 @@ pub fn worker(args: &[String]) -> i32 {
     match args.first().map_or("", String::as_str) {
         "exit" => micro::worker_exit(),
         "trial" => crate::host::local::worker(),
+        multiuser::work::shell::SHELL_WORKER => multiuser::work::shell::worker(&args[1..]),
+        multiuser::work::shell::COMMAND_WORKER => multiuser::work::shell::command(&args[1..]),
         "build-tree" => build::worker_tree(&args[1..]),
         name => {
             eprintln!("No worker `{name}`");

@@ -6,6 +6,7 @@ mod interrupted;
 mod levers;
 mod loads;
 mod machine;
+mod multiuser;
 mod oltp;
 mod studies;
 mod survival;

@@ -78,7 +78,19 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     for (metric, b_is) in [("fork-exit", 1.0), ("fault-private", 1.0), ("pipe-rtt", -1.0)] {
         let (low, high) = interval(&report, metric);
         assert!(low * b_is > 0.0 && high * b_is > 0.0, "{metric}: {low} … {high} %");
+        // Nothing but the marks' own neighbourhood of the clock can be missing.
+        let causes = causes(&report, metric);
+        assert!((0.95..=1.05).contains(&causes["explained"].as_f64().unwrap()), "{causes}");
     }
+    // What was looked into is what was judged.
+    let looking = &report["causes"]["looking"];
+    assert_eq!((&looking["trials"], &looking["identical"]), (&2.into(), &2.into()), "{}", report["causes"]);
+}
+
+/// Why a metric differs.
+fn causes<'a>(report: &'a Value, metric: &str) -> &'a Value {
+    let lines = report["causes"]["lines"].as_array().expect("a line that differs was looked into");
+    lines.iter().find(|l| l["metric"] == metric).unwrap_or_else(|| panic!("no causes of `{metric}`"))
 }
 
 #[test]
@@ -94,7 +106,7 @@ fn a_kernel_against_itself_is_the_same() {
 }
 
 #[test]
-fn switching_the_mitigations_off_is_seen_and_helps() {
+fn switching_the_mitigations_off_is_seen_and_helps_and_is_named() {
     let test = test();
     let arms = ["compare", "debian:6.12", "debian:6.12,boot.mitigations=off", "micro"];
     let few = ["--set", "micro.only=null-call", "--clock", "exact", "--seed", "3", "--out", "control"];
@@ -102,6 +114,8 @@ fn switching_the_mitigations_off_is_seen_and_helps() {
     let report = report(&test, "control");
     assert_eq!(report["verdict"], "better", "{}", ran.stdout);
     assert!(interval(&report, "null-call").1 < -5.0, "fewer instructions per system call: {}", ran.stdout);
+    let first = causes(&report, "null-call")["causes"][0]["function"].as_str().unwrap().to_owned();
+    assert!(first.starts_with("entry_SYSCALL") || first.contains("untrain") || first.contains("srso"), "{first}");
 }
 
 #[test]

@@ -9,6 +9,8 @@ mod docs;
 mod kernels;
 mod lever;
 mod local;
+mod multiuser;
+mod nightly;
 mod oltp;
 mod refusals;
 mod studies;

@@ -5,6 +5,7 @@
 //!
 //! Effects are differences of natural logarithms, `ln(B/A)`, unless said otherwise.
 
+pub mod change_point;
 pub mod flip;
 pub mod gate;
 pub mod location;
@@ -15,10 +16,15 @@ pub mod percentile;
 pub mod power;
 pub mod shape;
 pub mod stein;
+pub mod student;
 pub mod suite;
+pub mod tails;
+pub mod usl;
 pub mod verdict;
 
 mod special;
 
 pub use flip::Flip;
+pub use student::Student;
+pub use tails::Tails;
 pub use verdict::{Verdict, verdict};

@@ -15,6 +15,14 @@ pub(crate) fn t_quantile(p: f64, degrees: f64) -> f64 {
     (degrees * (1.0 - x) / x).sqrt()
 }
 
+/// P(T > t) of Student's t with `degrees` of freedom.
+pub(crate) fn t_tail(t: f64, degrees: f64) -> f64 {
+    if t < 0.0 {
+        return 1.0 - t_tail(-t, degrees);
+    }
+    (degrees / (degrees + t * t)).inc_beta(degrees / 2.0, 0.5, (degrees / 2.0).ln_beta(0.5)) / 2.0
+}
+
 /// Quantile of the beta distribution.
 pub(crate) fn beta_quantile(p: f64, a: f64, b: f64) -> f64 {
     let ln_beta = a.ln_beta(b);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: adjustment only ever takes a claim away; it never makes one.
 
-use crate::{Flip, Verdict, multiplicity};
+use crate::{Tails, Verdict, multiplicity};
 
 /// A primary metric's verdict after Holm's adjustment over all primaries.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,13 +15,13 @@ pub struct Adjusted {
 }
 
 /// Two-sided p of what a verdict claims: against the margin for `better` and `worse`, against 0 for `slightly-better` and `slightly-worse`,
-/// 1 for the others. `flip` is in improvement orientation, as the verdict is.
-pub fn claim_p(flip: &Flip, verdict: Verdict, margin: f64) -> f64 {
+/// 1 for the others. `tails` are in improvement orientation, as the verdict is.
+pub fn claim_p(tails: &impl Tails, verdict: Verdict, margin: f64) -> f64 {
     let one_sided = match verdict {
-        Verdict::Better => flip.p_greater(margin),
-        Verdict::SlightlyBetter => flip.p_greater(0.0),
-        Verdict::SlightlyWorse => flip.p_less(0.0),
-        Verdict::Worse => flip.p_less(-margin),
+        Verdict::Better => tails.p_greater(margin),
+        Verdict::SlightlyBetter => tails.p_greater(0.0),
+        Verdict::SlightlyWorse => tails.p_less(0.0),
+        Verdict::Worse => tails.p_less(-margin),
         Verdict::Same | Verdict::Inconclusive | Verdict::Invalid => 1.0,
     };
     (2.0 * one_sided).min(1.0)
@@ -60,6 +60,7 @@ pub fn too_many_void(void: u32, planned: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Flip;
 
     #[test]
     fn a_claim_that_does_not_survive_is_taken_back() {

@@ -117,6 +117,7 @@ impl<'a> Machine<'a> {
             acks: Some(&acks),
             disks: &disks,
             pmems: &arm.images.pmems(),
+            profile: None,
         };
         let _ = fs::remove_file(&files.events);
         let process = Process::start(&self.host.qemu, &config, None, &files.errors);
@@ -222,6 +223,7 @@ impl<'a> Machine<'a> {
             shape: Shape::of(&plan.arms[0].settings),
             raw_disks: None,
             features: false,
+            looked_into: crate::guest::protocol::NOT_LOOKED_INTO,
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
                 proves_only: matches!(end, End::Proof),

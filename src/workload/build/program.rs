@@ -2,7 +2,7 @@
 //!
 //! Invariant: evaluating a function here gives what its C text gives when it is compiled and run: all numbers are 32 bits without sign.
 
-use crate::workload::micro::rng::SplitMix64;
+use crate::load::rng::SplitMix64;
 
 /// Numbers of a unit's table.
 pub const TABLE: usize = 16;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a message that is not exactly what somebody sent is told from one that is.
 
-use crate::workload::micro::rng::SplitMix64;
+use crate::load::rng::SplitMix64;
 
 /// Bytes of a message that say which it is; a message has at least these.
 pub const HEADER: usize = 16;

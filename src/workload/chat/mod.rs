@@ -164,6 +164,7 @@ impl Workload for Chat {
         Ok(Outcome {
             values: values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             facts: facts(&spec, messages, cx).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            ..Outcome::default()
         })
     }
 

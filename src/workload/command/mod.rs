@@ -20,7 +20,7 @@ use super::program::measured::{self, Run};
 use super::program::outputs::Outputs;
 use super::program::root::{self, Wanted};
 use super::program::succeeded;
-use super::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Progress, Workload};
+use super::{Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Workload};
 use crate::metric::MetricDef;
 use crate::sys::launch::Program;
 
@@ -138,6 +138,11 @@ impl Workload for Command {
         root::of(&wanted, cx)
     }
 
+    fn nightly(&self) -> &'static [NightlyRow] {
+        // What a user's program is, only the user knows.
+        &[]
+    }
+
     fn metrics(&self, options: &Options) -> Vec<MetricDef> {
         let declared = Spec::parse(options).map_or_else(|_| Vec::new(), |s| s.metrics);
         let own = declared.iter().enumerate().map(|(i, metric)| metric.def(i == 0));
@@ -195,7 +200,7 @@ impl Workload for Command {
             outputs.tidy(&name);
         }
         drop(guardian);
-        Ok(Outcome { values: reduced(&spec, &values), facts: facts(&spec, &runs) })
+        Ok(Outcome { values: reduced(&spec, &values), facts: facts(&spec, &runs), ..Outcome::default() })
     }
 
     fn verify(&self, _: &Context<'_>) -> anyhow::Result<()> {

@@ -22,10 +22,15 @@ impl Footprint {
         Ok(Self(PARTS.map(|(line, _)| bytes(&text, line))))
     }
 
+    /// Bytes that have come since, by parts.
+    pub fn grown(&self) -> Result<Vec<u64>> {
+        let Self(now) = Self::now()?;
+        Ok(now.iter().zip(self.0).map(|(now, before)| now.saturating_sub(before)).collect())
+    }
+
     /// What has come since, in all and by parts for each of `processes`.
     pub fn facts_since(&self, processes: usize) -> Result<BTreeMap<String, String>> {
-        let Self(now) = Self::now()?;
-        let grown: Vec<u64> = now.iter().zip(self.0).map(|(now, before)| now.saturating_sub(before)).collect();
+        let grown = self.grown()?;
         let each = |n: u64| (n / processes.max(1) as u64).to_string();
         let all = ("process-memory-bytes".to_owned(), each(grown.iter().sum()));
         let parts = PARTS.iter().zip(&grown).map(|((_, name), n)| (format!("process-memory-bytes-{name}"), each(*n)));

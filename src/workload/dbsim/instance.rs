@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result};
 use rustix::process::Pid;
 
 use crate::load::{ShardedHistogram, SharedHistogram};
+use crate::network::Wiring;
 use crate::sys::latch::Event;
 use crate::sys::process::Exit;
 use crate::sys::segment::{Segment, shared_struct};
@@ -31,7 +32,6 @@ use super::plan::Plan;
 use super::requests::Board;
 use super::stages::CommitHistograms;
 use super::waits::WaitTable;
-use super::wire::Wiring;
 
 /// What a process of the run is: its class, and its number within the class, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

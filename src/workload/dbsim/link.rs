@@ -3,12 +3,12 @@
 //! Invariant: a message arrives whole or not at all, and receiving sleeps in the kernel until it does.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::network::{Pair, Side};
+use crate::network::{self, Pair};
 use crate::sys::latch::Event;
 use crate::sys::segment::{LatchedBytes, PAGE, Segment, shared_struct};
 
@@ -104,19 +104,7 @@ impl<'s> Ends<'s> {
                 }
             }
             Transport::Tcp => {
-                // The kernel completes the connection before anybody accepts it, so one process can do both.
-                let listener = TcpListener::bind((pair.map_or(Ipv4Addr::LOCALHOST, |_| Side::Servers.address()), 0))?;
-                let to = listener.local_addr()?;
-                // A socket belongs to the network in which it was made.
-                let client = match pair {
-                    Some(pair) => pair.as_client(|| TcpStream::connect(to))?,
-                    None => TcpStream::connect(to)?,
-                };
-                let (server, _) = listener.accept()?;
-                for end in [&client, &server] {
-                    // A request is one small message that is waited for: it must not be held back for more.
-                    end.set_nodelay(true)?;
-                }
+                let (client, server) = network::connect(pair)?;
                 Self { client: Link::Tcp(client), server: Link::Tcp(server) }
             }
         })

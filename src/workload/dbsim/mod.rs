@@ -21,7 +21,7 @@ mod db_writer;
 mod executor;
 mod facts;
 mod files;
-mod footprint;
+pub(super) mod footprint;
 mod foreground;
 mod guard;
 pub mod honest_sync;
@@ -62,7 +62,6 @@ mod turns;
 mod verify;
 pub mod waits;
 mod warden;
-mod wire;
 
 #[cfg(test)]
 mod log_run_tests;
@@ -80,7 +79,7 @@ use anyhow::{Result, ensure};
 use crate::metric::MetricDef;
 use crate::network;
 
-use super::{Context, Needs, OptionDef, Options, Outcome, RawNeeds, Workload};
+use super::{Context, Needs, OptionDef, Options, Outcome, RawNeeds, Window, Workload};
 
 use cache::Cache;
 use instance::Instance;
@@ -174,7 +173,11 @@ impl Workload for Dbsim {
 
 /// The metrics and facts of a run of `job`.
 pub fn result(job: &Job, outcome: &JobOutcome) -> Result<Outcome> {
-    Ok(Outcome { values: metrics::values(job, outcome)?, facts: facts::of(job, outcome) })
+    let values = metrics::values(job, outcome)?;
+    let operations = if job.transactors() > 0 { outcome.transactions } else { outcome.requests().0 };
+    let primary = metrics::of(job).into_iter().find(|def| def.primary);
+    let window = primary.map(|def| Window { metric: def.name, operations, ns: outcome.elapsed.as_nanos() as u64 });
+    Ok(Outcome { values, facts: facts::of(job, outcome), windows: window.into_iter().collect(), ..Outcome::default() })
 }
 
 /// The metrics that [`result`] gives for `job`.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::network::Wiring;
 use crate::sys::segment::Segment;
 use crate::workload::options;
 
@@ -63,7 +64,7 @@ impl Bench {
         let plan = Plan::new(&self.job, Clock::Wall);
         let book = ledger::Book::open(&self.job, self.path())?;
         let mut instance = Instance::new(&segment, &cache, &self.job, &book, 7, plan, tell)?;
-        instance.wire = wire::Wiring::of(&self.job, None)?;
+        instance.wire = Wiring::of(self.job.run.network == job::Wire::Veth, None)?;
         let mut crew = Crew::start(&instance, hear)?;
         crew.wait_milestone()?;
         instance.enter(Phase::Measure);

@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::clock::Clock;
-use crate::network::Network;
+use crate::network::{Network, Wiring};
+use crate::sys::mark;
 use crate::sys::segment::Segment;
 use crate::workload::Progress;
 
@@ -20,7 +21,7 @@ use super::crew::Crew;
 use super::footprint::Footprint;
 use super::huge_pages::Permission;
 use super::instance::{Instance, Phase};
-use super::job::{Job, Kind};
+use super::job::{Job, Kind, Wire};
 use super::ledger::Book;
 use super::memory::CacheMemory;
 use super::nodes::Nodes;
@@ -30,7 +31,6 @@ use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
 use super::verify::{Acks, Verdict};
 use super::waits::Tallies;
-use super::wire::Wiring;
 use super::{block, files, honest_sync, loader, log_facts, pace, placing, requests, sideline};
 
 /// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
@@ -95,7 +95,7 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let (hear, tell) = std::io::pipe().context("Cannot make a pipe")?;
     let book = Book::open(job, cx.dir)?;
     let mut instance = Instance::new(&segment, memory.segment(), job, &book, cx.seed, plan, tell)?;
-    instance.wire = Wiring::of(job, cx.network)?;
+    instance.wire = Wiring::of(job.run.network == Wire::Veth, cx.network)?;
     let progress = |step, done| (cx.progress)(Progress { step, done, of: 4 });
     progress("fill the cache", 0);
     let honesty = if job.writes() { Some(honest_sync::test(job, cx.dir)?) } else { None };
@@ -114,6 +114,7 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     progress("window", 2);
     let (wire, nodes) = (instance.wire.traffic()?, Nodes::now());
     let window = Window::watch(&instance, &mut crew, cx)?;
+    mark::cut();
     facts.extend(instance.wire.facts(wire)?);
     facts.extend(alone.facts_since(window.page_tables.len())?);
     if let Some(nodes) = nodes {
@@ -224,6 +225,7 @@ struct Window {
 impl Window {
     fn watch(instance: &Instance<'_>, crew: &mut Crew<'_>, cx: &JobContext<'_>) -> Result<Self> {
         let before = Totals::of(instance, crew)?;
+        mark::begin();
         instance.enter(Phase::Measure);
         let mut series = Series::begin(instance.plan.time(), sample(instance));
         let mut next_tick = before.at + nanoseconds(series.every());
@@ -250,6 +252,10 @@ impl Window {
             let now = (pace::now(), instance.ended());
             stretches.push((Duration::from_nanos(now.0 - at), now.1 - ended));
             closed = now;
+            mark::end();
+            if i + 1 < instance.plan.stretches.len() {
+                mark::begin();
+            }
             // By the plan, not by the clock: what is late once is not late for good.
             (at, ended) = (end.unwrap_or(now.0), now.1);
         }

@@ -99,7 +99,7 @@ fn settle(instance: &Instance<'_>, units: &[Unit]) -> Result<()> {
     limits::allow_files((job.data.files + job.journal.files) as u64 + OTHER_FILES)?;
     let tcp = |u: &Unit| matches!(instance.class(u.first()).kind, Kind::Client { transport: Transport::Tcp, .. });
     if units.iter().any(tcp) {
-        instance.wire.settle()?;
+        instance.wire.settle().context("The transport `socket` does without a network")?;
     }
     Ok(())
 }
@@ -118,7 +118,8 @@ fn fork(instance: &Instance<'_>, unit: Unit, children: &mut Children) -> Result<
             children
                 .fork(server, || crew::live(instance, server, ends.take().map(Ends::into_server)))
                 .context(cannot(server))?;
-            let live = || match instance.wire.follow(transport) {
+            let follow = || if transport == Transport::Tcp { instance.wire.follow() } else { Ok(()) };
+            let live = || match follow() {
                 Ok(()) => crew::live(instance, client, ends.take().map(Ends::into_client)),
                 Err(e) => {
                     instance.leave_word(client, &format!("{e:#}"));

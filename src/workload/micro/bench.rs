@@ -5,13 +5,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::block::Stamp;
 use super::rng::SplitMix64;
+use crate::sys::mark;
+
+pub use crate::load::files::{file_system, open, open_direct, whole};
 
 /// Bytes of the file that reads, writes, file faults and the reread go to.
 pub const DATA_BYTES: u64 = 32 << 20;
@@ -112,51 +115,18 @@ impl Bench<'_> {
 /// Name of the data file in the workload's directory.
 pub const DATA_FILE: &str = "data";
 
-/// Opens a file, `O_CLOEXEC`, the path named in an error.
-pub fn open(path: &Path, flags: OFlags) -> anyhow::Result<OwnedFd> {
-    rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
-        .with_context(|| format!("Cannot open `{}`", path.display()))
-}
-
-/// Opens a file with `O_DIRECT`.
-pub fn open_direct(path: &Path, flags: OFlags) -> anyhow::Result<OwnedFd> {
-    let fd = rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC | OFlags::DIRECT, Mode::RUSR | Mode::WUSR);
-    fd.map_err(|e| match e {
-        rustix::io::Errno::INVAL => anyhow::anyhow!(
-            "File system `{}` of `{}` refuses direct I/O (O_DIRECT); ext4 and xfs take it",
-            file_system(path),
-            path.display()
-        ),
-        e => anyhow::Error::new(e).context(format!("Cannot open `{}` for direct I/O", path.display())),
-    })
-}
-
-/// The name of the file system that holds `path`, or its magic number.
-pub fn file_system(path: &Path) -> String {
-    match rustix::fs::statfs(path) {
-        Ok(s) => match s.f_type as u64 {
-            0xef53 => "ext2/3/4".to_owned(),
-            0x5846_5342 => "xfs".to_owned(),
-            0x9123_683e => "btrfs".to_owned(),
-            0xf2f5_2010 => "f2fs".to_owned(),
-            0x0102_1994 => "tmpfs".to_owned(),
-            0x8584_58f6 => "ramfs".to_owned(),
-            0x794c_7630 => "overlay".to_owned(),
-            magic => format!("{magic:#x}"),
-        },
-        Err(e) => format!("unknown ({e})"),
-    }
-}
-
 /// Nanoseconds that `n` operations take.
 #[inline]
 pub fn timed<E: Into<anyhow::Error>>(n: u64, mut op: impl FnMut() -> Result<(), E>) -> anyhow::Result<u64> {
     let start = now_ns();
+    mark::begin();
     for _ in 0..n {
         if let Err(e) = op() {
+            mark::end();
             return Err(e.into());
         }
     }
+    mark::end();
     Ok(now_ns() - start)
 }
 
@@ -164,29 +134,4 @@ pub fn timed<E: Into<anyhow::Error>>(n: u64, mut op: impl FnMut() -> Result<(), 
 pub fn now_ns() -> u64 {
     let t = clock_gettime(ClockId::MonotonicRaw);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
-
-/// An error unless a transfer was whole.
-#[inline]
-pub fn whole(got: usize, wanted: usize) -> Result<(), std::io::Error> {
-    if got == wanted { Ok(()) } else { Err(short(got, wanted)) }
-}
-
-#[cold]
-fn short(got: usize, wanted: usize) -> std::io::Error {
-    std::io::Error::other(format!("{got} of {wanted} bytes transferred"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_system_that_refuses_direct_io_is_named() {
-        let error = open_direct("/proc/self/status".as_ref(), OFlags::RDONLY).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "File system `0x9fa0` of `/proc/self/status` refuses direct I/O (O_DIRECT); ext4 and xfs take it"
-        );
-    }
 }

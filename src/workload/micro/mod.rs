@@ -3,7 +3,6 @@
 //! Invariant: what is measured depends on the options, the seed and the clock's name alone; no count is found by measuring.
 
 mod bench;
-mod block;
 mod blocks;
 mod calls;
 mod catalogue;
@@ -12,7 +11,6 @@ mod files;
 mod ipc;
 mod memory;
 mod process;
-pub(in crate::workload) mod rng;
 mod selection;
 mod switch;
 
@@ -23,11 +21,14 @@ use self::bench::{Bench, DATA_BYTES, Window};
 use self::block::{BLOCK, Stamp};
 use self::catalogue::{Measure, Storage, Test};
 use self::selection::Selection;
-use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload};
+use super::{Context, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Window as Marked, Workload};
 use crate::clock::Clock;
+use crate::load::{rng, stamp as block};
 use crate::metric::{Better, Kind, MetricDef, Unit};
+use crate::sys::mark;
 use crate::sys::net::interface_up;
 
+pub(super) use self::bench::file_system;
 pub use self::process::EXIT_ARGUMENTS;
 
 /// The primary metric's name.
@@ -70,6 +71,11 @@ impl Workload for Micro {
 
     fn check(&self, options: &Options) -> Result<(), String> {
         Selection::parse(options).map(drop)
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        const ROWS: &[NightlyRow] = &[NightlyRow::PLAIN.quick(&[("scale", "0.5")])];
+        ROWS
     }
 
     fn needs(&self, options: &Options) -> Needs {
@@ -126,6 +132,8 @@ impl Workload for Micro {
                     |w| if w.ns > 0 { Ok(w) } else { Err(anyhow!("The clock did not move in {} operations", w.ops)) },
                 )
                 .with_context(|| format!("Cannot measure `{}`", test.name))?;
+            mark::cut();
+            outcome.windows.push(Marked { metric: test.name.to_owned(), operations: window.ops, ns: window.ns });
             outcome.values.insert(test.name.to_owned(), value(test, window));
             logs += cost_ns(test, window).ln();
         }

@@ -21,8 +21,9 @@ use super::metrics::USERS_HELD;
 use super::pg::PgError;
 use super::trial::{self, Opening, TrialContext};
 use super::watch::Seen;
+use crate::sys::mark;
 use crate::workload::dbsim::limits;
-use crate::workload::{Outcome, Progress, WrongData};
+use crate::workload::{Outcome, Progress, Window, WrongData};
 
 /// Dates of a step, in microseconds: more than it can have transactions, in however many parts.
 const STEP_DATES: i64 = 100_000_000_000_000;
@@ -59,6 +60,9 @@ fn of_steps(job: &Job, house: &mut House, cx: &TrialContext<'_>) -> Result<Outco
     let book = opening.book(job, &config, cx)?;
     opening.meet(cx)?;
     let mut steps = steps(job, &house.target(), cx, &opening.marks, book)?;
+    // Steps of several numbers of users explain no one metric.
+    mark::cut();
+    let windows = vec![Window { metric: String::new(), operations: 0, ns: 0 }];
     match steps.loss.take() {
         None => opening.note(cx, steps.committed)?,
         Some(loss) => {
@@ -78,7 +82,8 @@ fn of_steps(job: &Job, house: &mut House, cx: &TrialContext<'_>) -> Result<Outco
     let mut facts = of_run;
     facts.extend(steps.facts);
     facts.insert("within-limits".to_owned(), format!("all kinds with {users} users"));
-    opening.close(&house.target(), facts, BTreeMap::from([(USERS_HELD.to_owned(), f64::from(users))]))
+    let values = BTreeMap::from([(USERS_HELD.to_owned(), f64::from(users))]);
+    Ok(Outcome { windows, ..opening.close(&house.target(), facts, values)? })
 }
 
 fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, mut book: Book) -> Result<Steps> {

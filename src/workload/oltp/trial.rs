@@ -25,7 +25,9 @@ use super::sqlite::Engine;
 use super::watch::{Seen, Watch};
 use super::{metrics, settings};
 use crate::clock::Clock;
-use crate::workload::{Outcome, Progress, Sink};
+use crate::probe::symbols;
+use crate::sys::mark;
+use crate::workload::{Outcome, Progress, Sink, Window};
 
 /// What the run tells the check after it, in the trial's directory.
 const NOTES: &str = "oltp.json";
@@ -123,6 +125,9 @@ fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Res
     opening.meet(cx)?;
     let progress = Progress { step: "run", done: 0, of: 1 };
     let (mut driven, seen) = drive(&config, target, (cx, progress), opening.marks.latest, &mut book)?;
+    mark::cut();
+    // While the server is there to be seen.
+    let programs = symbols::running();
     if let Some(why) = driven.lost {
         return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks: opening.marks, book }.into());
     }
@@ -132,11 +137,13 @@ fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Res
     }
     opening.note(cx, committed(&driven))?;
     let values = metrics::values(job, &driven, &seen)?;
+    let window =
+        Window { metric: metrics::NEW_ORDERS.to_owned(), operations: driven.transactions(), ns: driven.window_ns };
     let mut facts = facts::of_run(job, &driven, &seen);
     if let Some(claim) = claims::assert(job, &driven, &seen)? {
         facts.insert("claim".to_owned(), claim);
     }
-    opening.close(target, facts, values)
+    Ok(Outcome { windows: vec![window], programs, ..opening.close(target, facts, values)? })
 }
 
 /// What is known before a run, to be held against what is there after it.
@@ -222,7 +229,7 @@ impl Opening {
         for table in check::sums(&mut *database)? {
             self.facts.insert(format!("rows.{}", table.table), table.rows.to_string());
         }
-        Ok(Outcome { values, facts: self.facts })
+        Ok(Outcome { values, facts: self.facts, ..Outcome::default() })
     }
 }
 

@@ -19,7 +19,7 @@ use super::trial::{self, TrialContext};
 use super::{images, jobs, metrics, options, ramp, survival};
 use crate::metric::MetricDef;
 use crate::workload::dbsim::acks::Target;
-use crate::workload::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Workload};
+use crate::workload::{Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Options, Outcome, Workload};
 
 /// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.
 const WAREHOUSE_BYTES: u64 = 130 << 20;
@@ -94,6 +94,10 @@ impl Workload for Oltp {
                 },
             modules: Vec::new(),
         }
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        &[NightlyRow { label: "sqlite", options: &[("engine", "sqlite")], ..NightlyRow::PLAIN }]
     }
 
     fn metrics(&self, options: &Options) -> Vec<MetricDef> {

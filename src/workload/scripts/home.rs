@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::workload::micro::rng::SplitMix64;
+use crate::load::rng::SplitMix64;
 
 /// Where the draws of the texts begin: homes are the same in every trial of every study.
 const SEED: u64 = 0x5de7;

@@ -16,7 +16,6 @@ use anyhow::{Context as _, ensure};
 use self::home::Home;
 use self::spec::{AUTO, Spec};
 use self::tasks::{ALWAYS, Task};
-use super::micro::rng::SplitMix64;
 use super::program::guardian::{Guardian, Orders};
 use super::program::house::{self, House};
 use super::program::measured::Run;
@@ -24,6 +23,7 @@ use super::program::outputs::Outputs;
 use super::program::root::{self, Wanted};
 use super::program::succeeded;
 use super::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Progress, Workload, WrongData};
+use crate::load::rng::SplitMix64;
 use crate::metric::{Better, Kind, MetricDef, Unit};
 
 /// The primary metric's name.

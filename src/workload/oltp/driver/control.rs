@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::Sender;
 
+use crate::sys::mark;
 use crate::workload::oltp::config::Length;
 
 const NEVER: u64 = u64::MAX;
@@ -83,6 +84,7 @@ impl Control {
             }
             match self.opened.compare_exchange(NEVER, due, AcqRel, Acquire) {
                 Ok(_) => {
+                    mark::begin();
                     self.tell(Moment::Opened);
                     opened = due;
                 }
@@ -121,6 +123,7 @@ impl Control {
 
     fn close(&self, at: u64) {
         if self.closed.compare_exchange(NEVER, at, AcqRel, Acquire).is_ok() {
+            mark::end();
             self.tell(Moment::Closed);
         }
     }

@@ -1,4 +1,4 @@
-//! What every 4 KiB block that micro writes looks like: a header that says where it belongs and which write it is, and a
+//! What a 4 KiB block that a load writes looks like: a header that says where it belongs and which write it is, and a
 //! filling that both sides know.
 //!
 //! Invariant: a block that is not exactly what some write of this run put at this place is told from one that is.

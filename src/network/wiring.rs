@@ -2,17 +2,18 @@
 //!
 //! Invariant: nothing listens where others than the run's processes could reach it.
 
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
 use anyhow::{Context as _, Result, anyhow};
 
-use crate::network::{Network, Pair, Traffic};
+use super::{Network, Pair, Side, Traffic};
 use crate::sys::net;
-
-use super::job::{Job, Transport, Wire};
 
 /// What TCP goes over.
 #[derive(Debug, Default)]
 pub enum Wiring {
-    /// A loopback that every warden makes for its processes.
+    /// A loopback that each process that forks clients and servers makes for them.
     #[default]
     Private,
     /// The loopback of the machine, on which nobody else is: a guest's.
@@ -22,21 +23,21 @@ pub enum Wiring {
 }
 
 impl Wiring {
-    /// What `job` asks for, in the network that was made for it, if one was.
+    /// A pair if one is asked for, else a loopback; in the network that was made for the trial, if one was.
     ///
     /// # Errors
     /// It cannot be had on this machine.
-    pub fn of(job: &Job, network: Option<&Network>) -> Result<Self> {
+    pub fn of(pair: bool, network: Option<&Network>) -> Result<Self> {
         let no_pair = "No network between clients and servers (`network = \"loopback\"` does without)";
-        match (job.run.network, network) {
-            (Wire::Loopback, None) => Ok(Self::Private),
+        match (pair, network) {
+            (false, None) => Ok(Self::Private),
             // Among the servers of a pair a loopback is as private.
-            (Wire::Loopback, Some(Network { clients: None, .. })) => Ok(Self::Own),
-            (Wire::Loopback, Some(_)) => Ok(Self::Private),
-            (Wire::Veth, Some(network @ Network { clients: Some(_), .. })) => {
+            (false, Some(Network { clients: None, .. })) => Ok(Self::Own),
+            (false, Some(_)) => Ok(Self::Private),
+            (true, Some(network @ Network { clients: Some(_), .. })) => {
                 Ok(Self::Pair(Pair::open(network).context(no_pair)?))
             }
-            (Wire::Veth, _) => Ok(Self::Pair(Pair::make().map_err(|why| anyhow!(why)).context(no_pair)?)),
+            (true, _) => Ok(Self::Pair(Pair::make().map_err(|why| anyhow!(why)).context(no_pair)?)),
         }
     }
 
@@ -45,23 +46,19 @@ impl Wiring {
         if let Self::Pair(pair) = self { Some(pair) } else { None }
     }
 
-    /// Moves this process, a warden, which has one thread, where its servers are to live.
+    /// Moves this process, which has one thread, where the servers that it forks are to live.
     pub fn settle(&self) -> Result<()> {
         match self {
             Self::Own => Ok(()),
-            Self::Private => {
-                net::own_loopback().context("No loopback network for TCP clients (the transport `socket` does without)")
-            }
+            Self::Private => net::own_loopback().context("No loopback network for TCP clients"),
             Self::Pair(pair) => pair.servers.enter().context("The servers' network namespace does not take us"),
         }
     }
 
-    /// Moves this process, a client, where clients live whose transport is that.
-    pub fn follow(&self, transport: Transport) -> Result<()> {
+    /// Moves this process, a client, where clients live.
+    pub fn follow(&self) -> Result<()> {
         match self {
-            Self::Pair(pair) if transport == Transport::Tcp => {
-                pair.clients.enter().context("The clients' network namespace does not take us")
-            }
+            Self::Pair(pair) => pair.clients.enter().context("The clients' network namespace does not take us"),
             _ => Ok(()),
         }
     }
@@ -85,4 +82,26 @@ impl Wiring {
             ("network.servers-received".to_owned(), text(after.1.since(before.1))),
         ])
     }
+}
+
+/// Connects a client and a server, both ends in this process for now: the client's and the server's. With a pair the calling thread lives
+/// among the servers.
+///
+/// # Errors
+/// Those of the sockets.
+pub fn connect(pair: Option<&Pair>) -> io::Result<(TcpStream, TcpStream)> {
+    // The kernel completes the connection before anybody accepts it, so one process can do both.
+    let listener = TcpListener::bind((pair.map_or(Ipv4Addr::LOCALHOST, |_| Side::Servers.address()), 0))?;
+    let to = listener.local_addr()?;
+    // A socket belongs to the network in which it was made.
+    let client = match pair {
+        Some(pair) => pair.as_client(|| TcpStream::connect(to))?,
+        None => TcpStream::connect(to)?,
+    };
+    let (server, _) = listener.accept()?;
+    for end in [&client, &server] {
+        // A request is one small message that is waited for: it must not be held back for more.
+        end.set_nodelay(true)?;
+    }
+    Ok((client, server))
 }

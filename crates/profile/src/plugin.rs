@@ -1,0 +1,177 @@
+//! What QEMU calls, and is called by: version 1 of its plugin interface (QEMU 4.2 to 8.2; docs/devel/tcg-plugins in its source).
+//!
+//! Invariant: one thread calls all of this, for under `-icount` one thread runs all vCPUs. bigiron loads the plugin there alone.
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+use crate::table::{Counter, Table};
+use crate::{MAGIC, Mark, kernel};
+
+/// Different instructions that one boot may execute; those of a kernel and its programs are some hundred thousand.
+const COUNTERS: usize = 4 << 20;
+
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: c_int = 1;
+
+type Id = u64;
+
+#[repr(C)]
+pub struct Block {
+    _private: [u8; 0],
+}
+
+#[repr(C)]
+pub struct Instruction {
+    _private: [u8; 0],
+}
+
+/// `QEMU_PLUGIN_INLINE_ADD_U64` and `QEMU_PLUGIN_CB_NO_REGS`.
+const ADD_U64: c_int = 0;
+const NO_REGISTERS: c_int = 0;
+
+unsafe extern "C" {
+    fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: unsafe extern "C" fn(Id, *mut Block));
+    fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
+    fn qemu_plugin_tb_get_insn(block: *const Block, n: usize) -> *mut Instruction;
+    fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const u8;
+    fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
+    fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
+    fn qemu_plugin_register_vcpu_insn_exec_cb(
+        instruction: *mut Instruction,
+        cb: unsafe extern "C" fn(c_uint, *mut c_void),
+        flags: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_insn_exec_inline(
+        instruction: *mut Instruction,
+        op: c_int,
+        counter: *mut c_void,
+        immediate: u64,
+    );
+}
+
+struct Profile {
+    table: Table,
+    file: Output,
+}
+
+struct Shared(UnsafeCell<Option<Profile>>);
+
+// SAFETY: one thread calls all of this, see above.
+unsafe impl Sync for Shared {}
+
+static PROFILE: Shared = Shared(UnsafeCell::new(None));
+
+/// # Safety
+/// Not while another reference of it lives.
+unsafe fn profile() -> Option<&'static mut Profile> {
+    // SAFETY: the caller's word, and one thread calls all of this.
+    unsafe { (*PROFILE.0.get()).as_mut() }
+}
+
+/// Set up by QEMU, before the machine is switched on; another status than 0 ends QEMU.
+///
+/// # Safety
+/// As QEMU calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    _info: *const c_void,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    let path = (0..argc as usize).find_map(|n| {
+        // SAFETY: there are `argc` of them, all strings that end with a zero.
+        let argument = unsafe { CStr::from_ptr(*argv.add(n)) };
+        // The zero stays at the end of what is left.
+        argument.to_bytes_with_nul().strip_prefix(b"out=")
+    });
+    // SAFETY: it ends with a zero.
+    let Some(fd) = path.and_then(|path| unsafe { kernel::create(path.as_ptr()) }) else { return 1 };
+    // SAFETY: both are numbers.
+    let (counters, index) = unsafe { (kernel::zeroed::<Counter>(COUNTERS), kernel::zeroed::<u32>(2 * COUNTERS)) };
+    let (Some(counters), Some(index)) = (counters, index) else { return 1 };
+    let mut file = Output { fd, bytes: [0; 4096], used: 0 };
+    file.word(MAGIC);
+    file.flush();
+    // SAFETY: nothing else of this runs yet.
+    unsafe { *PROFILE.0.get() = Some(Profile { table: Table::new(counters, index), file }) };
+    // SAFETY: the callback is one.
+    unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
+    0
+}
+
+/// QEMU has translated a block: each of its instructions adds to its counter from now on, and marks call.
+unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
+    // SAFETY: QEMU's own block, for the time of this call; the callbacks below run later.
+    unsafe {
+        let Some(profile) = profile() else { return };
+        for n in 0..qemu_plugin_tb_n_insns(block) {
+            let instruction = qemu_plugin_tb_get_insn(block, n);
+            if let Some(counter) = profile.table.counter(qemu_plugin_insn_vaddr(instruction)) {
+                qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD_U64, counter.cast(), 1);
+            }
+            let bytes =
+                core::slice::from_raw_parts(qemu_plugin_insn_data(instruction), qemu_plugin_insn_size(instruction));
+            if let Some(mark) = Mark::of(bytes) {
+                let data = core::ptr::without_provenance_mut(mark as usize);
+                qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, data);
+            }
+        }
+    }
+}
+
+/// The guest executes a mark.
+unsafe extern "C" fn marked(_vcpu: c_uint, data: *mut c_void) {
+    // SAFETY: no other reference lives while the guest executes.
+    let Some(Profile { table, file }) = (unsafe { profile() }) else { return };
+    match data.addr() {
+        n if n == Mark::Begin as usize => table.begin(),
+        n if n == Mark::End as usize => table.end(),
+        _ => {
+            let file = core::cell::RefCell::new(file);
+            table.cut(&mut |n| file.borrow_mut().word(n), &mut |address, count| {
+                file.borrow_mut().word(address);
+                file.borrow_mut().word(count);
+            });
+            file.borrow_mut().flush();
+        }
+    }
+}
+
+/// The file, written in pieces.
+struct Output {
+    fd: c_int,
+    bytes: [u8; 4096],
+    used: usize,
+}
+
+impl Output {
+    fn word(&mut self, word: u64) {
+        self.bytes[self.used..self.used + 8].copy_from_slice(&word.to_le_bytes());
+        self.used += 8;
+        if self.used == self.bytes.len() {
+            self.flush();
+        }
+    }
+
+    /// A profile that cannot be written is no profile: QEMU ends, and bigiron says why.
+    fn flush(&mut self) {
+        if !kernel::write(self.fd, &self.bytes[..self.used]) {
+            kernel::write(2, b"bigiron-profile: the profile cannot be written; is the disk full?\n");
+            kernel::exit(1);
+        }
+        self.used = 0;
+    }
+}
+
+/// Named by the unwind tables of Rust's core library and never called: a panic ends the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn rust_eh_personality() {}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    kernel::write(2, b"bigiron-profile: a defect of the plugin\n");
+    kernel::exit(1)
+}

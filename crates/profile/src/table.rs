@@ -1,0 +1,161 @@
+//! Counters by address.
+//!
+//! Invariant: a counter never moves, for code that QEMU has translated adds to it by its address.
+
+/// What is kept for an address.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Counter {
+    pub(crate) address: u64,
+    /// Executions since the machine was switched on: what translated code adds to.
+    pub(crate) executed: u64,
+    /// What that was when the span now open began.
+    base: u64,
+    /// Executions in spans since the last cut.
+    counted: u64,
+}
+
+/// A table of fixed size.
+pub(crate) struct Table {
+    counters: &'static mut [Counter],
+    used: usize,
+    /// Numbers of counters from 1, by the address's hash, open addressing.
+    index: &'static mut [u32],
+    full: bool,
+    open: bool,
+}
+
+impl Table {
+    /// A table in memory that is zero; `index` is a power of two long, and longer than `counters`.
+    pub(crate) fn new(counters: &'static mut [Counter], index: &'static mut [u32]) -> Self {
+        Self { counters, used: 0, index, full: false, open: false }
+    }
+
+    /// The counter of `address`, made if there is none yet; `None` when there is no room for another.
+    pub(crate) fn counter(&mut self, address: u64) -> Option<*mut u64> {
+        let mask = self.index.len() - 1;
+        // Fibonacci hashing: neighbouring instructions differ in their lowest bits.
+        let mut at = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        loop {
+            match self.index[at] {
+                0 => break,
+                n if self.counters[n as usize - 1].address == address => {
+                    return Some(&raw mut self.counters[n as usize - 1].executed);
+                }
+                _ => at = (at + 1) & mask,
+            }
+        }
+        if self.used == self.counters.len() {
+            self.full = true;
+            return None;
+        }
+        let counter = &mut self.counters[self.used];
+        counter.address = address;
+        self.used += 1;
+        self.index[at] = self.used as u32;
+        Some(&raw mut counter.executed)
+    }
+
+    /// A span begins.
+    pub(crate) fn begin(&mut self) {
+        self.open = true;
+        for counter in &mut self.counters[..self.used] {
+            counter.base = counter.executed;
+        }
+    }
+
+    /// It ends. Without a beginning there is nothing to end.
+    pub(crate) fn end(&mut self) {
+        if !core::mem::take(&mut self.open) {
+            return;
+        }
+        for counter in &mut self.counters[..self.used] {
+            counter.counted += counter.executed - counter.base;
+        }
+    }
+
+    /// Hands over what was counted since the last cut, and forgets it: to `head` the number of addresses, or [`OVERFLOW`](crate::OVERFLOW), and to
+    /// `each` address and count.
+    pub(crate) fn cut(&mut self, head: &mut dyn FnMut(u64), each: &mut dyn FnMut(u64, u64)) {
+        if self.full {
+            head(crate::OVERFLOW);
+            return;
+        }
+        let counters = &mut self.counters[..self.used];
+        head(counters.iter().filter(|c| c.counted > 0).count() as u64);
+        for counter in counters.iter_mut().filter(|c| c.counted > 0) {
+            each(counter.address, counter.counted);
+            counter.counted = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(room: usize) -> Table {
+        Table::new(vec![Counter::default(); room].leak(), vec![0; (2 * room).next_power_of_two()].leak())
+    }
+
+    fn execute(table: &mut Table, address: u64, times: u64) {
+        let counter = table.counter(address).unwrap();
+        // SAFETY: the counter is the table's, which lives, and nobody else looks at it.
+        unsafe { *counter += times };
+    }
+
+    fn cut(table: &mut Table) -> (u64, Vec<(u64, u64)>) {
+        let (mut head, mut each) = (0, Vec::new());
+        table.cut(&mut |n| head = n, &mut |address, count| each.push((address, count)));
+        (head, each)
+    }
+
+    #[test]
+    fn what_is_outside_of_spans_does_not_count_and_spans_add_up() {
+        let mut t = table(8);
+        execute(&mut t, 1, 100);
+        t.begin();
+        execute(&mut t, 1, 2);
+        execute(&mut t, 2, 3);
+        t.end();
+        execute(&mut t, 2, 50);
+        t.begin();
+        execute(&mut t, 2, 4);
+        t.end();
+        // Ends again, which it may when a window fails half-way.
+        t.end();
+        assert_eq!(cut(&mut t), (2, vec![(1, 2), (2, 7)]));
+        assert_eq!(cut(&mut t), (0, vec![]));
+        t.begin();
+        execute(&mut t, 1, 1);
+        t.end();
+        assert_eq!(cut(&mut t), (1, vec![(1, 1)]));
+    }
+
+    #[test]
+    fn addresses_that_collide_have_counters_of_their_own() {
+        let mut t = table(512);
+        t.begin();
+        for round in 1..=3 {
+            for address in 0..512_u64 {
+                execute(&mut t, address << 32, round);
+            }
+        }
+        t.end();
+        let (n, counts) = cut(&mut t);
+        assert_eq!(n, 512);
+        assert!(counts.iter().all(|(_, count)| *count == 6));
+    }
+
+    #[test]
+    fn a_full_table_says_so_instead_of_counting_some() {
+        let mut t = table(2);
+        t.begin();
+        for address in 0..2 {
+            execute(&mut t, address, 1);
+        }
+        assert!(t.counter(2).is_none());
+        t.end();
+        assert_eq!(cut(&mut t), (crate::OVERFLOW, vec![]));
+    }
+}

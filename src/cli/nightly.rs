@@ -1,0 +1,99 @@
+//! The command line of `bigiron nightly` and `bigiron history`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::FailOn;
+
+/// Run the nightly grid: every workload on two kernels or more, as pass or fail, improvements and regressions
+///
+/// The first kernel is the baseline. A night is a folder of studies; the same command goes on with one that was interrupted. What was measured
+/// is added to the history, and the newest kernel that the history has from an earlier night is compared as well.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron nightly debian:6.1 debian:6.12 --quick\n  \
+    bigiron nightly release snapshot --fail-on worse\n  \
+    bigiron nightly debian:6.1 debian:6.12 micro dbsim --quick\n\n\
+    `bigiron doc nightly` describes the grid; `bigiron history` shows metrics over the nights' kernels.")]
+pub struct Nightly {
+    /// Two kernels or more, and workloads if not all are wanted
+    #[arg(value_name = "KERNEL|WORKLOAD", required = true)]
+    pub words: Vec<String>,
+    /// Four boots of each kernel and seconds for each workload: a screening that sees clear changes
+    #[arg(long, help_heading = "Study")]
+    pub quick: bool,
+    /// Clock that times are read from
+    #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact"], default_value = "exact", help_heading = "Study")]
+    pub clock: String,
+    /// Number of pairs, even [default: 4 with --quick, else what a verdict on every row needs]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Study")]
+    pub pairs: Option<u32>,
+    /// CPUs of a guest [default: 1]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Study")]
+    pub cpus: Option<u32>,
+    /// Memory of a guest, such as 512M or 2G
+    #[arg(long, value_name = "SIZE", default_value = "2G", help_heading = "Study")]
+    pub memory: String,
+    /// Storage, as for `bigiron compare`
+    #[arg(long, value_name = "NAME", help_heading = "Study")]
+    pub storage: Option<String>,
+    /// Seed of everything that is drawn at random; nights with the same one can be held against each other
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, help_heading = "Study")]
+    pub seed: u64,
+    /// Set a lever on all kernels; may be repeated
+    #[arg(long, value_name = "LEVER=VALUE", help_heading = "Study")]
+    pub set: Vec<String>,
+    /// Play this script of the host `sim` in the place of guests (see `bigiron doc sim`)
+    #[arg(long, value_name = "FILE", help_heading = "Study")]
+    pub sim: Option<PathBuf>,
+    /// Folder of the night [default: one in bigiron-results/, named after the question]
+    #[arg(long, value_name = "DIR", help_heading = "Result")]
+    pub out: Option<PathBuf>,
+    /// Folder of the history [default: $XDG_DATA_HOME/bigiron/history or ~/.local/share/bigiron/history]
+    #[arg(long, value_name = "DIR", help_heading = "Result")]
+    pub history: Option<PathBuf>,
+    /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Result")]
+    pub jobs: Option<usize>,
+    /// Format of the grid on standard output
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = HistoryFormat::Text, help_heading = "Result")]
+    pub format: HistoryFormat,
+    /// Exit with 3 if a kernel is worse, or with 4 if it is inconclusive or invalid (implies worse)
+    #[arg(long, value_name = "VERDICT", value_enum, help_heading = "Result")]
+    pub fail_on: Vec<FailOn>,
+}
+
+/// Show what nights have measured over many kernels, and where it changed
+///
+/// Kernels are in the order of their versions. A change point lies between two kernels (E-divisive on the logarithms of the boots' values).
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron history\n  \
+    bigiron history micro\n  \
+    bigiron history micro.fork --format html > fork.html")]
+pub struct History {
+    /// A row of the grid, or one of its metrics as ROW.METRIC [default: the primary metrics of all rows]
+    #[arg(value_name = "ROW|METRIC")]
+    pub what: Option<String>,
+    /// Folder of the history [default: $XDG_DATA_HOME/bigiron/history or ~/.local/share/bigiron/history]
+    #[arg(long, value_name = "DIR")]
+    pub history: Option<PathBuf>,
+    /// Change points smaller than the metric's margin as well
+    #[arg(long)]
+    pub all: bool,
+    /// Significance level of a change point
+    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    pub significance: f64,
+    /// Format on standard output
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = HistoryFormat::Text)]
+    pub format: HistoryFormat,
+}
+
+/// Formats that grid and history have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HistoryFormat {
+    Text,
+    Json,
+    Html,
+}

@@ -1,0 +1,363 @@
+//! `bigiron nightly`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context as _;
+use sha2::{Digest, Sha256};
+
+use super::conduct::{self, Part, Request};
+use super::environment::{Environment, refuse};
+use super::folder;
+use super::output;
+use crate::cli::{FailOn, HistoryFormat, Nightly};
+use crate::clock::Clock;
+use crate::date;
+use crate::history::{self, Entry, History};
+use crate::host::sim::Script;
+use crate::kernel::store::Store;
+use crate::lever;
+use crate::night::collect;
+use crate::night::folder::{Group, Night, NightArm, executable};
+use crate::night::grid::{Grid, Studied};
+use crate::night::previous::{last, previous};
+use crate::night::rows::{self, Budget, Row};
+use crate::refusal::Refusal;
+use crate::report::night::{self as print, Report};
+use crate::size;
+use crate::study::question::Question;
+use crate::study::repeat::quote;
+use crate::study::settled::{self, SCREENING_PAIRS, Settled};
+use crate::study::words;
+
+/// A night that is being worked through.
+struct Work<'a> {
+    args: &'a Nightly,
+    dir: PathBuf,
+    night: Night,
+    base: Question,
+    script: Option<Script>,
+    cancel: Arc<AtomicBool>,
+}
+
+pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
+    let script = args.sim.as_deref().map(script).transpose()?;
+    let (base, only) = question(args)?;
+    let budget = if args.quick { Budget::Quick } else { Budget::Full };
+    let rows = rows::rows(budget, &only)?;
+    rows::check_reach(&base, &rows)?;
+    let history = match &args.history {
+        Some(dir) => dir.clone(),
+        None => history::file::default_folder()?,
+    };
+    let base = Question { pairs: Some(pairs(args, &base, rows.len())), ..base };
+
+    let environment = Environment::new(base.arms.first().map(|arm| arm.kernel.clone()))?.at(args.out.as_deref());
+    let settle = |rows: &[&Row]| settled::settle(&rows::question(&base, rows), &environment);
+    let boots = rows::pack(&rows, |rows| settle(rows).map(drop))?;
+    let settled = boots.iter().map(|rows| settle(rows)).collect::<Result<Vec<Settled>, Refusal>>()?;
+    let asked: String = settled.iter().map(Settled::sha256).collect();
+    let question_sha256: String = Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect();
+
+    let (dir, found) = place(args, &settled[0], &question_sha256)?;
+    let night = match found {
+        Some(night) => night,
+        None => {
+            // Kernels are fetched, and bad ones refused, before there is a folder.
+            let (identities, _) = conduct::kernels(&settled[0], &environment)?;
+            let names = settled[0].arms.iter().map(|a| a.name.clone());
+            let night = Night {
+                schema: Night::schema(),
+                bigiron: env!("CARGO_PKG_VERSION").to_owned(),
+                executable: executable().context("Cannot read this executable's own file")?,
+                question_sha256,
+                begun: date::now(),
+                budget,
+                pairs: settled[0].pairs,
+                clock: settled[0].clock,
+                repeat: repeat(args),
+                arms: names.zip(identities).map(|(name, kernel)| NightArm { name, kernel }).collect(),
+                groups: Night::groups(&boots),
+            };
+            night.create(&dir)?;
+            night
+        }
+    };
+    let cancel = conduct::cancelled_by_signals()?;
+    let work = Work { args, dir, night, base, script, cancel };
+    work.all()?;
+    remember(&work, &history)?;
+    let report = report(&work.dir, &work.night)?;
+    for (name, text) in [("report.html", print::html(&report)), ("report.json", print::json(&report))] {
+        match Night::write_report(&work.dir, name, text.as_bytes()) {
+            Ok(path) => output::note(&format!("Grid: {}", path.display())),
+            Err(e) => output::line(format_args!("warning: {e}")),
+        }
+    }
+    output::note(&cost(&report));
+    let added = history::file::append(&history, &report.entries)?;
+    if added > 0 {
+        output::note(&format!("{added} kernels added to the history in `{}`", history.display()));
+    }
+    output::data(&rendered(&report, args.format))?;
+    Ok(status(&report, &args.fail_on))
+}
+
+/// What the night has taken of this machine, in all its sessions.
+fn cost(report: &Report) -> String {
+    let cpu = report.cpu_s;
+    let time = if cpu < 100.0 { format!("{cpu:.0} s") } else { format!("{:.1} min", cpu / 60.0) };
+    format!("{} boots, {time} of CPU time", report.boots)
+}
+
+/// The grid of a night that lies in `dir`, made again; boots nothing.
+pub(super) fn again(dir: &Path, night: &Night, format: HistoryFormat, fail_on: &[FailOn]) -> anyhow::Result<u8> {
+    let report = report(dir, night)?;
+    output::data(&rendered(&report, format))?;
+    Ok(status(&report, fail_on))
+}
+
+fn rendered(report: &Report, format: HistoryFormat) -> String {
+    match format {
+        HistoryFormat::Text => print::text(report),
+        HistoryFormat::Json => print::json(report),
+        HistoryFormat::Html => print::html(report),
+    }
+}
+
+fn status(report: &Report, fail_on: &[FailOn]) -> u8 {
+    use bigiron_stats::Verdict;
+    match report.grid.verdict() {
+        Some(Verdict::Worse) if !fail_on.is_empty() => super::WORSE,
+        None | Some(Verdict::Inconclusive | Verdict::Invalid) if fail_on.contains(&FailOn::Inconclusive) => {
+            super::INCONCLUSIVE
+        }
+        _ => 0,
+    }
+}
+
+/// What all studies of the night ask, and the workloads that were named.
+fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
+    let named = Store::open().and_then(|store| store.names()).map_err(refuse)?;
+    let (arms, workloads) = words::sort(&args.words, &named)?;
+    if let Some(arm) = arms.iter().find(|a| !a.settings.is_empty()) {
+        return Err(Refusal::new(format!("`{arm}` sets levers; a night compares kernels"))
+            .hint("`--set LEVER=VALUE` sets a lever on all kernels; `bigiron compare` compares settings")
+            .into());
+    }
+    if arms.len() < 2 {
+        return Err(
+            Refusal::new(format!("{} kernels; a night takes two or more, the baseline first", arms.len())).into()
+        );
+    }
+    let wrong = |option: &str, message: String| Refusal::new(format!("--{option}: {message}"));
+    let mut settings = Vec::new();
+    for text in &args.set {
+        settings.push(lever::parse(text).map_err(|e| wrong("set", e.to_string()))?);
+    }
+    let base = Question {
+        arms,
+        settings,
+        clock: Some(args.clock.parse().map_err(|e| wrong("clock", e))?),
+        screening: args.quick,
+        seed: Some(args.seed),
+        host: args.sim.as_ref().map(|_| "sim".to_owned()),
+        cpus: args.cpus,
+        memory_bytes: Some(size::parse_bytes(&args.memory).map_err(|e| wrong("memory", e))?),
+        storage: args.storage.clone(),
+        ..Question::default()
+    };
+    Ok((base, workloads))
+}
+
+/// Pairs of every study: few for a screening, else so many that each row's verdict can pass the correction for all of them.
+fn pairs(args: &Nightly, base: &Question, rows: usize) -> u32 {
+    let usual = if base.clock == Some(Clock::Wall) { 12 } else { 8 };
+    args.pairs.unwrap_or(match args.quick {
+        true => SCREENING_PAIRS,
+        false => bigiron_stats::power::smallest_pairs(rows * (base.arms.len() - 1)).max(usual),
+    })
+}
+
+fn script(path: &Path) -> anyhow::Result<Script> {
+    let name = path.display();
+    let text = fs::read_to_string(path).map_err(|e| Refusal::new(format!("Cannot read the script `{name}`: {e}")))?;
+    Ok(toml::from_str(&text).map_err(|e| {
+        let line = e.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        Refusal::new(e.message().to_owned()).at(Some(format!("{name}:{line}")))
+    })?)
+}
+
+/// The command line that asks the same again.
+fn repeat(args: &Nightly) -> String {
+    let mut words = vec!["bigiron".to_owned(), "nightly".to_owned()];
+    words.extend(args.words.iter().cloned());
+    let mut option = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            words.extend([format!("--{name}"), value]);
+        }
+    };
+    option("clock", Some(args.clock.clone()));
+    option("pairs", args.pairs.map(|n| n.to_string()));
+    option("cpus", args.cpus.map(|n| n.to_string()));
+    option("memory", Some(args.memory.clone()));
+    option("storage", args.storage.clone());
+    option("seed", Some(args.seed.to_string()));
+    for set in &args.set {
+        option("set", Some(set.clone()));
+    }
+    option("sim", args.sim.as_ref().map(|p| p.display().to_string()));
+    if args.quick {
+        words.push("--quick".to_owned());
+    }
+    words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ")
+}
+
+/// The night's folder, and what it holds of this question already: the one named, or the first of the default ones that is not finished.
+fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(PathBuf, Option<Night>)> {
+    if let Some(dir) = &args.out {
+        return match Night::open(dir)? {
+            Some(night) if night.question_sha256 == question => Ok((dir.clone(), Some(night))),
+            Some(night) => Err(Refusal::new(format!("`{}` holds another night", dir.display()))
+                .hint(format!(
+                    "Name another folder; this one goes on with `{} --out {}`",
+                    night.repeat,
+                    quote(&dir.display().to_string())
+                ))
+                .into()),
+            None if crate::store::Folder::holds_other_things(dir) => {
+                Err(Refusal::new(format!("`{}` is not empty and holds no night", dir.display()))
+                    .hint("Name a new or an empty folder with `--out DIR`")
+                    .into())
+            }
+            None => Ok((dir.clone(), None)),
+        };
+    }
+    let name = first.folder_name();
+    let arms = name.rsplit_once('-').map_or(name.as_str(), |(arms, _)| arms);
+    for number in 1.. {
+        let name = format!(
+            "nightly-{arms}-{}{}",
+            &question[..8],
+            if number == 1 { String::new() } else { format!("-{number}") }
+        );
+        let dir = Path::new(folder::RESULTS).join(name);
+        match Night::open(&dir)? {
+            Some(night) if night.question_sha256 == question && !night.is_finished(&dir)? => {
+                return Ok((dir, Some(night)));
+            }
+            Some(_) => {}
+            None if crate::store::Folder::holds_other_things(&dir) => {}
+            None => return Ok((dir, None)),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+impl Work<'_> {
+    /// Runs what has not been run yet.
+    fn all(&self) -> anyhow::Result<()> {
+        if self.night.is_finished(&self.dir)? {
+            output::note(&format!("`{}` holds this night already; nothing is booted", self.dir.display()));
+            return Ok(());
+        }
+        let now = executable().context("Cannot read this executable's own file")?;
+        if now != self.night.executable {
+            return Err(Refusal::new(format!(
+                "The night in `{}` was begun by another build of bigiron, whose workloads may differ",
+                self.dir.display()
+            ))
+            .hint("Begin anew with `--out DIR`, or go on with the build that began it")
+            .into());
+        }
+        for (index, group) in self.night.groups.iter().enumerate() {
+            let names: Vec<&str> = group.rows.iter().map(|r| r.name.as_str()).collect();
+            output::note(&format!("Part {} of {}: {}", index + 1, self.night.groups.len(), names.join(", ")));
+            self.study(&group.folder, &group.rows.iter().collect::<Vec<_>>())?;
+            if group.must_split(&self.dir)? {
+                output::note("A boot failed: each of these is run alone, to see which of them it was");
+                for row in &group.rows {
+                    self.study(&group.alone(row), &[row])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn study(&self, folder: &str, rows: &[&Row]) -> anyhow::Result<()> {
+        let identities: Vec<_> = self.night.arms.iter().map(|a| a.kernel.clone()).collect();
+        let out = self.dir.join(folder);
+        let request = Request {
+            question: rows::question(&self.base, rows),
+            file: None,
+            script: self.script.clone(),
+            out: Some(&out),
+            jobs: self.args.jobs,
+            why: Some(0),
+            part: Some(Part { kernels: &identities, repeat: &self.night.repeat, cancel: &self.cancel }),
+        };
+        conduct::conduct(&request).map(drop)
+    }
+}
+
+/// Keeps in the night's folder what the history has of the kernels that tonight's are held against: the grid can then be made again anywhere.
+fn remember(work: &Work<'_>, history: &Path) -> anyhow::Result<()> {
+    let kept = History::read(history)?;
+    for (line, why) in &kept.unreadable {
+        output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is passed over"));
+    }
+    let entries = collect::entries(&work.night, &studies(&work.dir, &work.night)?);
+    let last: Vec<Entry> = entries.iter().filter_map(|tonight| last(tonight, &kept)).cloned().collect();
+    if !last.is_empty() && History::read(&work.dir)?.entries.is_empty() {
+        history::file::append(&work.dir, &last)?;
+    }
+    Ok(())
+}
+
+/// The studies of a night that were begun.
+fn studies(dir: &Path, night: &Night) -> anyhow::Result<Vec<Studied>> {
+    let mut studies: Vec<Studied> = Vec::new();
+    for group in &night.groups {
+        let split = group.must_split(dir)?;
+        studies.extend(studied(dir, &group.folder, group.rows.clone())?.map(|s| Studied { split, ..s }));
+        if split {
+            for row in &group.rows {
+                let alone = studied(dir, &group.alone(row), vec![row.clone()])?;
+                studies.extend(alone.map(|s| Studied { alone: true, ..s }));
+            }
+        }
+    }
+    Ok(studies)
+}
+
+/// Everything that is said of a night.
+fn report(dir: &Path, night: &Night) -> anyhow::Result<Report> {
+    let studies = studies(dir, night)?;
+    let names: Vec<String> = night.arms.iter().map(|a| a.name.clone()).collect();
+    let entries = collect::entries(night, &studies);
+    let records = || studies.iter().flat_map(|s| &s.records);
+    Ok(Report {
+        grid: Grid::new(&names, &studies),
+        night: night.clone(),
+        previous: previous(&entries, &studies, &History::read(dir)?),
+        entries,
+        boots: records().count(),
+        cpu_s: records().map(|r| r.host.cpu_s).sum(),
+    })
+}
+
+fn studied(dir: &Path, name: &str, rows: Vec<Row>) -> anyhow::Result<Option<Studied>> {
+    let Some(study) = Group::study(dir, name)? else { return Ok(None) };
+    let (records, judgement) = conduct::judged(&study)?;
+    Ok(Some(Studied {
+        folder: name.to_owned(),
+        rows,
+        plan: study.plan().clone(),
+        records,
+        judgement,
+        split: false,
+        alone: false,
+    }))
+}

@@ -1,0 +1,48 @@
+//! A trial that is looked into: the same boot, with QEMU counting what its windows execute.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+use bigiron_profile::Windows;
+
+use super::Booted;
+use crate::host::Trial;
+use crate::probe::symbols::Symbols;
+use crate::store::evidence::{Evidence, Executed, SCHEMA};
+
+/// What a guest executed, from what it said and from the file that the plugin wrote.
+pub(super) fn evidence(trial: &Trial<'_>, booted: Booted, profile: &Path) -> anyhow::Result<Evidence> {
+    if let Some((failure, message)) = booted.result.failure {
+        bail!("{}: {message}", failure.verb());
+    }
+    let bytes = std::fs::read(profile).with_context(|| format!("Cannot read {}", profile.display()))?;
+    let counted: Vec<_> = Windows::new(&bytes)
+        .and_then(Iterator::collect)
+        .map_err(|why| anyhow::anyhow!("The profile is not usable: {why}"))?;
+    let said = booted.heard.windows;
+    ensure!(
+        counted.len() == said.len(),
+        "{} windows were counted, and the guest tells of {}",
+        counted.len(),
+        said.len()
+    );
+    let symbols = Symbols::new(&booted.heard.kallsyms, booted.heard.programs).map_err(anyhow::Error::msg)?;
+    let windows = said.into_iter().zip(counted).map(|((workload, window), counts)| {
+        let mut functions: HashMap<String, u64> = HashMap::new();
+        for (address, count) in counts {
+            *functions.entry(symbols.name(address)).or_default() += count;
+        }
+        let mut functions: Vec<_> = functions.into_iter().collect();
+        functions.sort_by(|(name_a, a), (name_b, b)| b.cmp(a).then_with(|| name_a.cmp(name_b)));
+        Executed { workload, metric: window.metric, operations: window.operations, ns: window.ns, functions }
+    });
+    Ok(Evidence {
+        schema: SCHEMA,
+        slot: trial.slot.slot,
+        image_sha256: trial.arm.kernel.image_sha256.clone(),
+        metrics: booted.result.metrics,
+        cpu_s: booted.result.cost.cpu_s,
+        windows: windows.collect(),
+    })
+}

@@ -1,0 +1,236 @@
+//! Why a line differs: what its window executed in each arm, function by function, ranked by its share of the difference.
+//!
+//! Under the exact clock an instruction takes a nanosecond and everything else that takes time is waiting, so that functions and waiting together are
+//! the whole difference: what a list of them leaves out is known to the nanosecond.
+//!
+//! Invariant: a pure function of plan, judgement, records and evidence. Nothing is ranked that was not counted in both arms of a pair.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bigiron_stats::Verdict;
+use serde::Serialize;
+
+use super::line::Line;
+use super::{Comparison, Judgement};
+use crate::store::evidence::{Evidence, Executed};
+use crate::store::record::{Outcome, Record};
+use crate::study::plan::Plan;
+
+/// The share of a difference that a list of causes must explain before it may end.
+pub const ENOUGH: f64 = 0.95;
+
+/// A list shorter than this hides what nearly cancels out.
+const FEWEST: usize = 3;
+
+/// The name of what is no instruction: devices, timers, other guests of the clock.
+pub const WAITING: &str = "waiting";
+
+/// What one function, or waiting, costs an operation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cause {
+    pub name: String,
+    /// What it is called in the other arm, if it has the other's place there under another name.
+    pub formerly: Option<String>,
+    /// Nanoseconds of each arm for one operation: means over the pairs.
+    pub a: f64,
+    pub b: f64,
+}
+
+impl Cause {
+    /// Nanoseconds that B takes more.
+    pub fn delta(&self) -> f64 {
+        self.b - self.a
+    }
+}
+
+/// Why one line differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Causes {
+    /// Index into the judgement's comparisons.
+    pub comparison: usize,
+    pub workload: String,
+    pub metric: String,
+    /// Pairs that were looked into.
+    pub pairs: usize,
+    /// Nanoseconds of each arm for one operation.
+    pub a: f64,
+    pub b: f64,
+    /// Every function whose cost differs, and waiting, the largest difference first.
+    pub causes: Vec<Cause>,
+    /// How many of them, from the first, explain [`ENOUGH`].
+    pub listed: usize,
+    /// Nanoseconds for one operation in functions that only one arm has, under any name, A's and B's: where these are alike, work has moved rather
+    /// than grown.
+    pub gone: f64,
+    pub new: f64,
+}
+
+impl Causes {
+    /// Nanoseconds that B takes more for one operation.
+    pub fn delta(&self) -> f64 {
+        self.b - self.a
+    }
+
+    /// The share of the difference that the first `n` causes explain; 1 is all of it.
+    pub fn explained(&self, n: usize) -> f64 {
+        let sum: f64 = self.causes.iter().take(n).map(Cause::delta).sum();
+        if self.delta() == 0.0 { 0.0 } else { sum / self.delta() }
+    }
+}
+
+/// How looking compares with judging.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Looking {
+    /// Trials looked into, and those of them that gave every value of the judged trial of their slot, bit for bit.
+    pub trials: usize,
+    pub identical: usize,
+    /// CPU time of looking against that of judging, for the same trials; `None` where one is not known.
+    pub slow_down: Option<f64>,
+}
+
+/// Whether a line is a difference that wants explaining.
+pub fn differs(line: &Line) -> bool {
+    let claims = !matches!(line.verdict, Verdict::Same | Verdict::Inconclusive | Verdict::Invalid);
+    claims && (line.metric.primary || line.discovery())
+}
+
+/// The slots to be looked into: both arms of the first `pairs` pairs, for every comparison in which a line differs.
+pub fn slots(plan: &Plan, judgement: &Judgement, pairs: u32) -> Vec<u32> {
+    let arms: BTreeSet<usize> =
+        judgement.comparisons.iter().filter(|c| c.lines.iter().any(differs)).flat_map(|c| [0, c.arm]).collect();
+    plan.slots.iter().filter(|s| s.pair < pairs && arms.contains(&s.arm)).map(|s| s.slot).collect()
+}
+
+/// The causes of every line that differs and has been looked into: comparison by comparison, in the order of its lines.
+pub fn causes(plan: &Plan, judgement: &Judgement, evidence: &[Evidence]) -> Vec<Causes> {
+    let mut all = Vec::new();
+    for (index, comparison) in judgement.comparisons.iter().enumerate() {
+        for line in comparison.lines.iter().filter(|line| differs(line)) {
+            all.extend(of_line(plan, (index, comparison), line, evidence));
+        }
+    }
+    all
+}
+
+fn of_line(
+    plan: &Plan,
+    (index, comparison): (usize, &Comparison),
+    line: &Line,
+    evidence: &[Evidence],
+) -> Option<Causes> {
+    let window = |pair: u32, arm: usize| -> Option<&Executed> {
+        let slot = plan.slots.iter().find(|s| s.pair == pair && s.arm == arm)?.slot;
+        let windows = &evidence.iter().find(|e| e.slot == slot)?.windows;
+        let is_it = |w: &&Executed| w.workload == line.workload && w.metric == line.metric.name;
+        windows.iter().find(is_it).filter(|w| w.operations > 0 && w.ns > 0)
+    };
+    let pairs: Vec<_> =
+        (0..plan.design.pairs).filter_map(|pair| window(pair, 0).zip(window(pair, comparison.arm))).collect();
+    if pairs.is_empty() {
+        return None;
+    }
+    let each = 1.0 / pairs.len() as f64;
+    let mut costs: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    let (mut a, mut b) = (0.0, 0.0);
+    for (of_a, of_b) in &pairs {
+        a += each * add(of_a, each, &mut costs, |cost| &mut cost.0);
+        b += each * add(of_b, each, &mut costs, |cost| &mut cost.1);
+    }
+    let mut causes = renamed(costs);
+    let gone = causes.iter().filter(|c| c.b == 0.0).map(|c| c.a).sum();
+    let new = causes.iter().filter(|c| c.a == 0.0).map(|c| c.b).sum();
+    causes.retain(|c| c.delta() != 0.0);
+    causes.sort_by(|x, y| y.delta().abs().total_cmp(&x.delta().abs()).then_with(|| x.name.cmp(&y.name)));
+    let (workload, metric) = (line.workload.clone(), line.metric.name.clone());
+    let mut found =
+        Causes { comparison: index, workload, metric, pairs: pairs.len(), a, b, causes, listed: 0, gone, new };
+    let most = found.causes.len();
+    found.listed =
+        (FEWEST.min(most)..=most).find(|n| (1.0 - found.explained(*n)).abs() <= 1.0 - ENOUGH).unwrap_or(most);
+    Some(found)
+}
+
+/// Adds a window's costs for one operation, weighted by `each`; the nanoseconds of one operation come back.
+fn add<'a>(
+    window: &'a Executed,
+    each: f64,
+    costs: &mut BTreeMap<&'a str, (f64, f64)>,
+    side: fn(&mut (f64, f64)) -> &mut f64,
+) -> f64 {
+    let operations = window.operations as f64;
+    let mut instructions = 0;
+    for (function, count) in &window.functions {
+        instructions += count;
+        *side(costs.entry(function).or_default()) += each * *count as f64 / operations;
+    }
+    // Marks lie a few instructions inside of the readings of the clock, never outside.
+    let waited = window.ns as f64 - instructions as f64;
+    *side(costs.entry(WAITING).or_default()) += each * waited / operations;
+    window.ns as f64 / operations
+}
+
+/// Causes, with a function that only A has put together with the one that only B has, where their names and costs say that they are the same.
+fn renamed(costs: BTreeMap<&str, (f64, f64)>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let (mut gone, mut new) = (Vec::new(), Vec::new());
+    for (name, (a, b)) in costs {
+        if name == WAITING || a.min(b) > HARDLY * a.max(b) {
+            causes.push(Cause { name: name.to_owned(), formerly: None, a, b });
+        } else if a > b {
+            gone.push(Cause { name: name.to_owned(), formerly: None, a, b });
+        } else {
+            new.push(Cause { name: name.to_owned(), formerly: None, a, b });
+        }
+    }
+    // The costliest first: it has the best claim to its likeness.
+    new.sort_by(|x, y| y.b.total_cmp(&x.b));
+    for mut cause in new {
+        let former = (0..gone.len())
+            .filter_map(|i| Some((likeness((&cause.name, cause.b), (&gone[i].name, gone[i].a))?, i)))
+            .max_by(|(x, i), (y, j)| x.total_cmp(y).then_with(|| j.cmp(i)))
+            .map(|(_, i)| gone.remove(i));
+        if let Some(former) = former {
+            (cause.a, cause.b) = (cause.a + former.a, cause.b + former.b);
+            cause.formerly = Some(former.name);
+        }
+        causes.push(cause);
+    }
+    causes.extend(gone);
+    causes
+}
+
+/// The share of its cost in the other arm below which a function is as good as gone: a last caller on some path.
+const HARDLY: f64 = 0.01;
+
+/// Share of words in common from which two names are taken for one function's: `mas_next_entry` and `mas_next_slot`, `next_uptodate_page` and
+/// `next_uptodate_folio`, but not `vfs_read` and `vfs_write`.
+const ALIKE: f64 = 0.5;
+
+/// How many times as much the one may cost: a name that is alike and a cost that is not are two functions.
+const AS_MUCH: f64 = 4.0;
+
+/// Words in common, of all words (Jaccard), of two functions that may be one.
+fn likeness(a: (&str, f64), b: (&str, f64)) -> Option<f64> {
+    fn words(name: &str) -> BTreeSet<&str> {
+        name.split(['_', ':', ' ', '.']).filter(|word| !word.is_empty()).collect()
+    }
+    let (of_a, of_b) = (words(a.0), words(b.0));
+    let likeness = of_a.intersection(&of_b).count() as f64 / of_a.union(&of_b).count().max(1) as f64;
+    (likeness >= ALIKE && a.1.max(b.1) <= AS_MUCH * a.1.min(b.1)).then_some(likeness)
+}
+
+/// How the trials that were looked into compare with the judged ones.
+pub fn looking(records: &[Record], evidence: &[Evidence]) -> Looking {
+    let judged = |e: &Evidence| records.iter().find(|r| r.slot == e.slot && r.outcome == Outcome::Completed);
+    let pairs: Vec<_> = evidence.iter().filter_map(|e| Some((e, judged(e)?))).collect();
+    let (looked, before): (f64, f64) =
+        pairs.iter().fold((0.0, 0.0), |sum, (e, r)| (sum.0 + e.cpu_s, sum.1 + r.host.cpu_s));
+    Looking {
+        trials: evidence.len(),
+        identical: pairs.iter().filter(|(e, r)| e.metrics == r.metrics).count(),
+        slow_down: (before > 0.0 && looked > 0.0).then(|| looked / before),
+    }
+}
+
+#[cfg(test)]
+mod tests;

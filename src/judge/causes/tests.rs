@@ -1,0 +1,86 @@
+use super::*;
+use crate::judge::{fixture, judge};
+
+fn executed(metric: &str, operations: u64, ns: u64, functions: &[(&str, u64)]) -> Executed {
+    let functions = functions.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+    Executed { workload: "micro".to_owned(), metric: metric.to_owned(), operations, ns, functions }
+}
+
+/// A study in which B's fork costs 10 % more, and evidence for its first pair.
+fn study(a: &[(&str, u64)], b: &[(&str, u64)], ns: (u64, u64)) -> (Plan, Judgement, Vec<Evidence>) {
+    let plan = fixture::plan(&["debian:6.1", "debian:6.12"], 10, vec![fixture::micro()]);
+    let records = fixture::records(&plan, 1e-4, |_, _, metric| if metric == "fork-exit" { 1.1 } else { 1.0 });
+    let judgement = judge(&plan, &records);
+    let of = |slot: u32, ns, functions| Evidence {
+        schema: crate::store::evidence::SCHEMA,
+        slot,
+        image_sha256: String::new(),
+        metrics: records[slot as usize].metrics.clone(),
+        cpu_s: 2.0 * records[slot as usize].host.cpu_s,
+        windows: vec![executed("fork-exit", 10, ns, functions)],
+    };
+    let evidence = vec![of(0, ns.0, a), of(1, ns.1, b)];
+    let looking = looking(&records, &evidence);
+    assert_eq!((looking.trials, looking.identical), (2, 2));
+    (plan, judgement, evidence)
+}
+
+fn found(a: &[(&str, u64)], b: &[(&str, u64)], ns: (u64, u64)) -> Causes {
+    let (plan, judgement, evidence) = study(a, b, ns);
+    let mut all = causes(&plan, &judgement, &evidence);
+    assert_eq!(all.len(), 1, "one line differs: {all:?}");
+    all.remove(0)
+}
+
+#[test]
+fn only_both_arms_of_lines_that_differ_are_looked_into() {
+    let (plan, judgement, _) = study(&[], &[], (10_000, 11_000));
+    assert_eq!(slots(&plan, &judgement, 1), [0, 1]);
+    assert_eq!(slots(&plan, &judgement, 2), [0, 1, 2, 3]);
+    let same = fixture::records(&plan, 1e-4, |_, _, _| 1.0);
+    assert_eq!(slots(&plan, &judge(&plan, &same), 8), [] as [u32; 0]);
+}
+
+#[test]
+fn functions_and_waiting_are_the_whole_difference() {
+    let a = [("copy_page_range", 4000), ("do_exit", 3000), ("memcpy", 500)];
+    let b = [("copy_page_range", 4900), ("do_exit", 2950), ("memcpy", 500), ("rseq_fork", 20)];
+    let found = found(&a, &b, (10_000, 11_000));
+    assert_eq!((found.a, found.b, found.delta()), (1000.0, 1100.0, 100.0));
+    let names: Vec<_> = found.causes.iter().map(|c| (c.name.as_str(), c.delta())).collect();
+    // 2,500 ns of A's window are no instructions, and 2,630 of B's.
+    assert_eq!(names, [("copy_page_range", 90.0), (WAITING, 13.0), ("do_exit", -5.0), ("rseq_fork", 2.0)]);
+    assert!((found.explained(names.len()) - 1.0).abs() < 1e-12);
+    assert_eq!(found.listed, 3);
+    assert_eq!((found.gone, found.new), (0.0, 2.0));
+}
+
+#[test]
+fn a_function_under_another_name_is_held_against_its_former_self() {
+    let a = [("__kmem_cache_alloc_node", 1000), ("vfs_write", 700)];
+    let b = [("kmem_cache_alloc_node", 1900), ("vfs_read", 800)];
+    let found = found(&a, &b, (10_000, 11_000));
+    let names: Vec<_> = found.causes.iter().map(|c| (c.name.as_str(), c.formerly.as_deref(), c.delta())).collect();
+    assert_eq!(
+        names,
+        [
+            ("kmem_cache_alloc_node", Some("__kmem_cache_alloc_node"), 90.0),
+            ("vfs_read", None, 80.0),
+            ("vfs_write", None, -70.0),
+        ]
+    );
+    assert_eq!((found.gone, found.new), (70.0, 80.0));
+}
+
+#[test]
+fn alike_in_name_but_not_in_cost_is_another_function() {
+    let found = found(&[("memset", 5000)], &[("memset_orig", 200)], (10_000, 11_000));
+    assert!(found.causes.iter().all(|c| c.formerly.is_none()), "{found:?}");
+}
+
+#[test]
+fn a_metric_without_a_window_has_no_causes() {
+    let (plan, judgement, mut evidence) = study(&[("a", 1)], &[("a", 1)], (10, 20));
+    evidence[1].windows[0].metric = "null-call".to_owned();
+    assert_eq!(causes(&plan, &judgement, &evidence), []);
+}

@@ -1,0 +1,191 @@
+//! A night's folder: `night.toml`, and a study's folder for each boot's worth of rows.
+//!
+//! Invariant: the description is written once, before the first boot, and never changed; kernels are those that it names, however often the
+//! night is resumed.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::rows::{Budget, Row};
+use crate::clock::Clock;
+use crate::kernel::Identity;
+use crate::store::folder::write_whole;
+use crate::store::line::sha256_hex;
+use crate::store::record::Outcome;
+use crate::store::{Folder, StoreError, Tally};
+
+/// Version of the description's format.
+const SCHEMA: u32 = 1;
+
+const FILE: &str = "night.toml";
+
+/// A night, described.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Night {
+    pub schema: u32,
+    /// Version of bigiron that began it.
+    pub bigiron: String,
+    /// Hash of that executable's file.
+    pub executable: String,
+    /// Hash of what was asked: finds the folder to resume.
+    pub question_sha256: String,
+    /// UTC.
+    pub begun: String,
+    pub budget: Budget,
+    /// Of each study.
+    pub pairs: u32,
+    pub clock: Clock,
+    /// The command that asks the same again.
+    pub repeat: String,
+    /// First is the baseline.
+    pub arms: Vec<NightArm>,
+    pub groups: Vec<Group>,
+}
+
+/// A kernel of the night.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NightArm {
+    pub name: String,
+    pub kernel: Identity,
+}
+
+/// Rows that share a boot: a study.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Below the night's folder.
+    pub folder: String,
+    pub rows: Vec<Row>,
+}
+
+/// What can go wrong with a night's folder beyond what can with a study's.
+#[derive(Debug, thiserror::Error)]
+pub enum NightError {
+    #[error("`{}` is not a night that this bigiron can read: {why}", path.display())]
+    Unreadable { path: PathBuf, why: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Night {
+    /// The groups for `boots`, with names for their folders: the file system's, numbered if it has several.
+    pub fn groups(boots: &[Vec<&Row>]) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for boot in boots {
+            let filesystem = boot.first().map_or("", |r| r.filesystem.as_str());
+            let same = groups.iter().filter(|g| g.rows.first().is_some_and(|r| r.filesystem == filesystem)).count();
+            let folder = if same == 0 { filesystem.to_owned() } else { format!("{filesystem}-{}", same + 1) };
+            groups.push(Group { folder, rows: boot.iter().map(|r| (*r).clone()).collect() });
+        }
+        groups
+    }
+
+    /// The night of this version.
+    pub fn schema() -> u32 {
+        SCHEMA
+    }
+
+    /// Whether `dir` holds a night.
+    pub fn is_in(dir: &Path) -> bool {
+        dir.join(FILE).exists()
+    }
+
+    /// Writes the description into `dir`, which is made if need be.
+    pub fn create(&self, dir: &Path) -> Result<(), NightError> {
+        let path = dir.join(FILE);
+        let unreadable = |why: String| NightError::Unreadable { path: path.clone(), why };
+        fs::create_dir_all(dir).map_err(|e| StoreError::io("create the folder", dir, e))?;
+        let text = toml::to_string(self).map_err(|e| unreadable(e.to_string()))?;
+        write_whole(dir, FILE, text.as_bytes())?;
+        Ok(())
+    }
+
+    /// Reads the description of the night in `dir`; `None` if it holds none.
+    pub fn open(dir: &Path) -> Result<Option<Night>, NightError> {
+        let path = dir.join(FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+            Err(e) => return Err(StoreError::io("read", &path, e).into()),
+        };
+        let night: Night = toml::from_str(&text)
+            .map_err(|e| NightError::Unreadable { path: path.clone(), why: e.message().to_owned() })?;
+        if night.schema != SCHEMA {
+            let why = format!("it has format {}, this bigiron reads format {SCHEMA}", night.schema);
+            return Err(NightError::Unreadable { path, why });
+        }
+        Ok(Some(night))
+    }
+
+    /// Whether nothing of the night in `dir` is left to be booted.
+    pub fn is_finished(&self, dir: &Path) -> Result<bool, StoreError> {
+        for group in &self.groups {
+            if !Group::is_finished(dir, &group.folder)? {
+                return Ok(false);
+            }
+            let alone = if group.must_split(dir)? { &group.rows[..] } else { &[] };
+            for row in alone {
+                if !Group::is_finished(dir, &group.alone(row))? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// What tells it from every other night.
+    pub fn id(&self) -> String {
+        let mut id = sha256_hex(format!("{} {}", self.question_sha256, self.begun).as_bytes());
+        id.truncate(16);
+        id
+    }
+
+    /// Writes `report.html` and the like.
+    pub fn write_report(dir: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf, StoreError> {
+        write_whole(dir, name, bytes)
+    }
+}
+
+impl Group {
+    /// The folder of the study that runs one of its rows alone.
+    pub fn alone(&self, row: &Row) -> String {
+        format!("{}-alone-{}", self.folder, row.name)
+    }
+
+    /// Whether a boot failed in which several rows ran: which of them did it, only boots of each alone can tell.
+    pub fn must_split(&self, dir: &Path) -> Result<bool, StoreError> {
+        let Some(study) = Group::study(dir, &self.folder)? else { return Ok(false) };
+        let failed = study.records()?.records.iter().any(|r| matches!(r.outcome, Outcome::Failed { .. }));
+        Ok(failed && self.rows.len() > 1)
+    }
+
+    /// Whether every slot of the study of `folder` below `dir` has its record.
+    fn is_finished(dir: &Path, folder: &str) -> Result<bool, StoreError> {
+        let Some(study) = Group::study(dir, folder)? else { return Ok(false) };
+        Ok(Tally::of(study.plan(), &study.records()?.records).missing().is_empty())
+    }
+
+    /// The study of `folder` below `dir`, if it was begun.
+    pub fn study(dir: &Path, folder: &str) -> Result<Option<Folder>, StoreError> {
+        match Folder::open(&dir.join(folder)) {
+            Ok(study) => Ok(Some(study)),
+            Err(StoreError::NoStudy { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// The hash of the running executable's file, its first digits.
+///
+/// # Errors
+/// It cannot be read.
+pub fn executable() -> io::Result<String> {
+    let mut digest = sha256_hex(&fs::read("/proc/self/exe")?);
+    digest.truncate(16);
+    Ok(digest)
+}

@@ -1,0 +1,209 @@
+//! The grid: for every row and every kernel but the first, whether its boots passed, what improved, what regressed, and the two results.
+//!
+//! Invariant: claims are corrected for the number of all rows and kernels of the night, not study by study; a boot that failed is in
+//! the grid whatever else its row says.
+
+use bigiron_stats::Verdict;
+
+use super::rows::Row;
+use crate::judge::line::{self, Line};
+use crate::judge::survival::Survival;
+use crate::judge::{Comparison, Judgement, State, suite};
+use crate::store::record::Record;
+use crate::study::plan::Plan;
+
+/// A study of the night.
+pub struct Studied {
+    /// Below the night's folder.
+    pub folder: String,
+    pub rows: Vec<Row>,
+    pub plan: Plan,
+    pub records: Vec<Record>,
+    pub judgement: Judgement,
+    /// Whether its rows were run again one by one, because a boot of theirs failed: then it only tells of that.
+    pub split: bool,
+    /// Whether it is such a run of one row.
+    pub alone: bool,
+}
+
+/// The whole grid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grid {
+    /// Names of the kernels; the first is the baseline.
+    pub arms: Vec<String>,
+    pub rows: Vec<GridRow>,
+    /// One for each kernel but the first; `None` while unfinished.
+    pub verdicts: Vec<Option<Verdict>>,
+}
+
+/// One row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GridRow {
+    pub name: String,
+    /// The study's folder, below the night's.
+    pub folder: String,
+    /// Several rows in one boot, of which one failed: the row says only that.
+    pub together: bool,
+    pub state: State,
+    /// One for each kernel.
+    pub fates: Vec<Fate>,
+    /// One for each kernel but the first.
+    pub cells: Vec<Cell>,
+}
+
+/// How the boots of one kernel ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fate {
+    pub boots: u32,
+    pub failed: u32,
+    /// `panicked in 2 of 4 boots: …`, for each kind of failure.
+    pub failures: Vec<String>,
+    /// Classes of kernel complaints that the baseline did not have, and that count against a kernel.
+    pub complaints: Vec<String>,
+}
+
+/// One kernel against the first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// The row's metrics, the primary first.
+    pub lines: Vec<Line>,
+    /// `None` while unfinished, or where there is nothing to judge by.
+    pub verdict: Option<Verdict>,
+}
+
+impl Cell {
+    pub fn primary(&self) -> Option<&Line> {
+        self.lines.iter().find(|l| l.metric.primary)
+    }
+
+    /// Metrics that are better: beyond their margin and past the correction, or the primary in any case.
+    pub fn improved(&self) -> Vec<&Line> {
+        self.lines.iter().filter(|l| counts(l, Verdict::Better, Verdict::SlightlyBetter)).collect()
+    }
+
+    /// The mirror image.
+    pub fn regressed(&self) -> Vec<&Line> {
+        self.lines.iter().filter(|l| counts(l, Verdict::Worse, Verdict::SlightlyWorse)).collect()
+    }
+}
+
+fn counts(line: &Line, beyond: Verdict, slightly: Verdict) -> bool {
+    match line.metric.primary {
+        true => line.verdict == beyond || line.verdict == slightly,
+        false => line.verdict == beyond && line.discovery(),
+    }
+}
+
+impl GridRow {
+    /// Whether all boots of all kernels completed.
+    pub fn passed(&self) -> bool {
+        self.fates.iter().all(|f| f.failed == 0)
+    }
+}
+
+impl Grid {
+    /// The grid of `studies`, whose kernels are `arms`.
+    pub fn new(arms: &[String], studies: &[Studied]) -> Grid {
+        // All comparisons of the night are one family.
+        let mut pooled: Vec<Comparison> =
+            studies.iter().filter(|s| !s.split).flat_map(|s| s.judgement.comparisons.iter().cloned()).collect();
+        for line in pooled.iter_mut().flat_map(|c| &mut c.lines) {
+            line.verdict = line.unadjusted.take().unwrap_or(line.verdict);
+        }
+        line::adjust(&mut pooled);
+        let mut adjusted = pooled.into_iter();
+        let mut rows = Vec::new();
+        for study in studies {
+            if study.split {
+                rows.push(together(study));
+                continue;
+            }
+            let comparisons: Vec<Comparison> = adjusted.by_ref().take(study.judgement.comparisons.len()).collect();
+            rows.extend(study.rows.iter().map(|row| of(study, row, &comparisons)));
+        }
+        let verdicts = (0..arms.len().saturating_sub(1)).map(|arm| verdict(&rows, arm)).collect();
+        Grid { arms: arms.to_vec(), rows, verdicts }
+    }
+
+    /// One word for all kernels; `None` while unfinished.
+    pub fn verdict(&self) -> Option<Verdict> {
+        let verdicts: Option<Vec<Verdict>> = self.verdicts.iter().copied().collect();
+        verdicts.map(suite::combine)
+    }
+}
+
+/// Several rows in one boot, of which some failed: what became of them.
+fn together(study: &Studied) -> GridRow {
+    let names: Vec<&str> = study.rows.iter().map(|r| r.name.as_str()).collect();
+    let mut row = bare(study, format!("{} together", names.join("+")));
+    row.together = true;
+    for (cell, arm) in row.cells.iter_mut().zip(1..) {
+        // Of a kernel that did not fail here its rows tell, which were run alone.
+        cell.verdict = Some(match (row.fates[0].failed, row.fates[arm].failed) {
+            (_, 1..) => Verdict::Worse,
+            (1.., 0) => Verdict::Inconclusive,
+            (0, 0) => Verdict::Same,
+        });
+    }
+    row
+}
+
+fn of(study: &Studied, row: &Row, comparisons: &[Comparison]) -> GridRow {
+    let mut grid_row = bare(study, row.name.clone());
+    for (cell, comparison) in grid_row.cells.iter_mut().zip(comparisons) {
+        let mine = comparison.lines.iter().filter(|l| l.workload == row.workload).cloned();
+        let (primary, others): (Vec<Line>, Vec<Line>) = mine.partition(|l| l.metric.primary);
+        cell.lines = primary.into_iter().chain(others).collect();
+    }
+    let fates = &grid_row.fates;
+    for (cell, arm) in grid_row.cells.iter_mut().zip(1..) {
+        let weight = cell.primary().map(|line| match line.unadjusted {
+            // As for a suite: "nothing regressed" needs no correction, so an improvement that it took back is no regression.
+            Some(Verdict::Better | Verdict::SlightlyBetter) => Verdict::Same,
+            _ => line.verdict,
+        });
+        cell.verdict = match study.judgement.state {
+            State::Unfinished => None,
+            _ if fates[arm].failed > 0 || !fates[arm].complaints.is_empty() => Some(Verdict::Worse),
+            State::Spoilt => Some(Verdict::Invalid),
+            State::Finished if fates[0].failed > 0 => Some(Verdict::Inconclusive),
+            State::Finished => Some(weight.unwrap_or(Verdict::Inconclusive)),
+        };
+    }
+    grid_row
+}
+
+/// A row without lines.
+fn bare(study: &Studied, name: String) -> GridRow {
+    let judgement = &study.judgement;
+    let baseline = judgement.survival.first();
+    let fates: Vec<Fate> = judgement.survival.iter().map(|s| fate(&study.plan, s, baseline)).collect();
+    GridRow {
+        name,
+        folder: study.folder.clone(),
+        together: false,
+        state: judgement.state,
+        cells: vec![Cell::default(); judgement.comparisons.len()],
+        fates,
+    }
+}
+
+fn fate(plan: &Plan, survival: &Survival, baseline: Option<&Survival>) -> Fate {
+    let of = |f: &crate::judge::survival::Failures| {
+        let message = f.trials.first().map_or("", |t| t.message.as_str());
+        format!("{} in {} of {} {}: {message}", f.failure.verb(), f.trials.len(), survival.boots, plan.trials())
+    };
+    let complaints = baseline.into_iter().flat_map(|b| survival.new_complaints(b)).filter(|c| c.decides());
+    Fate {
+        boots: survival.boots,
+        failed: survival.failed(),
+        failures: survival.failures.iter().map(of).collect(),
+        complaints: complaints.map(|c| c.class.clone()).collect(),
+    }
+}
+
+/// One word for one kernel over all rows; `None` while one of them has none.
+fn verdict(rows: &[GridRow], arm: usize) -> Option<Verdict> {
+    let verdicts: Option<Vec<Verdict>> = rows.iter().map(|r| r.cells.get(arm)?.verdict).collect();
+    verdicts.map(suite::combine)
+}

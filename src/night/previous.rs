@@ -1,0 +1,149 @@
+//! Tonight's kernels against the previous night's, from what the history kept of it.
+//!
+//! Invariant: compared are boots that the same seeds were drawn for, of one configuration, on a clock that does not know which night it is;
+//! everything else is refused with the reason.
+
+use super::grid::{Cell, Studied};
+use super::rows::Row;
+use crate::clock::Clock;
+use crate::history::{Entry, EntryRow, History};
+use crate::judge::line::{self, Line, Order, Pair};
+use crate::judge::standing::{self, Standing};
+use crate::judge::{Comparison, State};
+use crate::metric::Metric;
+use crate::store::record::{HostCost, Outcome, Record, SCHEMA};
+use crate::study::plan::Plan;
+
+/// One of tonight's kernels against the previous night's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Previous {
+    /// Tonight's, by its place in the night.
+    pub arm: usize,
+    /// The other: what its night called it, its release and when the night was begun.
+    pub name: String,
+    pub release: String,
+    pub begun: String,
+    pub rows: Vec<PreviousRow>,
+}
+
+/// A row of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreviousRow {
+    pub name: String,
+    /// The comparison, or why there is none.
+    pub cell: Result<Cell, String>,
+}
+
+/// The kernel that `tonight`'s is held against: the newest of an earlier night that was no baseline and is another image. A baseline has none.
+pub fn last<'a>(tonight: &'a Entry, history: &'a History) -> Option<&'a Entry> {
+    let others = |e: &&Entry| !e.baseline && e.kernel.image_sha256 != tonight.kernel.image_sha256;
+    let earlier = history.before(&tonight.night, &tonight.begun).filter(others);
+    if tonight.baseline { None } else { earlier.max_by(|a, b| a.begun.cmp(&b.begun)) }
+}
+
+/// The comparison for each of tonight's kernels (`entries`, in the night's order); those that have nothing to be held against are left out.
+pub fn previous(entries: &[Entry], studies: &[Studied], history: &History) -> Vec<Previous> {
+    let mut all: Vec<Previous> = Vec::new();
+    for (arm, tonight) in entries.iter().enumerate() {
+        let Some(last) = last(tonight, history) else { continue };
+        let rows = studies.iter().filter(|s| !s.split).flat_map(|study| {
+            let of =
+                move |row: &Row| PreviousRow { name: row.name.clone(), cell: cell(study, row, arm, tonight, last) };
+            study.rows.iter().map(of)
+        });
+        all.push(Previous {
+            arm,
+            name: last.arm.clone(),
+            release: last.kernel.release.clone(),
+            begun: last.begun.clone(),
+            rows: rows.collect(),
+        });
+    }
+    adjust(&mut all);
+    all
+}
+
+fn cell(study: &Studied, row: &Row, arm: usize, tonight: &Entry, last: &Entry) -> Result<Cell, String> {
+    let find = |e: &'_ Entry| e.rows.iter().find(|r| r.row == row.name).cloned();
+    let now = find(tonight).ok_or("it has no result tonight")?;
+    let then = find(last).ok_or("that night did not run it")?;
+    if study.judgement.state != State::Finished {
+        return Err("it has no result tonight".to_owned());
+    }
+    if study.plan.clock != Clock::Exact {
+        return Err(format!(
+            "on the clock `{}` two nights are two machines: name that kernel beside tonight's, and both are booted",
+            study.plan.clock
+        ));
+    }
+    let differences = now.differences(&then);
+    if !differences.is_empty() {
+        return Err(format!("measured otherwise then: {}", differences.join(", ")));
+    }
+    if !then.failures.is_empty() {
+        return Err(format!("{} of that night's boots failed: {}", then.failures.len(), then.failures[0]));
+    }
+    let records = records(&study.plan, row, arm, &then);
+    let pairs = pairs(study, &records);
+    if pairs.len() < study.plan.design.pairs as usize {
+        return Err("other seeds were drawn for that night's boots".to_owned());
+    }
+    let mut lines: Vec<Line> =
+        line::lines(&study.plan, &pairs).into_iter().filter(|l| l.workload == row.workload).collect();
+    lines.sort_by_key(|l| !l.metric.primary);
+    Ok(Cell { lines, verdict: None })
+}
+
+/// The stored boots as records of tonight's plan, in the slots of `arm` for which the same workload seeds were drawn.
+fn records(plan: &Plan, row: &Row, arm: usize, then: &EntryRow) -> Vec<Record> {
+    let slots = plan.slots.iter().filter(|s| s.arm == arm);
+    let of = |slot: &crate::study::plan::Slot| {
+        let boot = then.boots.iter().position(|b| b.workload_seed == slot.workload_seed)?;
+        let metric = |m: &crate::history::Measured| -> Metric { m.metric.measured(&row.workload, m.values[boot]) };
+        Some(Record {
+            schema: SCHEMA,
+            slot: slot.slot,
+            pair: slot.pair,
+            position: slot.position,
+            arm: plan.arms[arm].name.clone(),
+            attempt: 0,
+            outcome: Outcome::Completed,
+            guest: None,
+            image_sha256: String::new(),
+            config_sha256: None,
+            metrics: then.metrics.iter().map(metric).collect(),
+            facts: Default::default(),
+            changes: Vec::new(),
+            complaints: Vec::new(),
+            host: HostCost::default(),
+            artifacts: Vec::new(),
+        })
+    };
+    slots.filter_map(of).collect()
+}
+
+/// That night's boots with tonight's of the same seeds. The order within a pair is tonight's: it is as random as a coin and, on a clock that knows
+/// no order, means as little.
+fn pairs<'a>(study: &'a Studied, then: &'a [Record]) -> Vec<Pair<'a>> {
+    let standings = standing::standings(&study.plan, &study.records).slots;
+    let first = |pair: u32| study.plan.slots.iter().find(|s| s.pair == pair && s.arm == 0).map_or(0, |s| s.position);
+    let of = |then: &'a Record| {
+        let now: Standing<'a> = *standings.get(then.slot as usize)?;
+        let order = if first(then.pair) < then.position { Order::Ab } else { Order::Ba };
+        Some(Pair { pair: then.pair, order, a: Standing::Completed(then), b: now })
+    };
+    then.iter().filter_map(of).collect()
+}
+
+/// Corrects over all rows and kernels, and gives each cell its word.
+fn adjust(all: &mut [Previous]) {
+    let cells = || all.iter().flat_map(|p| &p.rows).filter_map(|r| r.cell.as_ref().ok());
+    let mut pooled: Vec<Comparison> =
+        cells().map(|c| Comparison { arm: 1, pairs: 0, lines: c.lines.clone(), suite: None }).collect();
+    line::adjust(&mut pooled);
+    let cells = all.iter_mut().flat_map(|p| &mut p.rows).filter_map(|r| r.cell.as_mut().ok());
+    for (cell, adjusted) in cells.zip(pooled) {
+        cell.lines = adjusted.lines;
+        cell.verdict = cell.primary().map(|l| l.verdict);
+    }
+}

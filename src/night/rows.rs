@@ -1,0 +1,171 @@
+//! The rows of a night, and which of them share a boot.
+//!
+//! Invariant: rows that share a boot have one file system and different workloads, and fit into the guest's memory together.
+
+use serde::{Deserialize, Serialize};
+
+use crate::lever::{self, Scope, Setting};
+use crate::refusal::Refusal;
+use crate::study::question::Question;
+use crate::suggest;
+use crate::workload::{self, Workload};
+
+/// How much time a night may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Budget {
+    /// Four boots of each kernel, seconds for each workload: a screening.
+    Quick,
+    /// As many pairs as a verdict on every row takes.
+    Full,
+}
+
+/// One row of the grid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// The workload's name, with a label if it has several rows.
+    pub name: String,
+    pub workload: String,
+    pub filesystem: String,
+    /// Options of the workload that differ from its defaults, as levers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Setting>,
+}
+
+/// The rows of `budget`: of all workloads, or of those in `only`.
+///
+/// # Errors
+/// A workload in `only` has no row.
+pub fn rows(budget: Budget, only: &[String]) -> Result<Vec<Row>, Refusal> {
+    let wanted = |w: &&&dyn Workload| only.is_empty() || only.iter().any(|name| name == w.name());
+    if let Some(name) = only.iter().find(|name| workload::find(name).is_none_or(|w| w.nightly().is_empty())) {
+        let names = workload::all().iter().filter(|w| !w.nightly().is_empty()).map(|w| w.name());
+        return Err(Refusal::new(format!("`{name}` has no row in a night; {} have", suggest::list(names))));
+    }
+    Ok(workload::all().iter().filter(wanted).flat_map(|w| of(*w, budget)).collect())
+}
+
+fn of(workload: &dyn Workload, budget: Budget) -> Vec<Row> {
+    let setting = |(option, value): &(&str, &str)| (format!("{}.{option}", workload.name()), (*value).to_owned());
+    let row = |row: &workload::NightlyRow| {
+        let always: Vec<Setting> = row.options.iter().map(setting).collect();
+        let quick: Vec<Setting> = row.quick.iter().map(setting).collect();
+        let name = match row.label {
+            "" => workload.name().to_owned(),
+            label => format!("{}.{label}", workload.name()),
+        };
+        Row {
+            name,
+            workload: workload.name().to_owned(),
+            filesystem: row.filesystem.to_owned(),
+            settings: if budget == Budget::Quick { lever::overlay(&always, &quick) } else { always },
+        }
+    };
+    workload.nightly().iter().map(row).collect()
+}
+
+/// The question of a study that runs `rows` in one boot: `base` is what all studies of the night have, its settings win.
+pub fn question(base: &Question, rows: &[&Row]) -> Question {
+    let runs = |lever: &str| {
+        let family = lever.split('.').next().unwrap_or(lever);
+        lever::scope(lever) != Scope::Workload || rows.iter().any(|r| r.workload == family)
+    };
+    let own: Vec<Setting> = rows.iter().flat_map(|r| r.settings.iter().cloned()).collect();
+    let asked: Vec<Setting> = base.settings.iter().filter(|(lever, _)| runs(lever)).cloned().collect();
+    Question {
+        workloads: rows.iter().map(|r| r.workload.clone()).collect(),
+        filesystem: rows.first().map(|r| r.filesystem.clone()),
+        settings: lever::overlay(&own, &asked),
+        ..base.clone()
+    }
+}
+
+/// Refuses settings of workloads that no row runs.
+pub fn check_reach(base: &Question, rows: &[Row]) -> Result<(), Refusal> {
+    for (lever, _) in &base.settings {
+        let family = lever.split('.').next().unwrap_or(lever);
+        if lever::scope(lever) == Scope::Workload && !rows.iter().any(|r| r.workload == family) {
+            let names = suggest::list(rows.iter().map(|r| r.workload.as_str()));
+            return Err(Refusal::new(format!("Lever `{lever}` has nothing to act on: this night runs {names}")));
+        }
+    }
+    Ok(())
+}
+
+/// Deals rows to boots: each to the first that has its file system, not yet its workload, and room. `check` says whether a study can be run.
+///
+/// # Errors
+/// A row that cannot be run even alone.
+pub fn pack(rows: &[Row], check: impl Fn(&[&Row]) -> Result<(), Refusal>) -> Result<Vec<Vec<&Row>>, Refusal> {
+    let mut boots: Vec<Vec<&Row>> = Vec::new();
+    for row in rows {
+        check(&[row]).map_err(|e| Refusal { message: format!("Row `{}`: {}", row.name, e.message), ..e })?;
+        let goes = |boot: &Vec<&Row>| {
+            let alike = boot.iter().all(|r| r.filesystem == row.filesystem && r.workload != row.workload);
+            alike && check(&boot.iter().copied().chain([row]).collect::<Vec<_>>()).is_ok()
+        };
+        match boots.iter().position(goes) {
+            Some(boot) => boots[boot].push(row),
+            None => boots.push(vec![row]),
+        }
+    }
+    Ok(boots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, filesystem: &str) -> Row {
+        let workload = name.split('.').next().unwrap().to_owned();
+        Row { name: name.into(), workload, filesystem: filesystem.into(), settings: Vec::new() }
+    }
+
+    #[test]
+    fn every_workload_that_has_rows_has_ones_that_it_can_be_run_with() {
+        for budget in [Budget::Quick, Budget::Full] {
+            let rows = rows(budget, &[]).unwrap();
+            let mut names: Vec<&str> = rows.iter().map(|r| r.name.as_str()).collect();
+            assert!(["micro", "dbsim", "oltp.sqlite"].iter().all(|n| names.contains(n)) && !names.contains(&"command"));
+            for row in &rows {
+                let workload = workload::find(&row.workload).unwrap();
+                let options = lever::options_of(&row.settings, &row.workload);
+                workload::options(workload, options).unwrap_or_else(|e| panic!("{}: {e}", row.name));
+                lever::check("fs.type", &row.filesystem).unwrap();
+            }
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), rows.len(), "two rows of one name");
+        }
+        assert!(rows(Budget::Full, &["command".into()]).unwrap_err().message.contains("no row"));
+        assert_eq!(rows(Budget::Full, &["micro".into()]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn rows_share_boots_as_far_as_they_can() {
+        let rows =
+            [row("a", "ext4"), row("b.ext4", "ext4"), row("b.xfs", "xfs"), row("b.twice", "ext4"), row("c", "ext4")];
+        // Three do not fit together.
+        let check = |rows: &[&Row]| if rows.len() > 2 { Err(Refusal::new("no room")) } else { Ok(()) };
+        let boots = pack(&rows, check).unwrap();
+        let names: Vec<Vec<&str>> = boots.iter().map(|b| b.iter().map(|r| r.name.as_str()).collect()).collect();
+        assert_eq!(names, [vec!["a", "b.ext4"], vec!["b.xfs"], vec!["b.twice", "c"]]);
+        let refused = pack(&rows, |_| Err(Refusal::new("no room"))).unwrap_err();
+        assert_eq!(refused.message, "Row `a`: no room");
+    }
+
+    #[test]
+    fn what_the_user_sets_wins_and_reaches_only_who_has_it() {
+        let set = |l: &str, v: &str| (l.to_owned(), v.to_owned());
+        let mut row = row("micro", "xfs");
+        row.settings = vec![set("micro.scale", "0.1"), set("micro.only", "fork")];
+        let settings = vec![set("micro.scale", "2"), set("dbsim.readers", "3"), set("boot.nosmt", "")];
+        let base = Question { settings, ..Question::default() };
+        let q = question(&base, &[&row]);
+        assert_eq!(q.filesystem.as_deref(), Some("xfs"));
+        let has = |l: &str, v: &str| q.settings.contains(&set(l, v));
+        assert!(has("micro.scale", "2") && has("micro.only", "fork") && has("boot.nosmt", "") && q.settings.len() == 3);
+        assert!(check_reach(&base, &[row]).unwrap_err().message.contains("`dbsim.readers` has nothing to act on"));
+    }
+}

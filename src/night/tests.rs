@@ -1,0 +1,179 @@
+//! Grid, entries and the previous night's comparison, on made-up studies.
+
+use bigiron_stats::Verdict;
+
+use super::collect;
+use super::folder::{Group, Night, NightArm};
+use super::grid::{Grid, Studied};
+use super::previous::{Previous, previous};
+use super::rows::{Budget, Row};
+use crate::clock::Clock;
+use crate::history::{Entry, History};
+use crate::judge;
+use crate::judge::fixture::{complain, dbsim, fail, micro, plan, records};
+use crate::store::record::{Failure, Record};
+use crate::study::plan::PlannedWorkload;
+
+fn row(workload: &str) -> Row {
+    Row { name: workload.into(), workload: workload.into(), filesystem: "ext4".into(), settings: Vec::new() }
+}
+
+/// A study of `arms` with four pairs, in which the arm of number 1 differs by `effect`.
+fn study(
+    arms: &[&str],
+    workloads: Vec<PlannedWorkload>,
+    effect: impl Fn(&str, &str) -> f64,
+    spoil: impl Fn(&mut Record),
+) -> Studied {
+    let rows = workloads.iter().map(|w| row(&w.name)).collect();
+    let plan = plan(arms, 4, workloads);
+    let mut records = records(&plan, 0.001, |_, workload, metric| effect(workload, metric));
+    records.iter_mut().for_each(spoil);
+    let judgement = judge::judge(&plan, &records);
+    Studied { folder: "ext4".into(), rows, plan, records, judgement, split: false, alone: false }
+}
+
+fn night(study: &Studied, begun: &str) -> Night {
+    let arms = study.plan.arms.iter().map(|a| NightArm { name: a.name.clone(), kernel: a.kernel.clone() });
+    Night {
+        schema: Night::schema(),
+        bigiron: "0.1.0".into(),
+        executable: "e1".into(),
+        question_sha256: "q".into(),
+        begun: begun.into(),
+        budget: Budget::Quick,
+        pairs: 4,
+        clock: Clock::Exact,
+        repeat: "bigiron nightly".into(),
+        arms: arms.collect(),
+        groups: vec![Group { folder: study.folder.clone(), rows: study.rows.clone() }],
+    }
+}
+
+fn slower(workload: &str, metric: &str) -> f64 {
+    if (workload, metric) == ("micro", "fork-exit") { 1.1 } else { 1.0 }
+}
+
+const ARMS: [&str; 2] = ["debian:6.1", "debian:6.12"];
+
+#[test]
+fn a_row_says_what_changed_beyond_its_margin() {
+    let study = study(&ARMS, vec![micro(), dbsim()], slower, |_| ());
+    let grid = Grid::new(&ARMS.map(str::to_owned), &[study]);
+    let [micro, dbsim] = &grid.rows[..] else { panic!("{:?}", grid.rows) };
+    let names = |lines: Vec<&judge::line::Line>| lines.iter().map(|l| l.metric.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(micro.cells[0].regressed()), ["fork-exit"]);
+    assert!(names(micro.cells[0].improved()).is_empty() && names(dbsim.cells[0].regressed()).is_empty());
+    assert!(micro.passed() && micro.cells[0].lines[0].metric.primary);
+    // An exploratory metric alone does not make a kernel worse.
+    assert_eq!((micro.cells[0].verdict, grid.verdict()), (Some(Verdict::Same), Some(Verdict::Same)));
+}
+
+#[test]
+fn the_correction_is_over_the_whole_night() {
+    // One row at the edge: alone its claim stands, beside thirty others it does not.
+    let of = || study(&ARMS, vec![micro()], |_, m| if m == "geometric-mean" { 1.024 } else { 1.0 }, |_| ());
+    let arms = ARMS.map(str::to_owned);
+    let alone = Grid::new(&arms, &[of()]);
+    assert_eq!(alone.rows[0].cells[0].verdict, Some(Verdict::Worse));
+    let many: Vec<Studied> = (0..400).map(|_| of()).collect();
+    let p = |grid: &Grid| grid.rows[0].cells[0].primary().unwrap().adjusted_p;
+    assert!(p(&Grid::new(&arms, &many)) > p(&alone));
+}
+
+#[test]
+fn failures_and_complaints_are_told_of_the_kernel_that_had_them() {
+    let crash = |r: &mut Record| {
+        if r.arm == ARMS[1] && r.pair == 2 {
+            fail(r, Failure::Panic, "not syncing");
+        }
+    };
+    let arms = ARMS.map(str::to_owned);
+    let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, crash)]);
+    let row = &grid.rows[0];
+    assert!(!row.passed() && row.fates[0].failed == 0);
+    assert_eq!(row.fates[1].failures, ["panicked in 1 of 4 boots: not syncing"]);
+    assert_eq!(grid.verdict(), Some(Verdict::Worse));
+    let first = |r: &mut Record| {
+        if r.arm == ARMS[0] && r.pair == 2 {
+            fail(r, Failure::Hang, "no progress");
+        }
+    };
+    let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, first)]);
+    assert_eq!(grid.verdict(), Some(Verdict::Inconclusive), "nothing sound to be held against");
+    let oops = |r: &mut Record| {
+        if r.arm == ARMS[1] {
+            complain(r, "oops", "unable to handle page fault");
+        }
+    };
+    let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, oops)]);
+    assert!(grid.rows[0].passed() && grid.rows[0].fates[1].complaints == ["oops"]);
+    assert_eq!(grid.verdict(), Some(Verdict::Worse));
+}
+
+#[test]
+fn an_unfinished_night_has_no_verdict() {
+    let mut part = study(&ARMS, vec![micro()], |_, _| 1.0, |_| ());
+    part.records.pop();
+    part.judgement = judge::judge(&part.plan, &part.records);
+    let grid = Grid::new(&ARMS.map(str::to_owned), &[part]);
+    assert_eq!((grid.verdict(), grid.rows[0].cells[0].lines.len()), (None, 0));
+}
+
+/// Last night's 6.12, and tonight's 6.13 against it after `change` of last night's entries.
+fn two_nights(change: impl Fn(&mut Entry), clock: Clock) -> Vec<Previous> {
+    let last = study(&ARMS, vec![micro(), dbsim()], slower, |_| ());
+    let mut entries = collect::entries(&night(&last, "2026-11-21T00:00:00Z"), std::slice::from_ref(&last));
+    entries.iter_mut().for_each(change);
+    let mut tonight = study(&["debian:6.1", "debian:6.13"], vec![micro(), dbsim()], |_, _| 1.0, |_| ());
+    tonight.plan.clock = clock;
+    let described = night(&tonight, "2026-11-22T00:00:00Z");
+    let mine = collect::entries(&described, std::slice::from_ref(&tonight));
+    let history = History { entries, unreadable: Vec::new() };
+    previous(&mine, &[tonight], &history)
+}
+
+#[test]
+fn last_nights_kernel_is_compared_boot_by_boot() {
+    let all = two_nights(|_| (), Clock::Exact);
+    let [found] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((found.arm, found.name.as_str()), (1, "debian:6.12"));
+    let cell = found.rows[0].cell.as_ref().unwrap();
+    let improved: Vec<&str> = cell.improved().iter().map(|l| l.metric.name.as_str()).collect();
+    assert_eq!((improved, cell.regressed().len(), cell.primary().unwrap().deltas.len()), (vec!["fork-exit"], 0, 4));
+}
+
+#[test]
+fn what_was_measured_otherwise_is_not_compared() {
+    let why = |all: Vec<Previous>| all[0].rows[0].cell.clone().unwrap_err();
+    let set = |key: &'static str| {
+        move |e: &mut Entry| {
+            e.rows[0].configuration.insert(key.to_owned(), "another".to_owned());
+        }
+    };
+    assert_eq!(why(two_nights(set("executable"), Clock::Exact)), "measured otherwise then: executable");
+    let seeds = |e: &mut Entry| e.rows[0].boots.iter_mut().for_each(|b| b.workload_seed += 100);
+    assert!(why(two_nights(seeds, Clock::Exact)).contains("other seeds"));
+    let gone = |e: &mut Entry| {
+        e.rows.remove(0);
+    };
+    assert!(why(two_nights(gone, Clock::Exact)).contains("did not run it"));
+    let failed = |e: &mut Entry| e.rows[0].failures.push("panicked: x".to_owned());
+    assert!(why(two_nights(failed, Clock::Exact)).contains("boots failed"));
+    assert!(why(two_nights(|_| (), Clock::Wall)).contains("two nights are two machines"));
+    // A baseline is no snapshot, and tonight's own kernel is no previous one.
+    assert!(two_nights(|e| e.baseline = true, Clock::Exact).is_empty());
+    assert!(two_nights(|e| e.begun = "2026-11-23T00:00:00Z".to_owned(), Clock::Exact).is_empty());
+}
+
+#[test]
+fn a_night_reads_back_and_another_format_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("night");
+    assert_eq!(Night::open(&at).unwrap(), None);
+    let night = night(&study(&ARMS, vec![micro()], |_, _| 1.0, |_| ()), "2026-11-22T00:00:00Z");
+    night.create(&at).unwrap();
+    assert_eq!(Night::open(&at).unwrap().as_ref(), Some(&night));
+    Night { schema: 9, ..night }.create(&at).unwrap();
+    assert!(Night::open(&at).unwrap_err().to_string().contains("it has format 9"));
+}

@@ -1,0 +1,155 @@
+//! Evidence: what a trial of the plan executed when it was run again to be looked into. One file for each slot, `evidence/0007.json`.
+//!
+//! Invariant: evidence never changes what is judged; it is no record, and a folder without any is as finished as one with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::StoreError;
+use super::folder::{Folder, write_whole};
+use crate::metric::Metric;
+
+/// Version of the format.
+pub const SCHEMA: u32 = 1;
+
+const EVIDENCE: &str = "evidence";
+
+/// What one trial executed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    pub schema: u32,
+    pub slot: u32,
+    /// SHA-256 of the kernel's image, so that evidence of another kernel is none.
+    pub image_sha256: String,
+    /// What the trial measured: what the judged trial of the slot did, if looking changed nothing.
+    pub metrics: Vec<Metric>,
+    /// CPU seconds of QEMU.
+    pub cpu_s: f64,
+    pub windows: Vec<Executed>,
+}
+
+/// What was executed in one window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Executed {
+    pub workload: String,
+    pub metric: String,
+    pub operations: u64,
+    /// Nanoseconds of the guest's clock.
+    pub ns: u64,
+    /// Instructions by function, most first; programs count as one function each.
+    pub functions: Vec<(String, u64)>,
+}
+
+impl Folder {
+    /// The evidence that there is for the slots of the plan, in their order. What cannot be read, or is of another format or kernel, is not there.
+    pub fn evidence(&self) -> Vec<Evidence> {
+        let slots = self.plan().slots.iter();
+        slots.filter_map(|slot| self.evidence_of(slot.slot)).collect()
+    }
+
+    /// The evidence for one slot.
+    pub fn evidence_of(&self, slot: u32) -> Option<Evidence> {
+        let bytes = fs::read(self.dir().join(EVIDENCE).join(name(slot))).ok()?;
+        let evidence: Evidence = serde_json::from_slice(&bytes).ok()?;
+        let planned = self.plan().slots.get(slot as usize)?;
+        let image = &self.plan().arms[planned.arm].kernel.image_sha256;
+        (evidence.schema == SCHEMA && evidence.slot == slot && evidence.image_sha256 == *image).then_some(evidence)
+    }
+
+    /// Keeps the evidence for a slot: readers see all of it or none.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn keep_evidence(&self, evidence: &Evidence) -> Result<PathBuf, StoreError> {
+        let bytes = serde_json::to_vec(evidence).map_err(|e| StoreError::Unwritable(e.to_string()))?;
+        write_whole(&self.evidence_dir()?, &name(evidence.slot), &bytes)
+    }
+
+    /// An empty directory for a trial that is being looked into; it goes when dropped.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn evidence_scratch(&self, slot: u32) -> Result<Scratch, StoreError> {
+        let dir = self.evidence_dir()?.join(format!("{slot:04}.running"));
+        // What a killed run has left.
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
+        Ok(Scratch(dir))
+    }
+
+    fn evidence_dir(&self) -> Result<PathBuf, StoreError> {
+        let dir = self.dir().join(EVIDENCE);
+        fs::create_dir_all(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
+        Ok(dir)
+    }
+}
+
+/// A directory that is removed when dropped.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn dir(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn name(slot: u32) -> String {
+    format!("{slot:04}.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing;
+    use super::*;
+    use crate::clock::Clock;
+
+    #[test]
+    fn evidence_comes_back_and_that_of_another_kernel_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&dir.path().join("study"), &testing::plan(2, 2, Clock::Exact, 7)).unwrap();
+        assert_eq!(folder.evidence(), []);
+        let image_sha256 = folder.plan().arms[folder.plan().slots[1].arm].kernel.image_sha256.clone();
+        let executed = Executed {
+            workload: "micro".to_owned(),
+            metric: "getpid".to_owned(),
+            operations: 10,
+            ns: 1000,
+            functions: vec![("do_syscall_64".to_owned(), 400)],
+        };
+        let evidence = Evidence {
+            schema: SCHEMA,
+            slot: 1,
+            image_sha256,
+            metrics: Vec::new(),
+            cpu_s: 1.5,
+            windows: vec![executed],
+        };
+        folder.keep_evidence(&evidence).unwrap();
+        assert_eq!(folder.evidence(), std::slice::from_ref(&evidence));
+        let other = Evidence { image_sha256: "0".repeat(64), ..evidence };
+        folder.keep_evidence(&other).unwrap();
+        assert_eq!(folder.evidence(), []);
+        fs::write(dir.path().join("study/evidence/0001.json"), b"{").unwrap();
+        assert_eq!(folder.evidence(), []);
+    }
+
+    #[test]
+    fn scratch_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&dir.path().join("study"), &testing::plan(2, 2, Clock::Exact, 7)).unwrap();
+        let scratch = folder.evidence_scratch(0).unwrap();
+        fs::write(scratch.dir().join("profile"), b"x").unwrap();
+        let path = scratch.dir().to_owned();
+        drop(scratch);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,353 @@
+//! Loadfiles: what a client of a file server asks for, one request a line, as dbench 4 reads them.
+//!
+//! Invariant: whatever is not understood is refused with its line; nothing is passed over.
+
+mod generate;
+pub mod metrics;
+mod options;
+mod parse;
+pub mod replay;
+pub mod settings;
+mod wire;
+
+use std::fmt;
+
+pub use generate::{Size, generate};
+pub use options::{DEFAULT, embed, of};
+pub use parse::parse;
+pub use replay::Replayed;
+pub use settings::Settings;
+pub use wire::Packets;
+
+/// What is asked for. Paths are numbers of [`Loadfile::paths`], handles those of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Opens a file or directory, and makes it if the disposition says so.
+    Create {
+        path: u32,
+        options: u32,
+        disposition: Disposition,
+        handle: u32,
+    },
+    Close {
+        handle: u32,
+    },
+    Read {
+        handle: u32,
+        offset: u64,
+        size: u32,
+        /// Bytes that are there.
+        found: u32,
+    },
+    Write {
+        handle: u32,
+        offset: u64,
+        size: u32,
+    },
+    Flush {
+        handle: u32,
+    },
+    Lock {
+        handle: u32,
+        offset: u64,
+        size: u32,
+    },
+    Unlock {
+        handle: u32,
+        offset: u64,
+        size: u32,
+    },
+    Unlink {
+        path: u32,
+        attributes: u32,
+    },
+    Rename {
+        from: u32,
+        to: u32,
+    },
+    Mkdir {
+        path: u32,
+    },
+    Rmdir {
+        path: u32,
+    },
+    /// Removes a directory and all below it.
+    Deltree {
+        path: u32,
+    },
+    QueryPath {
+        path: u32,
+        level: u32,
+    },
+    QueryFile {
+        handle: u32,
+        level: u32,
+    },
+    QueryFs {
+        level: u32,
+    },
+    SetFile {
+        handle: u32,
+        level: u32,
+    },
+    Find {
+        path: u32,
+        level: u32,
+        most: u32,
+        /// Entries that were there.
+        found: u32,
+    },
+}
+
+/// What opening does about a file that is there, or is not; numbers as in SMB's `NT_CREATE_ANDX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    Supersede,
+    Open,
+    Create,
+    OpenOrCreate,
+    Overwrite,
+    OverwriteOrCreate,
+}
+
+impl Disposition {
+    const ALL: [Self; 6] =
+        [Self::Supersede, Self::Open, Self::Create, Self::OpenOrCreate, Self::Overwrite, Self::OverwriteOrCreate];
+
+    fn of(number: u64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// Whether it may make a file.
+    pub fn creates(self) -> bool {
+        !matches!(self, Self::Open | Self::Overwrite)
+    }
+
+    /// Whether it empties a file.
+    pub fn truncates(self) -> bool {
+        matches!(self, Self::Supersede | Self::Overwrite | Self::OverwriteOrCreate)
+    }
+}
+
+/// Of the options of [`Action::Create`]: a directory is meant.
+pub const DIRECTORY: u32 = 1;
+
+/// What a request has to be answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    Ok,
+    NameNotFound,
+    PathNotFound,
+    NoSuchFile,
+    NameCollision,
+    DirectoryNotEmpty,
+    AccessDenied,
+}
+
+impl Status {
+    const ALL: [(&str, Self); 7] = [
+        ("NT_STATUS_OK", Self::Ok),
+        ("NT_STATUS_OBJECT_NAME_NOT_FOUND", Self::NameNotFound),
+        ("NT_STATUS_OBJECT_PATH_NOT_FOUND", Self::PathNotFound),
+        ("NT_STATUS_NO_SUCH_FILE", Self::NoSuchFile),
+        ("NT_STATUS_OBJECT_NAME_COLLISION", Self::NameCollision),
+        ("NT_STATUS_DIRECTORY_NOT_EMPTY", Self::DirectoryNotEmpty),
+        ("NT_STATUS_ACCESS_DENIED", Self::AccessDenied),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, s)| *s == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A kind of request, by which counts and latencies are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Create,
+    Close,
+    Read,
+    Write,
+    Flush,
+    Lock,
+    Unlock,
+    Unlink,
+    Rename,
+    Mkdir,
+    Rmdir,
+    Deltree,
+    QueryPath,
+    QueryFile,
+    QueryFs,
+    SetFile,
+    Find,
+}
+
+/// How many kinds there are.
+pub const KINDS: usize = Kind::ALL.len();
+
+impl Kind {
+    /// In the order of their numbers: the name in a loadfile, and that of a metric.
+    pub const ALL: [(Self, &str, &str); 17] = [
+        (Self::Create, "NTCreateX", "create"),
+        (Self::Close, "Close", "close"),
+        (Self::Read, "ReadX", "read"),
+        (Self::Write, "WriteX", "write"),
+        (Self::Flush, "Flush", "flush"),
+        (Self::Lock, "LockX", "lock"),
+        (Self::Unlock, "UnlockX", "unlock"),
+        (Self::Unlink, "Unlink", "unlink"),
+        (Self::Rename, "Rename", "rename"),
+        (Self::Mkdir, "Mkdir", "mkdir"),
+        (Self::Rmdir, "Rmdir", "rmdir"),
+        (Self::Deltree, "Deltree", "deltree"),
+        (Self::QueryPath, "QUERY_PATH_INFORMATION", "query-path"),
+        (Self::QueryFile, "QUERY_FILE_INFORMATION", "query-file"),
+        (Self::QueryFs, "QUERY_FS_INFORMATION", "query-fs"),
+        (Self::SetFile, "SET_FILE_INFORMATION", "set-file"),
+        (Self::Find, "FIND_FIRST", "find"),
+    ];
+
+    /// What a loadfile calls it.
+    pub fn word(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// What a metric calls it.
+    pub fn metric(self) -> &'static str {
+        Self::ALL[self as usize].2
+    }
+}
+
+impl Action {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Create { .. } => Kind::Create,
+            Self::Close { .. } => Kind::Close,
+            Self::Read { .. } => Kind::Read,
+            Self::Write { .. } => Kind::Write,
+            Self::Flush { .. } => Kind::Flush,
+            Self::Lock { .. } => Kind::Lock,
+            Self::Unlock { .. } => Kind::Unlock,
+            Self::Unlink { .. } => Kind::Unlink,
+            Self::Rename { .. } => Kind::Rename,
+            Self::Mkdir { .. } => Kind::Mkdir,
+            Self::Rmdir { .. } => Kind::Rmdir,
+            Self::Deltree { .. } => Kind::Deltree,
+            Self::QueryPath { .. } => Kind::QueryPath,
+            Self::QueryFile { .. } => Kind::QueryFile,
+            Self::QueryFs { .. } => Kind::QueryFs,
+            Self::SetFile { .. } => Kind::SetFile,
+            Self::Find { .. } => Kind::Find,
+        }
+    }
+}
+
+/// A line of a loadfile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub action: Action,
+    pub status: Status,
+    /// From 1.
+    pub line: u32,
+}
+
+impl Request {
+    /// What it adds to the throughput: bytes read or written, if it is to succeed.
+    pub fn bytes(&self) -> u64 {
+        match self.action {
+            Action::Read { found, .. } if self.status == Status::Ok => found.into(),
+            Action::Write { size, .. } if self.status == Status::Ok => size.into(),
+            _ => 0,
+        }
+    }
+}
+
+/// One pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loadfile {
+    /// Relative to the clients' common directory, `/` between their parts; the first client's own is `client1`.
+    pub paths: Vec<String>,
+    pub requests: Vec<Request>,
+}
+
+/// The directory that clients' own ones are in, as loadfiles call it.
+pub const ROOT: &str = "clients";
+/// A client's own directory, as loadfiles call it.
+pub const CLIENT: &str = "client1";
+
+impl Loadfile {
+    /// How many of `kind` there are.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.requests.iter().filter(|r| r.action.kind() == kind).count()
+    }
+
+    /// Bytes read and bytes written.
+    pub fn bytes(&self) -> (u64, u64) {
+        self.requests.iter().fold((0, 0), |(read, written), r| match r.action.kind() {
+            Kind::Read => (read + r.bytes(), written),
+            Kind::Write => (read, written + r.bytes()),
+            _ => (read, written),
+        })
+    }
+
+    /// The longest transfer.
+    pub fn longest(&self) -> u32 {
+        let size = |r: &Request| match r.action {
+            Action::Read { size, .. } | Action::Write { size, .. } => size,
+            _ => 0,
+        };
+        self.requests.iter().map(size).max().unwrap_or(0)
+    }
+
+    /// Requests behind which there is nothing but the removal of all that was made: the next pass would begin with that.
+    pub fn without_farewell(&self) -> usize {
+        let farewell = self.requests.iter().rev().take_while(|r| r.action.kind() == Kind::Deltree).count();
+        self.requests.len() - farewell
+    }
+
+    /// Whether it begins by removing all that an earlier pass has left.
+    pub fn starts_afresh(&self) -> bool {
+        let root = |path: u32| matches!(self.paths[path as usize].as_str(), CLIENT | "");
+        matches!(self.requests.first().map(|r| r.action), Some(Action::Deltree { path }) if root(path))
+    }
+}
+
+impl fmt::Display for Loadfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = |path: u32| {
+            let path = &self.paths[path as usize];
+            let inner = path.replace('/', "\\");
+            if inner.is_empty() { format!("\"\\{ROOT}\"") } else { format!("\"\\{ROOT}\\{inner}\"") }
+        };
+        for r in &self.requests {
+            write!(f, "{} ", r.action.kind().word())?;
+            match r.action {
+                Action::Create { path: p, options, disposition, handle } => {
+                    write!(f, "{} {options:#x} {:#x} {handle}", path(p), disposition as u32)
+                }
+                Action::Close { handle } | Action::Flush { handle } => write!(f, "{handle}"),
+                Action::Read { handle, offset, size, found } => write!(f, "{handle} {offset} {size} {found}"),
+                Action::Write { handle, offset, size } => write!(f, "{handle} {offset} {size} {size}"),
+                Action::Lock { handle, offset, size } | Action::Unlock { handle, offset, size } => {
+                    write!(f, "{handle} {offset} {size}")
+                }
+                Action::Unlink { path: p, attributes } => write!(f, "{} {attributes:#x}", path(p)),
+                Action::Rename { from, to } => write!(f, "{} {}", path(from), path(to)),
+                Action::Mkdir { path: p } | Action::Rmdir { path: p } | Action::Deltree { path: p } => {
+                    write!(f, "{}", path(p))
+                }
+                Action::QueryPath { path: p, level } => write!(f, "{} {level}", path(p)),
+                Action::QueryFile { handle, level } | Action::SetFile { handle, level } => {
+                    write!(f, "{handle} {level}")
+                }
+                Action::QueryFs { level } => write!(f, "{level}"),
+                Action::Find { path: p, level, most, found } => write!(f, "{} {level} {most} {found}", path(p)),
+            }?;
+            writeln!(f, " {}", r.status.name())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

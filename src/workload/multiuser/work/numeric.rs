@@ -1,0 +1,171 @@
+//! Numbers: primes, zeros, logarithms and powers, angles, a series.
+//!
+//! Invariant: every result is held against another way to it, or against what it cannot exceed.
+
+use std::f64::consts::FRAC_PI_2;
+use std::hint::black_box;
+
+use super::Place;
+use super::values::Walk;
+use super::verdict::{expect, wrong};
+
+/// Numbers that are sieved, and primes among them.
+const SIEVED: usize = 1_000_000;
+const PRIMES: usize = 78_498;
+
+/// Primes below 1,000,000, 5 times: every number's multiples are struck out, if it is not itself struck out.
+pub fn sieve(place: &mut Place<'_>) -> anyhow::Result<()> {
+    let mut prime = vec![0u8; SIEVED];
+    for _ in 0..place.times(5) {
+        prime.fill(1);
+        for n in 2..SIEVED {
+            if prime[n] == 0 {
+                continue;
+            }
+            for multiple in prime[n..].iter_mut().step_by(n).skip(1) {
+                *multiple = 0;
+            }
+        }
+        black_box(&mut prime);
+    }
+    expect("Counting primes", prime[2..].iter().filter(|p| **p == 1).count(), PRIMES)
+}
+
+/// Zeros of 1000·sin x·cos x by Newton's method, from 200 starting points 0.05 apart.
+pub fn zeros(place: &mut Place<'_>) -> anyhow::Result<()> {
+    const STEPS: u32 = 100;
+    let f = |x: f64| 1000.0 * x.sin() * x.cos();
+    let slope = |x: f64| {
+        let (cos, sin) = (x.cos(), x.sin());
+        1000.0 * cos * cos - 1000.0 * sin * sin
+    };
+    for start in 0..place.times(200) {
+        let mut x = black_box(0.05 * start as f64);
+        let found = (1..STEPS).any(|_| {
+            let next = x - f(x) / slope(x);
+            let moved = (next - x).abs();
+            x = next;
+            moved < 1e-12
+        });
+        // f is 500·sin 2x: at a zero its size is what is left of x's last digits.
+        if !found || f(x).abs() > 1e-6 + 1e-12 * x.abs() {
+            return Err(wrong(format!("Newton's method ended at {x} where f is {}", f(x))));
+        }
+    }
+    Ok(())
+}
+
+/// A number's fraction from 0.5 to 1, and its power of 2, as C's `frexp`.
+fn fraction(x: f64) -> (f64, i32) {
+    let bits = x.to_bits();
+    match bits >> 52 & 0x7ff {
+        0 if x != 0.0 => {
+            let (fraction, exponent) = fraction(x * (1u64 << 54) as f64);
+            (fraction, exponent - 54)
+        }
+        0 | 0x7ff => (x, 0),
+        exponent => (f64::from_bits(bits & !(0x7ff << 52) | 0x3fe << 52), exponent as i32 - 0x3fe),
+    }
+}
+
+/// x·2ⁿ for n from 0 to 1023, as C's `ldexp`.
+fn scaled(x: f64, n: i32) -> f64 {
+    x * f64::from_bits(((n + 0x3ff) as u64) << 52)
+}
+
+/// exp, log10, ln, pow, sqrt, remainder and rounding, 100 times.
+pub fn numbers(place: &mut Place<'_>) -> anyhow::Result<()> {
+    for n in 0..place.times(100) {
+        let mut walk = Walk::wide(&mut place.kept.wide);
+        let (power, logarithm) = (walk.next().exp(), walk.positive().log10());
+        let rounded = power.floor() + logarithm.ceil();
+        let natural = walk.positive().ln();
+        let below = walk.negative();
+        let (mantissa, exponent) = fraction(below);
+        let parts = natural.fract() + mantissa;
+        let large = scaled(walk.next(), exponent.abs());
+        let (dividend, divisor) = (walk.next() * 5.0, walk.positive());
+        let remainder = (dividend % divisor).abs();
+        let raised = walk.positive().powf(walk.next());
+        let root = raised.sqrt();
+        let drawn = (n as i64 - (place.below(1 << 31)) as i64).abs();
+        black_box((rounded, parts, large, drawn));
+        let right = (0.0..2.0).contains(&(power + logarithm - rounded + 1.0))
+            && scaled_back(mantissa, exponent) == below
+            && remainder < divisor
+            && (root * root - raised).abs() <= raised * 1e-15
+            && natural.trunc() + natural.fract() == natural;
+        if !right {
+            return Err(wrong(format!(
+                "Numeric functions disagree: exp {power}, log10 {logarithm}, frexp of {below} {mantissa} and {exponent}, remainder {remainder} by {divisor}, root of {raised} {root}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What [`fraction`] took apart, for numbers of middling size.
+fn scaled_back(mantissa: f64, exponent: i32) -> f64 {
+    if exponent >= 0 { scaled(mantissa, exponent) } else { mantissa / scaled(1.0, -exponent) }
+}
+
+/// sin, cos, tan, their inverses, sinh, cosh and tanh, 10,000 times.
+pub fn angles(place: &mut Place<'_>) -> anyhow::Result<()> {
+    let mut walk = Walk::wide(&mut place.kept.wide);
+    for _ in 0..place.scale.times(10_000) {
+        let angle = walk.next().sin().asin();
+        let folded = angle.cos().acos();
+        let turned = walk.next().tan().atan();
+        let squeezed = turned.tanh();
+        let (up, along) = (walk.next().sinh(), walk.next().cosh());
+        let direction = up.atan2(along);
+        // acos of cos is exact to the root of the last digit near 0, and better elsewhere.
+        let right = (folded - angle.abs()).abs() < 1e-7
+            && turned.abs() <= FRAC_PI_2
+            && squeezed.abs() <= turned.abs()
+            && direction.abs() < FRAC_PI_2
+            && (direction >= 0.0) == (up >= 0.0);
+        if !right {
+            return Err(wrong(format!(
+                "Trigonometric functions disagree: {folded} for {angle}, {squeezed} for {turned}, {direction} for {up} and {along}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The sine of 100 numbers by its series, as long as that changes.
+pub fn series(place: &mut Place<'_>) -> anyhow::Result<()> {
+    let mut walk = Walk::halved(&mut place.kept.halved);
+    for _ in 0..place.scale.times(100) {
+        let x = walk.next();
+        let (mut power, mut factorial, mut i) = (x, 1.0, 1.0);
+        let square = x * x;
+        let (mut sine, mut before) = (0.0, f64::INFINITY);
+        while sine != before {
+            before = sine;
+            sine += power / factorial;
+            factorial *= (i + 1.0) * (i + 2.0);
+            i += 2.0;
+            power *= -square;
+        }
+        if (sine - x.sin()).abs() > 1e-12 {
+            return Err(wrong(format!("The series gave {sine} for the sine of {x}, which is {}", x.sin())));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_its_fraction_and_its_power() {
+        for (x, parts) in [(8.0, (0.5, 4)), (-0.75, (-0.75, 0)), (f64::from_bits(1), (0.5, -1073)), (0.0, (0.0, 0))] {
+            assert_eq!(fraction(x), parts, "{x}");
+        }
+        assert_eq!(scaled(0.5, 4), 8.0);
+        assert_eq!(scaled_back(0.5, -3), 0.0625);
+    }
+}

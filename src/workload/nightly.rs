@@ -1,0 +1,30 @@
+//! A workload's rows in the grid of `bigiron nightly`.
+//!
+//! Invariant: a row is a workload with a file system and options, and nothing else; which rows share a boot is decided elsewhere.
+
+/// One row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NightlyRow {
+    /// What tells it from the workload's other rows, such as the file system; empty for the only one.
+    pub label: &'static str,
+    pub filesystem: &'static str,
+    /// Options (without the workload's name) that differ from the defaults, in every night.
+    pub options: &'static [(&'static str, &'static str)],
+    /// Laid over them with `--quick`: some seconds of CPU time for each boot.
+    pub quick: &'static [(&'static str, &'static str)],
+}
+
+impl NightlyRow {
+    /// A row with the workload's defaults, on the usual file system.
+    pub const PLAIN: NightlyRow = NightlyRow { label: "", filesystem: "ext4", options: &[], quick: &[] };
+
+    /// The plain row on another file system, named after it.
+    pub const fn on(filesystem: &'static str) -> NightlyRow {
+        NightlyRow { label: filesystem, filesystem, ..NightlyRow::PLAIN }
+    }
+
+    /// The same with other options under `--quick`.
+    pub const fn quick(self, quick: &'static [(&'static str, &'static str)]) -> NightlyRow {
+        NightlyRow { quick, ..self }
+    }
+}
