@@ -135,7 +135,7 @@ impl Member<'_> {
     ///
     /// # Errors
     /// The parent has gone.
-    pub fn next(&mut self) -> Result<Option<u32>> {
+    pub(crate) fn next(&mut self) -> Result<Option<u32>> {
         let seat = &self.board.seats[self.number];
         seat.ended.store(now_ns(), SeqCst);
         seat.cpu.store((thread_cpu_time() - self.cpu).as_nanos() as u64, SeqCst);
