@@ -262,7 +262,7 @@ impl<'a> FileServer<'a> {
         let pattern = last_part(&self.paths[path as usize]);
         let mut count = 0;
         look_through(&self.parents[path as usize], &mut self.entries, |entry| {
-            count += u32::from(matches(pattern, entry))
+            count += u32::from(matches(pattern, entry));
         })?;
         if count > 0 { Ok(count) } else { Err(Refused::With(Status::NoSuchFile)) }
     }
