@@ -49,7 +49,7 @@ pub trait Work: Sync {
         Ok(())
     }
 
-    /// A member's life: makes ready, then does each stage that [`Member::next`] gives, until there is none.
+    /// A member's life: makes ready, then does each stage that [`Member::next_stage`] gives, until there is none.
     ///
     /// # Errors
     /// Ends the gang.
@@ -135,7 +135,7 @@ impl Member<'_> {
     ///
     /// # Errors
     /// The parent has gone.
-    pub(crate) fn next(&mut self) -> Result<Option<u32>> {
+    pub fn next_stage(&mut self) -> Result<Option<u32>> {
         let seat = &self.board.seats[self.number];
         seat.ended.store(now_ns(), SeqCst);
         seat.cpu.store((thread_cpu_time() - self.cpu).as_nanos() as u64, SeqCst);
@@ -379,7 +379,7 @@ mod tests {
 
     impl Work for Sum<'_> {
         fn live(&self, member: &mut Member<'_>) -> Result<()> {
-            while let Some(stage) = member.next()? {
+            while let Some(stage) = member.next_stage()? {
                 ensure!(self.fails != Some((member.number, stage)), "Asked to fail");
                 self.sum.fetch_add(10 * u64::from(stage) + member.number as u64, SeqCst);
             }
@@ -424,7 +424,7 @@ mod tests {
 
     impl Work for Until<'_> {
         fn live(&self, member: &mut Member<'_>) -> Result<()> {
-            while member.next()?.is_some() {
+            while member.next_stage()?.is_some() {
                 while !member.is_over() {
                     self.0.fetch_add(1, SeqCst);
                     std::thread::sleep(Duration::from_millis(1));

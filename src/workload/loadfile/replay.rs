@@ -153,7 +153,7 @@ impl<S: Service> Work for Replay<'_, S> {
             next: 0,
             passes: 0,
         };
-        while let Some(stage) = member.next()? {
+        while let Some(stage) = member.next_stage()? {
             client.measured = stage > 0;
             let length = if client.measured { self.settings.length } else { self.settings.warm_up };
             match length {

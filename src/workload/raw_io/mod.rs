@@ -180,7 +180,7 @@ impl Work for Cells<'_> {
         let (process, number) = (member.number, member.number % self.matrix.disks);
         let (file, stamp) = (open_direct(&self.paths[number], OFlags::RDWR)?, disk::stamp(self.seed, number));
         let mut part: Option<Part<'_>> = None;
-        while let Some(stage) = member.next()? {
+        while let Some(stage) = member.next_stage()? {
             let cell = stage as usize / 2;
             let (warm_up, measured) = shares(self.matrix, &self.matrix.cells[cell]);
             if process >= self.matrix.cells[cell].processes {

@@ -252,7 +252,7 @@ impl Work for Threads<'_> {
     fn live(&self, member: &mut Member<'_>) -> Result<()> {
         let thread = member.number;
         let mut file = None;
-        while let Some(stage) = member.next()? {
+        while let Some(stage) = member.next_stage()? {
             match self.script[stage as usize] {
                 Step::Make { threads } => {
                     file = None;
