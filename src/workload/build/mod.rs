@@ -40,7 +40,7 @@ const OPTIONS: &[OptionDef] = &[
         name: "files",
         default: AUTO,
         allowed: &[],
-        summary: "Source files of the generated tree; `auto`: 3 under the exact clock, 240 on the wall clock",
+        summary: "Source files of the generated tree; `auto`: 2 under the exact clock, 240 on the wall clock",
     },
     OptionDef { name: "functions", default: "8", allowed: &[], summary: "Functions of a generated source file" },
     OptionDef {

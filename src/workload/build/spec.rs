@@ -17,7 +17,7 @@ pub const AUTO: &str = "auto";
 pub const GENERATED: &str = "generated";
 
 /// Source files if nothing is said, under the exact clock (or none) and on the wall clock.
-const FILES: (usize, usize) = (3, 240);
+const FILES: (usize, usize) = (2, 240);
 const FILES_LIMIT: usize = 999;
 const FUNCTIONS_LIMIT: usize = 99;
 const RUNS_LIMIT: u32 = 100;
