@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::rows::{Budget, Row};
+use super::rows::{Budget, LeftOut, Row};
 use crate::clock::Clock;
 use crate::kernel::Identity;
 use crate::store::folder::write_whole;
@@ -44,6 +44,9 @@ pub struct Night {
     /// First is the baseline.
     pub arms: Vec<NightArm>,
     pub groups: Vec<Group>,
+    /// Rows that could not be run where the night was begun.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
 }
 
 /// A kernel of the night.

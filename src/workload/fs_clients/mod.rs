@@ -17,7 +17,7 @@ use self::server::{FileServer, Syncing};
 use super::loadfile::replay::{Service, replay};
 use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP};
 use super::loadfile::{Action, DEFAULT, Loadfile, Settings, metrics};
-use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload};
+use super::{Context, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Workload};
 use crate::clock::Clock;
 use crate::load::files::file_system;
 use crate::metric::MetricDef;
@@ -61,6 +61,11 @@ impl Workload for FsClients {
 
     fn embed(&self, name: &str, value: &str) -> Result<String, String> {
         if name == LOADFILE.name { super::loadfile::embed(value) } else { Ok(value.to_owned()) }
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        const ROWS: &[NightlyRow] = &[NightlyRow::on("ext4"), NightlyRow::on("xfs"), NightlyRow::on("btrfs")];
+        ROWS
     }
 
     fn check(&self, options: &Options) -> Result<(), String> {

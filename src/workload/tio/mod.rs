@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use self::file::{Draws, ThreadFile, drop_from_cache, first_generation, generation};
 use self::options::{Access, OPTIONS, Phase, Settings};
 use self::row::Row;
-use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload, limits};
+use super::{Context, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Workload, limits};
 use crate::clock::Clock;
 use crate::load::files::file_system;
 use crate::load::gang::{Board, Gang, Member, Shape, Stage, Work};
@@ -44,6 +44,11 @@ impl Workload for Tio {
 
     fn options(&self) -> &'static [OptionDef] {
         OPTIONS
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        const ROWS: &[NightlyRow] = &[NightlyRow::on("ext4"), NightlyRow::on("xfs"), NightlyRow::on("btrfs")];
+        ROWS
     }
 
     fn check(&self, options: &Options) -> Result<(), String> {
