@@ -285,7 +285,7 @@ impl Work<'_> {
             if group.must_split(&self.dir)? {
                 output::note("A boot failed: each of these is run alone, to see which of them it was");
                 for row in &group.rows {
-                    self.study(&group.alone(row), &[row])?;
+                    self.study(&Group::alone(row), &[row])?;
                 }
             }
         }
@@ -330,7 +330,7 @@ fn studies(dir: &Path, night: &Night) -> anyhow::Result<Vec<Studied>> {
         studies.extend(studied(dir, &group.folder, group.rows.clone())?.map(|s| Studied { split, ..s }));
         if split {
             for row in &group.rows {
-                let alone = studied(dir, &group.alone(row), vec![row.clone()])?;
+                let alone = studied(dir, &Group::alone(row), vec![row.clone()])?;
                 studies.extend(alone.map(|s| Studied { alone: true, ..s }));
             }
         }

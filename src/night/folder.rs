@@ -133,7 +133,7 @@ impl Night {
             }
             let alone = if group.must_split(dir)? { &group.rows[..] } else { &[] };
             for row in alone {
-                if !Group::is_finished(dir, &group.alone(row))? {
+                if !Group::is_finished(dir, &Group::alone(row))? {
                     return Ok(false);
                 }
             }
@@ -156,8 +156,8 @@ impl Night {
 
 impl Group {
     /// The folder of the study that runs one of its rows alone.
-    pub fn alone(&self, row: &Row) -> String {
-        format!("{}-alone-{}", self.folder, row.name)
+    pub fn alone(row: &Row) -> String {
+        format!("alone-{}", row.name)
     }
 
     /// Whether a boot failed in which several rows ran: which of them did it, only boots of each alone can tell.
