@@ -3,6 +3,8 @@
 //! Invariant: every string that comes from a plan, a record or a configuration goes through [`escape`] or [`minus`]; the page is well-formed XML
 //! but for its doctype.
 
+mod causes;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -16,7 +18,7 @@ use super::row::{Mark, Row};
 use super::sentence::{About, Sentence};
 use super::svg::Axis;
 use super::text::{letter, margins, trouble_lines, uneven};
-use super::{Report, scope, why};
+use super::{Report, scope};
 use crate::judge::State;
 use crate::lever;
 
@@ -54,7 +56,7 @@ pub fn html(report: &Report<'_>) -> String {
         }
         reading(&mut out, report);
     }
-    causes(&mut out, report);
+    causes::section(&mut out, report);
     list(&mut out, "What did not go as planned", &trouble_lines(report));
     list(&mut out, "What was not tested", &scope::not_tested(plan));
     kernels(&mut out, report);
@@ -71,52 +73,6 @@ pub fn html(report: &Report<'_>) -> String {
         escape(&plan.bigiron)
     );
     out
-}
-
-/// Why the lines that differ do: primaries and the largest changes open, the others closed.
-fn causes(out: &mut String, report: &Report<'_>) {
-    let found = &report.why;
-    if found.causes.is_empty() && found.missing.is_empty() {
-        return;
-    }
-    out.push_str("<h2>Why</h2>\n");
-    for missing in &found.missing {
-        let _ = writeln!(out, "<p class=\"note\">{}</p>", prose(missing));
-    }
-    for (index, comparison) in report.judgement.comparisons.iter().enumerate() {
-        let (open, _) = why::selected(found, index, &comparison.lines);
-        let arm = &report.plan.arms[comparison.arm].name;
-        for of in found.causes.iter().filter(|c| c.comparison == index) {
-            let is_open = if open.contains(&of) { " open=\"open\"" } else { "" };
-            let shown = of.listed.min(why::MOST);
-            let _ = writeln!(
-                out,
-                "<details{is_open}>\n<summary>{}: {}</summary>\n<div class=\"scroll\"><table class=\"cols\"><thead><tr>\
-                 <th class=\"n\">share</th><th class=\"n\">change, ns</th><th class=\"n\">A</th><th class=\"n\">B</th><th>in</th></tr></thead><tbody>",
-                escape(arm),
-                minus(&why::head(of))
-            );
-            for cause in &of.causes[..shown] {
-                let _ = writeln!(
-                    out,
-                    "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
-                    minus(&why::share(cause.delta() / of.delta())),
-                    minus(&why::signed(cause.delta())),
-                    minus(&why::ns(cause.a)),
-                    minus(&why::ns(cause.b)),
-                    escape(&why::name(cause))
-                );
-            }
-            let _ = writeln!(
-                out,
-                "</tbody></table></div>\n<p class=\"note\">{}</p>\n</details>",
-                escape(&why::sum(of, shown))
-            );
-        }
-    }
-    if let Some(method) = why::method(found) {
-        let _ = writeln!(out, "<p class=\"note\">{}</p>", prose(&method));
-    }
 }
 
 /// Text made safe for element content and quoted attributes. Control characters, which XML cannot carry, become blanks.

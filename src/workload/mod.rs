@@ -267,9 +267,9 @@ pub fn all() -> &'static [&'static dyn Workload] {
         &net_clients::NetClients,
         &tio::Tio,
         &raw_io::RawIo,
-        &build::Build,
-        &scripts::Scripts,
         &chat::Chat,
+        &scripts::Scripts,
+        &build::Build,
         &command::Command,
     ]
 }

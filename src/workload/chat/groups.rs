@@ -7,7 +7,7 @@ use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use super::carrier::{receive, send};
 use super::crew::{Board, Taken, Trouble};
-use super::message::{Header, Stamp};
+use super::message::{Header, Next, SENDERS, Stamp};
 use super::spec::{Spec, Workers};
 use crate::sys::family::Children;
 
@@ -78,7 +78,8 @@ impl Groups<'_> {
     fn send(&self, group: u32, peer: u32, outs: &[OwnedFd]) -> Result<(), Trouble> {
         let failed = |e| Trouble::Io("A sender cannot send", e);
         let first = group * self.peers;
-        let mut message = self.stamp.blank();
+        let mut buffer = self.stamp.blank();
+        let message = &mut buffer.0[..self.spec.size];
         if self.spec.carrier.tears() {
             // Each byte says whose it is.
             message.fill(peer as u8);
@@ -86,9 +87,9 @@ impl Groups<'_> {
         for number in 0..u64::from(self.rounds) {
             for (to, out) in (first..).zip(outs) {
                 if !self.spec.carrier.tears() {
-                    self.stamp.put(&mut message, Header { from: first + peer, to, number });
+                    self.stamp.put(message, Header { from: first + peer, to, number });
                 }
-                send(out.as_fd(), &message).map_err(failed)?;
+                send(out.as_fd(), message).map_err(failed)?;
             }
         }
         Ok(())
@@ -97,17 +98,19 @@ impl Groups<'_> {
     pub(super) fn receive(&self, group: u32, peer: u32, input: BorrowedFd<'_>) -> Result<(), Trouble> {
         let wrong = |what: String| Trouble::Wrong(format!("Receiver {peer} of group {group} {what}"));
         let (first, messages) = (group * self.peers, u64::from(self.peers) * u64::from(self.rounds));
-        let mut message = self.stamp.blank();
+        let mut buffer = self.stamp.blank();
+        let message = &mut buffer.0[..self.spec.size];
         if self.spec.carrier.tears() {
-            self.count(input, &mut message, messages).map_err(|trouble| match trouble {
+            self.count(input, message, messages).map_err(|trouble| match trouble {
                 Trouble::Wrong(what) => wrong(what),
                 io => io,
             })?;
         } else {
-            let mut next = vec![0; self.peers as usize];
+            let mut next = Next([0; SENDERS]);
+            let next = &mut next.0[..self.peers as usize];
             for _ in 0..messages {
-                receive(input, &mut message).map_err(failed)?;
-                let header = self.stamp.header(&message).ok_or_else(|| wrong("got a damaged message".to_owned()))?;
+                receive(input, message).map_err(failed)?;
+                let header = self.stamp.header(message).ok_or_else(|| wrong("got a damaged message".to_owned()))?;
                 match next.get_mut(header.from.wrapping_sub(first) as usize) {
                     Some(next) if header.to == first + peer && header.number == *next => *next += 1,
                     _ => return Err(wrong(format!("got a message that is not its next of any sender: {header:?}"))),

@@ -17,6 +17,19 @@ pub struct Header {
     pub number: u64,
 }
 
+/// Bytes of the largest message.
+pub const LARGEST: usize = 4096;
+/// More senders than this a receiver does not tell apart.
+pub const SENDERS: usize = 256;
+
+/// A worker's message, on cache lines of its own: threads that write beside each other would slow each other down.
+#[repr(align(64))]
+pub struct Buffer(pub [u8; LARGEST]);
+
+/// What a receiver expects next of each sender, likewise.
+#[repr(align(64))]
+pub struct Next(pub [u64; SENDERS]);
+
 /// Makes and checks the messages of a run, all of one size.
 pub struct Stamp {
     /// A message whose header is zero.
@@ -24,7 +37,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Messages of `size` bytes, at least [`HEADER`].
+    /// Messages of `size` bytes, from [`HEADER`] to [`LARGEST`].
     pub fn new(seed: u64, size: usize) -> Self {
         let mut blank = vec![0; size];
         let mut rng = SplitMix64::stream(seed, "chat");
@@ -34,9 +47,11 @@ impl Stamp {
         Self { blank }
     }
 
-    /// A message with its filling; [`Stamp::put`] completes it.
-    pub fn blank(&self) -> Vec<u8> {
-        self.blank.clone()
+    /// A message with its filling, at the beginning of a buffer; [`Stamp::put`] completes it.
+    pub fn blank(&self) -> Buffer {
+        let mut buffer = Buffer([0; LARGEST]);
+        buffer.0[..self.blank.len()].copy_from_slice(&self.blank);
+        buffer
     }
 
     /// Writes the header.
@@ -76,11 +91,12 @@ mod tests {
         ) {
             let stamp = Stamp::new(seed, size);
             let header = Header { from, to, number };
-            let mut message = stamp.blank();
-            stamp.put(&mut message, header);
-            prop_assert_eq!((message.len(), stamp.header(&message)), (size, Some(header)));
+            let mut buffer = stamp.blank();
+            let message = &mut buffer.0[..size];
+            stamp.put(message, header);
+            prop_assert_eq!(stamp.header(message), Some(header));
             message[byte % size] ^= 1 << bit;
-            prop_assert_ne!(stamp.header(&message), Some(header));
+            prop_assert_ne!(stamp.header(message), Some(header));
         }
     }
 }

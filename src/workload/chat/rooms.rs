@@ -11,7 +11,7 @@ use rustix::fd::BorrowedFd;
 
 use super::carrier::{End, receive, send};
 use super::crew::{Board, Taken, Trouble};
-use super::message::{Header, Stamp};
+use super::message::{Buffer, Header, LARGEST, Next, SENDERS, Stamp};
 use super::spec::{Spec, Workers};
 use crate::sys::family::Children;
 use crate::sys::latch::{Event, Latch};
@@ -174,15 +174,16 @@ impl<'a> Rooms<'a> {
         }
     }
 
-    fn header(&self, room: usize, user: usize, number: u32) -> Header {
-        Header { from: user as u32, to: room as u32, number: number.into() }
+    fn header(&self, room: usize, user: usize, number: u64) -> Header {
+        Header { from: user as u32, to: room as u32, number }
     }
 
     fn say(&self, room: usize, user: usize, to: BorrowedFd<'_>) -> Result<(), Trouble> {
-        let mut message = self.stamp.blank();
+        let mut buffer = self.stamp.blank();
+        let message = &mut buffer.0[..self.spec.size];
         for number in 0..self.rounds {
-            self.stamp.put(&mut message, self.header(room, user, number));
-            send(to, &message).map_err(|e| Trouble::Io("A user cannot send", e))?;
+            self.stamp.put(message, self.header(room, user, number.into()));
+            send(to, message).map_err(|e| Trouble::Io("A user cannot send", e))?;
         }
         Ok(())
     }
@@ -190,11 +191,13 @@ impl<'a> Rooms<'a> {
     fn listen(&self, room: usize, user: usize, from: BorrowedFd<'_>) -> Result<(), Trouble> {
         let failed = |e| Trouble::Io("A user cannot receive", e);
         let wrong = |what: String| Trouble::Wrong(format!("User {user} of room {room} {what}"));
-        let mut message = self.stamp.blank();
-        let mut next = vec![0; self.users as usize];
+        let mut buffer = self.stamp.blank();
+        let message = &mut buffer.0[..self.spec.size];
+        let mut next = Next([0; SENDERS]);
+        let next = &mut next.0[..self.users as usize];
         for _ in 0..self.rounds as usize * (next.len() - 1) {
-            receive(from, &mut message).map_err(failed)?;
-            let header = self.stamp.header(&message).ok_or_else(|| wrong("got a damaged message".to_owned()))?;
+            receive(from, message).map_err(failed)?;
+            let header = self.stamp.header(message).ok_or_else(|| wrong("got a damaged message".to_owned()))?;
             match next.get_mut(header.from as usize) {
                 Some(next)
                     if header == self.header(room, header.from as usize, *next) && header.from != user as u32 =>
@@ -219,12 +222,13 @@ impl<'a> Rooms<'a> {
         };
         let slot = self.spec.slot() / 8;
         // A slot of whole words, of which the message is the beginning.
-        let mut buffer = vec![0; slot * 8];
+        let mut buffer = Buffer([0; LARGEST]);
+        let buffer = &mut buffer.0[..slot * 8];
         for number in 0..self.rounds {
             let message = &mut buffer[..self.spec.size];
             receive(from, message).map_err(|e| Trouble::Io("The server cannot receive", e))?;
             match self.stamp.header(message) {
-                Some(header) if header == self.header(room, user, number) => {}
+                Some(header) if header == self.header(room, user, number.into()) => {}
                 other => return Err(wrong("something else than what was said", other)),
             }
             let place = user as u32 * self.rounds + number;
@@ -240,7 +244,8 @@ impl<'a> Rooms<'a> {
 
     fn hand_out(&self, room: usize, user: usize, to: BorrowedFd<'_>) -> Result<(), Trouble> {
         let slot = self.spec.slot() / 8;
-        let mut buffer = vec![0; slot * 8];
+        let mut buffer = Buffer([0; LARGEST]);
+        let buffer = &mut buffer.0[..slot * 8];
         for _ in 0..self.rounds * (self.users - 1) {
             let place = self.rooms[room].queues[user].take() as usize;
             let words = &self.rooms[room].said[place * slot..][..slot];

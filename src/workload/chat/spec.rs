@@ -3,7 +3,7 @@
 //! Invariant: what comes out of here fits into the numbers that messages and queues have; what does not was refused.
 
 use super::carrier::Carrier;
-use super::message::HEADER;
+use super::message::{HEADER, LARGEST};
 use crate::clock::Clock;
 use crate::workload::Options;
 
@@ -39,7 +39,7 @@ pub struct Spec {
 /// The word that leaves a choice to the shape or the clock.
 pub const AUTO: &str = "auto";
 
-const SIZES: std::ops::RangeInclusive<usize> = HEADER..=4096;
+const SIZES: std::ops::RangeInclusive<usize> = HEADER..=LARGEST;
 const GROUPS_LIMIT: u32 = 1000;
 /// A byte tells the senders of a group apart.
 const PEERS_LIMIT: u32 = 200;

@@ -129,7 +129,7 @@ fn received(carrier: &str, messages: &[Vec<u8>]) -> Result<(), String> {
 fn messages(headers: &[(u32, u32, u64)]) -> Vec<Vec<u8>> {
     let stamp = Stamp::new(5, 100);
     let message = |(from, to, number): &(u32, u32, u64)| {
-        let mut message = stamp.blank();
+        let mut message = stamp.blank().0[..100].to_vec();
         stamp.put(&mut message, Header { from: *from, to: *to, number: *number });
         message
     };

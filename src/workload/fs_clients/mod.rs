@@ -64,7 +64,7 @@ impl Workload for FsClients {
     }
 
     fn nightly(&self) -> &'static [NightlyRow] {
-        const ROWS: &[NightlyRow] = &[NightlyRow::on("ext4"), NightlyRow::on("xfs"), NightlyRow::on("btrfs")];
+        const ROWS: &[NightlyRow] = &[NightlyRow::on("ext4"), NightlyRow::on("xfs")];
         ROWS
     }
 

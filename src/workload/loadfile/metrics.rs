@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::{Kind, Replayed, Settings};
 use crate::metric::{Better, Kind as MetricKind, MetricDef, Unit};
-use crate::workload::Outcome;
+use crate::workload::{Outcome, Window};
 
 /// The primary metric's name.
 const THROUGHPUT: &str = "throughput";
@@ -111,5 +111,6 @@ pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<Outcome> {
             facts.insert(format!("request.{name}"), text);
         }
     }
-    Ok(Outcome { values, facts, ..Outcome::default() })
+    let window = Window { metric: THROUGHPUT.to_owned(), operations: replayed.requests, ns: replayed.stage.ns };
+    Ok(Outcome { values, facts, windows: vec![window], ..Outcome::default() })
 }

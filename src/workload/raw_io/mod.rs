@@ -16,11 +16,12 @@ use rustix::fs::OFlags;
 use self::cell::Part;
 use self::options::{Cell, Matrix, OPTIONS, Pattern};
 use self::places::shares;
-use super::{Context, Needs, OptionDef, Options, Outcome, Progress, RawNeeds, Workload, limits};
+use super::{Context, Needs, OptionDef, Options, Outcome, Progress, RawNeeds, Window, Workload, limits};
 use crate::clock::Clock;
 use crate::load::files::{file_system, open_direct};
 use crate::load::gang::{Board, Gang, Member, Shape, Stage, Work};
 use crate::metric::{Better, Kind, MetricDef, Unit};
+use crate::sys::mark;
 use crate::sys::segment::{PAGE, Segment};
 
 /// The primary metric's name.
@@ -104,12 +105,16 @@ impl Workload for RawIo {
             (cx.progress)(Progress { step: &cell.name, done: n as u32, of: matrix.cells.len() as u32 });
             // The engine is opened and warmed up in a stage of its own.
             gang.stage()?;
+            mark::begin();
             let stage = gang.stage()?;
+            mark::end();
+            mark::cut();
             let rate = rate(&matrix, cell, stage)?;
             logs += rate.ln();
             let value = if cell.pattern == Pattern::Sequential { rate * cell.block as f64 } else { rate };
             outcome.values.insert(cell.name.clone(), value);
             let requests = requests(&matrix, cell);
+            outcome.windows.push(Window { metric: cell.name.clone(), operations: requests, ns: stage.ns });
             let cpu = stage.cpu_ns as f64 / requests as f64 / 1e3;
             let megabytes = rate * cell.block as f64 / 1e6;
             let text =

@@ -14,13 +14,14 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use self::file::{Draws, ThreadFile, drop_from_cache, first_generation, generation};
 use self::options::{Access, OPTIONS, Phase, Settings};
 use self::row::Row;
-use super::{Context, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Workload, limits};
+use super::{Context, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Window, Workload, limits};
 use crate::clock::Clock;
 use crate::load::files::file_system;
 use crate::load::gang::{Board, Gang, Member, Shape, Stage, Work};
 use crate::load::stamp::Stamp;
 use crate::load::{ShardedHistogram, now_ns};
 use crate::metric::{Better, Kind, MetricDef, Unit};
+use crate::sys::mark;
 use crate::sys::segment::{PAGE, Segment};
 
 /// The primary metric's name.
@@ -47,7 +48,7 @@ impl Workload for Tio {
     }
 
     fn nightly(&self) -> &'static [NightlyRow] {
-        const ROWS: &[NightlyRow] = &[NightlyRow::on("ext4"), NightlyRow::on("xfs"), NightlyRow::on("btrfs")];
+        const ROWS: &[NightlyRow] = &[NightlyRow::on("ext4"), NightlyRow::on("xfs")];
         ROWS
     }
 
@@ -133,7 +134,12 @@ impl Workload for Tio {
                             (0..threads).try_for_each(|t| drop_from_cache(&file::path(&cx.dir, t)))?;
                         }
                     }
+                    mark::begin();
                     let stage = gang.stage()?;
+                    mark::end();
+                    if turn.is_none_or(|turn| turn + 1 == threads) {
+                        mark::cut();
+                    }
                     took[row].ns += stage.ns;
                     took[row].cpu_ns += stage.cpu_ns;
                 }
@@ -146,6 +152,8 @@ impl Workload for Tio {
             let row = Row { settings: &settings, stage: *stage, latency: latency.read() };
             ensure!(stage.ns > 0, "The clock did not move in phase {}", phase.name());
             logs += row.bytes_per_second().ln();
+            let (operations, ns) = (row.latency.count(), stage.ns);
+            outcome.windows.push(Window { metric: phase.rate(*threads), operations, ns });
             outcome.values.insert(phase.rate(*threads), row.bytes_per_second());
             outcome.values.insert(phase.latency(*threads), row.latency.mean().context("A phase without operations")?);
             outcome.facts.insert(format!("row.{}", phase.rate(*threads)), row.to_string());

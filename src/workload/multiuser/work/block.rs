@@ -91,16 +91,6 @@ mod tests {
             buffer.bytes()[BLOCK - 3] ^= 1;
             assert_eq!(buffer.block().write_of(7), None);
         }
-        assert!(Buffer::aligned().bytes().as_ptr().is_aligned_to_page());
-    }
-
-    trait Aligned {
-        fn is_aligned_to_page(self) -> bool;
-    }
-
-    impl Aligned for *const u8 {
-        fn is_aligned_to_page(self) -> bool {
-            (self as usize).is_multiple_of(ALIGNMENT)
-        }
+        assert_eq!(Buffer::aligned().bytes().as_ptr().align_offset(ALIGNMENT), 0);
     }
 }

@@ -36,7 +36,6 @@ extern "C" fn two(a: i32, b: i32) -> i32 {
     add(a.wrapping_add(b))
 }
 
-#[expect(clippy::too_many_arguments, reason = "what is measured is how fifteen are passed")]
 extern "C" fn fifteen(
     _: i32,
     _: i32,

@@ -96,7 +96,8 @@ pub fn systems(place: &mut Place<'_>) -> anyhow::Result<()> {
         let solution: Vec<f64> = a.chunks_exact(rows + 1).take(rows).map(|row| row[rows]).collect();
         let off = residual(&asked, &solution, rows);
         // The equations are far from independent: of the digits of a right-hand side some are lost.
-        if !solved || !(off <= 0.5) {
+        let close = off <= 0.5;
+        if !solved || !close {
             return Err(wrong(format!("{rows} equations were solved with an error of {off}")));
         }
     }
