@@ -47,6 +47,11 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     let (base, only) = question(args)?;
     let budget = if args.quick { Budget::Quick } else { Budget::Full };
     let rows = rows::rows(budget, &only)?;
+    // What was named is run or refused; of all there is, what can be run is.
+    let (rows, left_out) = if only.is_empty() { rows::possible(rows, &base) } else { (rows, Vec::new()) };
+    for row in &left_out {
+        output::line(format_args!("warning: row `{}` is left out: {}", row.row, row.why));
+    }
     rows::check_reach(&base, &rows)?;
     let history = match &args.history {
         Some(dir) => dir.clone(),
@@ -80,6 +85,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
                 repeat: repeat(args),
                 arms: names.zip(identities).map(|(name, kernel)| NightArm { name, kernel }).collect(),
                 groups: Night::groups(&boots),
+                left_out,
             };
             night.create(&dir)?;
             night
@@ -279,7 +285,7 @@ impl Work<'_> {
             if group.must_split(&self.dir)? {
                 output::note("A boot failed: each of these is run alone, to see which of them it was");
                 for row in &group.rows {
-                    self.study(&group.alone(row), &[row])?;
+                    self.study(&Group::alone(row), &[row])?;
                 }
             }
         }
@@ -324,7 +330,7 @@ fn studies(dir: &Path, night: &Night) -> anyhow::Result<Vec<Studied>> {
         studies.extend(studied(dir, &group.folder, group.rows.clone())?.map(|s| Studied { split, ..s }));
         if split {
             for row in &group.rows {
-                let alone = studied(dir, &group.alone(row), vec![row.clone()])?;
+                let alone = studied(dir, &Group::alone(row), vec![row.clone()])?;
                 studies.extend(alone.map(|s| Studied { alone: true, ..s }));
             }
         }

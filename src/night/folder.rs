@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::rows::{Budget, Row};
+use super::rows::{Budget, LeftOut, Row};
 use crate::clock::Clock;
 use crate::kernel::Identity;
 use crate::store::folder::write_whole;
@@ -44,6 +44,9 @@ pub struct Night {
     /// First is the baseline.
     pub arms: Vec<NightArm>,
     pub groups: Vec<Group>,
+    /// Rows that could not be run where the night was begun.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
 }
 
 /// A kernel of the night.
@@ -130,7 +133,7 @@ impl Night {
             }
             let alone = if group.must_split(dir)? { &group.rows[..] } else { &[] };
             for row in alone {
-                if !Group::is_finished(dir, &group.alone(row))? {
+                if !Group::is_finished(dir, &Group::alone(row))? {
                     return Ok(false);
                 }
             }
@@ -153,8 +156,8 @@ impl Night {
 
 impl Group {
     /// The folder of the study that runs one of its rows alone.
-    pub fn alone(&self, row: &Row) -> String {
-        format!("{}-alone-{}", self.folder, row.name)
+    pub fn alone(row: &Row) -> String {
+        format!("alone-{}", row.name)
     }
 
     /// Whether a boot failed in which several rows ran: which of them did it, only boots of each alone can tell.

@@ -46,6 +46,34 @@ pub fn rows(budget: Budget, only: &[String]) -> Result<Vec<Row>, Refusal> {
     Ok(workload::all().iter().filter(wanted).flat_map(|w| of(*w, budget)).collect())
 }
 
+/// A row that this machine cannot run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    pub row: String,
+    /// What it lacks.
+    pub why: String,
+}
+
+/// Parts the rows that can be run here from those that lack something, such as a compiler. What is wrong with `base` itself is not looked for.
+pub fn possible(rows: Vec<Row>, base: &Question) -> (Vec<Row>, Vec<LeftOut>) {
+    let lacks = |row: &Row| {
+        let workload = workload::find(&row.workload)?;
+        let settings = lever::overlay(&row.settings, &base.settings);
+        let options = workload::options(workload, lever::options_of(&settings, &row.workload)).ok()?;
+        workload.check_arm(&options).err()
+    };
+    let mut left_out = Vec::new();
+    let run = rows.into_iter().filter(|row| match lacks(row) {
+        None => true,
+        Some(why) => {
+            left_out.push(LeftOut { row: row.name.clone(), why });
+            false
+        }
+    });
+    (run.collect(), left_out)
+}
+
 fn of(workload: &dyn Workload, budget: Budget) -> Vec<Row> {
     let setting = |(option, value): &(&str, &str)| (format!("{}.{option}", workload.name()), (*value).to_owned());
     let row = |row: &workload::NightlyRow| {

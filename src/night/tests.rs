@@ -46,6 +46,7 @@ fn night(study: &Studied, begun: &str) -> Night {
         clock: Clock::Exact,
         repeat: "bigiron nightly".into(),
         arms: arms.collect(),
+        left_out: Vec::new(),
         groups: vec![Group { folder: study.folder.clone(), rows: study.rows.clone() }],
     }
 }

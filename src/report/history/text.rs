@@ -8,7 +8,7 @@ use super::{View, day};
 use crate::history::series::Series;
 
 /// Columns of a bar.
-const BAR: usize = 24;
+const BAR: usize = 16;
 
 /// Heights of a small bar, one eighth each.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -224,6 +224,7 @@ impl Report {
                     .to_owned(),
             );
         }
+        all.extend(self.night.left_out.iter().map(|l| format!("Row {} was left out: {}", l.row, l.why)));
         all.push("A row passes if all its boots completed and verified their data".to_owned());
         if self.grid.rows.iter().any(|r| r.together) {
             all.push(

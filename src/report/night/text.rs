@@ -3,12 +3,15 @@
 use std::fmt::Write;
 
 use super::super::quantity::Quantity;
-use super::super::table::{Line, table, wrap};
+use super::super::table::{Line, clip, table, wrap};
 use super::super::text::{command, list};
 use super::{Changed, Report, Shown};
 
 /// Metrics named for each row, the largest changes; all are in the page and in JSON.
 const NAMED: usize = 10;
+
+/// Columns of a folder's name; the names of rows are not to give way for it.
+const FOLDER: usize = 12;
 
 /// Stands for a blank that no line may be broken at, until lines are.
 const GLUE: &str = "\u{1f}";
@@ -42,10 +45,10 @@ pub fn text(report: &Report) -> String {
 }
 
 fn grid(out: &mut String, rows: &[Shown]) {
-    let head = ["row", "pass/fail", "improved", "regressed", "result A", "result B", "change", "verdict", "report"];
+    let head = ["row", "pass", "improved", "regressed", "result A", "result B", "change", "verdict", "report"];
     let shown = |q: &Option<Quantity>| q.as_ref().map_or_else(String::new, ToString::to_string);
     // A report's folder is enough to find it by.
-    let folder = |row: &Shown| row.report.trim_end_matches("/report.html").to_owned();
+    let folder = |row: &Shown| clip(row.report.trim_end_matches("/report.html"), FOLDER);
     let mut lines = vec![Line::Cells(head.map(str::to_owned).to_vec())];
     for row in rows {
         lines.push(Line::Cells(vec![
