@@ -15,7 +15,6 @@ use super::quantity::Quantity;
 use super::row::Row;
 use super::scope::{self, Booted};
 use super::sentence::About;
-use super::why;
 use crate::judge::causes::Looking;
 use crate::judge::line::{Missing, Order};
 use crate::judge::standing::SetAside;
@@ -251,7 +250,7 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
         return None;
     }
     let lines = found.causes.iter().map(|of| {
-        let shown = of.listed.min(why::MOST);
+        let shown = of.listed;
         ExplainedLine {
             arm: &report.plan.arms[report.judgement.comparisons[of.comparison].arm].name,
             workload: &of.workload,

@@ -5,7 +5,8 @@
 use crate::judge::causes::{Cause, Causes, Looking};
 use crate::judge::line::Line;
 
-/// Causes shown of one line: in text, and in HTML and JSON. All of them are in the study's folder, `evidence/`.
+/// Causes shown of one line: in text, and in HTML. JSON lists as many as explain [`ENOUGH`](crate::judge::causes::ENOUGH), and everything is in the study's
+/// folder, `evidence/`.
 pub const ROWS: usize = 8;
 pub const MOST: usize = 40;
 

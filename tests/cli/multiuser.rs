@@ -32,8 +32,8 @@ fn a_bad_workfile_or_config_file_is_refused_by_its_line() {
     refused("10 add_int\n10 disk_rdd\n", "mine.workfile:2: There is no test `disk_rdd`; did you mean `disk_rd`?");
     refused("10 add_int\nadd_long 10\n", "mine.workfile:2: `add_long 10` is neither a size nor a test");
     refused("0 add_int\n", "All weights are 0; one has to be at least 1");
-    let test = Test::new().file("s.toml", STUDY).file("mine.workfile", MIX).file("reaim.config", "JOBS ten\n");
-    test.run(&["run", "s.toml", "--set", "multiuser.config=reaim.config"])
+    let test = Test::new().file("reaim.config", "JOBS ten\n");
+    test.run(&["compare", "debian:6.1", "debian:6.12", "multiuser", "--set", "multiuser.config=reaim.config"])
         .refused("reaim.config:1: `JOBS` cannot be `ten`; it can be a whole number from 1");
     let set = |setting: &str, said: &str| {
         let test = Test::new();
