@@ -18,7 +18,7 @@ impl SplitMix64 {
     /// The next number.
     #[expect(clippy::should_implement_trait, reason = "it never ends: an iterator would wrap each number for nothing")]
     #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }

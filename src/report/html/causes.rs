@@ -26,7 +26,7 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
                 "<details{is_open}>\n<summary>{}: {}</summary>\n<div class=\"scroll\"><table class=\"cols\"><thead><tr>\
                  <th class=\"n\">share</th><th class=\"n\">change, ns</th><th class=\"n\">A</th><th class=\"n\">B</th><th>in</th></tr></thead><tbody>",
                 escape(arm),
-                minus(&why::head(of))
+                escape(&why::head(of))
             );
             for cause in &of.causes[..shown] {
                 let _ = writeln!(
