@@ -141,7 +141,9 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     let wanted = wanted(&folder, &judged(&folder)?.1, request.why);
     let missing = match host.looks() {
         Ok(()) => unless_interrupted(look(&folder, host.as_ref(), &wanted, jobs, &cancel))?,
-        Err(why) if request.why.is_some_and(|pairs| pairs > 0) => vec![format!("No causes: {why}")],
+        Err(why) if !wanted.is_empty() || request.why.is_some_and(|pairs| pairs > 0) => {
+            vec![format!("No causes: {why}")]
+        }
         Err(_) => Vec::new(),
     };
     finish(folder, missing)
