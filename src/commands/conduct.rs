@@ -90,23 +90,22 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     let jobs = jobs(&settled, request.jobs, &environment)?;
     let (folder, kernels) = match folder::find(&settled, request.out)? {
         Place::Finished(folder) => {
-            let wanted = wanted(&folder, &judged(&folder)?.1, request.why);
+            let judged = judged(&folder)?;
+            let wanted = wanted(&folder, &judged.1, request.why);
             let here = folder.dir().display();
             if wanted.is_empty() {
                 output::note(&format!("`{here}` answers this question already; nothing is booted"));
-                return finish(folder, Vec::new());
+                return finish(folder, judged, Vec::new());
             }
             output::note(&format!("`{here}` answers this question already; what differs is looked into"));
-            let identities: Vec<Identity> = folder.plan().arms.iter().map(|a| a.kernel.clone()).collect();
-            let looked = kept(&settled, &identities, &environment)
+            let looked = kept(&settled, &identities(folder.plan()), &environment)
                 .and_then(|kernels| host(folder.plan(), &kernels, &environment, request.script.as_ref()))
                 .and_then(|host| look(&folder, host.as_ref(), &wanted, jobs, cancelled_by_signals()?.as_ref()));
-            return finish(folder, unless_interrupted(looked)?);
+            return finish(folder, judged, unless_interrupted(looked)?);
         }
         Place::Unfinished(folder) => {
             output::note(&format!("Resuming the study in `{}`", folder.dir().display()));
-            let identities: Vec<Identity> = folder.plan().arms.iter().map(|a| a.kernel.clone()).collect();
-            let kernels = kept(&settled, &identities, &environment)?;
+            let kernels = kept(&settled, &identities(folder.plan()), &environment)?;
             (folder, kernels)
         }
         Place::New(prepared) => {
@@ -138,7 +137,8 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
         None => cancelled_by_signals()?,
     };
     crate::session::run(folder.plan(), &folder, host.as_ref(), jobs, &cancel, &|event| progress.show(&event))?;
-    let wanted = wanted(&folder, &judged(&folder)?.1, request.why);
+    let judged = judged(&folder)?;
+    let wanted = wanted(&folder, &judged.1, request.why);
     let missing = match host.looks() {
         Ok(()) => unless_interrupted(look(&folder, host.as_ref(), &wanted, jobs, &cancel))?,
         Err(why) if !wanted.is_empty() || request.why.is_some_and(|pairs| pairs > 0) => {
@@ -146,7 +146,7 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
         }
         Err(_) => Vec::new(),
     };
-    finish(folder, missing)
+    finish(folder, judged, missing)
 }
 
 /// Pairs that are looked into, unless `--why` says otherwise: under the exact clock one differs little from another.
@@ -184,9 +184,12 @@ fn unless_interrupted(looked: anyhow::Result<Vec<String>>) -> anyhow::Result<Vec
     }
 }
 
-/// Judges a study and leaves its page in its folder; `missing` is what was not found of its causes.
-fn finish(folder: Folder, missing: Vec<String>) -> anyhow::Result<Conducted> {
-    let (records, judgement) = judged(&folder)?;
+/// Leaves a judged study's page in its folder; `missing` is what was not found of its causes.
+fn finish(
+    folder: Folder,
+    (records, judgement): (Vec<Record>, Judgement),
+    missing: Vec<String>,
+) -> anyhow::Result<Conducted> {
     let why = Why { missing, ..why(&folder, &records, &judgement) };
     let conducted = Conducted { folder, records, judgement, why };
     let page = conducted.rendered(Format::Html);
@@ -281,6 +284,11 @@ fn jobs(settled: &Settled, asked: Option<usize>, here: &Environment) -> anyhow::
         return Err(Refusal::new(format!("{jobs} guests of {each} do not fit into this machine; {most} do")).into());
     }
     Ok(jobs)
+}
+
+/// The kernels of a plan.
+fn identities(plan: &Plan) -> Vec<Identity> {
+    plan.arms.iter().map(|arm| arm.kernel.clone()).collect()
 }
 
 /// Kernels that were chosen before, from the cache.

@@ -1,6 +1,6 @@
 //! Looking into trials: slots of the plan run again for evidence, beside the records and never among them.
 //!
-//! Invariant: evidence that is there is not gathered again, and what comes to nothing leaves nothing.
+//! Invariant: a slot's evidence is there whole or not at all, and what comes to nothing leaves nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::error::SessionError;
 use crate::host::{Host, HostError, Trial};
 use crate::store::Folder;
 
-/// Runs those of `slots` again for which there is no evidence yet, up to `jobs` side by side; `note` is told of each. What could not be
+/// Runs `slots` again, up to `jobs` side by side; `note` is told of each. What could not be
 /// looked into comes back, and why.
 ///
 /// # Errors
@@ -23,11 +23,10 @@ pub fn look(
     cancel: &AtomicBool,
     note: &(dyn Fn(&str) + Sync),
 ) -> Result<Vec<(u32, String)>, SessionError> {
-    let wanted: Vec<u32> = slots.iter().copied().filter(|slot| folder.evidence_of(*slot).is_none()).collect();
     let (next, failed, stop) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(None));
     let halt = AtomicBool::new(false);
     let work = || {
-        while let Some(&slot) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(&slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
             if cancel.load(Ordering::Relaxed) || halt.load(Ordering::Relaxed) {
                 return;
             }
@@ -42,7 +41,7 @@ pub fn look(
         }
     };
     thread::scope(|scope| {
-        for _ in 0..jobs.min(wanted.len()) {
+        for _ in 0..jobs.min(slots.len()) {
             scope.spawn(work);
         }
     });
