@@ -16,6 +16,8 @@ pub mod oltp;
 pub mod program;
 pub mod raw_io;
 pub mod scripts;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod tio;
 
 use dbsim::limits;

@@ -1,11 +1,9 @@
 //! Builds small trees for real with this machine's tools, where it has them, and looks at what wrong ones are called.
 
-use std::collections::BTreeMap;
 use std::fs;
 
 use super::*;
-use crate::clock::Clock;
-use crate::workload;
+use crate::workload::{self, testing};
 
 fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
     workload::options(&Build, settings.iter().copied())
@@ -13,21 +11,7 @@ fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
 
 fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
     let options = options(settings).unwrap();
-    act(&Context {
-        options: &options,
-        seed: 3,
-        clock: Clock::Exact,
-        dir: dir.to_owned(),
-        images: &BTreeMap::new(),
-        devices: &[],
-        foundation: &BTreeMap::new(),
-        cpus: 2,
-        memory_bytes: 1 << 30,
-        executable: PathBuf::from("/nonexistent"),
-        network: None,
-        witness: None,
-        progress: &|_| (),
-    })
+    act(&Context { seed: 3, executable: PathBuf::from("/nonexistent"), ..testing::context(&options, dir) })
 }
 
 /// A machine without a compiler has nothing to show here: it is refused before, which is tested elsewhere.

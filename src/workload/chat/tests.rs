@@ -1,6 +1,5 @@
 //! Runs every shape, kind of worker and carrier for real, with few messages, and with messages that are not what they should be.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
@@ -8,7 +7,7 @@ use proptest::prelude::*;
 use super::message::Header;
 use super::*;
 use crate::clock::Clock;
-use crate::workload::{self, WrongData};
+use crate::workload::{self, WrongData, testing};
 
 fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
     workload::options(&Chat, settings.iter().copied())
@@ -17,19 +16,10 @@ fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
 fn with_context<T>(settings: &[(&str, &str)], act: impl FnOnce(&Context<'_>) -> T) -> T {
     let options = options(settings).unwrap();
     act(&Context {
-        options: &options,
         seed: 5,
-        clock: Clock::Exact,
-        dir: PathBuf::from("/nonexistent"),
-        images: &BTreeMap::new(),
-        devices: &[],
-        foundation: &BTreeMap::new(),
         cpus: 1,
-        memory_bytes: 1 << 30,
         executable: PathBuf::from("/nonexistent"),
-        network: None,
-        witness: None,
-        progress: &|_| (),
+        ..testing::context(&options, "/nonexistent".as_ref())
     })
 }
 

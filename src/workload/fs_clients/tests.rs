@@ -1,8 +1,7 @@
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::*;
-use crate::workload;
+use crate::workload::{self, testing};
 
 /// Runs in a directory of its own.
 struct Bench {
@@ -18,22 +17,7 @@ impl Bench {
     }
 
     fn with<T>(&self, work: impl FnOnce(&Context<'_>) -> T) -> T {
-        let cx = Context {
-            options: &self.options,
-            seed: 7,
-            clock: Clock::Exact,
-            dir: self.home.path().to_owned(),
-            images: &BTreeMap::new(),
-            devices: &[],
-            foundation: &BTreeMap::new(),
-            cpus: 2,
-            memory_bytes: 1 << 30,
-            executable: PathBuf::new(),
-            network: None,
-            witness: None,
-            progress: &|_| {},
-        };
-        work(&cx)
+        work(&testing::context(&self.options, self.home.path()))
     }
 
     fn run(&self) -> Result<Outcome> {

@@ -1,10 +1,10 @@
 //! Runs the workload for real, in a directory beside the test executable.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::workload::{self, Progress, WrongData};
+use crate::workload::{self, Progress, WrongData, testing};
 
 /// A directory on the file system that holds the build.
 fn directory() -> tempfile::TempDir {
@@ -15,20 +15,11 @@ fn directory() -> tempfile::TempDir {
 fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
     let options = workload::options(&Multiuser, settings.iter().copied()).unwrap();
     act(&Context {
-        options: &options,
         seed: 11,
-        clock: Clock::Exact,
-        dir: dir.to_owned(),
-        images: &BTreeMap::new(),
-        devices: &[],
-        foundation: &BTreeMap::new(),
         cpus: 1,
-        memory_bytes: 1 << 30,
         // Anything that takes arguments and exits does: bigiron itself is not built when the library's tests run.
         executable: PathBuf::from("/bin/true"),
-        network: None,
-        witness: None,
-        progress: &|_| (),
+        ..testing::context(&options, dir)
     })
 }
 

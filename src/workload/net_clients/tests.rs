@@ -1,30 +1,13 @@
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use super::*;
 use crate::network::Network;
-use crate::workload;
+use crate::workload::{self, testing};
 
 fn run(settings: &[(&str, &str)]) -> Result<(Options, Outcome)> {
     let base = [("clients", "2"), ("requests", "300"), ("warmup", "1"), ("length", "2")];
     let options = workload::options(&NetClients, base.into_iter().chain(settings.iter().copied())).unwrap();
     // The machine's own loopback does for a test; another network takes rights that it may not have.
     let own = Network { servers: "/proc/self/ns/net".into(), clients: None };
-    let cx = Context {
-        options: &options,
-        seed: 7,
-        clock: Clock::Exact,
-        dir: PathBuf::new(),
-        images: &BTreeMap::new(),
-        devices: &[],
-        foundation: &BTreeMap::new(),
-        cpus: 2,
-        memory_bytes: 1 << 30,
-        executable: PathBuf::new(),
-        network: Some(&own),
-        witness: None,
-        progress: &|_| {},
-    };
+    let cx = Context { network: Some(&own), ..testing::context(&options, "".as_ref()) };
     let outcome = NetClients.prepare(&cx).and_then(|()| NetClients.run(&cx))?;
     NetClients.verify(&cx)?;
     Ok((options, outcome))

@@ -1,6 +1,5 @@
 //! Servers and drivers that are killed in the middle of their work. What a kill does not test is syncing: the kernel lives on.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -22,6 +21,7 @@ use crate::workload::oltp::random::Rng;
 use crate::workload::oltp::sqlite::Engine as Sqlite;
 use crate::workload::oltp::trial::{self, TrialContext};
 use crate::workload::oltp::{Scale, load};
+use crate::workload::testing;
 use crate::workload::{Context, Options};
 
 /// So long may it take until a run has done what a test waits for.
@@ -106,21 +106,8 @@ fn forget(payment: &Entry, database: &mut dyn Database) {
 #[test]
 fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let cx = Context {
-        options: &Options::new(),
-        seed: 1,
-        clock: Clock::Exact,
-        dir: dir.path().to_owned(),
-        images: &BTreeMap::new(),
-        devices: &[],
-        foundation: &BTreeMap::new(),
-        cpus: 2,
-        memory_bytes: 1 << 30,
-        executable: "/bin/true".into(),
-        network: None,
-        witness: None,
-        progress: &|_| (),
-    };
+    let options = Options::new();
+    let cx = Context { seed: 1, executable: "/bin/true".into(), ..testing::context(&options, dir.path()) };
     let job = fixture::job(&[("warehouses", "1"), ("connections", "6")]);
     let mut house = House::open(&cx, &job, &job.config(Clock::Exact, 2)).unwrap();
     let mut moments = Rng::new(20_251, 0);

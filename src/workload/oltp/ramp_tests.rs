@@ -7,24 +7,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::*;
 use crate::clock::Clock;
 use crate::workload::oltp::driver::fixture;
+use crate::workload::testing;
 use crate::workload::{Context, Options};
 
 fn house(job: &Job, dir: &Path) -> House {
-    let cx = Context {
-        options: &Options::new(),
-        seed: 1,
-        clock: Clock::Exact,
-        dir: dir.to_owned(),
-        images: &BTreeMap::new(),
-        devices: &[],
-        foundation: &BTreeMap::new(),
-        network: None,
-        witness: None,
-        cpus: 2,
-        memory_bytes: 1 << 30,
-        executable: "/bin/true".into(),
-        progress: &|_| (),
-    };
+    let options = Options::new();
+    let cx = Context { seed: 1, executable: "/bin/true".into(), ..testing::context(&options, dir) };
     House::open(&cx, job, &job.config(Clock::Exact, 2)).unwrap()
 }
 

@@ -1,26 +1,10 @@
 use super::*;
-use crate::clock::Clock;
-use crate::workload;
-use std::collections::BTreeMap;
+use crate::workload::{self, testing};
 use std::path::Path;
 
 fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
     let options = workload::options(&Oltp, settings.iter().copied()).unwrap();
-    act(&Context {
-        options: &options,
-        seed: 11,
-        clock: Clock::Exact,
-        dir: dir.to_owned(),
-        images: &BTreeMap::new(),
-        devices: &[],
-        foundation: &BTreeMap::new(),
-        cpus: 2,
-        memory_bytes: 1 << 30,
-        executable: "/bin/true".into(),
-        network: None,
-        witness: None,
-        progress: &|_| (),
-    })
+    act(&Context { seed: 11, executable: "/bin/true".into(), ..testing::context(&options, dir) })
 }
 
 #[test]

@@ -1,26 +1,9 @@
-use std::collections::BTreeMap;
-
 use super::*;
-use crate::workload;
+use crate::workload::{self, testing};
 
 fn with<T>(settings: &[(&str, &str)], home: &std::path::Path, work: impl FnOnce(&Context<'_>) -> T) -> T {
     let options = workload::options(&RawIo, settings.iter().copied()).unwrap();
-    let cx = Context {
-        options: &options,
-        seed: 7,
-        clock: Clock::Exact,
-        dir: home.to_owned(),
-        images: &BTreeMap::new(),
-        devices: &[],
-        foundation: &BTreeMap::new(),
-        cpus: 2,
-        memory_bytes: 1 << 30,
-        executable: PathBuf::new(),
-        network: None,
-        witness: None,
-        progress: &|_| {},
-    };
-    work(&cx)
+    work(&testing::context(&options, home))
 }
 
 const SMALL: &[(&str, &str)] =

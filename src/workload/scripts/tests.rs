@@ -1,10 +1,7 @@
 //! Runs a user's script for real with this machine's tools, and looks at what wrong outputs are called.
 
-use std::collections::BTreeMap;
-
 use super::*;
-use crate::clock::Clock;
-use crate::workload;
+use crate::workload::{self, testing};
 
 fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
     workload::options(&Scripts, settings.iter().copied())
@@ -18,21 +15,7 @@ fn without_missing(more: &str) -> String {
 
 fn with_context<T>(settings: &[(&str, &str)], dir: &std::path::Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
     let options = options(settings).unwrap();
-    act(&Context {
-        options: &options,
-        seed: 3,
-        clock: Clock::Exact,
-        dir: dir.to_owned(),
-        images: &BTreeMap::new(),
-        devices: &[],
-        foundation: &BTreeMap::new(),
-        cpus: 1,
-        memory_bytes: 1 << 30,
-        executable: PathBuf::from("/nonexistent"),
-        network: None,
-        witness: None,
-        progress: &|_| (),
-    })
+    act(&Context { seed: 3, cpus: 1, executable: PathBuf::from("/nonexistent"), ..testing::context(&options, dir) })
 }
 
 #[test]

@@ -1,28 +1,10 @@
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use super::*;
-use crate::workload;
+use crate::workload::{self, testing};
 
 fn with<T>(settings: &[(&str, &str)], home: &Path, work: impl FnOnce(&Context<'_>) -> T) -> T {
     let base = [("size", "512K"), ("random", "50"), ("threads", "1,3")];
     let options = workload::options(&Tio, base.into_iter().chain(settings.iter().copied())).unwrap();
-    let cx = Context {
-        options: &options,
-        seed: 7,
-        clock: Clock::Exact,
-        dir: home.to_owned(),
-        images: &BTreeMap::new(),
-        devices: &[],
-        foundation: &BTreeMap::new(),
-        cpus: 2,
-        memory_bytes: 1 << 30,
-        executable: PathBuf::new(),
-        network: None,
-        witness: None,
-        progress: &|_| {},
-    };
-    work(&cx)
+    work(&testing::context(&options, home))
 }
 
 #[test]
