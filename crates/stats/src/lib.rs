@@ -5,6 +5,7 @@
 //!
 //! Effects are differences of natural logarithms, `ln(B/A)`, unless said otherwise.
 
+pub mod bisect;
 pub mod change_point;
 pub mod flip;
 pub mod gate;

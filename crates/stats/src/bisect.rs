@@ -1,0 +1,336 @@
+//! Where in an ordered list of kernels a change lies, found by tests that each have an error rate.
+//!
+//! The model: kernels before the change have level 0 (the first kernel's), those from it on have level δ, and a pair's log ratio against the
+//! first kernel is normal around its kernel's level with one spread σ. A *position* `j` says that point `j` is the first with δ. δ has a flat
+//! prior, σ has 1/σ (Jeffreys), positions are equally likely at first; both are integrated out, so that the likelihood of a position is
+//! Student's and few pairs do not look like certainty:
+//!
+//! `P(position j | data) ∝ n₁^(−1/2) · (S₀ + S₁)^(−(N − 1)/2)`
+//!
+//! with `N` values in all, `n₁` of them from point `j` on, `S₀` the squares before `j` around 0 and `S₁` those from `j` on around their mean
+//! (Box & Tiao, *Bayesian Inference in Statistical Analysis*, 1973, section 2.4: a mean and a spread integrated out). The posterior is calibrated
+//! whenever one looks, so the search may stop as soon as one position has `1 − error`.
+//! Invariant: everything here is a function of the values alone, and neither their unit nor their sign matters.
+
+use std::ops::RangeInclusive;
+
+use crate::{power, special};
+
+/// Share of δ around 0 and around δ within which a level counts as the one or the other.
+pub const TOLERANCE: f64 = 0.25;
+
+/// Level at which a kernel is said to be on neither side, all kernels together (Bonferroni).
+const NEITHER: f64 = 0.01;
+
+/// A kernel of the list, by what was seen of it. The first of a list is the baseline, which has no values of its own: its level is 0.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Point {
+    /// Log ratios of its pairs, kernel over baseline; none yet if it was not tested.
+    Values(Vec<f64>),
+    /// It cannot be tested.
+    Skipped,
+}
+
+impl Point {
+    fn values(&self) -> &[f64] {
+        match self {
+            Point::Values(values) => values,
+            Point::Skipped => &[],
+        }
+    }
+}
+
+/// What is known of the position of a change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Posterior {
+    /// P(position `j`) at index `j − 1`.
+    positions: Vec<f64>,
+    /// Whether point `i` can be tested; the two ends have been.
+    testable: Vec<bool>,
+}
+
+/// A place where the change lies: after point `good`, at `bad` or before it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Span {
+    pub good: usize,
+    pub bad: usize,
+    pub probability: f64,
+}
+
+/// Where a kernel lies, relative to the baseline.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Level {
+    pub mean: f64,
+    /// 95 %, Student's with the spread of all kernels pooled.
+    pub interval: Option<(f64, f64)>,
+    pub pairs: usize,
+}
+
+impl Posterior {
+    /// Of a list whose first point is the baseline and whose last shows the change.
+    ///
+    /// # Panics
+    /// If there are fewer than two points.
+    pub fn of(points: &[Point]) -> Posterior {
+        assert!(points.len() > 1, "A change lies between two kernels or more");
+        let total: usize = points.iter().map(|p| p.values().len()).sum();
+        let scale: f64 = points.iter().flat_map(Point::values).map(|y| y * y).sum();
+        let logs: Vec<f64> = (1..points.len()).map(|j| log_likelihood(points, j, total, scale)).collect();
+        let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = logs.iter().map(|l| (l - most).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let last = points.len() - 1;
+        Posterior {
+            positions: weights.iter().map(|w| w / sum).collect(),
+            testable: points.iter().enumerate().map(|(i, p)| i == 0 || i == last || *p != Point::Skipped).collect(),
+        }
+    }
+
+    /// P(position `j`), `j` from 1: point `j` is the first after the change.
+    pub fn position(&self, j: usize) -> f64 {
+        self.positions[j - 1]
+    }
+
+    /// P(point `i` lies after the change).
+    pub fn changed(&self, i: usize) -> f64 {
+        self.positions[..i].iter().sum::<f64>().min(1.0)
+    }
+
+    /// The point whose test is expected to tell most: with one spread for all, what a test tells grows with the entropy of "does it lie after the
+    /// change", so it is the one whose probability is nearest to one half. `None` if none between the ends can be tested.
+    pub fn next(&self) -> Option<usize> {
+        let from_half = |i: &usize| (self.changed(*i) - 0.5).abs();
+        (1..self.testable.len() - 1).filter(|i| self.testable[*i]).min_by(|a, b| from_half(a).total_cmp(&from_half(b)))
+    }
+
+    /// The likeliest place between two points that can be tested and have nothing between them that can.
+    pub fn likeliest(&self) -> Span {
+        self.gaps().fold(None, |best: Option<Span>, gap| match best {
+            Some(best) if best.probability >= gap.probability => Some(best),
+            _ => Some(gap),
+        })
+        .expect("the ends have a gap between them")
+    }
+
+    /// The shortest run of such places that holds the change with probability `mass`, or all.
+    pub fn credible(&self, mass: f64) -> Span {
+        let gaps: Vec<Span> = self.gaps().collect();
+        let join = |run: RangeInclusive<usize>| Span {
+            good: gaps[*run.start()].good,
+            bad: gaps[*run.end()].bad,
+            probability: gaps[run].iter().map(|g| g.probability).sum(),
+        };
+        let runs = (1..=gaps.len()).flat_map(|n| (0..=gaps.len() - n).map(move |at| at..=at + n - 1));
+        runs.map(join).find(|span| span.probability >= mass).unwrap_or_else(|| join(0..=gaps.len() - 1))
+    }
+
+    fn gaps(&self) -> impl Iterator<Item = Span> {
+        let ends: Vec<usize> = (0..self.testable.len()).filter(|i| self.testable[*i]).collect();
+        let gap = |pair: &[usize]| {
+            let (good, bad) = (pair[0], pair[1]);
+            Span { good, bad, probability: (good + 1..=bad).map(|j| self.position(j)).sum() }
+        };
+        ends.windows(2).map(gap).collect::<Vec<_>>().into_iter()
+    }
+}
+
+fn log_likelihood(points: &[Point], j: usize, total: usize, scale: f64) -> f64 {
+    let before = points[..j].iter().flat_map(Point::values).map(|y| y * y).sum::<f64>();
+    let after: Vec<f64> = points[j..].iter().flat_map(Point::values).copied().collect();
+    let mean = after.iter().sum::<f64>() / after.len() as f64;
+    let around: f64 = after.iter().map(|y| (y - mean).powi(2)).sum();
+    // A clock without noise gives squares that are all 0; then one millionth of the values' own size is as good as none.
+    let squares = (before + around).max(scale * 1e-12).max(f64::MIN_POSITIVE);
+    -0.5 * (after.len().max(1) as f64).ln() - (total as f64 - 1.0) / 2.0 * squares.ln()
+}
+
+/// The spread of a pair within its kernel, all kernels pooled, and its degrees of freedom.
+fn pooled(points: &[Point]) -> (f64, f64) {
+    let squares = |v: &[f64]| power::sd(v).powi(2) * (v.len().max(1) - 1) as f64;
+    let degrees: usize = points.iter().map(|p| p.values().len().max(1) - 1).sum();
+    let sum: f64 = points.iter().map(|p| squares(p.values())).sum();
+    if degrees == 0 { (f64::NAN, 0.0) } else { ((sum / degrees as f64).sqrt(), degrees as f64) }
+}
+
+/// The level of each point; `None` without values, and for the baseline.
+pub fn levels(points: &[Point]) -> Vec<Option<Level>> {
+    let (sd, degrees) = pooled(points);
+    let level = |point: &Point| {
+        let values = point.values();
+        let pairs = values.len();
+        let mean = values.iter().sum::<f64>() / pairs as f64;
+        let half = || special::t_quantile(0.975, degrees) * sd / (pairs as f64).sqrt();
+        let interval = (degrees >= 1.0).then(|| (mean - half(), mean + half()));
+        (pairs > 0).then_some(Level { mean, interval, pairs })
+    };
+    points.iter().map(level).collect()
+}
+
+/// The points whose level is neither the baseline's nor the last point's: their intervals, at 1 % for all of them together, come nowhere within a quarter
+/// of δ of 0 or of δ. One such point, and there is more than one change.
+pub fn neither(points: &[Point]) -> Vec<usize> {
+    let Some((Point::Values(last), between)) = points.split_last() else { return Vec::new() };
+    let (sd, degrees) = pooled(points);
+    if degrees < 1.0 || last.is_empty() {
+        return Vec::new();
+    }
+    let delta = last.iter().sum::<f64>() / last.len() as f64;
+    let tested = between.iter().filter(|p| p.values().len() > 1).count().max(1);
+    let t = special::t_quantile(1.0 - NEITHER / 2.0 / tested as f64, degrees);
+    let is_neither = |values: &[f64]| {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        // A kernel may vary more than the others do.
+        let sd = sd.max(power::sd(values));
+        let of_level = t * sd / n.sqrt();
+        let of_distance = t * sd * (1.0 / n + 1.0 / last.len() as f64).sqrt();
+        let near = TOLERANCE * delta.abs();
+        mean.abs() - of_level > near && (mean - delta).abs() - of_distance > near
+    };
+    between.iter().enumerate().filter(|(_, p)| p.values().len() > 1 && is_neither(p.values())).map(|(i, _)| i).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::order::{Rng, rng};
+
+    fn normal(rng: &mut impl Rng) -> f64 {
+        let mut uniform = || ((rng.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos()
+    }
+
+    /// What a search over simulated kernels came to: the place, if it was settled, and its pairs.
+    fn search(levels: &[f64], sd: f64, error: f64, rng: &mut impl Rng) -> (Option<Span>, usize) {
+        let last = levels.len() - 1;
+        let mut draw = |at: usize, pairs: usize| -> Vec<f64> {
+            (0..pairs).map(|_| levels[at] + sd * normal(rng)).collect()
+        };
+        let mut points = vec![Point::Values(Vec::new()); levels.len()];
+        points[last] = Point::Values(draw(last, 8));
+        for step in 0..200 {
+            let posterior = Posterior::of(&points);
+            let best = posterior.likeliest();
+            if best.probability >= 1.0 - error {
+                return (Some(best), 8 + 2 * step);
+            }
+            if !neither(&points).is_empty() {
+                return (None, 8 + 2 * step);
+            }
+            let at = posterior.next().unwrap();
+            let more = draw(at, 2);
+            let Point::Values(values) = &mut points[at] else { unreachable!() };
+            values.extend(more);
+        }
+        (None, 408)
+    }
+
+    #[test]
+    fn the_stated_error_is_kept() {
+        let rng = &mut rng(11);
+        for (size, error, most) in [(1.5, 0.05, 0.05), (3.0, 0.05, 0.05), (1.5, 0.2, 0.2)] {
+            let (mut wrong, mut unsettled, mut pairs) = (0, 0, 0);
+            const REPEATS: usize = 400;
+            for repeat in 0..REPEATS {
+                let change = 1 + repeat % 9;
+                let levels: Vec<f64> = (0..10).map(|i| if i < change { 0.0 } else { size }).collect();
+                let (found, used) = search(&levels, 1.0, error, rng);
+                wrong += usize::from(found.is_some_and(|f| f.bad != change));
+                unsettled += usize::from(found.is_none());
+                pairs += used;
+            }
+            // Two standard deviations of what is counted.
+            let limit = most + 2.0 * (most * (1.0 - most) / REPEATS as f64).sqrt();
+            let share = wrong as f64 / REPEATS as f64;
+            println!("δ = {size} σ, error {error}: {share} wrong, {unsettled} unsettled, {} pairs", pairs / REPEATS);
+            assert!(share <= limit && unsettled * 50 < REPEATS, "{size} {error}: {share} wrong, {unsettled} unsettled");
+        }
+    }
+
+    #[test]
+    fn two_equal_steps_are_said_to_be_no_one_position() {
+        let rng = &mut rng(12);
+        let levels = [0.0, 0.0, 0.0, 0.05, 0.05, 0.05, 0.1, 0.1, 0.1];
+        for _ in 0..50 {
+            assert_eq!(search(&levels, 0.002, 0.05, rng).0, None);
+        }
+    }
+
+    fn list(values: &[&[f64]]) -> Vec<Point> {
+        std::iter::once(&[][..]).chain(values.iter().copied()).map(|v| Point::Values(v.to_vec())).collect()
+    }
+
+    #[test]
+    fn the_ends_alone_leave_all_positions_alike() {
+        let points = list(&[&[], &[], &[], &[0.1, 0.11, 0.09, 0.1]]);
+        let posterior = Posterior::of(&points);
+        for j in 1..5 {
+            assert!((posterior.position(j) - 0.25).abs() < 1e-12);
+        }
+        assert_eq!(posterior.next(), Some(2));
+        assert_eq!(posterior.credible(0.9), Span { good: 0, bad: 4, probability: 1.0 });
+    }
+
+    #[test]
+    fn a_clock_without_noise_settles_at_once() {
+        let points = list(&[&[], &[0.0, 0.0], &[0.1, 0.1], &[], &[0.1; 8]]);
+        let best = Posterior::of(&points).likeliest();
+        assert_eq!((best.good, best.bad), (2, 3));
+        assert!(best.probability > 0.999_999 && neither(&points).is_empty());
+        assert_eq!(neither(&list(&[&[0.05, 0.05], &[0.1; 8]])), [1]);
+        assert_eq!(neither(&list(&[&[0.2, 0.2], &[0.1; 8]])), [1]);
+        assert_eq!(neither(&list(&[&[0.02, 0.02], &[0.12, 0.12], &[0.1; 8]])), []);
+    }
+
+    #[test]
+    fn what_cannot_be_tested_makes_the_place_a_range() {
+        let mut points = list(&[&[0.0, 0.001], &[], &[0.1, 0.1], &[0.1, 0.099, 0.101, 0.1]]);
+        points[2] = Point::Skipped;
+        let posterior = Posterior::of(&points);
+        let best = posterior.likeliest();
+        assert_eq!((best.good, best.bad), (1, 3));
+        assert!(best.probability > 0.99);
+        assert!((posterior.position(2) - posterior.position(3)).abs() < 1e-12);
+        assert_ne!(posterior.next(), Some(2));
+        assert_eq!(Posterior::of(&[Point::Values(vec![]), Point::Skipped, Point::Values(vec![0.1; 4])]).next(), None);
+    }
+
+    #[test]
+    fn levels_have_intervals_of_the_pooled_spread() {
+        let points = list(&[&[0.0, 0.002], &[], &[0.1, 0.102, 0.1, 0.102]]);
+        let levels = levels(&points);
+        assert_eq!((levels[0], levels[2]), (None, None));
+        let (one, three) = (levels[1].unwrap(), levels[3].unwrap());
+        assert!((one.mean - 0.001).abs() < 1e-12 && (three.mean - 0.101).abs() < 1e-12);
+        let half = |l: Level| l.interval.map(|(low, high)| (high - low) / 2.0).unwrap();
+        assert!((half(one) / half(three) - 2f64.sqrt()).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn neither_unit_nor_sign_nor_order_matters(
+            values in proptest::collection::vec(proptest::collection::vec(-0.2..0.2f64, 0..4), 1..6),
+            last in proptest::collection::vec(0.05..0.15f64, 4..9),
+            factor in prop_oneof![-100.0..-0.01f64, 0.01..100.0f64],
+        ) {
+            let with = |f: &dyn Fn(&[f64]) -> Vec<f64>| {
+                let lists: Vec<Vec<f64>> = values.iter().chain([&last]).map(|v| f(v)).collect();
+                list(&lists.iter().map(Vec::as_slice).collect::<Vec<_>>())
+            };
+            let plain = with(&|v| v.to_vec());
+            let scaled = with(&|v| v.iter().rev().map(|y| y * factor).collect());
+            let (a, b) = (Posterior::of(&plain), Posterior::of(&scaled));
+            let total: f64 = (1..plain.len()).map(|j| a.position(j)).sum();
+            prop_assert!((total - 1.0).abs() < 1e-9);
+            for j in 1..plain.len() {
+                prop_assert!((a.position(j) - b.position(j)).abs() < 1e-6);
+            }
+            prop_assert!((1..plain.len()).all(|i| a.changed(i) >= a.changed(i - 1)));
+            let all = a.credible(0.9);
+            prop_assert!(all.probability >= 0.9 - 1e-9 && all.good < all.bad);
+            prop_assert_eq!(neither(&plain), neither(&scaled));
+        }
+    }
+}
