@@ -1,5 +1,6 @@
 //! The command line, as the parser, the man page and the completions know it.
 
+mod bisect;
 mod nightly;
 mod oltp;
 
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use bisect::{Bisect, BisectAction, BisectCommon, BisectFormat, BisectLevers};
 pub use nightly::{History, HistoryFormat, Nightly};
 pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
 
@@ -41,6 +43,7 @@ pub enum Command {
     Selftest(Selftest),
     Nightly(Nightly),
     History(History),
+    Bisect(Bisect),
     Doc(Doc),
     Dbsim(Dbsim),
     Oltp(Oltp),

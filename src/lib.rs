@@ -4,6 +4,7 @@
 //! `commands` → `session` → {`host`, `workload`, `lever`, `probe`} → {`vm`, guest protocol, `store`} → `sys`;
 //! `judge` and `report` depend on `study`, `store` and the crate `bigiron-stats` alone.
 
+pub mod bisect;
 pub mod cli;
 pub mod clock;
 pub mod commands;

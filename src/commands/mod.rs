@@ -1,5 +1,6 @@
 //! The subcommands: arguments in, exit status out. Data goes to standard output, everything else to standard error.
 
+mod bisect;
 mod compare;
 mod conduct;
 mod dbsim;
@@ -51,6 +52,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Selftest(args) => selftest::run(args),
         Command::Nightly(args) => nightly::run(&args),
         Command::History(args) => history::run(&args),
+        Command::Bisect(args) => bisect::run(&args),
         Command::Doc(args) => doc::run(&args),
         Command::Dbsim(args) => dbsim::run(args.action),
         Command::Oltp(args) => oltp::run(args.action),

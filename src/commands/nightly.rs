@@ -187,7 +187,8 @@ fn pairs(args: &Nightly, base: &Question, rows: usize) -> u32 {
     })
 }
 
-fn script(path: &Path) -> anyhow::Result<Script> {
+/// The script of the host `sim` in a file.
+pub(super) fn script(path: &Path) -> anyhow::Result<Script> {
     let name = path.display();
     let text = fs::read_to_string(path).map_err(|e| Refusal::new(format!("Cannot read the script `{name}`: {e}")))?;
     Ok(toml::from_str(&text).map_err(|e| {

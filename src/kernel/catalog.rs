@@ -150,6 +150,24 @@ pub fn series<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str)
     found
 }
 
+/// Versions of one flavour that can be had whole, oldest first; of several builds of one upstream version the newest.
+pub fn versions<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for packages in lists {
+        let kernels = packages.iter().filter(|p| p.kernel().is_some_and(|(_, f)| f == flavour));
+        found.extend(kernels.filter(|p| Parts::of(packages, p).lacking.is_empty()).map(|p| p.version.clone()));
+    }
+    newest_builds(found)
+}
+
+/// `versions` in their order, one for each upstream version.
+pub fn newest_builds(mut versions: Vec<String>) -> Vec<String> {
+    versions.sort_by(|a, b| version::compare(b, a));
+    versions.dedup_by(|a, b| version::upstream(a) == version::upstream(b));
+    versions.reverse();
+    versions
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -202,6 +220,13 @@ Version: 7.2.12-1~bpo13+1";
         assert_eq!(best(&all, "6.1", "rt-amd64").unwrap().name, "linux-image-6.1.0-53-rt-amd64");
         assert_eq!(best(&all, "6.9", "cloud-amd64"), None);
         assert_eq!(series([&all[..]], "cloud-amd64"), ["6.1", "7.2"]);
+        assert_eq!(versions([&all[..]], "cloud-amd64"), ["6.1.190-1", "6.1.192-1", "7.2.12-1~bpo13+1"]);
+    }
+
+    #[test]
+    fn builds_of_one_version_are_one_kernel() {
+        let all = ["6.12.90-1~bpo12+1", "6.12.90-2", "6.12.9-1", "6.12.90-1"].map(str::to_owned).to_vec();
+        assert_eq!(newest_builds(all), ["6.12.9-1", "6.12.90-2"]);
     }
 
     #[test]

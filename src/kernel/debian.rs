@@ -52,6 +52,28 @@ pub(super) fn resolve(
     question.fetch(&apt, &guard)
 }
 
+/// Every version of `flavour` that can be had, in the archive or in the cache, oldest first.
+pub(super) fn versions(store: &Store, flavour: &str, note: &dyn Fn(&str)) -> Result<Vec<String>, KernelError> {
+    let question = Question { store, version: "", flavour, note };
+    let cached = store.list()?.into_iter().filter_map(|e| e.debian).filter(|o| o.flavour == flavour);
+    let mut found: Vec<String> = cached.map(|o| o.version).collect();
+    match Apt::open(&store.dir().join("apt")) {
+        Ok(apt) => {
+            let mut failure = None;
+            let own = question.ask(&apt, apt.own(), DAY, "Debian's package lists", &mut failure)?;
+            let other = question.ask(&apt, &others(&own), DAY, "those of other Debian releases", &mut failure)?;
+            let lists = own.debian().chain(other.debian()).map(|s| &s.listing.packages[..]);
+            found.extend(catalog::versions(lists, flavour));
+            if let Some(reason) = failure {
+                question.note(&format!("Using the package lists as last read: {reason}"));
+            }
+        }
+        Err(error) if found.is_empty() => return Err(error),
+        Err(error) => question.note(&format!("Only kernels of the cache are known: {error}")),
+    }
+    Ok(catalog::newest_builds(found))
+}
+
 impl Question<'_> {
     fn note(&self, text: &str) {
         (self.note)(text);

@@ -82,6 +82,14 @@ impl Store {
         Ok(entry.kernel(&spec.to_string()))
     }
 
+    /// The Debian kernels of a flavour that can be had, as exact specs, oldest first.
+    pub fn debian_kernels(&self, flavour: &str, note: &dyn Fn(&str)) -> Result<Vec<String>, KernelError> {
+        let versions = debian::versions(self, flavour, note)?;
+        let named = Some(flavour.to_owned()).filter(|f| f != spec::DEFAULT_FLAVOUR);
+        let spec = |version| Spec::Debian { version, flavour: named.clone() }.to_string();
+        Ok(versions.into_iter().map(spec).collect())
+    }
+
     /// The kernel with this identity, from the cache alone; its bytes are compared with their hashes.
     pub fn get(&self, identity: &Identity) -> Result<Kernel, KernelError> {
         let same = |e: &Entry| {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: same numbers everywhere. Every format lays out the same [`Report`]: its sentences, its rows of quantities and its scope.
 
+pub mod bisect;
 pub mod chart;
 pub mod csv;
 pub mod fact;

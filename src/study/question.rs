@@ -22,6 +22,8 @@ pub struct Question {
     pub pairs: Option<u32>,
     /// Fewer pairs than a verdict usually takes are wanted; see [`super::plan::Plan::is_screening`].
     pub screening: bool,
+    /// The pairs are evidence among other pairs, which are judged together: as few as can be balanced will do.
+    pub step: bool,
     pub seed: Option<u64>,
     /// CPU seconds without progress.
     pub hang_limit: Option<u32>,

@@ -39,6 +39,9 @@ const PAIRS_LIMIT: u32 = 1000;
 /// Fewest pairs of a screening: Student's interval has three degrees of freedom, and change points between two kernels can be seen.
 pub const SCREENING_PAIRS: u32 = 4;
 
+/// Fewest pairs of a step of a larger search: one in each order.
+pub const STEP_PAIRS: u32 = 2;
+
 const CPUS_LIMIT: u32 = 255;
 const MEMORY: u64 = 1 << 30;
 
@@ -342,9 +345,10 @@ fn check_reach(q: &Question, workloads: &[&'static dyn Workload]) -> Result<(), 
 fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal> {
     let Some(pairs) = q.pairs else { return Ok(None) };
     let refuse = |message| Err(q.places.refuse("design.pairs", message));
-    let (least, enough) = match q.screening {
-        true => (SCREENING_PAIRS, SCREENING_PAIRS),
-        false => (power::smallest_pairs(1), power::smallest_pairs(primaries)),
+    let (least, enough) = match (q.step, q.screening) {
+        (true, _) => (STEP_PAIRS, STEP_PAIRS),
+        (false, true) => (SCREENING_PAIRS, SCREENING_PAIRS),
+        (false, false) => (power::smallest_pairs(1), power::smallest_pairs(primaries)),
     };
     if pairs > PAIRS_LIMIT {
         return refuse(format!("{pairs} pairs are too many; the most are {PAIRS_LIMIT}"));

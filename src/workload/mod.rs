@@ -238,6 +238,10 @@ pub trait Workload: Sync {
     }
     /// The declared metrics, exactly one of them primary.
     fn metrics(&self, options: &Options) -> Vec<MetricDef>;
+    /// The option, and its value, with which little more than `metric` is measured; `None` if all are measured anyway.
+    fn alone(&self, _metric: &str) -> Option<(&'static str, String)> {
+        None
+    }
     /// Whether the machine rests after [`Workload::prepare`], until what that wrote has gone to the disk.
     fn lays_out(&self) -> bool {
         true

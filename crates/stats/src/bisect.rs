@@ -105,11 +105,12 @@ impl Posterior {
 
     /// The likeliest place between two points that can be tested and have nothing between them that can.
     pub fn likeliest(&self) -> Span {
-        self.gaps().fold(None, |best: Option<Span>, gap| match best {
-            Some(best) if best.probability >= gap.probability => Some(best),
-            _ => Some(gap),
-        })
-        .expect("the ends have a gap between them")
+        self.gaps()
+            .fold(None, |best: Option<Span>, gap| match best {
+                Some(best) if best.probability >= gap.probability => Some(best),
+                _ => Some(gap),
+            })
+            .expect("the ends have a gap between them")
     }
 
     /// The shortest run of such places that holds the change with probability `mass`, or all.
@@ -205,9 +206,8 @@ mod tests {
     /// What a search over simulated kernels came to: the place, if it was settled, and its pairs.
     fn search(levels: &[f64], sd: f64, error: f64, rng: &mut impl Rng) -> (Option<Span>, usize) {
         let last = levels.len() - 1;
-        let mut draw = |at: usize, pairs: usize| -> Vec<f64> {
-            (0..pairs).map(|_| levels[at] + sd * normal(rng)).collect()
-        };
+        let mut draw =
+            |at: usize, pairs: usize| -> Vec<f64> { (0..pairs).map(|_| levels[at] + sd * normal(rng)).collect() };
         let mut points = vec![Point::Values(Vec::new()); levels.len()];
         points[last] = Point::Values(draw(last, 8));
         for step in 0..200 {

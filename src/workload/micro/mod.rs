@@ -108,6 +108,10 @@ impl Workload for Micro {
         std::iter::once(primary).chain(tests.into_iter().map(declare)).collect()
     }
 
+    fn alone(&self, metric: &str) -> Option<(&'static str, String)> {
+        (metric != PRIMARY).then(|| ("only", metric.to_owned()))
+    }
+
     fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()> {
         let selection = selection(cx)?;
         if selection.tests.iter().any(|t| t.loopback) {

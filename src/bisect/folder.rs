@@ -1,0 +1,157 @@
+//! A bisection's folder: `bisect.toml`, and a study's folder for each test.
+//!
+//! Invariant: the description is written once, before the first boot, and never changed.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+use crate::kernel::Identity;
+use crate::lever::Setting;
+use crate::metric::MetricDef;
+use crate::store::folder::write_whole;
+use crate::store::{Folder, StoreError, Tally};
+use crate::study::arm::ArmText;
+
+/// Version of the description's format.
+pub const SCHEMA: u32 = 1;
+
+const FILE: &str = "bisect.toml";
+
+/// The study of the two ends.
+pub const ENDS: &str = "ends";
+/// The study in which every lever is switched alone.
+pub const EACH: &str = "each";
+
+/// A bisection, described.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bisection {
+    pub schema: u32,
+    /// Version of bigiron that began it.
+    pub bigiron: String,
+    /// Hash of that executable's file.
+    pub executable: String,
+    /// Hash of what was asked: finds the folder to resume.
+    pub question_sha256: String,
+    /// UTC.
+    pub begun: String,
+    /// The command that asks the same again.
+    pub repeat: String,
+    /// Its options, as a bisection of a part takes them.
+    pub options: String,
+    pub clock: Clock,
+    pub seed: u64,
+    pub what: What,
+    /// Probability of a wrong place that is put up with.
+    pub error: f64,
+    /// Pairs of a test.
+    pub pairs_per_step: u32,
+    /// Most tests.
+    pub steps: u32,
+    pub workload: String,
+    pub metric: MetricDef,
+    /// Kernels in their order, the good one first and the bad one last; of levers, the two arms.
+    pub candidates: Vec<Candidate>,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// The place among kernels in their order.
+    Kernels,
+    /// The levers, of those in which two arms differ.
+    Levers,
+}
+
+impl Candidate {
+    /// As it is typed.
+    pub fn text(&self) -> String {
+        ArmText { name: None, kernel: self.kernel.clone(), settings: self.settings.clone() }.to_string()
+    }
+}
+
+/// A kernel that may be tested, with its levers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Candidate {
+    /// Unique in the bisection.
+    pub name: String,
+    /// As typed, or an exact version.
+    pub kernel: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Setting>,
+    /// Which kernel that is, where it was found out before the first boot; else the study of its first test says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+}
+
+/// What can go wrong with a bisection's folder beyond what can with a study's.
+#[derive(Debug, thiserror::Error)]
+pub enum BisectError {
+    #[error("`{}` is not a bisection that this bigiron can read: {why}", path.display())]
+    Unreadable { path: PathBuf, why: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Bisection {
+    /// Writes the description into `dir`, which is made if need be.
+    pub fn create(&self, dir: &Path) -> Result<(), BisectError> {
+        let path = dir.join(FILE);
+        let unreadable = |why: String| BisectError::Unreadable { path: path.clone(), why };
+        fs::create_dir_all(dir).map_err(|e| StoreError::io("create the folder", dir, e))?;
+        let text = toml::to_string(self).map_err(|e| unreadable(e.to_string()))?;
+        write_whole(dir, FILE, text.as_bytes())?;
+        Ok(())
+    }
+
+    /// Reads the description in `dir`; `None` if it holds none.
+    pub fn open(dir: &Path) -> Result<Option<Bisection>, BisectError> {
+        let path = dir.join(FILE);
+        let unreadable = |why: String| BisectError::Unreadable { path: path.clone(), why };
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+            Err(e) => return Err(StoreError::io("read", &path, e).into()),
+        };
+        let read: Bisection = toml::from_str(&text).map_err(|e| unreadable(e.message().to_owned()))?;
+        if read.schema != SCHEMA {
+            return Err(unreadable(format!("it has format {}, this bigiron reads format {SCHEMA}", read.schema)));
+        }
+        if read.candidates.len() < 2 {
+            return Err(unreadable("it names fewer than two arms".to_owned()));
+        }
+        Ok(Some(read))
+    }
+
+    /// Writes `report.json` and the like.
+    pub fn write_report(dir: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf, StoreError> {
+        write_whole(dir, name, bytes)
+    }
+
+    /// The name of the folder of test `number`, from 1.
+    pub fn step(number: usize) -> String {
+        format!("step-{number:02}")
+    }
+}
+
+/// The study in `folder` below `dir`, if it was begun.
+pub fn study(dir: &Path, folder: &str) -> Result<Option<Folder>, StoreError> {
+    match Folder::open(&dir.join(folder)) {
+        Ok(study) => Ok(Some(study)),
+        Err(StoreError::NoStudy { .. }) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The same, if every slot has its record.
+pub fn finished(dir: &Path, folder: &str) -> Result<Option<Folder>, StoreError> {
+    let Some(study) = study(dir, folder)? else { return Ok(None) };
+    let done = Tally::of(study.plan(), &study.records()?.records).missing().is_empty();
+    Ok(done.then_some(study))
+}

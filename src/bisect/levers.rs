@@ -1,0 +1,197 @@
+//! Which of the levers in which two arms differ makes the difference between them.
+//!
+//! Every lever is first switched alone, from what the first arm has to what the second has. If none alone makes half of the difference, those
+//! that make some of it are switched together, the largest first; if that does not make most of it either, all couples are tried, as long
+//! as there are few. Invariant: what comes next is a function of the description and of the studies that were finished.
+
+use bigiron_stats::Verdict;
+
+use super::folder::{Bisection, EACH};
+use super::seen::{Seen, SeenArm, differs};
+use crate::lever::{self, Setting, Typed};
+
+/// Share of the difference that a lever makes that is said to make it.
+pub const HALF: f64 = 0.5;
+
+/// Share of the difference that several levers make that are said to make it together.
+pub const MOST: f64 = 0.8;
+
+/// Most levers: each is an arm of one study.
+pub const LIMIT: usize = 16;
+
+/// Most levers whose couples are all tried: 15 arms.
+pub const COUPLES_OF: usize = 6;
+
+/// The study of all couples.
+const COUPLES: &str = "couples";
+
+/// A lever that two arms set unlike each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub lever: String,
+    /// What the second arm sets it to; `None` if it leaves it alone.
+    pub to: Option<String>,
+}
+
+impl Difference {
+    /// As reports and studies call it.
+    pub fn name(&self) -> String {
+        match &self.to {
+            Some(value) => Typed(&(self.lever.clone(), value.clone())).to_string(),
+            None => format!("without {}", self.lever),
+        }
+    }
+}
+
+/// The levers in which `b` differs from `a`: those that `b` sets, in its order, then those that only `a` sets.
+pub fn differences(a: &[Setting], b: &[Setting]) -> Vec<Difference> {
+    let same = |x: &str, y: &str| lever::key(x) == lever::key(y);
+    let set = b.iter().filter(|(lever, value)| !a.iter().any(|(l, v)| same(l, lever) && v == value));
+    let set = set.map(|(lever, value)| Difference { lever: lever.clone(), to: Some(value.clone()) });
+    let left = a.iter().filter(|(lever, _)| !b.iter().any(|(l, _)| same(l, lever)));
+    set.chain(left.map(|(lever, _)| Difference { lever: lever.clone(), to: None })).collect()
+}
+
+/// `settings` with some differences switched.
+pub fn switched(settings: &[Setting], differences: &[&Difference]) -> Vec<Setting> {
+    let is = |d: &Difference, lever: &str| lever::key(&d.lever) == lever::key(lever);
+    let kept = settings.iter().filter(|(lever, _)| !differences.iter().any(|d| is(d, lever))).cloned();
+    let new = differences.iter().filter_map(|d| Some((d.lever.clone(), d.to.clone()?)));
+    kept.chain(new).collect()
+}
+
+/// A search with what its studies have shown so far.
+pub struct LeverSearch<'a> {
+    pub bisection: &'a Bisection,
+    /// The study of the ends, that of each lever alone, and those of several together.
+    pub studies: Vec<Seen>,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// The two arms are to be compared.
+    Ends,
+    /// A study of these sets of levers, as numbers of [`LeverSearch::differences`], each set an arm.
+    Study {
+        folder: String,
+        sets: Vec<Vec<usize>>,
+    },
+    Done(Found),
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    Nothing(Verdict),
+    Unmeasured,
+    /// Each of these alone makes at least half of the difference; the largest first.
+    Alone(Vec<usize>),
+    /// None of these alone, but all together, make most of it.
+    Together(Vec<usize>),
+    /// Neither one lever nor what was tried of several together makes most of it.
+    Unexplained,
+}
+
+impl LeverSearch<'_> {
+    pub fn differences(&self) -> Vec<Difference> {
+        let [a, b, ..] = &self.bisection.candidates[..] else { return Vec::new() };
+        differences(&a.settings, &b.settings)
+    }
+
+    /// The name of a set's arm.
+    pub fn name(&self, set: &[usize]) -> String {
+        let differences = self.differences();
+        set.iter().map(|i| differences[*i].name()).collect::<Vec<_>>().join(" + ")
+    }
+
+    /// What was seen of a set.
+    pub fn seen(&self, set: &[usize]) -> Option<&SeenArm> {
+        let name = self.name(set);
+        self.studies.iter().skip(1).flat_map(|s| &s.arms).find(|arm| arm.name == name)
+    }
+
+    /// The difference between the two arms, on the log scale.
+    pub fn whole(&self) -> Option<f64> {
+        Some(self.studies.first()?.arms.first()?.estimate?.mean)
+    }
+
+    /// The share of the difference that a set makes.
+    pub fn share(&self, set: &[usize]) -> Option<f64> {
+        Some(self.seen(set)?.estimate?.mean / self.whole()?)
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Standing {
+        let Some(ends) = self.studies.first().and_then(|s| s.arms.first()) else { return Standing::Ends };
+        if ends.ratios.is_empty() {
+            return Standing::Done(Found::Unmeasured);
+        }
+        if !differs(ends.verdict) {
+            return Standing::Done(Found::Nothing(ends.verdict));
+        }
+        let all: Vec<usize> = (0..self.differences().len()).collect();
+        if self.studies.len() < 2 {
+            let sets = all.iter().map(|i| vec![*i]).collect();
+            return Standing::Study { folder: EACH.to_owned(), sets };
+        }
+        let visible = self.visible(&all);
+        let share = |i: &usize| self.share(&[*i]).unwrap_or(0.0);
+        let alone: Vec<usize> = visible.iter().copied().filter(|i| share(i) >= HALF).collect();
+        if !alone.is_empty() {
+            return Standing::Done(Found::Alone(alone));
+        }
+        if all.len() == 2 {
+            return Standing::Done(Found::Together(all));
+        }
+        for size in 2..=visible.len().min(all.len() - 1) {
+            let mut set = visible[..size].to_vec();
+            set.sort_unstable();
+            match self.share(&set) {
+                Some(share) if share >= MOST => return Standing::Done(Found::Together(set)),
+                None if self.seen(&set).is_none() => {
+                    return Standing::Study { folder: format!("together-{size:02}"), sets: vec![set] };
+                }
+                _ => {}
+            }
+        }
+        if visible.len() == all.len() {
+            return Standing::Done(Found::Together(all));
+        }
+        if all.len() > COUPLES_OF {
+            return Standing::Done(Found::Unexplained);
+        }
+        let couples: Vec<Vec<usize>> = all
+            .iter()
+            .flat_map(|i| (i + 1..all.len()).map(|j| vec![*i, j]))
+            .filter(|set| self.seen(set).is_none())
+            .collect();
+        let tried = self.studies.iter().any(|s| s.folder == COUPLES);
+        if !tried && !couples.is_empty() {
+            return Standing::Study { folder: COUPLES.to_owned(), sets: couples };
+        }
+        Standing::Done(match self.best_couple(&all) {
+            Some((set, share)) if share >= MOST => Found::Together(set),
+            _ => Found::Unexplained,
+        })
+    }
+
+    /// The levers that make some of the difference alone, the largest share first.
+    fn visible(&self, all: &[usize]) -> Vec<usize> {
+        let share = |i: usize| self.share(&[i]).unwrap_or(0.0);
+        let is_real = |i: &usize| share(*i) > 0.0 && self.seen(&[*i]).is_some_and(|arm| differs(arm.verdict));
+        let mut visible: Vec<usize> = all.iter().copied().filter(is_real).collect();
+        visible.sort_by(|a, b| share(*b).total_cmp(&share(*a)));
+        visible
+    }
+
+    fn best_couple(&self, all: &[usize]) -> Option<(Vec<usize>, f64)> {
+        let couples = all.iter().flat_map(|i| (i + 1..all.len()).map(|j| vec![*i, j]));
+        couples.filter_map(|set| self.share(&set).map(|share| (set, share))).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// Boots of all studies.
+    pub fn boots(&self) -> u32 {
+        self.studies.iter().map(Seen::all_boots).sum()
+    }
+}

@@ -1,0 +1,191 @@
+//! The list of kernels between two, in its order.
+//!
+//! Invariant: a list has the good kernel first and the bad one last, and each kernel has a name of its own.
+
+use crate::kernel::{Spec, Store, compare_versions, looks_like_kernel, spec};
+use crate::refusal::Refusal;
+use crate::study::arm::{self, ArmText};
+
+/// Reads `--kernels`: arms separated by commas, where a piece that names no kernel belongs to the arm before it, so that an arm may have levers.
+///
+/// # Errors
+/// A first piece that names no kernel; a lever that is none.
+pub fn parse(texts: &[String], named: &[String]) -> Result<Vec<ArmText>, Refusal> {
+    let mut arms: Vec<String> = Vec::new();
+    for text in texts {
+        for (at, piece) in text.split(',').enumerate() {
+            if looks_like_kernel(piece, named) {
+                arms.push(piece.to_owned());
+                continue;
+            }
+            match arms.last_mut() {
+                Some(last) if at > 0 => {
+                    last.push(',');
+                    last.push_str(piece);
+                }
+                _ => {
+                    return Err(Refusal::new(format!("`--kernels` begins with `{piece}`, which names no kernel")).hint(
+                        "A list is like `debian:6.1,debian:6.6,debian:6.12,boot.mitigations=off`; a kernel is `debian:VERSION`, a path, \
+                         `running`, or a name given by `bigiron kernel add`",
+                    ));
+                }
+            }
+        }
+    }
+    arms.iter().map(|text| ArmText::parse(text)).collect()
+}
+
+/// The list that was given, with `good` before it and `bad` after it unless it begins or ends with them.
+///
+/// # Errors
+/// No two ends, or two that are the same.
+pub fn given(good: Option<ArmText>, bad: Option<ArmText>, kernels: Vec<ArmText>) -> Result<Vec<ArmText>, Refusal> {
+    let mut list = kernels;
+    if let Some(good) = good
+        && list.first() != Some(&good)
+    {
+        list.insert(0, good);
+    }
+    if let Some(bad) = bad
+        && list.last() != Some(&bad)
+    {
+        list.push(bad);
+    }
+    match &list[..] {
+        [good, .., bad] if good == bad => Err(same(good)),
+        [_, _, ..] => Ok(list),
+        _ => Err(Refusal::new("Fewer than two kernels; a change lies between two")
+            .hint("Name the ends with `--good KERNEL --bad KERNEL`, or the whole list with `--kernels A,B,C`")),
+    }
+}
+
+fn same(arm: &ArmText) -> Refusal {
+    Refusal::new(format!("Good and bad are the same, `{arm}`; a change lies between two kernels"))
+        .hint("`bigiron selftest` compares a kernel with itself")
+}
+
+/// The Debian kernels from `good` to `bad`, which are themselves Debian's, by their versions.
+///
+/// # Errors
+/// Ends that are not Debian's, of two flavours, with unlike levers, the same, or in the wrong order.
+pub fn debian(good: &ArmText, bad: &ArmText, store: &Store, note: &dyn Fn(&str)) -> anyhow::Result<Vec<ArmText>> {
+    if good == bad {
+        return Err(same(good).into());
+    }
+    let (of_good, of_bad) = (wanted(good)?, wanted(bad)?);
+    if good.settings != bad.settings {
+        return Err(Refusal::new("Good and bad have unlike levers, so that a kernel between them has no settings of its own")
+            .hint("Set levers on both, or with `--set`; `bigiron bisect levers` finds the lever; or give the arms with `--kernels`")
+            .into());
+    }
+    if of_good.1 != of_bad.1 {
+        let message = format!("Good is of flavour `{}` and bad of `{}`; a list is of one flavour", of_good.1, of_bad.1);
+        return Err(Refusal::new(message).into());
+    }
+    let all = store.debian_kernels(&of_good.1, note)?;
+    between(good, bad, (&of_good.0, &of_bad.0), &all).map_err(Into::into)
+}
+
+/// Version and flavour of a Debian kernel.
+fn wanted(arm: &ArmText) -> Result<(String, String), Refusal> {
+    match Spec::parse(&arm.kernel) {
+        Ok(Spec::Debian { version, flavour }) => {
+            Ok((version, flavour.unwrap_or_else(|| spec::DEFAULT_FLAVOUR.to_owned())))
+        }
+        Ok(_) => Err(Refusal::new(format!("`{arm}` is not of Debian's archive, so what lies between is not known"))
+            .hint("Name the kernels in their order, `--kernels A,B,C`")),
+        Err(e) => Err(Refusal::new(e.to_string())),
+    }
+}
+
+/// Of `all`, exact specs oldest first, those between what `good` and `bad` stand for, with these at the ends.
+fn between(good: &ArmText, bad: &ArmText, wanted: (&str, &str), all: &[String]) -> Result<Vec<ArmText>, Refusal> {
+    let version = |text: &str| text.trim_start_matches("debian:").split('/').next().unwrap_or("").to_owned();
+    let find = |arm: &ArmText, wanted: &str| {
+        all.iter().rposition(|text| crate::kernel::satisfies(&version(text), wanted)).ok_or_else(|| {
+            let newest =
+                all.last().map_or_else(|| "none can be had".to_owned(), |last| format!("the newest is `{last}`"));
+            Refusal::new(format!("No kernel `{arm}` in Debian's archive or in the cache; {newest}"))
+        })
+    };
+    let (first, last) = (find(good, wanted.0)?, find(bad, wanted.1)?);
+    if first == last {
+        return Err(Refusal::new(format!("`{good}` and `{bad}` are the same kernel, `{}`", all[first])));
+    }
+    if compare_versions(&version(&all[first]), &version(&all[last])).is_gt() {
+        return Err(Refusal::new(format!("Good, `{}`, is newer than bad, `{}`", all[first], all[last])).hint(
+            "Exchange them: a bisection finds a change in either direction, `--good` only names the older side",
+        ));
+    }
+    let inner = all[first + 1..last].iter().map(|text| ArmText {
+        name: None,
+        kernel: text.clone(),
+        settings: good.settings.clone(),
+    });
+    let end = |index: usize, arm: &ArmText| ArmText { kernel: all[index].clone(), ..arm.clone() };
+    Ok([end(first, good)].into_iter().chain(inner).chain([end(last, bad)]).collect())
+}
+
+/// The same arms, each with a name of its own.
+pub fn named(list: &[ArmText]) -> Vec<ArmText> {
+    let names = arm::names(list);
+    list.iter().zip(names).map(|(arm, name)| ArmText { name: Some(name), ..arm.clone() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(arms: &[ArmText]) -> Vec<String> {
+        arms.iter().map(ToString::to_string).collect()
+    }
+
+    fn arm(text: &str) -> ArmText {
+        ArmText::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_list_is_split_where_a_kernel_begins() {
+        let text = "debian:6.1,mine,debian:6.12,boot.mitigations=auto,nosmt,boot.nosmt,./bzImage";
+        let arms = parse(&[text.to_owned(), "running".to_owned()], &["mine".to_owned()]).unwrap();
+        assert_eq!(
+            texts(&arms),
+            ["debian:6.1", "mine", "debian:6.12,boot.mitigations=auto,nosmt,boot.nosmt", "./bzImage", "running"]
+        );
+        for text in ["boot.nosmt,debian:6.1", "mnie", ""] {
+            assert!(parse(&[text.to_owned()], &["mine".to_owned()]).is_err(), "{text}");
+        }
+        assert!(parse(&["debian:6.1,bot.x=1".to_owned()], &[]).unwrap_err().message.contains("bot.x"));
+    }
+
+    #[test]
+    fn the_ends_are_added_where_the_list_lacks_them() {
+        let list = || vec![arm("debian:6.1"), arm("debian:6.6")];
+        let with =
+            |good: Option<&str>, bad: Option<&str>| given(good.map(arm), bad.map(arm), list()).map(|l| texts(&l));
+        assert_eq!(with(None, None).unwrap(), ["debian:6.1", "debian:6.6"]);
+        assert_eq!(with(Some("debian:6.1"), Some("debian:6.12")).unwrap(), ["debian:6.1", "debian:6.6", "debian:6.12"]);
+        assert!(with(None, Some("debian:6.1")).unwrap_err().message.contains("the same"));
+        assert!(given(None, None, vec![arm("debian:6.1")]).is_err());
+        let again = named(&[arm("debian:6.1"), arm("debian:6.1"), arm("debian:6.1,boot.nosmt")]);
+        let names: Vec<&str> = again.iter().filter_map(|a| a.name.as_deref()).collect();
+        assert_eq!(names, ["debian:6.1", "debian:6.1 (again)", "debian:6.1,boot.nosmt"]);
+    }
+
+    #[test]
+    fn kernels_lie_between_by_their_versions() {
+        let all = ["6.1.9-1", "6.1.190-1", "6.1.192-1", "6.6.2-1", "6.12.9-1", "6.12.117-1~deb12u1"];
+        let all: Vec<String> = all.iter().map(|v| format!("debian:{v}")).collect();
+        let list = |good: &str, bad: &str| {
+            let wanted = (wanted(&arm(good)).unwrap().0, wanted(&arm(bad)).unwrap().0);
+            between(&arm(good), &arm(bad), (&wanted.0, &wanted.1), &all).map(|l| texts(&l))
+        };
+        // A series is its newest kernel.
+        assert_eq!(list("debian:6.1", "debian:6.12.9").unwrap(), all[2..5]);
+        assert_eq!(list("debian:6.1.9", "debian:6.1").unwrap(), all[..3]);
+        assert!(list("debian:6.12", "debian:6.1").unwrap_err().message.contains("is newer than bad"));
+        assert!(list("debian:6.6", "debian:6.6.2").unwrap_err().message.contains("the same kernel"));
+        assert!(list("debian:6.3", "debian:6.6").unwrap_err().message.contains("No kernel `debian:6.3`"));
+        assert!(wanted(&arm("running")).unwrap_err().message.contains("is not of Debian's archive"));
+    }
+}

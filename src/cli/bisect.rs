@@ -1,0 +1,99 @@
+//! The command line of `bigiron bisect`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::Design;
+
+/// Find the kernel, or the lever, that makes a difference
+///
+/// Between a good kernel and a bad one (either may be the faster) lies a list of kernels: all that Debian has of one flavour, by their versions, or the
+/// list that is given. The ends are compared first; then kernel after kernel is tested, each time the one whose test is expected to tell
+/// most, until one place is certain enough. The same command goes on with a bisection that was interrupted.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  \
+    bigiron bisect --good debian:6.1 --bad debian:6.12 micro:fork-exit\n  \
+    bigiron bisect --kernels debian:5.10,debian:6.1,debian:6.12,debian:6.18 micro:mmap --clock exact --seed 7\n  \
+    bigiron bisect --good mine --bad ./linux --kernels ./build-1,./build-2,./build-3 dbsim\n  \
+    bigiron bisect levers debian:6.12 debian:6.12,boot.mitigations=off,boot.preempt=full micro:null-call\n\n\
+    `bigiron doc bisect` describes the method and how to read the result."
+)]
+pub struct Bisect {
+    #[command(subcommand)]
+    pub action: Option<BisectAction>,
+    /// A workload, or a metric of one as WORKLOAD:METRIC [default metric: the workload's primary]
+    #[arg(value_name = "WORKLOAD[:METRIC]", required = true)]
+    pub what: Option<String>,
+    /// The older side: an arm as `bigiron compare` takes it [default: the first of --kernels]
+    #[arg(long, value_name = "ARM", required_unless_present = "kernels")]
+    pub good: Option<String>,
+    /// The newer side [default: the last of --kernels]
+    #[arg(long, value_name = "ARM", required_unless_present = "kernels")]
+    pub bad: Option<String>,
+    /// The list in its order, arms separated by commas; may be repeated [default: all between two Debian kernels]
+    #[arg(long, value_name = "ARM,ARM…")]
+    pub kernels: Vec<String>,
+    /// Probability of a wrong place that is put up with
+    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    pub error: f64,
+    /// Most tests before it gives up
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub steps: u32,
+    #[command(flatten)]
+    pub common: BisectCommon,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BisectAction {
+    Levers(BisectLevers),
+}
+
+/// Find which of the levers in which two arms differ makes the difference
+///
+/// Each lever is switched alone, from what the first arm has to what the second has; where none alone makes half of the difference, several together.
+#[derive(Debug, Args)]
+pub struct BisectLevers {
+    /// The first arm: KERNEL[,LEVER=VALUE]…
+    pub a: String,
+    /// The second, of the same kernel with other levers
+    pub b: String,
+    /// A workload, or a metric of one as WORKLOAD:METRIC [default metric: the workload's primary]
+    #[arg(value_name = "WORKLOAD[:METRIC]")]
+    pub what: String,
+    #[command(flatten)]
+    pub common: BisectCommon,
+}
+
+/// What both bisections are told.
+#[derive(Debug, Args)]
+pub struct BisectCommon {
+    /// `--pairs` is for the ends
+    #[command(flatten)]
+    pub design: Design,
+    /// Pairs of each test, even [default: 2 for a kernel on the exact clock, else 4]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Study")]
+    pub pairs_per_step: Option<u32>,
+    /// Play this script of the host `sim` in the place of guests (see `bigiron doc sim`)
+    #[arg(long, value_name = "FILE", help_heading = "Study")]
+    pub sim: Option<PathBuf>,
+    /// Folder of the bisection [default: one in bigiron-results/, named after the question]
+    #[arg(long, value_name = "DIR", help_heading = "Result")]
+    pub out: Option<PathBuf>,
+    /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Result")]
+    pub jobs: Option<usize>,
+    /// Format of the report on standard output
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = BisectFormat::Text, help_heading = "Result")]
+    pub format: BisectFormat,
+}
+
+/// Formats of a bisection's report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BisectFormat {
+    Text,
+    Json,
+}

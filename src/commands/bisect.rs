@@ -1,0 +1,194 @@
+//! `bigiron bisect`.
+
+mod ask;
+mod kernels;
+mod levers;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context as _;
+
+use super::conduct::{self, Part, Request};
+use super::folder::RESULTS;
+use super::output;
+use crate::bisect::folder::{self, BisectError};
+use crate::bisect::levers::LeverSearch;
+use crate::bisect::{Bisection, Search, Seen, What};
+use crate::cli::{Bisect, BisectAction, BisectCommon, BisectFormat};
+use crate::host::sim::Script;
+use crate::kernel::Identity;
+use crate::night::folder::executable;
+use crate::refusal::Refusal;
+use crate::report::bisect::{Outcome, Report, json, text};
+use crate::store::Folder;
+use crate::study::question::Question;
+use crate::study::repeat::quote;
+
+pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
+    match &args.action {
+        Some(BisectAction::Levers(args)) => levers::run(args),
+        None => kernels::run(args),
+    }
+}
+
+/// A bisection that is being worked through.
+struct Work<'a> {
+    common: &'a BisectCommon,
+    dir: PathBuf,
+    bisection: Bisection,
+    /// What all studies ask, without arms.
+    base: Question,
+    script: Option<Script>,
+    cancel: Arc<AtomicBool>,
+}
+
+impl<'a> Work<'a> {
+    /// The bisection that `dir` holds already, or the new one, which is written down.
+    fn begin(
+        common: &'a BisectCommon,
+        (dir, found): (PathBuf, Option<Bisection>),
+        asked: ask::Asked,
+        describe: impl FnOnce() -> anyhow::Result<Bisection>,
+    ) -> anyhow::Result<Work<'a>> {
+        let bisection = match found {
+            Some(found) => found,
+            None => {
+                let new = describe()?;
+                new.create(&dir)?;
+                new
+            }
+        };
+        let cancel = conduct::cancelled_by_signals()?;
+        Ok(Work { common, dir, bisection, base: asked.base, script: asked.script, cancel })
+    }
+
+    /// Runs a study, or goes on with it.
+    fn study(&self, folder: &str, question: Question, kernels: &[Identity]) -> anyhow::Result<()> {
+        let now = executable().context("Cannot read this executable's own file")?;
+        if now != self.bisection.executable {
+            return Err(Refusal::new(format!(
+                "The bisection in `{}` was begun by another build of bigiron, whose workloads may differ",
+                self.dir.display()
+            ))
+            .hint("Begin anew with `--out DIR`, or go on with the build that began it")
+            .into());
+        }
+        let out = self.dir.join(folder);
+        let request = Request {
+            question,
+            file: None,
+            script: self.script.clone(),
+            out: Some(&out),
+            jobs: self.common.jobs,
+            why: Some(0),
+            part: Some(Part { kernels, repeat: &self.bisection.repeat, cancel: &self.cancel }),
+        };
+        conduct::conduct(&request).map(drop)
+    }
+
+    /// Leaves the report in the folder, and prints it.
+    fn finish(&self) -> anyhow::Result<u8> {
+        let report = |format| rendered(&self.dir, &self.bisection, format);
+        for (name, format) in [("report.json", BisectFormat::Json), ("report.txt", BisectFormat::Text)] {
+            match Bisection::write_report(&self.dir, name, report(format)?.as_bytes()) {
+                Ok(path) => output::note(&format!("Report: {}", path.display())),
+                Err(e) => output::line(format_args!("warning: {e}")),
+            }
+        }
+        output::data(&report(self.common.format)?)?;
+        Ok(0)
+    }
+}
+
+/// The report of the bisection in `dir`, made again; boots nothing.
+pub(super) fn again(dir: &Path, bisection: &Bisection, format: BisectFormat) -> anyhow::Result<u8> {
+    output::data(&rendered(dir, bisection, format)?)?;
+    Ok(0)
+}
+
+fn rendered(dir: &Path, bisection: &Bisection, format: BisectFormat) -> anyhow::Result<String> {
+    let studies = studies(dir, bisection)?;
+    let report = match bisection.what {
+        What::Kernels => Report::kernels(&Search { bisection, tests: studies }),
+        What::Levers => Report::levers(&LeverSearch { bisection, studies }),
+    };
+    Ok(match format {
+        BisectFormat::Text => text(&report),
+        BisectFormat::Json => json(&report),
+    })
+}
+
+/// The finished studies of a bisection, in their order.
+fn studies(dir: &Path, bisection: &Bisection) -> anyhow::Result<Vec<Seen>> {
+    let mut seen = Vec::new();
+    let next = |seen: &[Seen]| match (seen.len(), bisection.what) {
+        (0, _) => Some(folder::ENDS.to_owned()),
+        (number, What::Kernels) => Some(Bisection::step(number)),
+        (_, What::Levers) => {
+            let search = LeverSearch { bisection, studies: seen.to_vec() };
+            match search.standing() {
+                crate::bisect::levers::Standing::Study { folder, .. } => Some(folder),
+                _ => None,
+            }
+        }
+    };
+    while let Some(name) = next(&seen) {
+        let Some(study) = folder::finished(dir, &name)? else { break };
+        let (_, judgement) = conduct::judged(&study)?;
+        seen.push(Seen::of(&name, study.plan(), &judgement, &bisection.workload, &bisection.metric.name));
+    }
+    Ok(seen)
+}
+
+/// Whether nothing is left to be booted.
+fn is_finished(dir: &Path, bisection: &Bisection) -> anyhow::Result<bool> {
+    let studies = studies(dir, bisection)?;
+    let outcome = match bisection.what {
+        What::Kernels => Report::kernels(&Search { bisection, tests: studies }).outcome,
+        What::Levers => Report::levers(&LeverSearch { bisection, studies }).outcome,
+    };
+    Ok(outcome != Outcome::Unfinished)
+}
+
+/// The bisection's folder, and what it holds of this question already: the one named, or the first of the default ones that is not finished.
+fn place(out: Option<&Path>, name: &str, question: &str) -> anyhow::Result<(PathBuf, Option<Bisection>)> {
+    if let Some(dir) = out {
+        return match Bisection::open(dir)? {
+            Some(found) if found.question_sha256 == question => Ok((dir.to_owned(), Some(found))),
+            Some(found) => Err(Refusal::new(format!("`{}` holds another bisection", dir.display()))
+                .hint(format!(
+                    "Name another folder; this one goes on with `{} --out {}`",
+                    found.repeat,
+                    quote(&dir.display().to_string())
+                ))
+                .into()),
+            None if Folder::holds_other_things(dir) => {
+                Err(Refusal::new(format!("`{}` is not empty and holds no bisection", dir.display()))
+                    .hint("Name a new or an empty folder with `--out DIR`")
+                    .into())
+            }
+            None => Ok((dir.to_owned(), None)),
+        };
+    }
+    for number in 1.. {
+        let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+        let dir = Path::new(RESULTS).join(format!("{name}-{}{suffix}", &question[..8]));
+        match Bisection::open(&dir)? {
+            Some(found) if found.question_sha256 == question && !is_finished(&dir, &found)? => {
+                return Ok((dir, Some(found)));
+            }
+            Some(_) => {}
+            None if Folder::holds_other_things(&dir) => {}
+            None => return Ok((dir, None)),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+impl From<BisectError> for Refusal {
+    fn from(error: BisectError) -> Self {
+        Refusal::new(error.to_string())
+    }
+}

@@ -1,0 +1,192 @@
+//! A search among kernels.
+
+use super::{Work, ask, place, studies};
+use crate::bisect::folder::{ENDS, finished};
+use crate::bisect::{Bisection, Candidate, Search, Standing, What, list};
+use crate::cli::Bisect;
+use crate::clock::Clock;
+use crate::commands::environment::{Environment, refuse};
+use crate::commands::{conduct, output};
+use crate::kernel::store::Store;
+use crate::kernel::{Identity, looks_like_kernel};
+use crate::refusal::Refusal;
+use crate::study::arm::ArmText;
+use crate::study::repeat::quote;
+use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS};
+
+pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
+    let (Some(what), common) = (&args.what, &args.common) else {
+        return Err(Refusal::new("Nothing is named to be bisected; it is WORKLOAD:METRIC").into());
+    };
+    if !(args.error > 0.0 && args.error < 0.5) {
+        return Err(Refusal::new(format!(
+            "--error: {} is no such probability; it is above 0 and below 0.5",
+            args.error
+        ))
+        .into());
+    }
+    let store = Store::open().map_err(refuse)?;
+    let named = store.names().map_err(refuse)?;
+    let end = |text: &Option<String>| text.as_deref().map(|text| arm(text, &named)).transpose();
+    let (good, bad) = (end(&args.good)?, end(&args.bad)?);
+    let given = list::parse(&args.kernels, &named)?;
+    // Of a list that was given every kernel is looked at before the first boot; of Debian's, each is fetched when its turn comes.
+    let fetched_first = !given.is_empty();
+    let kernels = match (&good, &bad) {
+        (Some(good), Some(bad)) if given.is_empty() => {
+            // What is wrong with the rest is said before the archive is asked.
+            let ends = list::named(&[good.clone(), bad.clone()]);
+            ask::ask(common, what, &ends, &Environment::new(Some(good.kernel.clone()))?.at(common.out.as_deref()))?;
+            list::debian(good, bad, &store, &output::note)?
+        }
+        _ => list::given(good, bad, given)?,
+    };
+    let kernels = list::named(&kernels);
+    let environment = Environment::new(Some(kernels[0].kernel.clone()))?.at(common.out.as_deref());
+    let asked = ask::ask(common, what, &kernels, &environment)?;
+    let usual = if asked.settled.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
+    let pairs = asked.pairs_per_step(common, usual);
+    let ends = vec![kernels[0].clone(), kernels[kernels.len() - 1].clone()];
+    let ends = settled::settle(&ask::Asked::ends(&asked.base, ends, 0), &environment)?;
+    settled::settle(&ask::Asked::step(&asked.base, kernels[..2].to_vec(), pairs, 0), &environment)
+        .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
+
+    let question_sha256 = asked.sha256(What::Kernels, args.error, pairs);
+    let names = [&kernels[0], &kernels[kernels.len() - 1]].map(|a| a.name.clone().unwrap_or_default());
+    let name = ask::slug(&["bisect", &asked.metric.name, &names[0], "to", &names[1]]);
+    let placed = place(common.out.as_deref(), &name, &question_sha256)?;
+    let rest = ask::Rest { question_sha256, error: args.error, pairs_per_step: pairs, steps: args.steps };
+    let candidates = || -> anyhow::Result<Vec<Candidate>> {
+        let known = if fetched_first { &asked.settled } else { &ends };
+        let (identities, _) = conduct::kernels(known, &environment)?;
+        let of = |name: &str| known.arms.iter().position(|arm| arm.name == name).map(|at| identities[at].clone());
+        let candidate = |arm: &ArmText| {
+            let name = arm.name.clone().unwrap_or_default();
+            let identity = of(&name);
+            Candidate { identity, name, kernel: arm.kernel.clone(), settings: arm.settings.clone() }
+        };
+        Ok(kernels.iter().map(candidate).collect())
+    };
+    let new = || match placed.1 {
+        Some(_) => Ok(None),
+        None => {
+            asked.describe(common, What::Kernels, rest, candidates()?, |options| repeat(args, what, options)).map(Some)
+        }
+    };
+    let described = new()?;
+    let mut work = Work::begin(common, placed, asked, || {
+        described.ok_or_else(|| anyhow::anyhow!("A bisection that is there needs no description"))
+    })?;
+    work.bisection.steps = work.bisection.steps.max(args.steps);
+    work.search(&environment)?;
+    work.finish()
+}
+
+fn arm(text: &str, named: &[String]) -> Result<ArmText, Refusal> {
+    let kernel = text.split(',').next().unwrap_or(text);
+    if !looks_like_kernel(kernel, named) {
+        return Err(Refusal::new(format!("`{kernel}` names no kernel"))
+            .hint("A kernel is `debian:VERSION`, a path, `running`, or a name given by `bigiron kernel add`"));
+    }
+    ArmText::parse(text)
+}
+
+/// The command line that asks the same again.
+fn repeat(args: &Bisect, what: &str, options: &str) -> String {
+    let mut words = vec!["bigiron".to_owned(), "bisect".to_owned()];
+    let ends = [("--good", &args.good), ("--bad", &args.bad)];
+    words.extend(ends.into_iter().filter_map(|(name, arm)| Some(format!("{name} {}", quote(arm.as_ref()?)))));
+    words.extend(args.kernels.iter().map(|list| format!("--kernels {}", quote(list))));
+    words.push(what.to_owned());
+    words.push(options.to_owned());
+    for (name, value, usual) in [("error", args.error, 0.05), ("steps", f64::from(args.steps), 50.0)] {
+        if value != usual {
+            words.push(format!("--{name} {value}"));
+        }
+    }
+    words.join(" ")
+}
+
+impl Work<'_> {
+    /// Tests until there is an answer.
+    fn search(&self, environment: &Environment) -> anyhow::Result<()> {
+        let mut booted = false;
+        loop {
+            let search = Search { bisection: &self.bisection, tests: studies(&self.dir, &self.bisection)? };
+            let last = self.bisection.candidates.len() - 1;
+            let (folder, kernel) = match search.standing() {
+                Standing::Ends => (ENDS.to_owned(), last),
+                Standing::Test(kernel) => (Bisection::step(search.tests.len()), kernel),
+                Standing::Done(_) => {
+                    if !booted {
+                        let here = self.dir.display();
+                        output::note(&format!("`{here}` answers this question already; nothing is booted"));
+                    }
+                    return Ok(());
+                }
+            };
+            booted = true;
+            output::note(&self.progress(&search, kernel));
+            let arms: Vec<ArmText> = [0, kernel].map(|i| self.arm(i)).to_vec();
+            let seed = self.bisection.seed;
+            let question = match &folder[..] {
+                ENDS => ask::Asked::ends(&self.base, arms, seed),
+                _ => {
+                    let seed = ask::seed_of(seed, &folder);
+                    ask::Asked::step(&self.base, arms, self.bisection.pairs_per_step, seed)
+                }
+            };
+            let kernels = self.kernels(&search, kernel, &question, environment)?;
+            self.study(&folder, question, &kernels)?;
+            if finished(&self.dir, &folder)?.is_none() {
+                anyhow::bail!("`{}` ended before all of its boots had a result", self.dir.join(&folder).display());
+            }
+        }
+    }
+
+    fn arm(&self, index: usize) -> ArmText {
+        let Candidate { name, kernel, settings, .. } = self.bisection.candidates[index].clone();
+        ArmText { name: Some(name), kernel, settings }
+    }
+
+    /// The baseline's kernel and the candidate's, fetched if need be.
+    fn kernels(
+        &self,
+        search: &Search<'_>,
+        kernel: usize,
+        question: &crate::study::question::Question,
+        environment: &Environment,
+    ) -> anyhow::Result<Vec<Identity>> {
+        let known: Option<Vec<Identity>> = [0, kernel].into_iter().map(|i| search.kernel(i).cloned()).collect();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let (mut identities, _) = conduct::kernels(&settled::settle(question, environment)?, environment)?;
+        if let Some(good) = search.kernel(0) {
+            identities[0] = good.clone();
+        }
+        Ok(identities)
+    }
+
+    /// What is known, and what comes next.
+    fn progress(&self, search: &Search<'_>, kernel: usize) -> String {
+        let name = |index: usize| &self.bisection.candidates[index].name;
+        let Some(posterior) = search.posterior() else {
+            return format!(
+                "{} kernels; first the ends, `{}` and `{}`",
+                self.bisection.candidates.len(),
+                name(0),
+                name(kernel)
+            );
+        };
+        let span = posterior.credible(1.0 - self.bisection.error);
+        format!(
+            "Test {}: `{}`; the change lies between `{}` and `{}`, in one of {} places",
+            search.tests.len(),
+            name(kernel),
+            name(span.good),
+            name(span.bad),
+            span.bad - span.good
+        )
+    }
+}

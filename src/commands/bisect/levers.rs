@@ -1,0 +1,137 @@
+//! A search among the levers in which two arms differ.
+
+use super::{Work, ask, place, studies};
+use crate::bisect::folder::ENDS;
+use crate::bisect::levers::{Difference, LIMIT, LeverSearch, Standing, differences, switched};
+use crate::bisect::{Candidate, What, list};
+use crate::cli::BisectLevers;
+use crate::commands::environment::Environment;
+use crate::commands::{conduct, output};
+use crate::kernel::Identity;
+use crate::refusal::Refusal;
+use crate::study::arm::ArmText;
+use crate::study::question::Question;
+use crate::study::repeat::quote;
+use crate::study::settled::{self, SCREENING_PAIRS};
+
+pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
+    let common = &args.common;
+    let (a, b) = (ArmText::parse(&args.a)?, ArmText::parse(&args.b)?);
+    if a.kernel != b.kernel {
+        return Err(Refusal::new(format!(
+            "Two kernels, `{}` and `{}`; levers are bisected on one",
+            a.kernel, b.kernel
+        ))
+        .hint("`bigiron bisect --good KERNEL --bad KERNEL` searches among kernels")
+        .into());
+    }
+    let differ = differences(&a.settings, &b.settings);
+    match differ.len() {
+        0 => return Err(Refusal::new("The two arms have the same levers: there is nothing to be found").into()),
+        1 => {
+            let message = format!("The two arms differ in one lever only, `{}`", differ[0].name());
+            return Err(Refusal::new(message).hint("`bigiron compare` says what it does").into());
+        }
+        n if n > LIMIT => {
+            return Err(Refusal::new(format!("The two arms differ in {n} levers; {LIMIT} are the most")).into());
+        }
+        _ => {}
+    }
+    let pairs = common.pairs_per_step.unwrap_or(SCREENING_PAIRS);
+    if pairs < SCREENING_PAIRS {
+        let message =
+            format!("--pairs-per-step: {pairs} pairs say too little of a lever; ask for {SCREENING_PAIRS} or more");
+        return Err(Refusal::new(message).into());
+    }
+    let ends = list::named(&[a.clone(), b]);
+    let each = differ.iter().map(|d| lever_arm(&a, &[d]));
+    let all: Vec<ArmText> = ends.iter().cloned().chain(each).collect();
+    let environment = Environment::new(Some(a.kernel.clone()))?.at(common.out.as_deref());
+    let asked = ask::ask(common, &args.what, &all, &environment)?;
+    let settled_ends = settled::settle(&ask::Asked::ends(&asked.base, ends.clone(), 0), &environment)?;
+    settled::settle(&ask::Asked::step(&asked.base, ends.clone(), pairs, 0), &environment)
+        .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
+
+    let question_sha256 = asked.sha256(What::Levers, 0.0, pairs);
+    let name = ask::slug(&["bisect-levers", &asked.metric.name, &a.kernel]);
+    let placed = place(common.out.as_deref(), &name, &question_sha256)?;
+    let rest = ask::Rest { question_sha256, error: 0.05, pairs_per_step: pairs, steps: 0 };
+    let described = match placed.1 {
+        Some(_) => None,
+        None => {
+            let (identities, _) = conduct::kernels(&settled_ends, &environment)?;
+            let candidates = ends.iter().zip(identities).map(|(arm, identity)| Candidate {
+                name: arm.name.clone().unwrap_or_default(),
+                kernel: arm.kernel.clone(),
+                settings: arm.settings.clone(),
+                identity: Some(identity),
+            });
+            let repeat = |options: &str| {
+                let words = [&args.a, &args.b, &args.what].map(|w| quote(w)).join(" ");
+                format!("bigiron bisect levers {words} {options}")
+            };
+            Some(asked.describe(common, What::Levers, rest, candidates.collect(), repeat)?)
+        }
+    };
+    let work = Work::begin(common, placed, asked, || {
+        described.ok_or_else(|| anyhow::anyhow!("A bisection that is there needs no description"))
+    })?;
+    work.levers()?;
+    work.finish()
+}
+
+/// The first arm with some levers switched.
+fn lever_arm(a: &ArmText, set: &[&Difference]) -> ArmText {
+    let name = set.iter().map(|d| d.name()).collect::<Vec<_>>().join(" + ");
+    ArmText { name: Some(name), kernel: a.kernel.clone(), settings: switched(&a.settings, set) }
+}
+
+impl Work<'_> {
+    /// Runs studies until there is an answer.
+    fn levers(&self) -> anyhow::Result<()> {
+        let arms: Vec<ArmText> = self
+            .bisection
+            .candidates
+            .iter()
+            .map(|c| ArmText { name: Some(c.name.clone()), kernel: c.kernel.clone(), settings: c.settings.clone() })
+            .collect();
+        let mut booted = false;
+        loop {
+            let search = LeverSearch { bisection: &self.bisection, studies: studies(&self.dir, &self.bisection)? };
+            let (folder, question) = match search.standing() {
+                Standing::Ends => {
+                    output::note("First the two arms as they are");
+                    (ENDS.to_owned(), ask::Asked::ends(&self.base, arms.clone(), self.bisection.seed))
+                }
+                Standing::Study { folder, sets } => {
+                    let differences = search.differences();
+                    let name = |set: &Vec<usize>| format!("`{}`", search.name(set));
+                    output::note(&format!("Switched: {}", sets.iter().map(name).collect::<Vec<_>>().join(", ")));
+                    let of = |set: &Vec<usize>| {
+                        lever_arm(&arms[0], &set.iter().map(|i| &differences[*i]).collect::<Vec<_>>())
+                    };
+                    let arms = std::iter::once(arms[0].clone()).chain(sets.iter().map(of)).collect();
+                    let seed = ask::seed_of(self.bisection.seed, &folder);
+                    (folder, ask::Asked::step(&self.base, arms, self.bisection.pairs_per_step, seed))
+                }
+                Standing::Done(_) => {
+                    if !booted {
+                        let here = self.dir.display();
+                        output::note(&format!("`{here}` answers this question already; nothing is booted"));
+                    }
+                    return Ok(());
+                }
+            };
+            booted = true;
+            let kernels = self.one_kernel(&question)?;
+            self.study(&folder, question, &kernels)?;
+        }
+    }
+
+    /// The one kernel of all arms.
+    fn one_kernel(&self, question: &Question) -> anyhow::Result<Vec<Identity>> {
+        let identity = self.bisection.candidates[0].identity.clone();
+        let identity = identity.ok_or_else(|| anyhow::anyhow!("The bisection does not say which kernel it is of"))?;
+        Ok(vec![identity; question.arms.len()])
+    }
+}

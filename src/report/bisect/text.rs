@@ -1,0 +1,64 @@
+//! The report of a bisection as text of at most 100 columns.
+
+use std::fmt::Write;
+
+use super::super::table::{Line, table, wrap};
+use super::super::text::{command, list};
+use super::Report;
+
+/// The whole report.
+pub fn text(report: &Report<'_>) -> String {
+    let b = report.bisection;
+    let title = format!(
+        "Bisection of {}: {}, {} tests and {} boots",
+        b.begun.split('T').next().unwrap_or(&b.begun),
+        report.metric(),
+        report.tests,
+        report.boots
+    );
+    let mut out = wrap(&title, "", "  ");
+    out.push('\n');
+    for sentence in &report.sentences {
+        out.push_str(&wrap(sentence, "", "  "));
+    }
+    if !report.rows.is_empty() {
+        out.push('\n');
+        out.push_str(&rows(report));
+    }
+    for note in report.rows.iter().flat_map(|row| &row.notes) {
+        out.push_str(&wrap(note, "  ", "    "));
+    }
+    list(&mut out, "How to read it", &report.method);
+    out.push_str("\nHow to repeat it\n");
+    out.push_str(&command(&b.repeat));
+    if !report.next.is_empty() || !report.commands.is_empty() {
+        out.push_str("\nWhat next\n");
+    }
+    for next in &report.next {
+        out.push_str(&wrap(next, "  ", "    "));
+    }
+    for text in &report.commands {
+        out.push_str(&command(text));
+    }
+    out
+}
+
+fn rows(report: &Report<'_>) -> String {
+    let mut lines = vec![Line::Cells(report.head.iter().map(|h| (*h).to_owned()).collect())];
+    for row in &report.rows {
+        let mut name = String::new();
+        let _ = write!(name, "{}{}", if row.marked { "► " } else { "  " }, row.name);
+        lines.push(Line::Cells(vec![
+            name,
+            row.change.as_ref().map_or_else(String::new, ToString::to_string),
+            row.interval.clone().unwrap_or_default(),
+            row.boots.to_string(),
+            row.shown.clone(),
+            row.word.to_owned(),
+        ]));
+    }
+    if let Some(Line::Cells(head)) = lines.first_mut() {
+        head[0].insert_str(0, "  ");
+    }
+    table(&[false, true, true, true, true, false], &lines)
+}
