@@ -2,11 +2,14 @@
 //!
 //! Invariant: a list has the good kernel first and the bad one last, and each kernel has a name of its own.
 
+use std::path::Path;
+
+use super::builds;
 use crate::kernel::{Spec, Store, compare_versions, looks_like_kernel, spec};
 use crate::refusal::Refusal;
 use crate::study::arm::{self, ArmText};
 
-/// Reads `--kernels`: arms separated by commas, where a piece that names no kernel belongs to the arm before it, so that an arm may have levers.
+/// Reads `--kernels`: arms, or folders of builds, separated by commas, where a piece that names no kernel belongs to the arm before it, so that an arm may have levers.
 ///
 /// # Errors
 /// A first piece that names no kernel; a lever that is none.
@@ -14,6 +17,10 @@ pub fn parse(texts: &[String], named: &[String]) -> Result<Vec<ArmText>, Refusal
     let mut arms: Vec<String> = Vec::new();
     for text in texts {
         for (at, piece) in text.split(',').enumerate() {
+            if piece.contains('/') && builds::is_folder(Path::new(piece)) {
+                arms.extend(builds::list(Path::new(piece))?.iter().map(|path| path.display().to_string()));
+                continue;
+            }
             if looks_like_kernel(piece, named) {
                 arms.push(piece.to_owned());
                 continue;

@@ -3,6 +3,7 @@
 //! Invariant: a bisection is a folder of ordinary studies and a description written before the first boot. What is to be tested next, and
 //! what was found, are functions of these alone, so one that was killed goes on where it was and tests the same kernels.
 
+pub mod builds;
 pub mod folder;
 pub mod levers;
 pub mod list;

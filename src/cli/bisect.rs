@@ -18,7 +18,7 @@ use super::Design;
     after_help = "Examples:\n  \
     bigiron bisect --good debian:6.1 --bad debian:6.12 micro:fork-exit\n  \
     bigiron bisect --kernels debian:5.10,debian:6.1,debian:6.12,debian:6.18 micro:mmap --clock exact --seed 7\n  \
-    bigiron bisect --good mine --bad ./linux --kernels ./build-1,./build-2,./build-3 dbsim\n  \
+    bigiron bisect --kernels ./builds/ dbsim\n  \
     bigiron bisect levers debian:6.12 debian:6.12,boot.mitigations=off,boot.preempt=full micro:null-call\n\n\
     `bigiron doc bisect` describes the method and how to read the result."
 )]
@@ -34,8 +34,8 @@ pub struct Bisect {
     /// The newer side [default: the last of --kernels]
     #[arg(long, value_name = "ARM", required_unless_present = "kernels")]
     pub bad: Option<String>,
-    /// The list in its order, arms separated by commas; may be repeated [default: all between two Debian kernels]
-    #[arg(long, value_name = "ARM,ARM…")]
+    /// The list in its order: arms, or folders of builds, separated by commas; may be repeated [default: all between two Debian kernels]
+    #[arg(long, value_name = "ARM,ARM…|DIR")]
     pub kernels: Vec<String>,
     /// Probability of a wrong place that is put up with
     #[arg(long, value_name = "P", default_value_t = 0.05)]

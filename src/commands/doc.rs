@@ -25,6 +25,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("concept", "statistics", include_str!("../../docs/concepts/statistics.md")),
     ("concept", "why", include_str!("../../docs/concepts/why.md")),
     ("concept", "words", include_str!("../../docs/concepts/words.md")),
+    ("guide", "bisect", include_str!("../../docs/guide/bisect.md")),
     ("guide", "first-steps", include_str!("../../docs/guide/first-steps.md")),
     ("guide", "gate", include_str!("../../docs/guide/gate.md")),
     ("guide", "nightly", include_str!("../../docs/guide/nightly.md")),

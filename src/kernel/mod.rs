@@ -8,7 +8,7 @@ mod debian;
 mod entry;
 pub(crate) mod error;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 pub(crate) mod hash;
 pub mod image;
 mod local;

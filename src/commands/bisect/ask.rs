@@ -135,7 +135,7 @@ impl Asked {
         repeat: impl FnOnce(&str) -> String,
     ) -> anyhow::Result<Bisection> {
         let seed = self.base.seed.map_or_else(conduct::draw_seed, Ok)?;
-        let mut again = options(&common.design, seed);
+        let mut again = options(&common.design, self.settled.clock, seed);
         let mut options = again.clone();
         if let Some((lever, value)) = &self.alone {
             options.extend(["--set".to_owned(), format!("{lever}={value}")]);
@@ -174,7 +174,7 @@ pub(super) struct Rest {
 }
 
 /// A design as it is typed.
-fn options(design: &Design, seed: u64) -> Vec<String> {
+fn options(design: &Design, clock: Clock, seed: u64) -> Vec<String> {
     let mut words = Vec::new();
     let mut option = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -182,7 +182,7 @@ fn options(design: &Design, seed: u64) -> Vec<String> {
         }
     };
     option("on", design.on.clone());
-    option("clock", design.clock.clone());
+    option("clock", Some(clock.to_string()));
     option("pairs", design.pairs.map(|n| n.to_string()));
     option("cpus", design.cpus.map(|n| n.to_string()));
     option("memory", design.memory.clone());

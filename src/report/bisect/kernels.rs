@@ -27,6 +27,12 @@ impl<'a> Report<'a> {
         let told = Told { search, known: &known };
         let marked = told.conclude(&mut report);
         report.rows = (0..known.len()).map(|i| told.row(i, marked == Some(i))).collect();
+        if report.outcome == Outcome::Several {
+            // The probabilities are those of one change.
+            for row in &mut report.rows {
+                (row.weight, row.shown) = (None, String::new());
+            }
+        }
         report
     }
 }

@@ -113,18 +113,23 @@ fn probability(p: f64) -> String {
 }
 
 impl Report<'_> {
-    /// `micro fork-exit ↓`.
+    /// `micro:fork-exit ↓`.
     fn metric(&self) -> String {
-        metric(self.bisection)
+        title(self.bisection)
     }
 }
 
 fn metric(bisection: &Bisection) -> String {
+    format!("`{}:{}`", bisection.workload, bisection.metric.name)
+}
+
+/// The same with the direction that is better.
+fn title(bisection: &Bisection) -> String {
     let arrow = match bisection.metric.better {
         Better::Higher => "↑",
         Better::Lower => "↓",
     };
-    format!("{} {} {arrow}", bisection.workload, bisection.metric.name)
+    format!("{}:{} {arrow}", bisection.workload, bisection.metric.name)
 }
 
 /// The sentence of ends that do not differ, and what can be done.

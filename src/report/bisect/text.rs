@@ -6,27 +6,44 @@ use super::super::table::{Line, table, wrap};
 use super::super::text::{command, list};
 use super::Report;
 
+/// Stands for a blank that no line may be broken at, until lines are.
+const GLUE: &str = "\u{1f}";
+
+/// Lines of at most 100 columns, in which a figure stays with its unit.
+fn lines(text: &str, first: &str, rest: &str) -> String {
+    let glued = text
+        .replace(" %", &format!("{GLUE}%"))
+        .replace("> ", &format!(">{GLUE}"))
+        .replace(" … ", &format!("{GLUE}…{GLUE}"));
+    wrap(&glued, first, rest).replace(GLUE, " ")
+}
+
+/// `1 test`, `3 tests`.
+fn tests(number: usize) -> String {
+    format!("{number} test{}", if number == 1 { "" } else { "s" })
+}
+
 /// The whole report.
 pub fn text(report: &Report<'_>) -> String {
     let b = report.bisection;
     let title = format!(
-        "Bisection of {}: {}, {} tests and {} boots",
+        "Bisection of {}: {}, {} and {} boots",
         b.begun.split('T').next().unwrap_or(&b.begun),
         report.metric(),
-        report.tests,
+        tests(report.tests),
         report.boots
     );
-    let mut out = wrap(&title, "", "  ");
+    let mut out = lines(&title, "", "  ");
     out.push('\n');
     for sentence in &report.sentences {
-        out.push_str(&wrap(sentence, "", "  "));
+        out.push_str(&lines(sentence, "", "  "));
     }
     if !report.rows.is_empty() {
         out.push('\n');
         out.push_str(&rows(report));
     }
     for note in report.rows.iter().flat_map(|row| &row.notes) {
-        out.push_str(&wrap(note, "  ", "    "));
+        out.push_str(&lines(note, "  ", "    "));
     }
     list(&mut out, "How to read it", &report.method);
     out.push_str("\nHow to repeat it\n");
@@ -35,7 +52,7 @@ pub fn text(report: &Report<'_>) -> String {
         out.push_str("\nWhat next\n");
     }
     for next in &report.next {
-        out.push_str(&wrap(next, "  ", "    "));
+        out.push_str(&lines(next, "  ", "    "));
     }
     for text in &report.commands {
         out.push_str(&command(text));
