@@ -190,12 +190,12 @@ impl Workload for Build {
     fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
         let (spec, place, outputs) = (parse(cx)?, Place::of(cx)?, Outputs::make(&cx.dir)?);
         let mut builder = Builder::found(&spec, cx, &place, &outputs)?;
-        let of = spec.warmup + spec.runs * spec.loads.len() as u32;
+        let steps = spec.warmup + spec.runs * spec.loads.len() as u32;
         if !spec.prepare.is_empty() {
             builder.step("prepare", PREPARE, &spec.prepare, false)?;
         }
         for n in 0..spec.warmup {
-            (cx.progress)(Progress { step: "warmup", done: n, of });
+            (cx.progress)(Progress { step: "warmup", done: n, of: steps });
             builder.build(&format!("warmup-{}", n + 1), spec.loads.len() - 1, false)?;
         }
         let mut windows = Vec::new();
@@ -206,7 +206,7 @@ impl Workload for Build {
                 (cx.progress)(Progress {
                     step: &name,
                     done: spec.warmup + n * spec.loads.len() as u32 + place as u32,
-                    of,
+                    of: steps,
                 });
                 let run = builder.build(&name, place, true)?;
                 // One load is all there is to explain the whole.
