@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use bigiron_stats::Verdict;
 use serde::Serialize;
 
-use super::Report;
 use super::fact::{self, Fact};
 use super::kconfig::Difference;
 use super::quantity::Quantity;
 use super::row::Row;
 use super::scope::{self, Booted};
 use super::sentence::About;
+use super::{Report, subject};
 use crate::judge::causes::Looking;
 use crate::judge::line::{Missing, Order};
 use crate::judge::standing::SetAside;
@@ -74,6 +74,17 @@ struct ExplainedLine<'a> {
     causes: Vec<ExplainedCause<'a>>,
     /// What these causes are together, of the difference.
     explained: f64,
+    /// Parts of the kernel; all of them together are the difference.
+    parts: Vec<ExplainedPart>,
+    /// What differs between the arms there, in words.
+    touching: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ExplainedPart {
+    part: &'static str,
+    change_ns: f64,
+    share: f64,
 }
 
 #[derive(Serialize)]
@@ -271,6 +282,11 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
                 })
                 .collect(),
             explained: of.explained(shown),
+            parts: subject::parts(of)
+                .into_iter()
+                .map(|p| ExplainedPart { part: p.name, change_ns: p.delta, share: p.share })
+                .collect(),
+            touching: report.touching(of),
         }
     });
     Some(Explained { looking: found.looking, missing: &found.missing, lines: lines.collect() })

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::{Report, why};
+use super::super::{Report, subject, why};
 use super::{escape, minus, prose};
 
 /// Why the lines that differ do: primaries and the largest changes open, the others closed.
@@ -39,11 +39,11 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
                     escape(&why::name(cause))
                 );
             }
-            let _ = writeln!(
-                out,
-                "</tbody></table></div>\n<p class=\"note\">{}</p>\n</details>",
-                escape(&why::sum(of, shown))
-            );
+            let _ = writeln!(out, "</tbody></table></div>");
+            for text in [Some(why::sum(of, shown)), subject::summary(of), report.touching(of)].into_iter().flatten() {
+                let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&text));
+            }
+            let _ = writeln!(out, "</details>");
         }
     }
     if let Some(method) = why::method(found) {
