@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use super::conduct::{self, Part, Request};
 use super::folder::RESULTS;
 use super::output;
-use crate::bisect::folder::{self, BisectError};
+use crate::bisect::folder;
 use crate::bisect::levers::LeverSearch;
 use crate::bisect::{Bisection, Search, Seen, What};
 use crate::cli::{Bisect, BisectAction, BisectCommon, BisectFormat};
@@ -45,21 +45,12 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// The bisection that `dir` holds already, or the new one, which is written down.
-    fn begin(
+    fn new(
         common: &'a BisectCommon,
-        (dir, found): (PathBuf, Option<Bisection>),
+        dir: PathBuf,
+        bisection: Bisection,
         asked: ask::Asked,
-        describe: impl FnOnce() -> anyhow::Result<Bisection>,
     ) -> anyhow::Result<Work<'a>> {
-        let bisection = match found {
-            Some(found) => found,
-            None => {
-                let new = describe()?;
-                new.create(&dir)?;
-                new
-            }
-        };
         let cancel = conduct::cancelled_by_signals()?;
         Ok(Work { common, dir, bisection, base: asked.base, script: asked.script, cancel })
     }
@@ -185,10 +176,4 @@ fn place(out: Option<&Path>, name: &str, question: &str) -> anyhow::Result<(Path
         }
     }
     unreachable!("numbers do not end")
-}
-
-impl From<BisectError> for Refusal {
-    fn from(error: BisectError) -> Self {
-        Refusal::new(error.to_string())
-    }
 }

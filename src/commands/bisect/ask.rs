@@ -82,6 +82,16 @@ pub(super) fn ask(
     Ok(Asked { base, script, settled, workload: name.to_owned(), metric, alone })
 }
 
+/// The question of two arms or more whose pairs are evidence among others.
+pub(super) fn step(base: &Question, arms: Vec<ArmText>, pairs: u32, seed: u64) -> Question {
+    Question { arms, pairs: Some(pairs), step: true, seed: Some(seed), ..base.clone() }
+}
+
+/// The question of the ends.
+pub(super) fn ends(base: &Question, arms: Vec<ArmText>, seed: u64) -> Question {
+    Question { arms, seed: Some(seed), ..base.clone() }
+}
+
 /// The metric of that name, or the primary.
 fn find(metrics: &[MetricDef], workload: &str, name: Option<&str>) -> Result<MetricDef, Refusal> {
     let Some(name) = name else {
@@ -99,21 +109,6 @@ fn find(metrics: &[MetricDef], workload: &str, name: Option<&str>) -> Result<Met
 }
 
 impl Asked {
-    /// Pairs of a test.
-    pub fn pairs_per_step(&self, common: &BisectCommon, usual: u32) -> u32 {
-        common.pairs_per_step.unwrap_or(usual)
-    }
-
-    /// The question of two arms or more whose pairs are evidence among others.
-    pub fn step(base: &Question, arms: Vec<ArmText>, pairs: u32, seed: u64) -> Question {
-        Question { arms, pairs: Some(pairs), step: true, seed: Some(seed), ..base.clone() }
-    }
-
-    /// The question of the ends.
-    pub fn ends(base: &Question, arms: Vec<ArmText>, seed: u64) -> Question {
-        Question { arms, seed: Some(seed), ..base.clone() }
-    }
-
     /// Hash of what is asked.
     pub fn sha256(&self, what: What, error: f64, pairs_per_step: u32) -> String {
         let asked = format!(

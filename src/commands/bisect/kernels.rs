@@ -45,16 +45,16 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let environment = Environment::new(Some(kernels[0].kernel.clone()))?.at(common.out.as_deref());
     let asked = ask::ask(common, what, &kernels, &environment)?;
     let usual = if asked.settled.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
-    let pairs = asked.pairs_per_step(common, usual);
+    let pairs = common.pairs_per_step.unwrap_or(usual);
     let ends = vec![kernels[0].clone(), kernels[kernels.len() - 1].clone()];
-    let ends = settled::settle(&ask::Asked::ends(&asked.base, ends, 0), &environment)?;
-    settled::settle(&ask::Asked::step(&asked.base, kernels[..2].to_vec(), pairs, 0), &environment)
+    let ends = settled::settle(&ask::ends(&asked.base, ends, 0), &environment)?;
+    settled::settle(&ask::step(&asked.base, kernels[..2].to_vec(), pairs, 0), &environment)
         .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
 
     let question_sha256 = asked.sha256(What::Kernels, args.error, pairs);
     let names = [&kernels[0], &kernels[kernels.len() - 1]].map(|a| a.name.clone().unwrap_or_default());
     let name = ask::slug(&["bisect", &asked.metric.name, &names[0], "to", &names[1]]);
-    let placed = place(common.out.as_deref(), &name, &question_sha256)?;
+    let (dir, found) = place(common.out.as_deref(), &name, &question_sha256)?;
     let rest = ask::Rest { question_sha256, error: args.error, pairs_per_step: pairs, steps: args.steps };
     let candidates = || -> anyhow::Result<Vec<Candidate>> {
         let known = if fetched_first { &asked.settled } else { &ends };
@@ -67,16 +67,16 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         };
         Ok(kernels.iter().map(candidate).collect())
     };
-    let new = || match placed.1 {
-        Some(_) => Ok(None),
+    let bisection = match found {
+        Some(found) => found,
         None => {
-            asked.describe(common, What::Kernels, rest, candidates()?, |options| repeat(args, what, options)).map(Some)
+            let repeat = |options: &str| repeat(args, what, options);
+            let new = asked.describe(common, What::Kernels, rest, candidates()?, repeat)?;
+            new.create(&dir)?;
+            new
         }
     };
-    let described = new()?;
-    let mut work = Work::begin(common, placed, asked, || {
-        described.ok_or_else(|| anyhow::anyhow!("A bisection that is there needs no description"))
-    })?;
+    let mut work = Work::new(common, dir, bisection, asked)?;
     work.bisection.steps = work.bisection.steps.max(args.steps);
     work.search(&environment)?;
     work.finish()
@@ -130,10 +130,10 @@ impl Work<'_> {
             let arms: Vec<ArmText> = [0, kernel].map(|i| self.arm(i)).to_vec();
             let seed = self.bisection.seed;
             let question = match &folder[..] {
-                ENDS => ask::Asked::ends(&self.base, arms, seed),
+                ENDS => ask::ends(&self.base, arms, seed),
                 _ => {
                     let seed = ask::seed_of(seed, &folder);
-                    ask::Asked::step(&self.base, arms, self.bisection.pairs_per_step, seed)
+                    ask::step(&self.base, arms, self.bisection.pairs_per_step, seed)
                 }
             };
             let kernels = self.kernels(&search, kernel, &question, environment)?;

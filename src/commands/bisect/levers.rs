@@ -48,16 +48,16 @@ pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
     let all: Vec<ArmText> = ends.iter().cloned().chain(each).collect();
     let environment = Environment::new(Some(a.kernel.clone()))?.at(common.out.as_deref());
     let asked = ask::ask(common, &args.what, &all, &environment)?;
-    let settled_ends = settled::settle(&ask::Asked::ends(&asked.base, ends.clone(), 0), &environment)?;
-    settled::settle(&ask::Asked::step(&asked.base, ends.clone(), pairs, 0), &environment)
+    let settled_ends = settled::settle(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
+    settled::settle(&ask::step(&asked.base, ends.clone(), pairs, 0), &environment)
         .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
 
     let question_sha256 = asked.sha256(What::Levers, 0.0, pairs);
     let name = ask::slug(&["bisect-levers", &asked.metric.name, &a.kernel]);
-    let placed = place(common.out.as_deref(), &name, &question_sha256)?;
+    let (dir, found) = place(common.out.as_deref(), &name, &question_sha256)?;
     let rest = ask::Rest { question_sha256, error: 0.05, pairs_per_step: pairs, steps: 0 };
-    let described = match placed.1 {
-        Some(_) => None,
+    let bisection = match found {
+        Some(found) => found,
         None => {
             let (identities, _) = conduct::kernels(&settled_ends, &environment)?;
             let candidates = ends.iter().zip(identities).map(|(arm, identity)| Candidate {
@@ -70,12 +70,12 @@ pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
                 let words = [&args.a, &args.b, &args.what].map(|w| quote(w)).join(" ");
                 format!("bigiron bisect levers {words} {options}")
             };
-            Some(asked.describe(common, What::Levers, rest, candidates.collect(), repeat)?)
+            let new = asked.describe(common, What::Levers, rest, candidates.collect(), repeat)?;
+            new.create(&dir)?;
+            new
         }
     };
-    let work = Work::begin(common, placed, asked, || {
-        described.ok_or_else(|| anyhow::anyhow!("A bisection that is there needs no description"))
-    })?;
+    let work = Work::new(common, dir, bisection, asked)?;
     work.levers()?;
     work.finish()
 }
@@ -101,7 +101,7 @@ impl Work<'_> {
             let (folder, question) = match search.standing() {
                 Standing::Ends => {
                     output::note("First the two arms as they are");
-                    (ENDS.to_owned(), ask::Asked::ends(&self.base, arms.clone(), self.bisection.seed))
+                    (ENDS.to_owned(), ask::ends(&self.base, arms.clone(), self.bisection.seed))
                 }
                 Standing::Study { folder, sets } => {
                     let differences = search.differences();
@@ -112,7 +112,7 @@ impl Work<'_> {
                     };
                     let arms = std::iter::once(arms[0].clone()).chain(sets.iter().map(of)).collect();
                     let seed = ask::seed_of(self.bisection.seed, &folder);
-                    (folder, ask::Asked::step(&self.base, arms, self.bisection.pairs_per_step, seed))
+                    (folder, ask::step(&self.base, arms, self.bisection.pairs_per_step, seed))
                 }
                 Standing::Done(_) => {
                     if !booted {

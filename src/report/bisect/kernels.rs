@@ -143,9 +143,9 @@ impl Told<'_, '_> {
         if !neither.is_empty() {
             report.outcome = Outcome::FoundWithOthers;
             report.sentences.push(format!(
-                "There is more than one change: {} {} on neither side of this one",
-                join(&self.names(neither.iter().copied())),
-                if neither.len() == 1 { "lies" } else { "lie" }
+                "There is more than one change: {} {} near neither end",
+                self.at_levels(&neither),
+                if neither.len() == 1 { "is" } else { "are" }
             ));
         }
         report.place = Some(self.span(good, bad, p));
@@ -171,15 +171,10 @@ impl Told<'_, '_> {
         let bisection = self.search.bisection;
         let neither = self.search.neither();
         let last = self.known.len() - 1;
-        let level = |i: &usize| {
-            let level =
-                self.known[*i].level.map_or_else(String::new, |l| format!(" at {}", changed(l.mean, l.interval)));
-            format!("`{}`{level}", self.name(*i))
-        };
         report.sentences.push(format!(
             "More than one change of {}: {} {} near neither `{}` nor `{}`, which is {}",
             metric(bisection),
-            join(&neither.iter().map(level).collect::<Vec<_>>()),
+            self.at_levels(&neither),
             if neither.len() == 1 { "is" } else { "are" },
             self.name(0),
             self.name(last),
@@ -202,6 +197,16 @@ impl Told<'_, '_> {
         for pair in ends.windows(2).filter(|pair| pair[1] - pair[0] == 1) {
             report.next.push(format!("One change lies between `{}` and `{}`", self.name(pair[0]), self.name(pair[1])));
         }
+    }
+
+    /// Kernels with the changes at which they are.
+    fn at_levels(&self, kernels: &[usize]) -> String {
+        let level = |i: &usize| {
+            let level =
+                self.known[*i].level.map_or_else(String::new, |l| format!(" at {}", changed(l.mean, l.interval)));
+            format!("`{}`{level}", self.name(*i))
+        };
+        join(&kernels.iter().map(level).collect::<Vec<_>>())
     }
 
     fn row(&self, index: usize, marked: bool) -> Row {
