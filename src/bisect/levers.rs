@@ -195,3 +195,45 @@ impl LeverSearch<'_> {
         self.studies.iter().map(Seen::all_boots).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(texts: &[&str]) -> Vec<Setting> {
+        texts.iter().map(|text| lever::parse(text).unwrap()).collect()
+    }
+
+    #[test]
+    fn arms_differ_in_what_either_sets_unlike_the_other() {
+        let a = set(&["boot.preempt=none", "boot.nosmt", "mm.thp=always"]);
+        let b = set(&["boot.mitigations=off", "mm.thp=always", "boot.preempt=full"]);
+        let found = differences(&a, &b);
+        let names: Vec<String> = found.iter().map(Difference::name).collect();
+        assert_eq!(names, ["boot.mitigations=off", "boot.preempt=full", "without boot.nosmt"]);
+        assert_eq!(switched(&a, &[&found[2]]), set(&["boot.preempt=none", "mm.thp=always"]));
+        assert_eq!(switched(&a, &[&found[1]]), set(&["boot.nosmt", "mm.thp=always", "boot.preempt=full"]));
+        // Two spellings of one parameter are one lever.
+        let (a, b) = (set(&["boot.init-on-free=0"]), set(&["boot.init_on_free=1"]));
+        assert_eq!(switched(&a, &differences(&a, &b).iter().collect::<Vec<_>>()), b);
+    }
+
+    proptest! {
+        #[test]
+        fn with_all_differences_switched_one_arm_is_the_other(
+            a in proptest::collection::btree_map("[a-e]", "[01]", 0..5), b in proptest::collection::btree_map("[a-e]", "[01]", 0..5),
+        ) {
+            let arm = |map: std::collections::BTreeMap<String, String>| -> Vec<Setting> {
+                map.into_iter().map(|(name, value)| (format!("boot.{name}"), value)).collect()
+            };
+            let (a, b) = (arm(a), arm(b));
+            let found = differences(&a, &b);
+            let mut all = switched(&a, &found.iter().collect::<Vec<_>>());
+            all.sort();
+            prop_assert_eq!(&all, &b);
+            prop_assert!(differences(&all, &b).is_empty() && differences(&a, &a).is_empty());
+        }
+    }
+}

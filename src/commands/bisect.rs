@@ -4,6 +4,7 @@ mod ask;
 mod kernels;
 mod levers;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -42,6 +43,8 @@ struct Work<'a> {
     base: Question,
     script: Option<Script>,
     cancel: Arc<AtomicBool>,
+    /// Whether this executable is known to be the one that began it.
+    is_same_build: Cell<bool>,
 }
 
 impl<'a> Work<'a> {
@@ -52,13 +55,24 @@ impl<'a> Work<'a> {
         asked: ask::Asked,
     ) -> anyhow::Result<Work<'a>> {
         let cancel = conduct::cancelled_by_signals()?;
-        Ok(Work { common, dir, bisection, base: asked.base, script: asked.script, cancel })
+        Ok(Work {
+            common,
+            dir,
+            bisection,
+            base: asked.base,
+            script: asked.script,
+            cancel,
+            is_same_build: Cell::new(false),
+        })
     }
 
     /// Runs a study, or goes on with it.
     fn study(&self, folder: &str, question: Question, kernels: &[Identity]) -> anyhow::Result<()> {
-        let now = executable().context("Cannot read this executable's own file")?;
-        if now != self.bisection.executable {
+        let is_same = || -> anyhow::Result<bool> {
+            let now = executable().context("Cannot read this executable's own file")?;
+            Ok(now == self.bisection.executable)
+        };
+        if !self.is_same_build.get() && !is_same()? {
             return Err(Refusal::new(format!(
                 "The bisection in `{}` was begun by another build of bigiron, whose workloads may differ",
                 self.dir.display()
@@ -66,6 +80,7 @@ impl<'a> Work<'a> {
             .hint("Begin anew with `--out DIR`, or go on with the build that began it")
             .into());
         }
+        self.is_same_build.set(true);
         let out = self.dir.join(folder);
         let request = Request {
             question,

@@ -67,10 +67,7 @@ impl Told<'_, '_> {
                 report.sentences.push(sentence);
             }
             Standing::Done(Found::Nothing(verdict)) => {
-                report.outcome = Outcome::NoDifference;
-                let (sentence, next) = nothing(bisection, verdict, &self.whole());
-                report.sentences.push(sentence);
-                report.next = next;
+                nothing(report, verdict, &self.whole());
             }
             Standing::Done(Found::Unmeasured) => {
                 report.outcome = Outcome::Unmeasured;

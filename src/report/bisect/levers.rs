@@ -51,10 +51,7 @@ fn conclude(search: &LeverSearch<'_>, report: &mut Report<'_>) -> Vec<String> {
     let mut names = Vec::new();
     match found {
         Found::Nothing(verdict) => {
-            report.outcome = Outcome::NoDifference;
-            let (sentence, next) = nothing(bisection, verdict, &whole);
-            report.sentences.push(sentence);
-            report.next = next;
+            nothing(report, verdict, &whole);
         }
         Found::Unmeasured => {
             report.outcome = Outcome::Unmeasured;

@@ -49,6 +49,8 @@ pub enum Outcome {
     /// No lever, nor what was tried of several.
     Unexplained,
     NoDifference,
+    /// The ends were compared, and whether they differ is not settled.
+    EndsInconclusive,
     Unmeasured,
     Unsettled,
     Unfinished,
@@ -132,20 +134,27 @@ fn title(bisection: &Bisection) -> String {
     format!("{}:{} {arrow}", bisection.workload, bisection.metric.name)
 }
 
-/// The sentence of ends that do not differ, and what can be done.
-fn nothing(bisection: &Bisection, verdict: Verdict, said: &str) -> (String, Vec<String>) {
-    let [good, .., bad] = &bisection.candidates[..] else { return (String::new(), Vec::new()) };
-    let sentence = format!(
-        "Nothing to bisect: in {}, `{}` is {said} against `{}`: {verdict}",
-        metric(bisection),
-        bad.name,
-        good.name
-    );
-    let next = match verdict {
-        Verdict::Same => "A change within the margin is none; `--margin KIND=PERCENT` sets a smaller one",
-        _ => "More pairs may settle it: `--pairs N`",
+/// Says of ends that are not known to differ how they compare, and what can be done.
+fn nothing(report: &mut Report<'_>, verdict: Verdict, said: &str) {
+    let bisection = report.bisection;
+    let [good, .., bad] = &bisection.candidates[..] else { return };
+    let compared =
+        format!("in {}, `{}` is {said} against `{}`: {verdict}", metric(bisection), bad.name, good.name);
+    let (outcome, sentence, next) = match verdict {
+        Verdict::Same => (
+            Outcome::NoDifference,
+            format!("Nothing to bisect: {compared}"),
+            "A change within the margin is none; `--margin KIND=PERCENT` sets a smaller one",
+        ),
+        _ => (
+            Outcome::EndsInconclusive,
+            format!("Whether the ends differ is not settled: {compared}"),
+            "More pairs may settle it: `--pairs N`",
+        ),
     };
-    (sentence, vec![next.to_owned()])
+    report.outcome = outcome;
+    report.sentences.push(sentence);
+    report.next.push(next.to_owned());
 }
 
 /// The sentence of ends of which one gave no values.
