@@ -101,8 +101,7 @@ impl<'a> Report<'a> {
         };
         let settings: Vec<_> = own('A', a, b).chain(own('B', b, a)).collect();
         let config = self.configs[causes.comparison].as_deref().unwrap_or_default();
-        let emulated = self.plan.clock == Clock::Exact;
-        let said = subject::touching(causes, subject::Arms { config, settings: &settings, emulated });
+        let said = subject::touching(causes, subject::Arms { config, settings: &settings });
         (!said.is_empty()).then(|| format!("What differs between A and B there: {}.", said.join("; ")))
     }
 

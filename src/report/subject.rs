@@ -62,7 +62,7 @@ const SUBJECTS: &[Subject] = &[
     subject("slab allocator", &["kmem_cache*", "kmalloc*", "__kmalloc*", "kfree*", "___slab*", "__slab*", "slab_*", "get_partial*", "put_cpu_partial", "deactivate_slab", "get_any_partial", "new_slab*", "allocate_slab", "___cache*", "do_slab*", "kmem_*", "__kmem*", "kvmalloc*", "__kvmalloc*", "kvfree*", "cache_from_obj", "build_detached*", "__pcs_*", "alloc_from_pcs*", "free_to_pcs*", "memdup*"], &["SLUB*", "SLAB*", "RANDOM_KMALLOC_CACHES"], &["boot.slab*", "boot.slub*"]),
     subject("page allocator", &["get_page_from_freelist", "rmqueue*", "__rmqueue*", "__alloc_*", "alloc_page*", "free_unref*", "free_pcp*", "__free_*", "free_pages*", "free_page*", "free_frozen*", "post_alloc*", "prep_new*", "check_new_pages", "zone_*", "__zone*", "free_one_page", "page_frag*", "get_pfnblock*", "set_pfnblock*", "__list_*", "release_pages", "folios_put*", "__folio_put*", "folio_batch*", "node_page_state*", "__mod_zone*", "__mod_node*", "mod_node*", "mod_zone*", "inc_node*", "prep_compound*", "kernel_init_pages", "free_tail*", "cond_accept*", "expand"], &["INIT_ON_*", "SHUFFLE_PAGE_ALLOCATOR", "PAGE_POISONING", "ARCH_FORCE_MAX_ORDER", "COMPACTION"], &["boot.init_on_alloc", "boot.init_on_free", "boot.page_alloc*"]),
     subject("reclaim and swap", &["shrink_*", "lru_gen*", "lru_add*", "lru_*", "__lru*", "workingset*", "mark_page_accessed", "folio_mark_accessed", "folio_activate*", "isolate_*", "kswapd*", "swap_*", "__swap*", "do_swap*", "zram_*", "zswap*", "folio_referenced*", "balance_pgdat", "try_to_unmap*", "evict_folios", "walk_*", "scan_folios", "__remove_mapping", "do_shrink*", "list_lru*", "super_cache*", "drop_buffers", "prune_*", "folio_add_lru*", "move_folios*", "try_to_free*"], &["LRU_GEN*", "ZSWAP*", "SWAP", "ZRAM*"], &["mm.mglru", "mm.swap*", "memory.limit", "sysctl.vm.*"]),
-    subject("page faults and address spaces", &["handle_mm_fault", "__handle_mm_fault", "do_user_addr_fault", "do_anonymous*", "do_fault*", "__do_fault", "do_wp_page", "wp_page*", "do_cow*", "do_read_fault*", "do_shared*", "do_set_pte", "set_pte_range", "finish_fault", "filemap_map*", "next_uptodate*", "vma_*", "__vma_*", "lock_vma*", "mmap_*", "__mmap*", "do_mmap*", "vm_mmap*", "do_munmap*", "do_vmi*", "do_brk*", "unmap_*", "zap_*", "tlb_*", "__tlb*", "flush_tlb*", "native_flush*", "load_new_mm_cr3", "free_pgtables", "free_pgd*", "find_vma*", "anon_vma*", "__anon_vma*", "unlink_*", "dup_mm*", "copy_p*_range", "copy_present*", "__pte*", "pte_*", "pmd_*", "__pmd*", "__pud*", "__p4d*", "pud_*", "p4d_*", "pgd_*", "___pte*", "page_add_*", "page_remove*", "folio_add_*", "folio_remove_rmap*", "__folio_rmap*", "__folio_add*", "__folio_remove*", "perf_event_mmap*", "get_unmapped*", "arch_get_unmapped*", "vm_*", "mm_*", "exit_mmap", "mmput", "__mmput", "mprotect*", "mremap*", "move_*", "ptep_*", "vmf_*", "remove_vma*", "can_vma*", "is_vma*", "init_multi_vma*", "__split_vma", "split_vma", "vm_area*", "gup_*", "pin_user*", "follow_*", "internal_get_user*", "__get_user_pages*", "get_user_pages*", "unpin_*", "try_get_folio", "try_grab*", "gup_put*", "sanity_check_pinned*"], &["PER_VMA_LOCK", "TRANSPARENT_HUGEPAGE*", "PAGE_TABLE_*", "LRU_GEN*", "ARCH_HAS_*"], &["mm.thp*", "boot.transparent_hugepage"]),
+    subject("page faults and address spaces", &["handle_mm_fault", "__handle_mm_fault", "do_user_addr_fault", "do_anonymous*", "do_fault*", "__do_fault", "do_wp_page", "wp_page*", "do_cow*", "do_read_fault*", "do_shared*", "do_set_pte", "set_pte_range", "finish_fault", "filemap_map*", "next_uptodate*", "vma_*", "__vma_*", "lock_vma*", "mmap_*", "__mmap*", "do_mmap*", "vm_mmap*", "do_munmap*", "do_vmi*", "do_brk*", "unmap_*", "zap_*", "tlb_*", "__tlb*", "flush_tlb*", "native_flush*", "load_new_mm_cr3", "free_pgtables", "free_pgd*", "find_vma*", "anon_vma*", "__anon_vma*", "unlink_*", "dup_mm*", "copy_p*_range", "copy_present*", "__pte*", "pte_*", "pmd_*", "__pmd*", "__pud*", "__p4d*", "pud_*", "p4d_*", "pgd_*", "___pte*", "page_add_*", "page_remove*", "folio_add_*", "folio_remove_rmap*", "__folio_rmap*", "__folio_add*", "__folio_remove*", "perf_event_mmap*", "get_unmapped*", "arch_get_unmapped*", "vm_*", "mm_*", "exit_mmap", "mmput", "__mmput", "mprotect*", "mremap*", "move_*", "ptep_*", "vmf_*", "remove_vma*", "can_vma*", "is_vma*", "init_multi_vma*", "__split_vma", "split_vma", "vm_area*", "gup_*", "pin_user*", "follow_*", "internal_get_user*", "__get_user_pages*", "get_user_pages*", "unpin_*", "try_get_folio", "try_grab*", "gup_put*", "sanity_check_pinned*"], &["PER_VMA_LOCK", "TRANSPARENT_HUGEPAGE*", "PAGE_TABLE_*", "LRU_GEN*"], &["mm.thp*", "boot.transparent_hugepage"]),
     subject("page cache", &["mpage_*", "read_pages", "wbc_*", "tag_pages*", "__mark_inode*", "alloc_buffer_head", "free_buffer_head", "wake_page*", "fprop_*", "__fprop*", "domain_dirty*", "__read_end_io", "filemap_*", "__filemap*", "generic_file*", "generic_perform*", "generic_write*", "xas_*", "xa_*", "__xa*", "page_cache*", "folio_*", "__folio*", "page_*", "pagecache*", "readahead*", "ondemand*", "force_page*", "writeback*", "__writeback*", "balance_dirty*", "wb_*", "write_cache*", "set_page*", "clear_page_dirty*", "invalidate_*", "truncate_*", "find_get*", "find_lock*", "copy_page_to_iter*", "copy_folio*", "fault_in*", "iov_iter*", "__iov_iter*", "__getblk*", "grab_cache*", "buffer_*", "__bread*", "__find_get*", "mark_buffer*", "block_*", "__block*", "ll_rw*", "create_empty*", "shmem_*"], &["LRU_GEN*"], &["block.read-ahead*", "sysctl.vm.dirty*"]),
     subject("direct I/O", &["iomap_*", "__iomap*", "dio_*", "__blkdev_direct*", "blkdev_direct*", "blkdev_*", "bio_iov*", "__bio_iov*", "bio_release*", "bio_set_pages*"], &[], &["dbsim.direct", "dbsim.io"]),
     subject("block layer", &["bvec_*", "__rq_*", "blk_*", "__blk_*", "bio_*", "__bio*", "submit_bio*", "__submit_bio*", "elv_*", "dd_*", "bfq_*", "kyber_*", "sbitmap*", "__sbitmap*", "wbt_*", "__wbt*", "rq_*", "part_*", "__part*", "disk_*", "blkcg_*", "blkg_*", "update_io_ticks", "iocg_*", "throtl_*", "__blkdev*", "bdev_*", "mempool_*", "ioc_*", "should_fail_bio"], &["BLK_*", "MQ_IOSCHED_*", "IOSCHED_*", "BFQ_*"], &["block.*"]),
@@ -93,19 +93,6 @@ const CAME: &[(&[&str], &str)] = &[
     (&["lru_gen_add_folio", "lru_gen_look_around"], "the multi-generational LRU came with Linux 6.1"),
     (&["alloc_from_pcs", "__pcs_replace_empty_main"], "the slab allocator has sheaves for each CPU since Linux 6.18"),
     (&["futex_private_hash"], "futexes have a hash table for each process since Linux 6.16"),
-];
-
-/// Routines that copy, of which the kernel chooses one when it starts, by what the CPU says of itself.
-const CHOSEN: &[&str] = &[
-    "memcpy_orig",
-    "__memcpy",
-    "memcpy",
-    "clear_page_rep",
-    "clear_page_orig",
-    "clear_page_erms",
-    "copy_user_generic_string",
-    "copy_user_enhanced_fast_string",
-    "rep_movs_alternative",
 ];
 
 fn fits(pattern: &str, name: &str) -> bool {
@@ -169,8 +156,6 @@ pub struct Arms<'a> {
     pub config: &'a [Difference],
     /// Settings that one arm has and the other has not.
     pub settings: &'a [(char, &'a str, &'a str)],
-    /// The exact clock's CPU says nothing of fast string instructions.
-    pub emulated: bool,
 }
 
 /// What differs between the arms and touches the parts that a difference is in, one clause for each.
@@ -201,15 +186,6 @@ pub fn touching(causes: &Causes, arms: Arms<'_>) -> Vec<String> {
     let only_one_has =
         |names: &[&str]| causes.causes.iter().any(|c| names.contains(&c.name.as_str()) && (c.a == 0.0) != (c.b == 0.0));
     said.extend(CAME.iter().filter(|(names, _)| only_one_has(names)).map(|(_, what)| (*what).to_owned()));
-    let copies = causes.causes.iter().take(causes.listed).any(|c| {
-        let is = |name: &str| CHOSEN.contains(&name);
-        is(&c.name) && (c.a == 0.0 || c.b == 0.0 || c.formerly.as_deref().is_some_and(is))
-    });
-    if copies && arms.emulated {
-        said.push(
-            "which routine copies depends on what a CPU says of its string instructions (erms, fsrm): the exact clock's says that it has none, yours may have them".to_owned(),
-        );
-    }
     said
 }
 
@@ -299,14 +275,13 @@ mod tests {
             b: b.map(str::to_owned),
         };
         let config = [differs("PREEMPT_DYNAMIC", None, Some("y")), differs("XFS_FS", Some("m"), None)];
-        let said = touching(&c, Arms { config: &config, settings: &[('B', "boot.preempt", "full")], emulated: true });
+        let said = touching(&c, Arms { config: &config, settings: &[('B', "boot.preempt", "full")] });
         assert_eq!(said[0], "scheduler: boot.preempt=full (in B), PREEMPT_DYNAMIC: off → y");
         assert_eq!(said[1], "the EEVDF scheduler came with Linux 6.6");
-        assert!(said[2].starts_with("which routine copies depends on what a CPU says"));
-        assert_eq!(said.len(), 3);
+        assert_eq!(said.len(), 2);
         // Both arms have it: nothing came.
         let both = causes(&[("pick_eevdf", 10.0, 30.0)]);
-        assert!(touching(&both, Arms { config: &[], settings: &[], emulated: true }).is_empty());
+        assert!(touching(&both, Arms { config: &[], settings: &[] }).is_empty());
     }
 
     #[test]
