@@ -32,6 +32,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("study", "io-options", include_str!("../../docs/studies/io-options.md")),
     ("study", "io-scheduler", include_str!("../../docs/studies/io-scheduler.md")),
     ("study", "network-offload", include_str!("../../docs/studies/network-offload.md")),
+    ("study", "memory-pressure", include_str!("../../docs/studies/memory-pressure.md")),
     ("study", "numa", include_str!("../../docs/studies/numa.md")),
     ("study", "many-disks", include_str!("../../docs/studies/many-disks.md")),
     ("study", "jobs-over-users", include_str!("../../docs/studies/jobs-over-users.md")),

@@ -153,8 +153,10 @@ fn a_kernel_that_fails_is_skipped_and_the_place_a_range() {
 fn two_changes_are_said_to_be_two() {
     let levels = |kernel: usize| [1.0, 1.0, 1.0, 1.05, 1.05, 1.05, 1.1025, 1.1025, 1.1025][kernel];
     let test = Test::new().file("s.toml", script("", 0.001, levels));
-    let ran =
-        bisect(&test, &["--seed", "7"]).status(0).stdout_has("More than one change").stdout_has("`debian:6.5` at +4.97 %");
+    let ran = bisect(&test, &["--seed", "7"])
+        .status(0)
+        .stdout_has("More than one change")
+        .stdout_has("`debian:6.5` at +4.97 %");
     ran.stdout_has("bigiron bisect --kernels debian:6.1,debian:6.2,debian:6.3,debian:6.4,debian:6.5");
     // A small one beside a large one does not hide it.
     let levels = |kernel: usize| [1.0, 1.0, 1.0, 1.0, 1.01, 1.01, 1.1, 1.1, 1.1][kernel];

@@ -138,8 +138,7 @@ fn title(bisection: &Bisection) -> String {
 fn nothing(report: &mut Report<'_>, verdict: Verdict, said: &str) {
     let bisection = report.bisection;
     let [good, .., bad] = &bisection.candidates[..] else { return };
-    let compared =
-        format!("in {}, `{}` is {said} against `{}`: {verdict}", metric(bisection), bad.name, good.name);
+    let compared = format!("in {}, `{}` is {said} against `{}`: {verdict}", metric(bisection), bad.name, good.name);
     let (outcome, sentence, next) = match verdict {
         Verdict::Same => (
             Outcome::NoDifference,
