@@ -43,7 +43,7 @@ pub enum Command {
     Selftest(Selftest),
     Nightly(Nightly),
     History(History),
-    Bisect(Bisect),
+    Bisect(Box<Bisect>),
     Doc(Doc),
     Dbsim(Dbsim),
     Oltp(Oltp),
