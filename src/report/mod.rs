@@ -105,6 +105,12 @@ impl<'a> Report<'a> {
         (!said.is_empty()).then(|| format!("What differs between A and B there: {}.", said.join("; ")))
     }
 
+    /// The sentences below the rows of a line's causes, of which `shown` are.
+    pub fn told(&self, causes: &Causes, shown: usize) -> impl Iterator<Item = String> {
+        let without = if self.plan.clock == Clock::Exact { subject::without_copies(causes) } else { None };
+        [Some(why::sum(causes, shown)), subject::summary(causes), without, self.touching(causes)].into_iter().flatten()
+    }
+
     /// Whether there are numbers to show: the study is finished and has a clock.
     pub fn has_numbers(&self) -> bool {
         self.judgement.state == State::Finished && self.plan.clock != Clock::None

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::{Report, subject, why};
+use super::super::{Report, why};
 use super::{escape, minus, prose};
 
 /// Why the lines that differ do: primaries and the largest changes open, the others closed.
@@ -40,7 +40,7 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
                 );
             }
             let _ = writeln!(out, "</tbody></table></div>");
-            for text in [Some(why::sum(of, shown)), subject::summary(of), report.touching(of)].into_iter().flatten() {
+            for text in report.told(of, shown) {
                 let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&text));
             }
             let _ = writeln!(out, "</details>");
