@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::*;
+use crate::clock::Clock;
 use crate::workload::{self, testing};
 
 /// A directory on the file system that holds the build.
@@ -54,13 +55,23 @@ fn every_metric_is_measured_and_verified() {
     );
 
     // The geometric mean, worked out again from the values alone.
-    let costs = declared.iter().filter(|m| !m.primary).map(|m| match m.unit {
-        Unit::Ns => outcome.values[&m.name],
-        Unit::BytesPerSecond => 4096.0 / (outcome.values[&m.name] / 1e9),
-        unit => panic!("{unit:?}"),
-    });
-    let geomean = costs.map(|c| c.powf(1.0 / (declared.len() - 1) as f64)).product::<f64>();
-    assert!((outcome.values[PRIMARY] / geomean - 1.0).abs() < 1e-9);
+    let geomean = |of: &[Unit]| {
+        let counted: Vec<_> = declared.iter().filter(|m| !m.primary && of.contains(&m.unit)).collect();
+        let costs = counted.iter().map(|m| match m.unit {
+            Unit::Ns => outcome.values[&m.name],
+            Unit::BytesPerSecond => 4096.0 / (outcome.values[&m.name] / 1e9),
+            unit => panic!("{unit:?}"),
+        });
+        costs.map(|c| c.powf(1.0 / counted.len() as f64)).product::<f64>()
+    };
+    assert_eq!(declared.iter().filter(|m| m.unit == Unit::BytesPerSecond).count(), 4);
+    assert!((outcome.values[PRIMARY] / geomean(&[Unit::Ns]) - 1.0).abs() < 1e-9);
+    let of = |only: &[(&str, &str)], clock| {
+        let options = workload::options(&Micro, only.iter().copied()).unwrap();
+        let selection = Selection::parse(&options).unwrap();
+        selection.tests.iter().filter(|t| counted(t, &selection, clock)).count()
+    };
+    assert_eq!((of(&[], Clock::Wall), of(&[], Clock::Exact), of(&[("only", "copy")], Clock::Exact)), (50, 46, 4));
     if std::env::var_os("MICRO_SHOW").is_some() {
         for m in &declared {
             eprintln!("{:20} {:14.1} {:?}", m.name, outcome.values[&m.name], m.unit);
