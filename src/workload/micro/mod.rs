@@ -257,7 +257,6 @@ fn value(test: &Test, window: Window) -> f64 {
     }
 }
 
-/// What the test contributes to the geometric mean: nanoseconds of one operation, or of 4 KiB moved.
 /// Whether a test counts in the geometric mean. Bandwidths do not under the exact clock, unless nothing else was asked for: it sees no memory, and what
 /// it counts of a copy depends on whether a kernel copies with a loop or with `rep` (docs/concepts/clocks.md).
 fn counted(test: &Test, selection: &Selection, clock: Clock) -> bool {
@@ -265,6 +264,7 @@ fn counted(test: &Test, selection: &Selection, clock: Clock) -> bool {
     clock == Clock::Wall || is_latency(test) || !selection.tests.iter().any(|t| is_latency(t))
 }
 
+/// What the test contributes to the geometric mean: nanoseconds of one operation, or of 4 KiB moved.
 fn cost_ns(test: &Test, window: Window) -> f64 {
     match test.measure {
         Measure::Latency => value(test, window),
