@@ -66,17 +66,33 @@ pub struct Kind<'a> {
     pub options: &'a str,
     /// Which of the guest's disks, see [`Kind::on`].
     disk: usize,
+    /// The disk's logical block is 4 KiB.
+    wide: bool,
 }
 
 impl<'a> Kind<'a> {
     pub fn new(filesystem: &'a str, options: &'a str) -> Self {
-        Self { filesystem, options, disk: 0 }
+        Self { filesystem, options, disk: 0, wide: false }
     }
 
     /// The same on disk `n` of the guest: a UUID of its own, where the kernel refuses a second file system with the same one. All others share an image.
     #[must_use]
     pub fn on(self, n: usize) -> Self {
         Self { disk: if matches!(self.filesystem, "xfs" | "btrfs") { n } else { 0 }, ..self }
+    }
+
+    /// The same for a disk of logical blocks of so many bytes: a file system on it must not have smaller ones, as some tools make them for a small disk.
+    #[must_use]
+    pub fn of_blocks(self, bytes: u32) -> Self {
+        Self { wide: bytes > 512, ..self }
+    }
+
+    fn for_wide(self) -> &'static [&'static str] {
+        match self.filesystem {
+            "ext2" | "ext3" | "ext4" if self.wide => &["-b", "4096"],
+            "xfs" if self.wide => &["-s", "size=4096"],
+            _ => &[],
+        }
     }
 
     /// Where the image lies in a guest's archive.
@@ -160,6 +176,7 @@ pub fn packed(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow::Result<Vec
         .chain_update(&version.stdout)
         .chain_update(&version.stderr)
         .chain_update(kind.options)
+        .chain_update(kind.for_wide().concat())
         .chain_update(if kind.disk == 0 { String::new() } else { kind.uuid() })
         .finalize();
     let key: String = key.iter().take(8).map(|b| format!("{b:02x}")).collect();
@@ -212,7 +229,8 @@ fn make(tool: &Path, kind: Kind<'_>, path: &Path) -> anyhow::Result<()> {
         }
         other => bail!("No way to make a `{other}` file system"),
     }
-    let output = command.args(kind.options.split_whitespace()).arg(path).stdin(Stdio::null()).output()?;
+    let output =
+        command.args(kind.for_wide()).args(kind.options.split_whitespace()).arg(path).stdin(Stdio::null()).output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("{} failed ({}): {}", tool.display(), output.status, said.trim());
@@ -420,6 +438,23 @@ mod tests {
             let images = [0, 1, 2].map(|n| packed(cache.path(), kind.on(n), size).unwrap());
             assert_eq!([images[0] != images[1], images[1] != images[2]], [apart; 2], "{filesystem}");
             assert_eq!(kind.on(1).path(size) != kind.path(size), apart);
+        }
+    }
+
+    #[test]
+    fn disks_of_wide_blocks_have_file_systems_of_wide_blocks() {
+        let cache = tempfile::tempdir().unwrap();
+        // Where the superblock says how large a block is: ext4 in powers of two of 1 KiB, xfs the sector in bytes.
+        let ext4 = |bytes: &[u8]| 1024 << u32::from_le_bytes(bytes[1048..1052].try_into().unwrap());
+        let xfs = |bytes: &[u8]| u32::from(u16::from_be_bytes(bytes[102..104].try_into().unwrap()));
+        let of: [(_, _, &dyn Fn(&[u8]) -> u32); 2] = [("ext4", [1024, 4096], &ext4), ("xfs", [512, 4096], &xfs)];
+        for (filesystem, sizes, read) in of {
+            for (block, size) in [512, 4096].into_iter().zip(sizes) {
+                let raw = cache.path().join("raw");
+                let mib = size_mib(filesystem, 1);
+                write_raw(cache.path(), Kind::new(filesystem, "").of_blocks(block), mib, &raw).unwrap();
+                assert_eq!(read(&std::fs::read(&raw).unwrap()), size, "{filesystem} on blocks of {block}");
+            }
         }
     }
 

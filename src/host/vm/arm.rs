@@ -143,7 +143,7 @@ fn scsi_debug(plan: &Plan, raw: &RawDisks) -> anyhow::Result<String> {
 /// What the arm's disks are made with.
 pub(super) fn kind<'a>(plan: &'a Plan, arm: &'a Arm) -> image::Kind<'a> {
     let filesystem = lever::fs::kind(&arm.settings, &plan.machine.filesystem);
-    image::Kind::new(filesystem, lever::fs::mkfs(&arm.settings))
+    image::Kind::new(filesystem, lever::fs::mkfs(&arm.settings)).of_blocks(vm::Shape::of(&arm.settings).block_bytes)
 }
 
 /// Those of `modules` that the kernel has, with what they need; what it has not is left to it to say.
