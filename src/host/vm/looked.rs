@@ -44,5 +44,7 @@ pub(super) fn evidence(trial: &Trial<'_>, booted: Booted, profile: &Path) -> any
         metrics: booted.result.metrics,
         cpu_s: booted.result.cost.cpu_s,
         windows: windows.collect(),
+        sampled: None,
+        stacks: String::new(),
     })
 }
