@@ -11,18 +11,23 @@ pub fn now() -> String {
 
 /// The same of `seconds` since 1970.
 pub fn of(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let rest = seconds % 86_400;
+    let (year, month, day) = civil(seconds / 86_400);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+/// Year, month (from 1) and day of the month of a day, counted from 1 January 1970.
+pub fn civil(days: u64) -> (u64, u64, u64) {
     // Days are counted from 1 March of the year 0, so that a leap day is the last of its year (Hinnant, "chrono-compatible low-level date
     // algorithms": 719,468 days before 1970, 146,097 days in 400 years).
     let shifted = days + 719_468;
-    let (era, day) = (shifted / 146_097, shifted % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let date = day - (153 * month + 2) / 5 + 1;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{date:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+    (year + era * 400 + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use sha2::{Digest, Sha256};
 
 use super::conduct::{self, Part, Request};
@@ -278,15 +279,33 @@ impl Work<'_> {
             .hint("Begin anew with `--out DIR`, or go on with the build that began it")
             .into());
         }
+        let (mut failed, of) = (Vec::new(), self.night.groups.len());
         for (index, group) in self.night.groups.iter().enumerate() {
             let names: Vec<&str> = group.rows.iter().map(|r| r.name.as_str()).collect();
-            output::note(&format!("Part {} of {}: {}", index + 1, self.night.groups.len(), names.join(", ")));
-            self.study(&group.folder, &group.rows.iter().collect::<Vec<_>>())?;
-            if group.must_split(&self.dir)? {
-                output::note("A boot failed: each of these is run alone, to see which of them it was");
-                for row in &group.rows {
-                    self.study(&Group::alone(row), &[row])?;
+            output::note(&format!("Part {} of {of}: {}", index + 1, names.join(", ")));
+            match self.part(group) {
+                Err(e) if !self.cancel.load(Relaxed) => {
+                    output::line(format_args!("error: Part {}: {e:#}", index + 1));
+                    failed.push((index + 1).to_string());
                 }
+                done => done?,
+            }
+        }
+        ensure!(
+            failed.is_empty(),
+            "Of {of} parts these could not be run to their end: {}; what stopped each of them stands above. Once it is put right, the same command goes on",
+            failed.join(", ")
+        );
+        Ok(())
+    }
+
+    /// The rows of one boot; each alone, if a boot of them failed. Nobody watches a night: what stops one part does not stop the others.
+    fn part(&self, group: &Group) -> anyhow::Result<()> {
+        self.study(&group.folder, &group.rows.iter().collect::<Vec<_>>())?;
+        if group.must_split(&self.dir)? {
+            output::note("A boot failed: each of these is run alone, to see which of them it was");
+            for row in &group.rows {
+                self.study(&Group::alone(row), &[row])?;
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::Identity;
 use crate::metric::MetricDef;
-use crate::store::line::sha256_hex;
+use crate::store::line::{Held, sha256_hex};
 
 /// Version of the entries' format.
 pub const SCHEMA: u32 = 1;
@@ -60,6 +60,21 @@ pub struct Measured {
     #[serde(flatten)]
     pub metric: MetricDef,
     pub values: Vec<f64>,
+}
+
+impl Held for Entry {
+    const NAME: &'static str = "entry";
+    const SCHEMA: u32 = SCHEMA;
+
+    fn check(&self) -> Result<(), String> {
+        for row in &self.rows {
+            if let Some(bad) = row.metrics.iter().find(|m| m.values.len() != row.boots.len()) {
+                let (row, metric, values, boots) = (&row.row, &bad.metric.name, bad.values.len(), row.boots.len());
+                return Err(format!("{row} {metric} has {values} values of {boots} boots"));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl EntryRow {

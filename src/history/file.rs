@@ -6,16 +6,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-
-use super::entry::{Entry, SCHEMA};
-use crate::store::line::sha256_hex;
+use super::entry::Entry;
+use crate::store::line;
 
 const FILE: &str = "history.jsonl";
-
-/// Hexadecimal digits of the SHA-256 that are kept, as in a study's records.
-const DIGITS: usize = 16;
 
 /// What can go wrong with a history.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +90,7 @@ pub fn append(dir: &Path, entries: &[Entry]) -> Result<usize, HistoryError> {
     }
     let mut count = 0;
     for entry in new {
-        text.extend(encode(entry)?);
+        text.extend(line::encode(entry).map_err(HistoryError::Unwritable)?);
         count += 1;
     }
     if count == 0 {
@@ -110,57 +104,13 @@ pub fn append(dir: &Path, entries: &[Entry]) -> Result<usize, HistoryError> {
     Ok(count)
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line<'a> {
-    sha256: &'a str,
-    #[serde(borrow)]
-    entry: &'a RawValue,
-}
-
-#[derive(Deserialize)]
-struct Version {
-    schema: u32,
-}
-
-fn encode(entry: &Entry) -> Result<Vec<u8>, HistoryError> {
-    let unwritable = |e: serde_json::Error| HistoryError::Unwritable(e.to_string());
-    let raw = serde_json::value::to_raw_value(entry).map_err(unwritable)?;
-    let sum = sha256_hex(raw.get().as_bytes());
-    let mut line = serde_json::to_vec(&Line { sha256: &sum[..DIGITS], entry: &raw }).map_err(unwritable)?;
-    decode(&line).map_err(HistoryError::Unwritable)?;
-    line.push(b'\n');
-    Ok(line)
-}
-
-fn decode(line: &[u8]) -> Result<Entry, String> {
-    let line: Line<'_> = serde_json::from_slice(line).map_err(|e| format!("not an entry's line: {e}"))?;
-    let json = line.entry.get();
-    let sum = sha256_hex(json.as_bytes());
-    if line.sha256 != &sum[..DIGITS] {
-        return Err(format!("its checksum is {}, its bytes say {}", line.sha256, &sum[..DIGITS]));
-    }
-    let version: Version = serde_json::from_str(json).map_err(|e| e.to_string())?;
-    if version.schema != SCHEMA {
-        return Err(format!("it has format {}, this bigiron reads format {SCHEMA}", version.schema));
-    }
-    let entry: Entry = serde_json::from_str(json).map_err(|e| e.to_string())?;
-    for row in &entry.rows {
-        if let Some(bad) = row.metrics.iter().find(|m| m.values.len() != row.boots.len()) {
-            let (row, metric, values, boots) = (&row.row, &bad.metric.name, bad.values.len(), row.boots.len());
-            return Err(format!("{row} {metric} has {values} values of {boots} boots"));
-        }
-    }
-    Ok(entry)
-}
-
 fn parse(bytes: &[u8]) -> History {
     let mut history = History::default();
-    for (index, line) in bytes.split(|b| *b == b'\n').enumerate() {
-        if line.is_empty() {
+    for (index, text) in bytes.split(|b| *b == b'\n').enumerate() {
+        if text.is_empty() {
             continue;
         }
-        match decode(line) {
+        match line::decode(text) {
             Ok(entry) => history.entries.push(entry),
             Err(why) => history.unreadable.push((index + 1, why)),
         }

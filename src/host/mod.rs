@@ -5,6 +5,7 @@ mod heard;
 mod kept;
 pub mod local;
 pub mod sim;
+mod sums;
 pub mod vm;
 
 use std::collections::BTreeMap;

@@ -33,7 +33,7 @@ use crate::vm::profile::Plugin;
 use crate::vm::qemu::{Accelerator, Config, Process, Qemu};
 use crate::vm::watch::{Ended, Watch};
 use crate::workload::Options;
-use arm::{PreparedArm, image_path, storage_mib, storage_of};
+use arm::{PreparedArm, storage_mib, storage_of};
 use files::Files;
 
 /// Idle seconds of the guest's clock before work. Free under the exact clock.
@@ -229,18 +229,18 @@ impl VmHost {
         options: &Options,
         make: &mut dyn FnMut(&str, Content<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<Storage>> {
-        let (machine, name, kind) = (&plan.machine, &plan.workloads[n].name, arm::kind(plan, planned));
+        let (machine, name, kind) = (&plan.machine, &plan.workloads[n].name, arm::kind(plan, planned).on(n));
         let profile = storage_of(plan)?;
         if let Some(loaded) = arm.images.data(name) {
             let device = loaded.device(profile, machine.cpus, n, name);
             if let protocol::Device::Virtio { serial } = &device {
                 make(serial, loaded.moves_to_mib().map_or(Content::Image(&loaded.path), Content::Empty))?;
             }
-            return Ok(Some(loaded.storage(device, kind.filesystem)));
+            return Ok(Some(loaded.storage(device, kind)));
         }
         let Some(size_mib) = storage_mib(plan, planned, name, options) else { return Ok(None) };
         let device = disk::device(profile, size_mib, machine.cpus, n, name);
-        let mut image = Some(image_path(kind.filesystem, size_mib));
+        let mut image = Some(kind.path(size_mib));
         if let protocol::Device::Virtio { serial } = &device {
             make(serial, Content::Empty(size_mib))?;
             image = None;
@@ -265,7 +265,7 @@ impl VmHost {
             let options = lever::workload_options(plan, trial.arm, &planned.name);
             let storage = self.storage(plan, (trial.arm, arm), n, &options, &mut |serial, content| {
                 let path = files.disk(serial);
-                self.lay(kind, content, &path)?;
+                self.lay(kind.on(n), content, &path)?;
                 let cache = disk::cache(plan.clock, &path)?;
                 disks.push(Disk { path, serial: serial.to_owned(), cache, log: None });
                 Ok(())

@@ -234,7 +234,7 @@ fn read_records(plan: &Plan, bytes: &[u8]) -> Records {
     let mut number = 0;
     for line in lines.split_inclusive(|&b| b == b'\n') {
         number += 1;
-        match line::decode(&line[..line.len() - 1]).and_then(|r| belongs(plan, &r).map(|()| r)) {
+        match line::decode::<Record>(&line[..line.len() - 1]).and_then(|r| belongs(plan, &r).map(|()| r)) {
             // One trial has one ending; a second one means that somebody joined files.
             Ok(r) if !matches!(r.outcome, Outcome::Void { .. }) && !finished.insert((r.slot, r.attempt)) => {
                 read.unreadable.push((number, format!("slot {} attempt {} has a record already", r.slot, r.attempt)));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::line::Held;
 use crate::metric::Metric;
 use crate::undo::Change;
 
@@ -44,6 +45,11 @@ pub struct Record {
     /// Files kept in `artifacts/`, relative to the study's folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
+}
+
+impl Held for Record {
+    const NAME: &'static str = "record";
+    const SCHEMA: u32 = SCHEMA;
 }
 
 /// How a trial ended.

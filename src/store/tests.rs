@@ -59,7 +59,7 @@ fn numbers_come_back_exactly() {
         let mut r = record(&plan, 0, 0, Outcome::Completed);
         r.metrics[0].value = f64::from_bits(bits);
         let line = line::encode(&r).unwrap();
-        let back = line::decode(&line[..line.len() - 1]).unwrap();
+        let back: Record = line::decode(&line[..line.len() - 1]).unwrap();
         assert_eq!(back.metrics[0].value.to_bits(), bits);
     }
     let mut r = record(&plan, 0, 0, Outcome::Completed);

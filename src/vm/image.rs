@@ -64,6 +64,35 @@ pub const UNAVAILABLE: &[(&str, &str)] = &[
 pub struct Kind<'a> {
     pub filesystem: &'a str,
     pub options: &'a str,
+    /// Which of the guest's disks, see [`Kind::on`].
+    disk: usize,
+}
+
+impl<'a> Kind<'a> {
+    pub fn new(filesystem: &'a str, options: &'a str) -> Self {
+        Self { filesystem, options, disk: 0 }
+    }
+
+    /// The same on disk `n` of the guest: a UUID of its own, where the kernel refuses a second file system with the same one. All others share an image.
+    #[must_use]
+    pub fn on(self, n: usize) -> Self {
+        Self { disk: if matches!(self.filesystem, "xfs" | "btrfs") { n } else { 0 }, ..self }
+    }
+
+    /// Where the image lies in a guest's archive.
+    pub fn path(self, size_mib: u64) -> String {
+        let Self { filesystem, disk, .. } = self;
+        if disk == 0 {
+            format!("/images/{filesystem}-{size_mib}")
+        } else {
+            format!("/images/{filesystem}-{size_mib}-{disk}")
+        }
+    }
+
+    fn uuid(self) -> String {
+        let (first, last) = UUID.split_at(UUID.len() - 12);
+        if self.disk == 0 { format!("{first}{last}") } else { format!("{first}{:012x}", (self.disk << 16) + 1) }
+    }
 }
 
 /// The names of the file systems that can be made.
@@ -131,6 +160,7 @@ pub fn packed(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow::Result<Vec
         .chain_update(&version.stdout)
         .chain_update(&version.stderr)
         .chain_update(kind.options)
+        .chain_update(if kind.disk == 0 { String::new() } else { kind.uuid() })
         .finalize();
     let key: String = key.iter().take(8).map(|b| format!("{b:02x}")).collect();
     let dir = cache.join("images");
@@ -164,10 +194,10 @@ fn make(tool: &Path, kind: Kind<'_>, path: &Path) -> anyhow::Result<()> {
             command.args(["-q", "-F", "-t", kind.filesystem, "-m", "0", "-U", UUID, "-E", &extended]);
         }
         "xfs" => {
-            command.args(["-q", "-f", "-K", "-m", &format!("uuid={UUID}")]);
+            command.args(["-q", "-f", "-K", "-m", &format!("uuid={}", kind.uuid())]);
         }
         "btrfs" => {
-            command.args(["-q", "-f", "-K", "-U", UUID]);
+            command.args(["-q", "-f", "-K", "-U", &kind.uuid()]);
         }
         // Discarding punches holes into the sparse file to no end.
         "f2fs" => {
@@ -372,7 +402,7 @@ mod tests {
                 continue;
             }
             assert!(find_tool(name).is_some(), "apt-get install {package}");
-            let (kind, size) = (Kind { filesystem, options: "" }, size_mib(filesystem, 1));
+            let (kind, size) = (Kind::new(filesystem, ""), size_mib(filesystem, 1));
             let first = packed(cache.path(), kind, size).unwrap();
             assert_eq!(first, packed(cache.path(), kind, size).unwrap());
             let raw = cache.path().join("raw");
@@ -383,9 +413,20 @@ mod tests {
     }
 
     #[test]
+    fn second_disks_have_uuids_of_their_own_where_kernels_ask_for_them() {
+        let cache = tempfile::tempdir().unwrap();
+        for (filesystem, apart) in [("xfs", true), ("btrfs", true), ("ext4", false)] {
+            let (kind, size) = (Kind::new(filesystem, ""), size_mib(filesystem, 1));
+            let images = [0, 1, 2].map(|n| packed(cache.path(), kind.on(n), size).unwrap());
+            assert_eq!([images[0] != images[1], images[1] != images[2]], [apart; 2], "{filesystem}");
+            assert_eq!(kind.on(1).path(size) != kind.path(size), apart);
+        }
+    }
+
+    #[test]
     fn options_make_another_image_and_wrong_ones_say_so() {
         let cache = tempfile::tempdir().unwrap();
-        let kind = |options| Kind { filesystem: "ext4", options };
+        let kind = |options| Kind::new("ext4", options);
         let plain = packed(cache.path(), kind(""), 64).unwrap();
         let bare = packed(cache.path(), kind("-O ^has_journal"), 64).unwrap();
         assert!(bare.len() < plain.len(), "no journal, {} and {} bytes", bare.len(), plain.len());

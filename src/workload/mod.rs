@@ -113,6 +113,7 @@ pub struct Images {
 }
 
 /// Where and how a workload runs.
+#[derive(Clone)]
 pub struct Context<'a> {
     pub options: &'a Options,
     /// Same for both arms of a pair, another for every pair.
@@ -161,15 +162,22 @@ pub struct Outcome {
     pub programs: Vec<Program>,
 }
 
-/// A stretch of work that explains a metric: all between the marks of one cut.
+/// A stretch of work that explains metrics: all between the marks of one cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// The metric's name.
-    pub metric: String,
+    /// The metrics' names; none, if it only had to be kept out of the others. What several windows have of one metric is added up.
+    pub metrics: Vec<String>,
     /// Operations, transactions or requests done in it.
     pub operations: u64,
     /// Nanoseconds it took by the guest's clock.
     pub ns: u64,
+}
+
+impl Window {
+    /// One that explains one metric.
+    pub fn of(metric: impl Into<String>, operations: u64, ns: u64) -> Self {
+        Self { metrics: vec![metric.into()], operations, ns }
+    }
 }
 
 /// Data that a run has lost or got wrong: a run that ends with it counts as one whose check failed.

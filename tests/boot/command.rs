@@ -1,9 +1,7 @@
 //! A program of the user's in a guest, over an image of what it needs of this machine.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::test;
@@ -13,24 +11,7 @@ const SCRIPT: &str = "uname -r; cat input | tr a-z A-Z; echo made > output; i=0;
 
 /// The record of the first trial and what its command printed. The study is interrupted then.
 fn first(test: &Test, out: &str) -> (Value, String) {
-    let study =
-        ["compare", "debian:6.12", "debian:6.12", "--clock", "exact", "--seed", "7", "--jobs", "1", "--out", out];
-    let mut child = test.start(&[&study[..], &["--set", "command.dir=src", "--", "sh", "-c", SCRIPT]].concat());
-    let begun = Instant::now();
-    let record = loop {
-        let text = fs::read_to_string(test.dir().join(out).join("records.jsonl")).unwrap_or_default();
-        if let Some(line) = text.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok()) {
-            break line["record"].clone();
-        }
-        if child.try_wait().unwrap().is_some() {
-            let output = child.wait_with_output().unwrap();
-            panic!("ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-        }
-        assert!(begun.elapsed() < Duration::from_secs(600), "no boot is done");
-        std::thread::sleep(Duration::from_millis(100));
-    };
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    child.wait_with_output().unwrap();
+    let record = super::first(test, out, &["--set", "command.dir=src", "--", "sh", "-c", SCRIPT]);
     let kept = record["artifacts"].as_array().unwrap().iter().map(|a| a.as_str().unwrap());
     let stdout = kept.filter(|a| a.ends_with("command.run-1.stdout")).map(|a| test.dir().join(out).join(a));
     let stdout = stdout.map(|path| fs::read_to_string(path).unwrap()).collect();

@@ -1,35 +1,13 @@
-//! The workloads of many processes in a guest: messages, shell scripts and a compiler, with this machine's tools over an image of them.
+//! Workloads of many processes in a guest, with small figures: messages, shell scripts and a compiler, with this machine's tools over an image of
+//! them; a file server's clients, threads on files, raw disks.
 
-use std::fs;
-use std::time::{Duration, Instant};
-
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::test;
+use super::{first, test};
 
-/// The record of the first trial; the study is interrupted then.
-fn first(args: &[&str]) -> Value {
-    let test = test();
-    let study =
-        ["compare", "debian:6.12", "debian:6.12", "--clock", "exact", "--seed", "7", "--jobs", "1", "--out", "study"];
-    let mut child = test.start(&[&study[..], args].concat());
-    let begun = Instant::now();
-    let record = loop {
-        let text = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap_or_default();
-        if let Some(line) = text.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok()) {
-            break line["record"].clone();
-        }
-        if child.try_wait().unwrap().is_some() {
-            let output = child.wait_with_output().unwrap();
-            panic!("ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-        }
-        assert!(begun.elapsed() < Duration::from_secs(600), "no boot is done");
-        std::thread::sleep(Duration::from_millis(100));
-    };
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    child.wait_with_output().unwrap();
-    record
+/// A fact of a record.
+fn fact<'a>(record: &'a Value, name: &str) -> &'a str {
+    record["facts"][name].as_str().unwrap_or_else(|| panic!("no {name} in {record}"))
 }
 
 #[test]
@@ -55,12 +33,41 @@ fn messages_scripts_and_a_build_do_their_work_in_a_guest() {
         "--set",
         "build.warmup=0",
     ];
-    let record = first(&args);
+    let record = first(&test(), "study", &args);
     assert_eq!(record["outcome"]["kind"], "completed", "{record}");
-    let fact = |name: &str| record["facts"][name].as_str().unwrap_or_default().to_owned();
     // One room of five, ten messages of each: said once, relayed four times.
-    assert_eq!(fact("chat.messages-checked"), "250", "{record}");
-    assert_eq!(fact("chat.carrier"), "tcp");
-    assert!(fact("scripts.commands-checked").parse::<u32>().unwrap() > 30);
-    assert_eq!(fact("build.builds-checked"), "1");
+    assert_eq!(fact(&record, "chat.messages-checked"), "250", "{record}");
+    assert_eq!(fact(&record, "chat.carrier"), "tcp");
+    assert!(fact(&record, "scripts.commands-checked").parse::<u32>().unwrap() > 30);
+    assert_eq!(fact(&record, "build.builds-checked"), "1");
+}
+
+#[test]
+fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time_twice() {
+    let small = [
+        "fs-clients.clients=2",
+        "fs-clients.requests=400",
+        "net-clients.clients=2",
+        "net-clients.requests=400",
+        "tio.threads=1,2",
+        "tio.size=1M",
+        "tio.random=64",
+        "raw-io.size=2M",
+        "raw-io.requests=64",
+        "raw-io.processes=1,2",
+    ];
+    let workloads = ["fs-clients", "net-clients", "tio", "raw-io"];
+    let args: Vec<_> = workloads.into_iter().chain(small.into_iter().flat_map(|setting| ["--set", setting])).collect();
+    let test = test();
+    let [one, again] = ["study", "again"].map(|out| {
+        let record = first(&test, out, &args);
+        assert_eq!(record["outcome"]["kind"], "completed", "{record}");
+        record
+    });
+    assert_eq!(one["metrics"], again["metrics"]);
+    let metrics = one["metrics"].as_array().unwrap();
+    for workload in workloads {
+        let primaries = metrics.iter().filter(|m| m["workload"] == workload && m["primary"] == true);
+        assert_eq!(primaries.count(), 1, "{workload}: {metrics:?}");
+    }
 }

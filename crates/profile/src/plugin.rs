@@ -8,6 +8,9 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use crate::table::{Counter, Table};
 use crate::{MAGIC, Mark, kernel};
 
+/// Where the kernel's half of the address space begins (x86-64).
+const KERNEL: u64 = 0xffff_8000_0000_0000;
+
 /// Different instructions that one boot may execute; those of a kernel and its programs are some hundred thousand.
 const COUNTERS: usize = 4 << 20;
 
@@ -109,7 +112,7 @@ unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
         let Some(profile) = profile() else { return };
         for n in 0..qemu_plugin_tb_n_insns(block) {
             let instruction = qemu_plugin_tb_get_insn(block, n);
-            if let Some(counter) = profile.table.counter(qemu_plugin_insn_vaddr(instruction)) {
+            if let Some(counter) = profile.table.counter(place(qemu_plugin_insn_vaddr(instruction))) {
                 qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD_U64, counter.cast(), 1);
             }
             let bytes =
@@ -120,6 +123,12 @@ unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
             }
         }
     }
+}
+
+/// Where an instruction is counted: programs by the page, since no more than their file is asked for, and each start of one may have pages of
+/// its own.
+fn place(address: u64) -> u64 {
+    if address >= KERNEL { address } else { address & !0xfff }
 }
 
 /// The guest executes a mark.

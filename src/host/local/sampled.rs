@@ -1,17 +1,18 @@
 //! A trial that is looked into on this machine: what its windows executed, by samples.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail, ensure};
 use bigiron_profile::Mark;
 
 use super::Ran;
 use crate::host::Trial;
+use crate::host::sums::Sums;
 use crate::probe::sampled::profile::profiles;
 use crate::probe::sampled::recorder::PERIOD_NS;
 use crate::probe::sampled::spans::Spans;
 use crate::probe::symbols::Symbols;
-use crate::store::evidence::{Evidence, Executed, SCHEMA, Sampled};
+use crate::store::evidence::{Evidence, SCHEMA, Sampled};
 
 /// What a trial executed, from what it marked and what was sampled meanwhile.
 pub(super) fn evidence(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Evidence> {
@@ -31,16 +32,14 @@ pub(super) fn evidence(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Evidence> 
     let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let symbols = Symbols::new(&kallsyms, Vec::new()).map_err(anyhow::Error::msg)?;
     let profiles = profiles(&recording, &spans, &symbols, std::process::id());
-    let (mut windows, mut stacks) = (Vec::new(), String::new());
+    let (mut sums, mut stacks) = (Sums::default(), BTreeMap::<String, u64>::new());
     for ((workload, window), profile) in ran.windows.into_iter().zip(profiles) {
-        let root = format!("{workload} {}", window.metric);
-        for (stack, count) in profile.stacks {
-            let _ = writeln!(stacks, "{root};{stack} {count}");
+        sums.add(&workload, &window, profile.functions.iter().map(|(name, n)| (name.as_str(), *n)));
+        for metric in &window.metrics {
+            for (stack, n) in &profile.stacks {
+                *stacks.entry(format!("{workload} {metric};{stack}")).or_default() += n;
+            }
         }
-        let mut functions: Vec<_> = profile.functions.into_iter().collect();
-        functions.sort_by(|(name_a, a), (name_b, b)| b.cmp(a).then_with(|| name_a.cmp(name_b)));
-        let (metric, operations, ns) = (window.metric, window.operations, window.ns);
-        windows.push(Executed { workload, metric, operations, ns, functions });
     }
     Ok(Evidence {
         schema: SCHEMA,
@@ -48,7 +47,7 @@ pub(super) fn evidence(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Evidence> 
         image_sha256: trial.arm.kernel.image_sha256.clone(),
         metrics: ran.result.metrics,
         cpu_s: 0.0,
-        windows,
+        windows: sums.executed(),
         sampled: Some(Sampled {
             event: sampling.name().to_owned(),
             period_ns: PERIOD_NS,
@@ -56,6 +55,6 @@ pub(super) fn evidence(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Evidence> 
             samples: recording.samples.len() as u64,
             lost: recording.lost,
         }),
-        stacks,
+        stacks: stacks.into_iter().map(|(stack, n)| format!("{stack} {n}\n")).collect(),
     })
 }

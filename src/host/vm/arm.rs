@@ -46,12 +46,13 @@ pub(super) fn prepare(
     if !images.is_empty() {
         wanted.extend(["nfit", "nd_pmem", "ext4"]);
     }
-    let sizes = storage_sizes(plan, arm, &images);
+    let empty = empty_images(plan, arm, &images);
+    let largest = empty.iter().map(|(_, size_mib)| *size_mib).max().unwrap_or(0);
     let mut packed = |n: usize, module: &ModuleFile| {
         // Unpacked here: a kernel need not be able to unpack them, and none pays for it.
         let path = format!("/modules/{n:02}-{}.ko", module.name);
         archive.file(&path, 0o644, &modinfo::read_module(&module.path, module.compression)?);
-        let parameters = parameters(&module.name, plan.workloads.len(), sizes.last().copied().unwrap_or(0));
+        let parameters = parameters(&module.name, plan.workloads.len(), largest);
         anyhow::Ok(Module { path, parameters, optional: module.optional })
     };
     let mut first = optional(kernel, image::helpers(kind(plan, arm).filesystem))?;
@@ -81,11 +82,9 @@ pub(super) fn prepare(
             raw.modules.push(module);
         }
     }
-    let kind = kind(plan, arm);
     if storage_of(plan)?.is_in_memory() {
-        for size_mib in sizes {
-            let packed = image::packed(cache, kind, size_mib)?;
-            archive.file(&image_path(kind.filesystem, size_mib), 0o644, &packed);
+        for (kind, size_mib) in empty {
+            archive.file(&kind.path(size_mib), 0o644, &image::packed(cache, kind, size_mib)?);
         }
     }
     Ok(PreparedArm {
@@ -141,14 +140,10 @@ fn scsi_debug(plan: &Plan, raw: &RawDisks) -> anyhow::Result<String> {
     Ok(format!("num_tgts={count} max_luns=1 dev_size_mb={store_mib} sector_size={block} {delay}"))
 }
 
-pub(super) fn image_path(filesystem: &str, size_mib: u64) -> String {
-    format!("/images/{filesystem}-{size_mib}")
-}
-
 /// What the arm's disks are made with.
 pub(super) fn kind<'a>(plan: &'a Plan, arm: &'a Arm) -> image::Kind<'a> {
     let filesystem = lever::fs::kind(&arm.settings, &plan.machine.filesystem);
-    image::Kind { filesystem, options: lever::fs::mkfs(&arm.settings) }
+    image::Kind::new(filesystem, lever::fs::mkfs(&arm.settings))
 }
 
 /// Those of `modules` that the kernel has, with what they need; what it has not is left to it to say.
@@ -189,16 +184,18 @@ pub(super) fn storage_of(plan: &Plan) -> anyhow::Result<&'static Profile> {
     Ok(profile)
 }
 
-/// The sizes of the empty file systems that the arm's workloads ask for, each once.
-fn storage_sizes(plan: &Plan, arm: &Arm, images: &ArmImages) -> Vec<u64> {
+/// The empty file systems that the arm's workloads ask for and their MiB, each once.
+fn empty_images<'a>(plan: &'a Plan, arm: &'a Arm, images: &ArmImages) -> Vec<(image::Kind<'a>, u64)> {
     let size = |name: &str| match images.data(name) {
         Some(loaded) => loaded.moves_to_mib(),
         None => storage_mib(plan, arm, name, &lever::workload_options(plan, arm, name)),
     };
-    let mut sizes: Vec<u64> = plan.workloads.iter().filter_map(|w| size(&w.name)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    let mut all = Vec::new();
+    for (n, workload) in plan.workloads.iter().enumerate() {
+        let image = size(&workload.name).map(|size_mib| (kind(plan, arm).on(n), size_mib));
+        all.extend(image.filter(|image| !all.contains(image)));
+    }
+    all
 }
 
 /// MiB of file system for a workload: what it asks for, and what the file system itself needs (journal, metadata).

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 
-use super::arm::{image_path, kind};
+use super::arm::kind;
 use crate::guest::protocol::{Copy, Device, Storage, Tree};
 use crate::host::foundation;
 use crate::study::plan::{Arm, Plan};
@@ -110,14 +110,15 @@ impl ArmImage {
         }
     }
 
-    pub(super) fn storage(&self, device: Device, filesystem: &str) -> Storage {
-        let mut storage = Storage { filesystem: filesystem.to_owned(), image: None, copy: None, files: None, device };
+    pub(super) fn storage(&self, device: Device, kind: image::Kind<'_>) -> Storage {
+        let mut storage =
+            Storage { filesystem: kind.filesystem.to_owned(), image: None, copy: None, files: None, device };
         match (self.moves_to_mib(), self.pmem) {
             (Some(size_mib), Some(pmem)) => {
                 let own = self.filesystem.to_owned();
                 storage.files = Some(Tree { name: self.name.to_owned(), pmem, filesystem: own });
                 if !matches!(storage.device, Device::Virtio { .. }) {
-                    storage.image = Some(image_path(filesystem, size_mib));
+                    storage.image = Some(kind.path(size_mib));
                 }
             }
             (None, Some(pmem)) if matches!(storage.device, Device::NullBlk { .. } | Device::Rotational { .. }) => {

@@ -20,7 +20,7 @@ use super::program::measured::Run;
 use super::program::outputs::Outputs;
 use super::program::root::{self, Wanted};
 use super::program::succeeded;
-use super::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Progress, Workload, WrongData};
+use super::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Progress, Window, Workload, WrongData};
 use crate::metric::{Better, Kind, MetricDef, Unit};
 
 /// The primary metric's name.
@@ -190,14 +190,15 @@ impl Workload for Build {
     fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
         let (spec, place, outputs) = (parse(cx)?, Place::of(cx)?, Outputs::make(&cx.dir)?);
         let mut builder = Builder::found(&spec, cx, &place, &outputs)?;
-        let of = spec.warmup + spec.runs * spec.loads.len() as u32;
+        let steps = spec.warmup + spec.runs * spec.loads.len() as u32;
         if !spec.prepare.is_empty() {
-            builder.step("prepare", PREPARE, &spec.prepare)?;
+            builder.step("prepare", PREPARE, &spec.prepare, false)?;
         }
         for n in 0..spec.warmup {
-            (cx.progress)(Progress { step: "warmup", done: n, of });
-            builder.build(&format!("warmup-{}", n + 1), spec.loads.len() - 1)?;
+            (cx.progress)(Progress { step: "warmup", done: n, of: steps });
+            builder.build(&format!("warmup-{}", n + 1), spec.loads.len() - 1, false)?;
         }
+        let mut windows = Vec::new();
         let mut runs: Vec<Vec<Run>> = spec.loads.iter().map(|_| Vec::new()).collect();
         for n in 0..spec.runs {
             for (place, load) in spec.loads.iter().enumerate() {
@@ -205,14 +206,19 @@ impl Workload for Build {
                 (cx.progress)(Progress {
                     step: &name,
                     done: spec.warmup + n * spec.loads.len() as u32 + place as u32,
-                    of,
+                    of: steps,
                 });
-                runs[place].push(builder.build(&name, place)?);
+                let run = builder.build(&name, place, true)?;
+                // One load is all there is to explain the whole.
+                let whole = (spec.loads.len() == 1).then(|| PRIMARY.to_owned());
+                let metrics = whole.into_iter().chain([of(PRIMARY, *load)]).collect();
+                windows.push(Window { metrics, operations: 1, ns: run.wall_ns });
+                runs[place].push(run);
             }
         }
         let builds = builder.builds;
         drop(builder);
-        outcome(&spec, cx, &runs, builds)
+        Ok(Outcome { windows, ..outcome(&spec, cx, &runs, builds)? })
     }
 
     fn verify(&self, cx: &Context<'_>) -> anyhow::Result<()> {
@@ -306,21 +312,21 @@ impl<'a> Builder<'a> {
         Ok(Self { spec, guardian: Guardian::found(&orders)?, outputs, lines, builds: 0 })
     }
 
-    fn step(&mut self, name: &str, program: usize, line: &str) -> anyhow::Result<Run> {
-        let run = self.guardian.run(program, name)?;
+    fn step(&mut self, name: &str, program: usize, line: &str, measured: bool) -> anyhow::Result<Run> {
+        let run = if measured { self.guardian.measure(program, name) } else { self.guardian.run(program, name) }?;
         succeeded(&run, &format!("{name}: `{line}`"), name, self.spec.limit, self.outputs)?;
         self.outputs.tidy(name);
         Ok(run)
     }
 
     /// Builds from nothing under the load at `place`, and looks at what was built.
-    fn build(&mut self, name: &str, place: usize) -> anyhow::Result<Run> {
+    fn build(&mut self, name: &str, place: usize, measured: bool) -> anyhow::Result<Run> {
         let line = |n: usize| self.lines[n].clone();
         let (clean, check, make) = (line(CLEAN), line(CHECK), line(LOADS + place));
-        self.step(&format!("{name}-clean"), CLEAN, &clean)?;
-        let run = self.step(name, LOADS + place, &make)?;
+        self.step(&format!("{name}-clean"), CLEAN, &clean, false)?;
+        let run = self.step(name, LOADS + place, &make, measured)?;
         if !check.is_empty() {
-            self.step(&format!("{name}-check"), CHECK, &check)?;
+            self.step(&format!("{name}-check"), CHECK, &check, false)?;
         }
         self.builds += 1;
         Ok(run)

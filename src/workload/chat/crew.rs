@@ -15,6 +15,7 @@ use crate::load::now_ns;
 use crate::sys::family::{Children, Family};
 use crate::sys::latch::Event;
 use crate::sys::launch::{self, Usage};
+use crate::sys::mark;
 use crate::sys::process::{Exit, exit_now};
 use crate::sys::segment::{Segment, shared_struct};
 use crate::workload::WrongData;
@@ -194,6 +195,7 @@ impl<'s> Board<'s> {
             gate.news.wait_timeout(ticket, GLANCE);
         }
         let start = now_ns();
+        mark::begin();
         gate.open.store(1, SeqCst);
         gate.opened.signal();
         while let Some((key, exit)) = children.next_end()? {
@@ -201,7 +203,9 @@ impl<'s> Board<'s> {
                 return Err(untimely(key, exit));
             }
         }
+        mark::end();
         gate.elapsed_ns.store(now_ns() - start, SeqCst);
+        mark::cut();
         let usage = launch::children_usage();
         gate.user_ns.store(usage.user_ns, SeqCst);
         gate.system_ns.store(usage.system_ns, SeqCst);

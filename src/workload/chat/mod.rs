@@ -20,7 +20,7 @@ use self::message::Stamp;
 use self::rooms::Rooms;
 use self::spec::{AUTO, Shape, Spec, Workers};
 use super::dbsim::limits;
-use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload, micro};
+use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Window, Workload, micro};
 use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::sys::segment::Segment;
 
@@ -144,11 +144,13 @@ impl Workload for Chat {
 
     fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
         let spec = parse(cx)?;
-        let mut sum = Taken::default();
+        let (mut sum, mut windows) = (Taken::default(), Vec::new());
         for n in 0..spec.runs {
             let step = format!("run-{}", n + 1);
             (cx.progress)(Progress { step: &step, done: n, of: spec.runs });
             let taken = once(&spec, cx).with_context(|| format!("In {step}"))?;
+            let metrics = vec![PRIMARY.to_owned(), "elapsed".to_owned()];
+            windows.push(Window { metrics, operations: spec.messages(cx.clock), ns: taken.elapsed_ns });
             sum = Taken { elapsed_ns: sum.elapsed_ns + taken.elapsed_ns, usage: sum.usage.and(taken.usage) };
         }
         ensure!(sum.elapsed_ns > 0, "The clock did not move in all of the messages");
@@ -164,6 +166,7 @@ impl Workload for Chat {
         Ok(Outcome {
             values: values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             facts: facts(&spec, messages, cx).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            windows,
             ..Outcome::default()
         })
     }

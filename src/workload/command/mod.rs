@@ -20,7 +20,9 @@ use super::program::measured::{self, Run};
 use super::program::outputs::Outputs;
 use super::program::root::{self, Wanted};
 use super::program::succeeded;
-use super::{Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Workload};
+use super::{
+    Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Window, Workload,
+};
 use crate::metric::MetricDef;
 use crate::sys::launch::Program;
 
@@ -187,7 +189,7 @@ impl Workload for Command {
                 succeeded(&run, &failing(&spec.prepare, &name), &name, spec.limit, &outputs)?;
                 outputs.tidy(&name);
             }
-            let run = guardian.run(RUN, &name)?;
+            let run = if measured { guardian.measure(RUN, &name) } else { guardian.run(RUN, &name) }?;
             succeeded(&run, &failing(&spec.what, &name), &name, spec.limit, &outputs)?;
             if measured {
                 for (metric, value) in measured::values(&run) {
@@ -200,7 +202,8 @@ impl Workload for Command {
             outputs.tidy(&name);
         }
         drop(guardian);
-        Ok(Outcome { values: reduced(&spec, &values), facts: facts(&spec, &runs), ..Outcome::default() })
+        let windows = runs.iter().map(|run| Window::of(measured::WALL, 1, run.wall_ns)).collect();
+        Ok(Outcome { values: reduced(&spec, &values), facts: facts(&spec, &runs), windows, ..Outcome::default() })
     }
 
     fn verify(&self, _: &Context<'_>) -> anyhow::Result<()> {

@@ -176,7 +176,7 @@ pub fn result(job: &Job, outcome: &JobOutcome) -> Result<Outcome> {
     let values = metrics::values(job, outcome)?;
     let operations = if job.transactors() > 0 { outcome.transactions } else { outcome.requests().0 };
     let primary = metrics::of(job).into_iter().find(|def| def.primary);
-    let window = primary.map(|def| Window { metric: def.name, operations, ns: outcome.elapsed.as_nanos() as u64 });
+    let window = primary.map(|def| Window::of(def.name, operations, outcome.elapsed.as_nanos() as u64));
     Ok(Outcome { values, facts: facts::of(job, outcome), windows: window.into_iter().collect(), ..Outcome::default() })
 }
 

@@ -111,6 +111,6 @@ pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<Outcome> {
             facts.insert(format!("request.{name}"), text);
         }
     }
-    let window = Window { metric: THROUGHPUT.to_owned(), operations: replayed.requests, ns: replayed.stage.ns };
+    let window = Window::of(THROUGHPUT, replayed.requests, replayed.stage.ns);
     Ok(Outcome { values, facts, windows: vec![window], ..Outcome::default() })
 }

@@ -133,7 +133,7 @@ impl Workload for Micro {
                 )
                 .with_context(|| format!("Cannot measure `{}`", test.name))?;
             mark::cut();
-            outcome.windows.push(Marked { metric: test.name.to_owned(), operations: window.ops, ns: window.ns });
+            outcome.windows.push(Marked::of(test.name, window.ops, window.ns));
             outcome.values.insert(test.name.to_owned(), value(test, window));
             logs += cost_ns(test, window).ln();
         }

@@ -5,8 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::*;
-use crate::clock::Clock;
-use crate::workload;
+use crate::workload::{self, testing};
 
 /// A directory on the file system that holds the build.
 fn directory() -> tempfile::TempDir {
@@ -17,20 +16,11 @@ fn directory() -> tempfile::TempDir {
 fn with_context<T>(settings: &[(&str, &str)], dir: &std::path::Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
     let options = workload::options(&Micro, settings.iter().copied()).unwrap();
     act(&Context {
-        options: &options,
         seed: 11,
-        clock: Clock::Exact,
-        dir: dir.to_owned(),
-        images: &std::collections::BTreeMap::new(),
-        devices: &[],
-        foundation: &std::collections::BTreeMap::new(),
         cpus: 1,
-        memory_bytes: 1 << 30,
         // Anything that takes arguments and exits does: bigiron itself is not built when the library's tests run.
         executable: PathBuf::from("/bin/true"),
-        network: None,
-        witness: None,
-        progress: &|_| (),
+        ..testing::context(&options, dir)
     })
 }
 
@@ -41,13 +31,7 @@ fn every_metric_is_measured_and_verified() {
     let start = std::time::Instant::now();
     let (outcome, declared) = with_context(&[("scale", &scale())], dir.path(), |cx| {
         let progress = |p: Progress<'_>| steps.borrow_mut().push((p.step.to_owned(), p.done, p.of));
-        let cx = Context {
-            progress: &progress,
-            options: cx.options,
-            dir: cx.dir.clone(),
-            executable: cx.executable.clone(),
-            ..*cx
-        };
+        let cx = Context { progress: &progress, ..cx.clone() };
         Micro.prepare(&cx).unwrap();
         let outcome = Micro.run(&cx).unwrap();
         Micro.verify(&cx).unwrap();
@@ -147,7 +131,7 @@ fn bad_options_are_refused_with_what_is_right() {
 #[test]
 fn a_program_that_fails_is_an_error_that_names_the_metric() {
     with_context(&[("only", "fork-exec")], "/nonexistent".as_ref(), |cx| {
-        let cx = Context { executable: PathBuf::from("/bin/false"), options: cx.options, dir: cx.dir.clone(), ..*cx };
+        let cx = Context { executable: PathBuf::from("/bin/false"), ..cx.clone() };
         let error = format!("{:#}", Micro.run(&cx).unwrap_err());
         assert_eq!(error, "Cannot measure `fork-exec`: `/bin/false worker exit` ended with status 1");
     });

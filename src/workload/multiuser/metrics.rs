@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::curve::{Curve, POINTS_TO_FIT};
+use super::curve::{Curve, POINTS_TO_FIT, Point};
 use super::options::{Load, Mode, Settings};
 use crate::metric::{Better, Kind, MetricDef, Unit};
+use crate::workload::Window;
 
 pub const PEAK: &str = "peak-jobs-per-minute";
 pub const GEOMEAN: &str = "geomean";
@@ -79,6 +80,17 @@ fn single(settings: &Settings) -> Vec<MetricDef> {
         metric(test.name, unit, Better::Higher, Kind::Throughput, &summary)
     });
     std::iter::once(geomean).chain(tests).collect()
+}
+
+/// What each load point explains: its own rate, and the peak.
+pub fn windows(settings: &Settings, curve: &Curve) -> Vec<Window> {
+    let peak = curve.peak().users;
+    let window = |point: &Point| {
+        let own = matches!(settings.load, Load::List(_)).then(|| format!("{RATE}-{}", point.users));
+        let metrics = own.into_iter().chain((point.users == peak).then(|| PEAK.to_owned())).collect();
+        Window { metrics, operations: u64::from(point.jobs) * u64::from(point.users), ns: point.elapsed_ns }
+    };
+    curve.points.iter().map(window).collect()
 }
 
 /// The values of a run with many users.

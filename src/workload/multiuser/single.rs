@@ -10,7 +10,8 @@ use super::metrics::GEOMEAN;
 use super::options::Settings;
 use super::work::{Disk, Place};
 use crate::load::now_ns;
-use crate::workload::{Context, Outcome, Progress};
+use crate::sys::mark;
+use crate::workload::{Context, Outcome, Progress, Window};
 
 /// Runs every test of the mix.
 ///
@@ -20,7 +21,7 @@ pub fn run(settings: &Settings, cx: &Context<'_>, disk: &Disk) -> Result<Outcome
     let scale = settings.scale(cx.clock);
     let period = settings.period(cx.clock).as_nanos() as u64;
     let file_bytes = settings.file_bytes(1, cx.clock);
-    let (mut values, mut facts, mut logs) = (BTreeMap::new(), BTreeMap::new(), 0.0);
+    let (mut values, mut facts, mut windows, mut logs) = (BTreeMap::new(), BTreeMap::new(), Vec::new(), 0.0);
     let of = settings.mix.tests().count() as u32;
     for (done, test) in (0..).zip(settings.mix.tests()) {
         (cx.progress)(Progress { step: test.name, done, of });
@@ -28,16 +29,20 @@ pub fn run(settings: &Settings, cx: &Context<'_>, disk: &Disk) -> Result<Outcome
         // What the test before has left to be written is not this one's.
         rustix::fs::sync();
         let start = now_ns();
+        mark::begin();
         let (mut calls, mut elapsed) = (0_u64, 0);
         while elapsed < period {
             (test.run)(&mut place).with_context(|| format!("Test `{}`", test.name))?;
             calls += 1;
             elapsed = now_ns().saturating_sub(start);
         }
+        mark::end();
+        mark::cut();
         ensure!(elapsed > 0, "The clock did not move in {calls} calls of `{}`", test.name);
         let per_second = calls as f64 * 1e9 / elapsed as f64;
         let operations = per_second * test.operations(file_bytes, scale);
         logs += operations.ln();
+        windows.push(Window::of(test.name, calls, elapsed));
         values.insert(test.name.to_owned(), operations);
         let line = format!(
             "{:.4} s; {calls} calls; {per_second:.3} calls/s; {operations:.3} {}/s",
@@ -47,5 +52,5 @@ pub fn run(settings: &Settings, cx: &Context<'_>, disk: &Disk) -> Result<Outcome
         facts.insert(format!("test.{:02}.{}", done + 1, test.name), line);
     }
     values.insert(GEOMEAN.to_owned(), (logs / f64::from(of)).exp());
-    Ok(Outcome { values, facts, ..Outcome::default() })
+    Ok(Outcome { values, facts, windows, ..Outcome::default() })
 }

@@ -97,13 +97,7 @@ fn more_users_than_the_machine_has_numbers_for_are_refused_before_anything_start
     let dir = directory();
     let message = with_context(&settings, dir.path(), |cx| {
         let progress = |_: Progress<'_>| *said.borrow_mut() += 1;
-        let cx = Context {
-            progress: &progress,
-            options: cx.options,
-            dir: cx.dir.clone(),
-            executable: cx.executable.clone(),
-            ..*cx
-        };
+        let cx = Context { progress: &progress, ..cx.clone() };
         Multiuser.prepare(&cx).unwrap_err().to_string()
     });
     assert!(

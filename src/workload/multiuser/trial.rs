@@ -154,7 +154,9 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Outco
     let mut facts = curve.facts();
     facts.extend(end.map(|end| ("ramp-ended".to_owned(), end.name().to_owned())));
     facts.extend(tests.iter().zip(&times).map(|((test, calls), times)| of_test(test, *calls, times)));
-    Ok(Outcome { values: metrics::values(settings, &curve), facts, ..Outcome::default() })
+    let values = metrics::values(settings, &curve);
+    let windows = metrics::windows(settings, &curve);
+    Ok(Outcome { values, facts, windows, ..Outcome::default() })
 }
 
 fn of_point(users: u32, jobs: u32, file_bytes: u64, seen: &Seen) -> Point {

@@ -62,7 +62,7 @@ fn of_steps(job: &Job, house: &mut House, cx: &TrialContext<'_>) -> Result<Outco
     let mut steps = steps(job, &house.target(), cx, &opening.marks, book)?;
     // Steps of several numbers of users explain no one metric.
     mark::cut();
-    let windows = vec![Window { metric: String::new(), operations: 0, ns: 0 }];
+    let windows = vec![Window { metrics: Vec::new(), operations: 0, ns: 0 }];
     match steps.loss.take() {
         None => opening.note(cx, steps.committed)?,
         Some(loss) => {

@@ -137,8 +137,7 @@ fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Res
     }
     opening.note(cx, committed(&driven))?;
     let values = metrics::values(job, &driven, &seen)?;
-    let window =
-        Window { metric: metrics::NEW_ORDERS.to_owned(), operations: driven.transactions(), ns: driven.window_ns };
+    let window = Window::of(metrics::NEW_ORDERS, driven.transactions(), driven.window_ns);
     let mut facts = facts::of_run(job, &driven, &seen);
     if let Some(claim) = claims::assert(job, &driven, &seen)? {
         facts.insert("claim".to_owned(), claim);

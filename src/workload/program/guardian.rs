@@ -12,14 +12,19 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cgroup::{Group, Place};
 use super::measured::{Counted, Ended, Run};
 use crate::sys::launch::{self, Program, Usage};
+use crate::sys::mark;
 use crate::sys::process::Exit;
+
+/// The words by which a run is asked for with and without a window of its own.
+const MEASURED: &str = "measured";
+const NOT_MEASURED: &str = "other";
 
 /// What every run of a trial has in common.
 pub struct Orders<'a> {
@@ -64,9 +69,21 @@ impl Guardian {
     /// # Errors
     /// The program cannot be started.
     pub fn run(&mut self, program: usize, name: &str) -> anyhow::Result<Run> {
+        self.ask(program, name, NOT_MEASURED)
+    }
+
+    /// The same, in a window of its own ([`crate::workload::Window`]).
+    ///
+    /// # Errors
+    /// As above.
+    pub fn measure(&mut self, program: usize, name: &str) -> anyhow::Result<Run> {
+        self.ask(program, name, MEASURED)
+    }
+
+    fn ask(&mut self, program: usize, name: &str, measured: &str) -> anyhow::Result<Run> {
         let line = self.line.as_mut().expect("open until it is dropped");
         let gone = "The guardian of programs is gone";
-        writeln!(line.get_mut(), "{program} {name}").context(gone)?;
+        writeln!(line.get_mut(), "{program} {measured} {name}").context(gone)?;
         let mut answer = String::new();
         line.read_line(&mut answer)?;
         let answer: Result<Run, String> = serde_json::from_str(&answer).context(gone)?;
@@ -122,10 +139,12 @@ impl<'a> Life<'a> {
             if asked.read_line(&mut order)? == 0 {
                 return Ok(());
             }
-            let (program, name) =
-                order.trim().split_once(' ').context("A run is asked for by its program and its name")?;
+            let mut words = order.split_whitespace();
+            let (Some(program), Some(measured), Some(name)) = (words.next(), words.next(), words.next()) else {
+                bail!("A run is asked for by its program, whether it is measured, and its name");
+            };
             let program = self.orders.programs.get(program.parse::<usize>()?).context("There is no such program")?;
-            let Some(run) = self.run(program, name, &line) else { return Ok(()) };
+            let Some(run) = self.run(program, name, measured == MEASURED, &line) else { return Ok(()) };
             let answer = run.map_err(|e| format!("{e:#}"));
             let mut text = serde_json::to_vec(&answer)?;
             text.push(b'\n');
@@ -134,14 +153,20 @@ impl<'a> Life<'a> {
     }
 
     /// One run; `None` if the line ended meanwhile.
-    fn run(&self, program: &Program, name: &str, line: &UnixStream) -> Option<anyhow::Result<Run>> {
-        let begun = self.start(program, name);
+    fn run(&self, program: &Program, name: &str, measured: bool, line: &UnixStream) -> Option<anyhow::Result<Run>> {
+        let begun = self.start(program, name, measured);
         let (started, group, running) = match begun {
             Ok(begun) => begun,
             Err(e) => return Some(Err(e)),
         };
         let waited = self.wait(&running.end, line);
+        if measured {
+            mark::end();
+        }
         let wall_ns = started.elapsed().as_nanos() as u64;
+        if measured {
+            mark::cut();
+        }
         let over = !matches!(waited, Ok(Waited::Ended));
         if over {
             let _ = kill_process(running.pid, Signal::KILL);
@@ -162,7 +187,12 @@ impl<'a> Life<'a> {
         Some(Ok(Run::new(wall_ns, ended, usage.and(later), counted, left)))
     }
 
-    fn start(&self, program: &Program, name: &str) -> anyhow::Result<(Instant, Option<Group<'_>>, launch::Running)> {
+    fn start(
+        &self,
+        program: &Program,
+        name: &str,
+        measured: bool,
+    ) -> anyhow::Result<(Instant, Option<Group<'_>>, launch::Running)> {
         let stderr = self.output(&format!("{name}.stderr"))?;
         let stdout = match self.orders.keep_stdout {
             true => self.output(&format!("{name}.stdout"))?,
@@ -170,6 +200,9 @@ impl<'a> Life<'a> {
         };
         let group = self.cgroups.as_ref().and_then(|place| place.group(name));
         let started = Instant::now();
+        if measured {
+            mark::begin();
+        }
         let running = program.start(stdout.as_fd(), stderr.as_fd(), group.as_ref().map(Group::fd));
         let running = running.with_context(|| {
             let (path, dir) = (program.path.to_string_lossy(), program.dir.to_string_lossy());

@@ -84,7 +84,7 @@ impl Run {
 
 type Value = fn(&Run) -> u64;
 
-const WALL: &str = "wall";
+pub const WALL: &str = "wall";
 
 /// Name, unit, kind, what it is, and its value.
 const ALL: [(&str, Unit, Kind, &str, Value); 10] = [

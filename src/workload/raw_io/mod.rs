@@ -114,7 +114,7 @@ impl Workload for RawIo {
             let value = if cell.pattern == Pattern::Sequential { rate * cell.block as f64 } else { rate };
             outcome.values.insert(cell.name.clone(), value);
             let requests = requests(&matrix, cell);
-            outcome.windows.push(Window { metric: cell.name.clone(), operations: requests, ns: stage.ns });
+            outcome.windows.push(Window::of(&*cell.name, requests, stage.ns));
             let cpu = stage.cpu_ns as f64 / requests as f64 / 1e3;
             let megabytes = rate * cell.block as f64 / 1e6;
             let text =

@@ -22,7 +22,7 @@ use super::program::measured::Run;
 use super::program::outputs::Outputs;
 use super::program::root::{self, Wanted};
 use super::program::succeeded;
-use super::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Progress, Workload, WrongData};
+use super::{Context, ImageContext, Images, Needs, OptionDef, Options, Outcome, Progress, Window, Workload, WrongData};
 use crate::load::rng::SplitMix64;
 use crate::metric::{Better, Kind, MetricDef, Unit};
 
@@ -175,7 +175,7 @@ impl Workload for Scripts {
         for (n, users) in points.iter().enumerate() {
             let name = format!("users-{users}");
             (cx.progress)(Progress { step: &name, done: n as u32, of: points.len() as u32 });
-            let run = guardian.run(n, &name)?;
+            let run = guardian.measure(n, &name)?;
             succeeded(&run, &format!("The script of one of {users} users"), &name, spec.limit, &outputs)?;
             outputs.tidy(&name);
             runs.push((*users, run));
@@ -290,6 +290,11 @@ fn outcome(spec: &Spec, runs: &[(u32, Run)]) -> anyhow::Result<Outcome> {
             outcome.values.insert(of_point(*users), per_hour);
         }
     }
+    outcome.windows.extend(runs.iter().map(|(users, run)| {
+        let named = spec.named_points().contains(users).then(|| of_point(*users));
+        let peak = (*users == at).then(|| PRIMARY.to_owned());
+        Window { metrics: named.into_iter().chain(peak).collect(), operations: u64::from(*users), ns: run.wall_ns }
+    }));
     let sum = |of: fn(&Run) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>() as f64;
     let values = [
         (PRIMARY, peak),

@@ -152,8 +152,7 @@ impl Workload for Tio {
             let row = Row { settings: &settings, stage: *stage, latency: latency.read() };
             ensure!(stage.ns > 0, "The clock did not move in phase {}", phase.name());
             logs += row.bytes_per_second().ln();
-            let (operations, ns) = (row.latency.count(), stage.ns);
-            outcome.windows.push(Window { metric: phase.rate(*threads), operations, ns });
+            outcome.windows.push(Window::of(phase.rate(*threads), row.latency.count(), stage.ns));
             outcome.values.insert(phase.rate(*threads), row.bytes_per_second());
             outcome.values.insert(phase.latency(*threads), row.latency.mean().context("A phase without operations")?);
             outcome.facts.insert(format!("row.{}", phase.rate(*threads)), row.to_string());

@@ -76,22 +76,14 @@ fn date(seconds: u64, text: &mut [u8]) -> std::io::Result<usize> {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that a leap day is the last of its year.
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = (month + 2) % 12;
-    let year = year_of_era + era * 400 + u64::from(month < 2);
+    let (year, month, day) = crate::date::civil(days);
     let room = text.len();
     let mut rest = &mut text[..];
     write!(
         rest,
         "{} {} {day:2} {:02}:{:02}:{:02} {year}\n\0",
         DAYS[(days % 7) as usize],
-        MONTHS[month as usize],
+        MONTHS[month as usize - 1],
         second / 3600,
         second / 60 % 60,
         second % 60
