@@ -46,7 +46,7 @@ fn configs() -> Extras {
 
 /// Causes of one line, with names that are not safe in HTML.
 fn why() -> Why {
-    let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b };
+    let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b, se: None };
     let renamed = Cause { formerly: Some("mas_next_entry".to_owned()), ..cause("mas_next_slot", 100.0, 70.0) };
     let causes = Causes {
         comparison: 0,
@@ -59,8 +59,9 @@ fn why() -> Why {
         listed: 3,
         gone: 0.0,
         new: 0.0,
+        sampled: None,
     };
-    let looking = Looking { trials: 2, identical: 2, slow_down: Some(1.5) };
+    let looking = Looking { trials: 2, identical: 2, slow_down: Some(1.5), sampled: None };
     Why { looking: Some(looking), causes: vec![causes], missing: vec!["Trial 3 came to <nothing>".to_owned()] }
 }
 

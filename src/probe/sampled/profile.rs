@@ -81,7 +81,7 @@ fn folded(stack: &Stack, pid: u32, recording: &Recording, symbols: &Symbols, nam
     let who = match pid {
         0 => Some("idle task".to_owned()),
         // A process that came and went is what its code is from.
-        _ => recording.programs.who(pid).or_else(|| names.file(pid, *stack.user.last()?)),
+        _ => recording.programs.who(pid).or_else(|| stack.user.iter().rev().find_map(|ip| names.file(pid, *ip))),
     };
     let mut frames = vec![who.unwrap_or_else(|| "unknown process".to_owned())];
     for (i, address) in stack.user.iter().enumerate().rev() {

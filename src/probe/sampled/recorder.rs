@@ -73,7 +73,7 @@ pub struct Recording {
     /// Times that the kernel took fewer samples than asked for.
     pub throttled: u64,
     pub cpus: u32,
-    numbers: HashMap<Stack, u32>,
+    pub(super) numbers: HashMap<Stack, u32>,
 }
 
 impl Recording {
@@ -218,13 +218,13 @@ mod tests {
                 }
                 let recording = recorder.stop();
                 let mine = recording.samples.iter().filter(|s| s.pid == me);
-                let spins = |s: &&Taken| {
-                    let mut names = super::super::programs::Names::new(&recording.programs);
+                let mut names = super::super::programs::Names::new(&recording.programs);
+                let mut spins = |s: &&Taken| {
                     let stack = &recording.stacks[s.stack as usize];
                     stack.user.first().is_some_and(|ip| names.name(me, *ip).contains("spin::iterations"))
                 };
                 // Of a second's 999 for each CPU; an overloaded machine may take some of them away.
-                assert!(mine.filter(spins).count() > 0, "{} samples", recording.samples.len());
+                assert!(mine.filter(|s| spins(s)).count() > 0, "{} samples", recording.samples.len());
                 assert!(recording.samples.iter().all(|s| (s.stack as usize) < recording.stacks.len()));
             }
             Err(why) => assert!(why.contains("perf_event"), "{why}"),

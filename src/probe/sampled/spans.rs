@@ -22,8 +22,9 @@ impl Spans {
                 Mark::Begin => open = open.or(Some(at)),
                 Mark::End => spans.extend(open.take().map(|begin: u64| (begin, at.max(begin), windows))),
                 Mark::Cut => {
-                    if let Some(begin) = open.replace(at) {
+                    if let Some(begin) = open {
                         spans.push((begin, at.max(begin), windows));
+                        open = Some(at);
                     }
                     windows += 1;
                 }

@@ -33,7 +33,7 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
                     out,
                     "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
                     minus(&why::share(cause.delta() / of.delta())),
-                    minus(&why::signed(cause.delta())),
+                    minus(&why::change(cause)),
                     minus(&why::ns(cause.a)),
                     minus(&why::ns(cause.b)),
                     escape(&why::name(cause))
