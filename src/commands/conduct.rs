@@ -19,7 +19,8 @@ use crate::host::foundation;
 use crate::host::local::{self, LocalHost};
 use crate::host::sim::{Script, SimHost};
 use crate::host::vm::VmHost;
-use crate::judge::{self, Judgement, causes};
+use crate::judge::causes::Causes;
+use crate::judge::{self, Judgement, causes, stacks};
 use crate::kernel::{Identity, Kernel};
 use crate::refusal::Refusal;
 use crate::report::why::Why;
@@ -227,10 +228,13 @@ impl Conducted {
 
 /// What the evidence in a study's folder says.
 pub(super) fn why(folder: &Folder, records: &[Record], judgement: &Judgement) -> Why {
-    let evidence = folder.evidence();
+    let (plan, evidence) = (folder.plan(), folder.evidence());
+    let causes = causes::causes(plan, judgement, &evidence);
+    let of = |c: &Causes| stacks::of_line(plan, judgement, c, &evidence, &|slot| folder.stacks_of(slot));
     Why {
         looking: (!evidence.is_empty()).then(|| causes::looking(records, &evidence)),
-        causes: causes::causes(folder.plan(), judgement, &evidence),
+        stacks: causes.iter().filter(|c| c.sampled.is_some()).filter_map(of).collect(),
+        causes,
         missing: Vec::new(),
     }
 }

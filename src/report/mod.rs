@@ -5,6 +5,7 @@
 pub mod chart;
 pub mod csv;
 pub mod fact;
+pub mod flame;
 pub mod history;
 pub mod html;
 pub mod json;

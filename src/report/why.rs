@@ -4,6 +4,7 @@
 
 use crate::judge::causes::{Cause, Causes, Looking, Uncertain};
 use crate::judge::line::Line;
+use crate::judge::stacks::Stacks;
 use crate::store::evidence::Sampled;
 
 /// Causes shown of one line: in text, and in HTML. JSON lists as many as explain [`ENOUGH`](crate::judge::causes::ENOUGH), and everything is in the study's
@@ -19,6 +20,8 @@ pub const LINES: usize = 6;
 pub struct Why {
     pub looking: Option<Looking>,
     pub causes: Vec<Causes>,
+    /// Of the lines that were sampled.
+    pub stacks: Vec<Stacks>,
     /// Why there is less than there might be: what could not be looked into.
     pub missing: Vec<String>,
 }
@@ -169,6 +172,16 @@ fn sampling(looking: &Looking, sampled: &Sampled, pairs: usize) -> String {
          busier arm kept busy had nothing to do",
     );
     text
+}
+
+impl Why {
+    /// The stacks of a line's causes.
+    pub fn stacks_of(&self, causes: &Causes) -> Option<&Stacks> {
+        let is_it = |s: &&Stacks| {
+            s.comparison == causes.comparison && s.workload == causes.workload && s.metric == causes.metric
+        };
+        self.stacks.iter().find(is_it)
+    }
 }
 
 /// The causes of a comparison that text has room for: primaries, then the lines that changed most; and how many there is no room for.

@@ -53,9 +53,11 @@ const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 5;
 const DISABLED: u64 = 1;
 const MMAP: u64 = 1 << 8;
 const COMM: u64 = 1 << 9;
+const TASK: u64 = 1 << 13;
 const WATERMARK: u64 = 1 << 14;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 const MMAP2: u64 = 1 << 23;
+const COMM_EXEC: u64 = 1 << 24;
 const USE_CLOCKID: u64 = 1 << 25;
 
 const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
@@ -128,7 +130,7 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// Samples of all processes on `cpu`, one every `period` of `trigger`, with times of `CLOCK_MONOTONIC`; none is taken until
-    /// [`Ring::enable`]. Programs that are started and mapped meanwhile are told of as well.
+    /// [`Ring::enable`]. Processes that are forked and programs that are mapped meanwhile are told of as well.
     ///
     /// # Errors
     /// `EACCES` or `EPERM` if this process may not look into others, `ENOENT` or `EOPNOTSUPP` if the machine has no such trigger.
@@ -140,7 +142,7 @@ impl Ring {
             config,
             sample_period: period,
             sample_type: SAMPLE_TYPE,
-            flags: DISABLED | MMAP | MMAP2 | COMM | WATERMARK | SAMPLE_ID_ALL | USE_CLOCKID,
+            flags: DISABLED | MMAP | MMAP2 | COMM | COMM_EXEC | TASK | WATERMARK | SAMPLE_ID_ALL | USE_CLOCKID,
             // Nobody waits for the ring: it is looked at from time to time.
             wakeup_watermark: DATA as u32,
             clockid: libc::CLOCK_MONOTONIC,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::super::flame::{self, Shown};
 use super::super::{Report, why};
 use super::{escape, minus, prose};
 
@@ -39,11 +40,12 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
                     escape(&why::name(cause))
                 );
             }
-            let _ = writeln!(
-                out,
-                "</tbody></table></div>\n<p class=\"note\">{}</p>\n</details>",
-                escape(&why::sum(of, shown))
-            );
+            let _ = writeln!(out, "</tbody></table></div>\n<p class=\"note\">{}</p>", escape(&why::sum(of, shown)));
+            if let Some(stacks) = found.stacks_of(of).filter(|_| open.contains(&of)) {
+                let arms = (report.plan.arms[0].name.as_str(), arm.as_str());
+                let _ = writeln!(out, "<div class=\"scroll\">{}</div>", flame::svg(stacks, arms, Shown::Difference));
+            }
+            out.push_str("</details>\n");
         }
     }
     if let Some(method) = why::method(found) {
