@@ -65,5 +65,5 @@ fn graph(plan: &Plan, judgement: &Judgement, why: &Why, flame: Flame, line: Opti
         Flame::B => Shown::B,
         Flame::Diff => Shown::Difference,
     };
-    Ok(flame::svg(stacks, arms, shown))
+    Ok(flame::document(stacks, arms, shown))
 }

@@ -284,8 +284,12 @@ pub fn looking(records: &[Record], evidence: &[Evidence]) -> Looking {
     let (looked, before): (f64, f64) =
         pairs.iter().fold((0.0, 0.0), |sum, (e, r)| (sum.0 + e.cpu_s, sum.1 + r.host.cpu_s));
     let all = evidence.iter().filter_map(|e| e.sampled.as_ref());
-    let sampled =
-        all.cloned().reduce(|sum, s| Sampled { samples: sum.samples + s.samples, lost: sum.lost + s.lost, ..sum });
+    let sampled = all.cloned().reduce(|mut sum, s| {
+        sum.samples += s.samples;
+        sum.lost += s.lost;
+        sum.others += s.others;
+        sum
+    });
     let slow_down = match sampled {
         Some(_) => slower(&pairs),
         None => (before > 0.0 && looked > 0.0).then(|| looked / before),

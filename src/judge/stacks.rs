@@ -104,7 +104,14 @@ mod tests {
                 ns: 1_000_000,
                 functions: vec![("g".to_owned(), samples)],
             }],
-            sampled: Some(Sampled { event: "cpu-clock".to_owned(), period_ns: 1000, cpus: 2, samples, lost: 0 }),
+            sampled: Some(Sampled {
+                event: "cpu-clock".to_owned(),
+                period_ns: 1000,
+                cpus: 2,
+                samples,
+                lost: 0,
+                others: 0,
+            }),
             stacks: String::new(),
         };
         let evidence = vec![of(0, 10, 30), of(1, 20, 100)];

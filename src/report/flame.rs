@@ -46,7 +46,12 @@ impl Shown {
     }
 }
 
-/// The graph as a document of its own, or a part of a page.
+/// The graph as a document of its own.
+pub fn document(stacks: &Stacks, arms: (&str, &str), shown: Shown) -> String {
+    svg(stacks, arms, shown).replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1)
+}
+
+/// The graph as a part of a page.
 pub fn svg(stacks: &Stacks, arms: (&str, &str), shown: Shown) -> String {
     let whole = shown.width(&stacks.root);
     let mut bars =
@@ -64,7 +69,7 @@ pub fn svg(stacks: &Stacks, arms: (&str, &str), shown: Shown) -> String {
     };
     let (metric, workload) = (&stacks.metric, &stacks.workload);
     let mut out = format!(
-        "<svg class=\"flame\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" width=\"{WIDTH:.0}\" height=\"{height:.0}\" \
+        "<svg class=\"flame\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" width=\"{WIDTH:.0}\" height=\"{height:.0}\" \
          role=\"img\" font-family=\"ui-monospace, 'DejaVu Sans Mono', monospace\" font-size=\"11\">\n\
          <title>{}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fcfcfa\"/>\n\
          <text x=\"4\" y=\"16\" font-size=\"13\" fill=\"#16191d\">{}</text>\n<text x=\"4\" y=\"33\" fill=\"#59636e\">{}</text>\n",

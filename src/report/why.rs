@@ -164,12 +164,14 @@ fn sampling(looking: &Looking, sampled: &Sampled, pairs: usize) -> String {
         if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") },
         grouped(sampled.samples as i64)
     );
+    let others = sampled.others as f64 / sampled.samples.max(1) as f64;
+    text.push_str(&format!(", {} of them other processes', which count for nothing here", share(others)));
     if let Some(slow_down) = looking.slow_down {
         text.push_str(&format!("; these trials were {slow_down:.2} times as slow as the judged ones"));
     }
     text.push_str(
         ". After ± stands one standard error, of sampling alone; what differs by two or less is no cause. `waiting` is time in which CPUs that the \
-         busier arm kept busy had nothing to do",
+         busier arm kept busy had nothing to do, or had others' work",
     );
     text
 }
@@ -264,14 +266,21 @@ mod tests {
             sum(&causes, 0),
             "No function's difference is told apart from sampling noise; 31 functions, together -2.0 ± 9.0 ns."
         );
-        let all = Sampled { event: "cpu-clock".to_owned(), period_ns: 1_001_001, cpus: 2, samples: 31_337, lost: 0 };
+        let all = Sampled {
+            event: "cpu-clock".to_owned(),
+            period_ns: 1_001_001,
+            cpus: 2,
+            samples: 31_337,
+            lost: 0,
+            others: 940,
+        };
         let looking = Looking { trials: 2, identical: 0, slow_down: Some(1.02), sampled: Some(all) };
         let why = Why { looking: Some(looking), causes: vec![causes], ..Why::default() };
         let method = method(&why).unwrap();
         assert!(
             method.starts_with(
-                "All 2 CPUs sampled by cpu-clock at 999 Hz in 2 trials of 1 pair, run again for it: 31,337 samples, none lost; these trials were 1.02 \
-                 times as slow"
+                "All 2 CPUs sampled by cpu-clock at 999 Hz in 2 trials of 1 pair, run again for it: 31,337 samples, none lost, 3 % \
+                 of them other processes', which count for nothing here; these trials were 1.02 times as slow"
             ),
             "{method}"
         );

@@ -47,6 +47,9 @@ pub struct Sampled {
     /// Of the whole trial, idle CPUs' included.
     pub samples: u64,
     pub lost: u64,
+    /// Of processes that were not the trial's, nor bigiron's.
+    #[serde(default)]
+    pub others: u64,
 }
 
 /// What was executed in one window.
@@ -181,7 +184,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::create(&dir.path().join("study"), &testing::plan(2, 2, Clock::Wall, 7)).unwrap();
         let image_sha256 = folder.plan().arms[folder.plan().slots[0].arm].kernel.image_sha256.clone();
-        let sampled = Sampled { event: "cpu-clock".to_owned(), period_ns: 1_001_001, cpus: 2, samples: 9, lost: 1 };
+        let sampled =
+            Sampled { event: "cpu-clock".to_owned(), period_ns: 1_001_001, cpus: 2, samples: 9, lost: 1, others: 2 };
         let stacks = "micro getpid;bigiron;entry_SYSCALL_64 9\n".to_owned();
         let (metrics, windows) = (Vec::new(), Vec::new());
         let evidence = Evidence {

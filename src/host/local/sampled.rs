@@ -9,6 +9,7 @@ use super::Ran;
 use crate::host::Trial;
 use crate::host::sums::Sums;
 use crate::probe::sampled::profile::profiles;
+use crate::probe::sampled::programs::Role;
 use crate::probe::sampled::recorder::PERIOD_NS;
 use crate::probe::sampled::spans::Spans;
 use crate::probe::symbols::Symbols;
@@ -31,7 +32,7 @@ pub(super) fn evidence(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Evidence> 
     );
     let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let symbols = Symbols::new(&kallsyms, Vec::new()).map_err(anyhow::Error::msg)?;
-    let profiles = profiles(&recording, &spans, &symbols, std::process::id());
+    let profiles = profiles(&recording, &spans, &symbols);
     let (mut sums, mut stacks) = (Sums::default(), BTreeMap::<String, u64>::new());
     for ((workload, window), profile) in ran.windows.into_iter().zip(profiles) {
         sums.add(&workload, &window, profile.functions.iter().map(|(name, n)| (name.as_str(), *n)));
@@ -54,6 +55,7 @@ pub(super) fn evidence(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Evidence> 
             cpus: recording.cpus,
             samples: recording.samples.len() as u64,
             lost: recording.lost,
+            others: recording.samples.iter().filter(|s| recording.programs.role(s.image) == Role::Other).count() as u64,
         }),
         stacks: stacks.into_iter().map(|(stack, n)| format!("{stack} {n}\n")).collect(),
     })

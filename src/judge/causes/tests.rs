@@ -93,7 +93,8 @@ fn sampled(a: &[(&str, u64)], b: &[(&str, u64)], ns: (u64, u64)) -> (Causes, Loo
     for e in &mut evidence {
         let samples = e.windows[0].functions.iter().map(|(_, n)| n).sum();
         e.windows[0].operations = 1000;
-        e.sampled = Some(Sampled { event: "cpu-clock".to_owned(), period_ns: 1000, cpus: 2, samples, lost: 1 });
+        e.sampled =
+            Some(Sampled { event: "cpu-clock".to_owned(), period_ns: 1000, cpus: 2, samples, lost: 1, others: 0 });
     }
     let mut all = causes(&plan, &judgement, &evidence);
     assert_eq!(all.len(), 1, "one line differs: {all:?}");

@@ -1,10 +1,12 @@
 //! What was sampled in each window: by function, and by stack.
 //!
-//! Invariant: every sample of a window counts once in its functions and once in its stacks, but those of CPUs that had nothing to do.
+//! What the trial's processes did counts, and what the kernel did for nobody in particular: its threads, and interrupts of idle CPUs.
+//!
+//! Invariant: every sample that counts does so once in its window's functions and once in its stacks; the others are idle CPUs' and other processes'.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::programs::Names;
+use super::programs::{Names, Role};
 use super::record::Stack;
 use super::recorder::Recording;
 use super::spans::Spans;
@@ -19,10 +21,9 @@ pub struct Profile {
     pub stacks: BTreeMap<String, u64>,
     /// Of CPUs that had nothing to do.
     pub idle: u64,
+    /// Of processes that are not the trial's, the sampler among them.
+    pub others: u64,
 }
-
-/// What samples of the sampling process itself are called: its work is no part of either arm's.
-pub const OWN: &str = "bigiron, sampling";
 
 /// Where a CPU halts or waits without work: the functions that the idle task is in then, on x86-64.
 const HALTED: [&str; 12] = [
@@ -40,27 +41,30 @@ const HALTED: [&str; 12] = [
     "pv_native_safe_halt",
 ];
 
-/// Windows' samples by function and stack; `own` is the process that took them.
-pub fn profiles(recording: &Recording, spans: &Spans, symbols: &Symbols, own: u32) -> Vec<Profile> {
-    // Few stacks, often: each is named once for each process and window.
+/// Windows' samples by function and stack.
+pub fn profiles(recording: &Recording, spans: &Spans, symbols: &Symbols) -> Vec<Profile> {
+    // Few stacks, often: each is named once for each image and window.
     let mut counts: HashMap<(usize, u32, u32), u64> = HashMap::new();
     for sample in &recording.samples {
         if let Some(window) = spans.window(sample.time) {
-            *counts.entry((window, sample.pid, sample.stack)).or_default() += 1;
+            *counts.entry((window, sample.image, sample.stack)).or_default() += 1;
         }
     }
     let mut names = Names::new(&recording.programs);
     let mut profiles = vec![Profile::default(); spans.windows()];
-    for ((window, pid, stack), count) in counts {
+    for ((window, image, stack), count) in counts {
         let (profile, stack) = (&mut profiles[window], &recording.stacks[stack as usize]);
-        let leaf = leaf(stack, pid, symbols, &mut names);
-        if pid == 0 && HALTED.contains(&leaf.as_str()) {
+        let role = recording.programs.role(image);
+        if matches!(role, Role::Sampler | Role::Other) {
+            profile.others += count;
+            continue;
+        }
+        let leaf = leaf(stack, image, symbols, &mut names);
+        if role == Role::Idle && HALTED.contains(&leaf.as_str()) {
             profile.idle += count;
-        } else if pid == own {
-            *profile.functions.entry(OWN.to_owned()).or_default() += count;
-            *profile.stacks.entry(OWN.to_owned()).or_default() += count;
         } else {
-            *profile.stacks.entry(folded(stack, pid, recording, symbols, &mut names)).or_default() += count;
+            let folded = folded(stack, image, recording.programs.who(image), symbols, &mut names);
+            *profile.stacks.entry(folded).or_default() += count;
             *profile.functions.entry(leaf).or_default() += count;
         }
     }
@@ -68,24 +72,19 @@ pub fn profiles(recording: &Recording, spans: &Spans, symbols: &Symbols, own: u3
 }
 
 /// The innermost function.
-fn leaf(stack: &Stack, pid: u32, symbols: &Symbols, names: &mut Names<'_>) -> String {
+fn leaf(stack: &Stack, image: u32, symbols: &Symbols, names: &mut Names<'_>) -> String {
     match (stack.kernel.first(), stack.user.first()) {
         (Some(address), _) => symbols.name(*address),
-        (None, Some(address)) => names.name(pid, *address).to_owned(),
+        (None, Some(address)) => names.name(image, *address).to_owned(),
         (None, None) => UNKNOWN_PROGRAM.to_owned(),
     }
 }
 
 /// `PROGRAM;outermost;…;innermost`.
-fn folded(stack: &Stack, pid: u32, recording: &Recording, symbols: &Symbols, names: &mut Names<'_>) -> String {
-    let who = match pid {
-        0 => Some("idle task".to_owned()),
-        // A process that came and went is what its code is from.
-        _ => recording.programs.who(pid).or_else(|| stack.user.iter().rev().find_map(|ip| names.file(pid, *ip))),
-    };
-    let mut frames = vec![who.unwrap_or_else(|| "unknown process".to_owned())];
+fn folded(stack: &Stack, image: u32, who: &str, symbols: &Symbols, names: &mut Names<'_>) -> String {
+    let mut frames = vec![who.to_owned()];
     for (i, address) in stack.user.iter().enumerate().rev() {
-        let name = names.name(pid, *address);
+        let name = names.name(image, *address);
         // What was no frame pointer leads nowhere.
         if i == 0 || name != UNKNOWN_PROGRAM {
             frames.push(name.strip_prefix("user: ").unwrap_or(name).to_owned());
@@ -100,6 +99,7 @@ fn folded(stack: &Stack, pid: u32, recording: &Recording, symbols: &Symbols, nam
 mod tests {
     use bigiron_profile::Mark::{Begin, Cut, End};
 
+    use super::super::programs::Programs;
     use super::super::record::Mapping;
     use super::super::recorder::Taken;
     use super::*;
@@ -122,8 +122,14 @@ mod tests {
             stack(&[NET, HALT], &[]),
             stack(&[], &[0x1020]),
         ];
-        let taken = |time, pid, stack| Taken { time, pid, stack };
-        // In the window twice, before it, in it idle, in it in an interrupt, of the sampler, and of a child nobody has heard of.
+        let mut programs = Programs::default();
+        // 99 samples, 7 is its child and 8 that one's; nobody knows 6.
+        let file = "/nonexistent/a;b".to_owned();
+        programs.sampler(99, Mapping { start: 0x1000, end: 0x2000, offset: 0, file });
+        programs.fork(7, 99);
+        programs.fork(8, 7);
+        let taken = |time, pid, stack| Taken { time, image: programs.image(pid), stack };
+        // In the window twice, before it, in it idle, in it in an interrupt, of the sampler, of the trial's child, and of a stranger.
         let samples = vec![
             taken(12, 7, 0),
             taken(13, 7, 0),
@@ -132,29 +138,22 @@ mod tests {
             taken(15, 0, 2),
             taken(16, 99, 3),
             taken(17, 8, 0),
+            taken(18, 6, 3),
         ];
-        let mut recording = Recording { stacks, samples, ..Recording::default() };
-        recording
-            .programs
-            .map(7, Mapping { start: 0x1000, end: 0x2000, offset: 0, file: "/nonexistent/a;b".to_owned() });
-        recording
+        Recording { stacks, samples, programs, ..Recording::default() }
     }
 
     #[test]
     fn a_sample_counts_once_by_function_and_once_by_stack() {
         let symbols = Symbols::new(KALLSYMS, Vec::new()).unwrap();
         let spans = Spans::new([(Begin, 10), (End, 20), (Cut, 20), (Cut, 30)]);
-        let profiles = profiles(&recording(), &spans, &symbols, 99);
+        let profiles = profiles(&recording(), &spans, &symbols);
         let of = |all: &[(&str, u64)]| all.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<BTreeMap<_, _>>();
-        assert_eq!(profiles[0].functions, of(&[("do_fork", 3), ("net_rx_action", 1), (OWN, 1)]));
-        assert_eq!(profiles[0].idle, 1);
+        assert_eq!(profiles[0].functions, of(&[("do_fork", 3), ("net_rx_action", 1)]));
+        assert_eq!((profiles[0].idle, profiles[0].others), (1, 2));
         assert_eq!(
             profiles[0].stacks,
-            of(&[
-                ("a:b;a:b;entry_SYSCALL_64;do_fork", 3),
-                ("idle task;pv_native_safe_halt;net_rx_action", 1),
-                (OWN, 1),
-            ])
+            of(&[("a:b;a:b;entry_SYSCALL_64;do_fork", 3), ("idle task;pv_native_safe_halt;net_rx_action", 1),])
         );
         assert_eq!(profiles[1], Profile::default());
     }

@@ -1,9 +1,10 @@
-//! Which program's which function a user-space address is in: what processes had mapped when sampling began, and what they mapped meanwhile.
+//! Which processes are the trial's, and which function of which program a user-space address is in.
 //!
-//! Invariant: of mappings of one process the latest counts; a process that was never heard of (forked meanwhile, and gone again) has what another
-//! process has mapped there, which is where it got it from.
+//! Processes that execute the same program, one forked from the other, share an image. A process that executes another program gets a new one.
+//!
+//! Invariant: whoever descends from the trial's process is the trial's, whatever becomes of its parents; whoever was there before is not.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,73 +13,129 @@ use super::elf::Functions;
 use super::record::Mapping;
 use crate::probe::symbols::UNKNOWN_PROGRAM;
 
+/// Whose work a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A CPU's, when nobody has work for it; interrupts come then too.
+    Idle,
+    /// A thread of the kernel's.
+    Kernel,
+    /// The trial's.
+    Trial,
+    /// The process that samples.
+    Sampler,
+    Other,
+}
+
+/// What processes have mapped.
+#[derive(Debug)]
+struct Image {
+    role: Role,
+    /// Of a kernel thread: what it is called.
+    name: String,
+    /// The latest last.
+    mappings: Vec<Mapping>,
+}
+
 /// Processes and what they execute.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Programs {
-    /// By process, the latest last.
-    mappings: BTreeMap<u32, Vec<Mapping>>,
-    names: BTreeMap<u32, String>,
+    images: Vec<Image>,
+    /// The image of each process.
+    of: HashMap<u32, u32>,
+}
+
+/// Images that are always there: the idle task, and processes that nothing is known of.
+const IDLE: u32 = 0;
+const STRANGER: u32 = 1;
+
+impl Default for Programs {
+    fn default() -> Self {
+        let image = |role, name: &str| Image { role, name: name.to_owned(), mappings: Vec::new() };
+        Self {
+            images: vec![image(Role::Idle, "idle task"), image(Role::Other, "unknown")],
+            of: HashMap::from([(0, IDLE)]),
+        }
+    }
 }
 
 impl Programs {
-    /// Those that run now.
-    pub fn running() -> Self {
+    /// Those that run now; `own` is the process that samples, and what it will fork is the trial's.
+    pub fn running(own: u32) -> Self {
         let mut all = Self::default();
-        all.update();
-        all
-    }
-
-    /// Adds what is not known yet of those that run now.
-    pub fn update(&mut self) {
         let pid = |name: &OsStr| name.to_str()?.parse::<u32>().ok();
         let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| pid(&entry.file_name()));
         for pid in pids {
             let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
-            if !self.mappings.contains_key(&pid) {
-                // Kernel threads have none.
-                let maps = read("maps").unwrap_or_default();
-                self.mappings.insert(pid, maps.lines().filter_map(mapping).collect());
+            let (Ok(maps), Ok(name)) = (read("maps"), read("comm")) else { continue };
+            // Kernel threads have none.
+            let role = match maps.is_empty() {
+                _ if pid == own => Role::Sampler,
+                true => Role::Kernel,
+                false => Role::Other,
+            };
+            all.add(pid, role, name.trim_end(), maps.lines().filter_map(mapping).collect());
+        }
+        all
+    }
+
+    fn add(&mut self, pid: u32, role: Role, name: &str, mappings: Vec<Mapping>) {
+        self.of.insert(pid, self.images.len() as u32);
+        self.images.push(Image { role, name: thread_kind(name).to_owned(), mappings });
+    }
+
+    /// A process that samples, for tests of what follows from it.
+    #[cfg(test)]
+    pub(super) fn sampler(&mut self, pid: u32, program: Mapping) {
+        self.add(pid, Role::Sampler, "", vec![program]);
+    }
+
+    /// The image of a process, by number.
+    pub fn image(&self, pid: u32) -> u32 {
+        self.of.get(&pid).copied().unwrap_or(STRANGER)
+    }
+
+    pub fn role(&self, image: u32) -> Role {
+        self.images[image as usize].role
+    }
+
+    pub fn fork(&mut self, pid: u32, parent: u32) {
+        let image = self.image(parent);
+        match self.role(image) {
+            Role::Sampler => {
+                let mappings = self.images[image as usize].mappings.clone();
+                self.add(pid, Role::Trial, "", mappings);
             }
-            if let (false, Ok(name)) = (self.names.contains_key(&pid), read("comm")) {
-                self.names.insert(pid, name.trim_end().to_owned());
-            }
+            _ => drop(self.of.insert(pid, image)),
+        }
+    }
+
+    /// A process has another name.
+    pub fn name(&mut self, pid: u32, name: &str, executes: bool) {
+        let role = self.role(self.image(pid));
+        if executes || role == Role::Kernel {
+            self.add(pid, role, name, Vec::new());
         }
     }
 
     pub fn map(&mut self, pid: u32, mapping: Mapping) {
-        self.mappings.entry(pid).or_default().push(mapping);
-    }
-
-    pub fn name(&mut self, pid: u32, name: String) {
-        self.names.insert(pid, name);
-    }
-
-    /// Who a process is: the first file that it has mapped, which is its program's, or a kernel thread's name without its number; `None` if it was never
-    /// heard of.
-    pub fn who(&self, pid: u32) -> Option<String> {
-        match self.mappings.get(&pid).and_then(|all| all.iter().rev().find(|m| m.file.starts_with('/'))) {
-            // A program that another was replaced by was mapped later; its libraries have names that say so.
-            Some(last) => {
-                let of_last =
-                    self.mappings[&pid].iter().rev().find(|m| m.file.starts_with('/') && !is_library(&m.file));
-                Some(file_name(&of_last.unwrap_or(last).file).to_owned())
-            }
-            None => self.names.get(&pid).map(|name| thread_kind(name).to_owned()),
+        let image = self.image(pid);
+        if image > STRANGER {
+            self.images[image as usize].mappings.push(mapping);
         }
     }
 
-    /// The mapping that `address` of a process is in.
-    fn find(&self, pid: u32, address: u64) -> Option<&Mapping> {
-        let within = |m: &&Mapping| (m.start..m.end).contains(&address);
-        let own = self.mappings.get(&pid).and_then(|all| all.iter().rev().find(within));
-        own.or_else(|| self.mappings.values().find_map(|all| all.iter().rev().find(within)))
+    /// What an image is of: the program that it has mapped, or a kernel thread's kind.
+    pub fn who(&self, image: u32) -> &str {
+        let image = &self.images[image as usize];
+        // A program is mapped first, by the kernel; libraries follow.
+        image.mappings.iter().find(|m| m.file.starts_with('/')).map_or(image.name.as_str(), |m| file_name(&m.file))
     }
-}
 
-/// A shared library, by its name.
-fn is_library(file: &str) -> bool {
-    let name = file_name(file);
-    name.ends_with(".so") || name.contains(".so.") || name.starts_with("ld-")
+    /// The mapping that `address` of an image is in.
+    fn find(&self, image: u32, address: u64) -> Option<&Mapping> {
+        self.images[image as usize].mappings.iter().rev().find(|m| (m.start..m.end).contains(&address))
+    }
 }
 
 /// `START-END PERMISSIONS OFFSET DEVICE INODE FILE` of `/proc/PID/maps`, if it is code.
@@ -114,16 +171,11 @@ impl<'a> Names<'a> {
         Self { programs, files: HashMap::new(), known: HashMap::new() }
     }
 
-    /// The name of the file that an address is in.
-    pub fn file(&self, pid: u32, address: u64) -> Option<String> {
-        self.programs.find(pid, address).map(|mapping| file_name(&mapping.file).to_owned())
-    }
-
     /// `user: FUNCTION (FILE)`, or the file alone, or that it is not known.
-    pub fn name(&mut self, pid: u32, address: u64) -> &str {
+    pub fn name(&mut self, image: u32, address: u64) -> &str {
         let (programs, files) = (self.programs, &mut self.files);
-        self.known.entry((pid, address)).or_insert_with(|| {
-            let Some(mapping) = programs.find(pid, address) else { return UNKNOWN_PROGRAM.to_owned() };
+        self.known.entry((image, address)).or_insert_with(|| {
+            let Some(mapping) = programs.find(image, address) else { return UNKNOWN_PROGRAM.to_owned() };
             let file = file_name(&mapping.file);
             let path = Path::new(&mapping.file);
             let functions = files.entry(path.to_owned()).or_insert_with(|| Functions::of_file(path));
@@ -158,38 +210,53 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_mapping_counts_and_a_stranger_has_what_others_have() {
+    fn who_descends_from_the_trial_is_the_trials() {
         let mut programs = Programs::default();
-        programs.map(7, mapping_of(0x1000, "/bin/sh"));
-        programs.map(7, mapping_of(0x8000, "/lib/libc.so.6"));
-        assert_eq!(programs.who(7).as_deref(), Some("sh"));
-        programs.map(7, mapping_of(0x1000, "/nonexistent/postgres"));
-        programs.map(7, mapping_of(0x9000, "/lib/ld-linux-x86-64.so.2"));
-        assert_eq!(programs.who(7).as_deref(), Some("postgres"));
+        programs.sampler(7, mapping_of(0x1000, "/bin/bigiron"));
+        programs.add(8, Role::Other, "sh", vec![mapping_of(0x1000, "/bin/sh")]);
+        programs.fork(9, 7);
+        programs.fork(10, 9);
+        programs.fork(11, 8);
+        programs.fork(12, 99);
+        let roles = [0, 7, 8, 9, 10, 11, 12, 13].map(|pid| programs.role(programs.image(pid)));
+        use Role::{Idle, Other, Sampler, Trial};
+        assert_eq!(roles, [Idle, Sampler, Other, Trial, Trial, Other, Other, Other]);
+        // The same program until it executes another.
+        assert_eq!((programs.image(9), programs.who(programs.image(10))), (programs.image(10), "bigiron"));
+        programs.name(10, "thread", false);
+        assert_eq!(programs.image(9), programs.image(10));
+        programs.name(10, "postgres", true);
+        programs.map(10, mapping_of(0x1000, "/nonexistent/postgres"));
+        programs.map(10, mapping_of(0x8000, "/lib/libc.so.6"));
+        assert_eq!((programs.who(programs.image(10)), programs.who(programs.image(9))), ("postgres", "bigiron"));
+        assert_eq!(programs.role(programs.image(10)), Trial);
         let mut names = Names::new(&programs);
-        assert_eq!(names.name(7, 0x1800), "user: postgres");
-        assert_eq!(names.name(8, 0x8800), "user: libc.so.6");
-        assert_eq!(names.name(8, 0x7000), UNKNOWN_PROGRAM);
+        assert_eq!(names.name(programs.image(10), 0x1800), "user: postgres");
+        assert_eq!(names.name(programs.image(10), 0x8800), "user: libc.so.6");
+        assert_eq!(names.name(programs.image(10), 0x7000), UNKNOWN_PROGRAM);
     }
 
     #[test]
     fn kernel_threads_are_called_by_their_kind() {
         let mut programs = Programs::default();
         for (pid, name) in [(1, "kworker/0:1H-kblockd"), (2, "ksoftirqd/1"), (3, "kswapd0"), (4, "jbd2/vda1-8")] {
-            programs.name(pid, name.to_owned());
+            programs.add(pid, Role::Kernel, name, Vec::new());
         }
-        let kinds: Vec<_> = (1..=5).map(|pid| programs.who(pid)).collect();
-        let is = |name: &str| Some(name.to_owned());
-        assert_eq!(kinds, [is("kworker"), is("ksoftirqd"), is("kswapd0"), is("jbd2"), None]);
+        programs.fork(5, 2);
+        programs.name(5, "kworker/1:7", false);
+        let kinds: Vec<_> = (1..=5).map(|pid| programs.who(programs.image(pid))).collect();
+        assert_eq!(kinds, ["kworker", "ksoftirqd", "kswapd0", "jbd2", "kworker"]);
     }
 
     #[test]
     fn this_process_is_among_those_that_run() {
-        let programs = Programs::running();
         let me = std::process::id();
+        let programs = Programs::running(me);
         let address = this_processs_own as fn() as usize as u64;
-        let name = Names::new(&programs).name(me, address).to_owned();
-        assert!(name.contains("this_processs_own") && name.contains(&programs.who(me).unwrap()), "{name}");
+        let image = programs.image(me);
+        let name = Names::new(&programs).name(image, address).to_owned();
+        assert!(name.contains("this_processs_own") && name.contains(programs.who(image)), "{name}");
+        assert_eq!(programs.role(image), Role::Sampler);
     }
 
     #[inline(never)]

@@ -11,10 +11,16 @@ pub enum Record {
         pid: u32,
         mapping: Mapping,
     },
-    /// A process has another name: it has been given one, or executes another program.
+    /// A process was forked from another.
+    Forked {
+        pid: u32,
+        parent: u32,
+    },
+    /// A process has another name: it executes another program, or was given one.
     Named {
         pid: u32,
         name: String,
+        executes: bool,
     },
     /// Records that found no room.
     Lost(u64),
@@ -27,8 +33,6 @@ pub enum Record {
 /// What a CPU executed at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Nanoseconds of `CLOCK_MONOTONIC`.
-    pub time: u64,
     pub pid: u32,
     pub cpu: u32,
     pub stack: Stack,
@@ -59,6 +63,7 @@ const MMAP: u32 = 1;
 const LOST: u32 = 2;
 const COMM: u32 = 3;
 const THROTTLE: u32 = 5;
+const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
 const MMAP2: u32 = 10;
 const LOST_SAMPLES: u32 = 13;
@@ -72,8 +77,14 @@ const CONTEXT_USER: u64 = -512_i64 as u64;
 
 const PROT_EXEC: u32 = 4;
 
-/// The records in `bytes`, in order.
-pub fn records(mut bytes: &[u8]) -> impl Iterator<Item = Result<Record, Torn>> {
+/// `PERF_RECORD_MISC_COMM_EXEC`.
+const EXECUTES: u16 = 1 << 13;
+
+/// Bytes from the time to the end in a record that is no sample: it ends with process and thread, time, and CPU.
+const TIME: usize = 16;
+
+/// The records in `bytes` in order, with their times in nanoseconds of `CLOCK_MONOTONIC`.
+pub fn records(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u64, Record), Torn>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
             return None;
@@ -93,11 +104,20 @@ pub fn records(mut bytes: &[u8]) -> impl Iterator<Item = Result<Record, Torn>> {
     })
 }
 
-fn parse(record: &[u8]) -> Option<Record> {
+fn parse(record: &[u8]) -> Option<(u64, Record)> {
     let kind = u32::from_ne_bytes(*record.first_chunk()?);
+    let misc = u16::from_ne_bytes(*record.get(4..)?.first_chunk()?);
     let mut words = Words(&record[HEADER..]);
-    Some(match kind {
-        SAMPLE => Record::Sample(sample(&mut words)?),
+    if kind == SAMPLE {
+        return sample(&mut words).map(|(time, sample)| (time, Record::Sample(sample)));
+    }
+    let time = Words(record.get(record.len().checked_sub(TIME)?.max(HEADER)..)?).word()?;
+    let record = match kind {
+        FORK => {
+            let (pid, parent) = words.halves()?;
+            // A new thread is of the same process.
+            if pid == parent { Record::Other } else { Record::Forked { pid, parent } }
+        }
         MMAP | MMAP2 => {
             let (pid, _) = words.halves()?;
             let (start, len, offset) = (words.word()?, words.word()?, words.word()?);
@@ -111,7 +131,7 @@ fn parse(record: &[u8]) -> Option<Record> {
             let mapping = Mapping { start, end: start.checked_add(len)?, offset, file: words.text() };
             if executable { Record::Mapped { pid, mapping } } else { Record::Other }
         }
-        COMM => Record::Named { pid: words.halves()?.0, name: words.text() },
+        COMM => Record::Named { pid: words.halves()?.0, name: words.text(), executes: misc & EXECUTES != 0 },
         LOST => {
             words.skip(1)?;
             Record::Lost(words.word()?)
@@ -119,11 +139,12 @@ fn parse(record: &[u8]) -> Option<Record> {
         LOST_SAMPLES => Record::Lost(words.word()?),
         THROTTLE => Record::Throttled,
         _ => Record::Other,
-    })
+    };
+    Some((time, record))
 }
 
 /// In the order of `sample_type`'s bits: IP, TID, TIME, CPU, CALLCHAIN.
-fn sample(words: &mut Words<'_>) -> Option<Sample> {
+fn sample(words: &mut Words<'_>) -> Option<(u64, Sample)> {
     let ip = words.word()?;
     let (pid, _) = words.halves()?;
     let time = words.word()?;
@@ -147,7 +168,7 @@ fn sample(words: &mut Words<'_>) -> Option<Sample> {
         let side = if (ip as i64) < 0 { &mut stack.kernel } else { &mut stack.user };
         side.push(ip);
     }
-    Some(Sample { time, pid, cpu, stack })
+    Some((time, Sample { pid, cpu, stack }))
 }
 
 /// What is left of a record.
@@ -210,7 +231,12 @@ pub(super) mod tests {
         record(SAMPLE, &words)
     }
 
-    fn all(bytes: &[u8]) -> Vec<Result<Record, Torn>> {
+    /// The same of a record that is no sample: it ends with process, time and CPU.
+    fn told(kind: u32, words: &[u64]) -> Vec<u8> {
+        record(kind, &[words, &[halves(1, 1), 77, halves(0, 0)]].concat())
+    }
+
+    fn all(bytes: &[u8]) -> Vec<Result<(u64, Record), Torn>> {
         records(bytes).collect()
     }
 
@@ -219,14 +245,14 @@ pub(super) mod tests {
         let kernel = [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0200];
         let chain = [CONTEXT_KERNEL, kernel[0], kernel[1], CONTEXT_USER, 0x40_1000, 0x40_2000];
         let stack = Stack { kernel: kernel.to_vec(), user: vec![0x40_1000, 0x40_2000] };
-        let sample = Sample { time: 123_456, pid: 7, cpu: 1, stack };
-        assert_eq!(all(&sampled(&chain)), [Ok(Record::Sample(sample))]);
+        let sample = Sample { pid: 7, cpu: 1, stack };
+        assert_eq!(all(&sampled(&chain)), [Ok((123_456, Record::Sample(sample)))]);
     }
 
     #[test]
     fn a_guests_addresses_are_none_and_no_chain_is_where_the_cpu_was() {
         let guest = -2048_i64 as u64;
-        let Ok(Record::Sample(sample)) = &all(&sampled(&[guest, 0x1000]))[0] else { panic!("a sample") };
+        let Ok((_, Record::Sample(sample))) = &all(&sampled(&[guest, 0x1000]))[0] else { panic!("a sample") };
         assert_eq!((sample.stack.kernel.as_slice(), sample.stack.user.len()), (&[0xffff_ffff_8100_0010][..], 0));
     }
 
@@ -238,24 +264,33 @@ pub(super) mod tests {
         data[7] = halves(1, 2);
         let mut named = vec![halves(9, 9)];
         named.extend(text("worker"));
-        let mut bytes = record(MMAP2, &mapped);
-        bytes.extend(record(MMAP2, &data));
-        bytes.extend(record(COMM, &named));
-        bytes.extend(record(LOST, &[1, 42, halves(0, 0), 5, 0]));
-        bytes.extend(record(LOST_SAMPLES, &[3]));
-        bytes.extend(record(THROTTLE, &[1, 2, 3]));
+        let mut bytes = told(MMAP2, &mapped);
+        bytes.extend(told(MMAP2, &data));
+        bytes.extend(told(COMM, &named));
+        let mut executes = told(COMM, &named);
+        executes[4..6].copy_from_slice(&EXECUTES.to_ne_bytes());
+        bytes.extend(executes);
+        bytes.extend(told(FORK, &[halves(10, 9), halves(10, 9), 76]));
+        bytes.extend(told(FORK, &[halves(9, 9), halves(11, 9), 76]));
+        bytes.extend(told(LOST, &[1, 42]));
+        bytes.extend(told(LOST_SAMPLES, &[3]));
+        bytes.extend(told(THROTTLE, &[1, 2, 3]));
         let file = "/lib/x.so".to_owned();
         let mapping = Mapping { start: 0x7f00_0000, end: 0x7f00_2000, offset: 0x1000, file };
         assert_eq!(
             all(&bytes),
             [
-                Ok(Record::Mapped { pid: 9, mapping }),
-                Ok(Record::Other),
-                Ok(Record::Named { pid: 9, name: "worker".to_owned() }),
-                Ok(Record::Lost(42)),
-                Ok(Record::Lost(3)),
-                Ok(Record::Throttled),
+                Record::Mapped { pid: 9, mapping },
+                Record::Other,
+                Record::Named { pid: 9, name: "worker".to_owned(), executes: false },
+                Record::Named { pid: 9, name: "worker".to_owned(), executes: true },
+                Record::Forked { pid: 10, parent: 9 },
+                Record::Other,
+                Record::Lost(42),
+                Record::Lost(3),
+                Record::Throttled,
             ]
+            .map(|record| Ok((77, record)))
         );
     }
 

@@ -21,8 +21,8 @@ pub const HZ: u32 = 999;
 /// Nanoseconds from one sample to the next.
 pub const PERIOD_NS: u64 = 1_000_000_000 / HZ as u64;
 
-/// How often rings are emptied. They have room for a second.
-const EVERY: Duration = Duration::from_millis(100);
+/// How often rings are emptied. They have room for a second of samples; twenty thousand processes a second fill a third of one meanwhile.
+const EVERY: Duration = Duration::from_millis(20);
 
 /// What takes the samples, and how many of its units they are apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,7 +57,8 @@ const CALIBRATION: u64 = 30_000_000;
 pub struct Taken {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    pub pid: u32,
+    /// Of its process, in [`Recording::programs`].
+    pub image: u32,
     pub stack: u32,
 }
 
@@ -77,20 +78,29 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Adds what was taken from a ring.
-    pub fn add(&mut self, bytes: &[u8]) {
-        for record in records(bytes) {
+    /// Adds what was taken from the rings of all CPUs.
+    pub fn add(&mut self, taken: &[Vec<u8>]) {
+        let mut all = Vec::new();
+        for record in taken.iter().flat_map(|bytes| records(bytes)) {
             match record {
-                Ok(Record::Sample(sample)) => {
-                    let stack = self.number(sample.stack);
-                    self.samples.push(Taken { time: sample.time, pid: sample.pid, stack });
-                }
-                Ok(Record::Mapped { pid, mapping }) => self.programs.map(pid, mapping),
-                Ok(Record::Named { pid, name }) => self.programs.name(pid, name),
-                Ok(Record::Lost(n)) => self.lost += n,
-                Ok(Record::Throttled) => self.throttled += 1,
-                Ok(Record::Other) => {}
+                Ok(record) => all.push(record),
                 Err(_) => self.lost += 1,
+            }
+        }
+        // A process may be forked on one CPU and sampled on another: each is told of by its own CPU's ring.
+        all.sort_by_key(|(time, _)| *time);
+        for (time, record) in all {
+            match record {
+                Record::Sample(sample) => {
+                    let (image, stack) = (self.programs.image(sample.pid), self.number(sample.stack));
+                    self.samples.push(Taken { time, image, stack });
+                }
+                Record::Mapped { pid, mapping } => self.programs.map(pid, mapping),
+                Record::Forked { pid, parent } => self.programs.fork(pid, parent),
+                Record::Named { pid, name, executes } => self.programs.name(pid, &name, executes),
+                Record::Lost(n) => self.lost += n,
+                Record::Throttled => self.throttled += 1,
+                Record::Other => {}
             }
         }
     }
@@ -160,19 +170,22 @@ impl Recorder {
         let stopped = Arc::clone(&stop);
         let record = move || {
             // After the rings have begun to tell of new ones, so that none is missed.
-            let mut recording =
-                Recording { programs: Programs::running(), cpus: rings.len() as u32, ..Recording::default() };
-            let mut bytes = Vec::new();
+            let mut recording = Recording {
+                programs: Programs::running(std::process::id()),
+                cpus: rings.len() as u32,
+                ..Recording::default()
+            };
+            let mut taken = vec![Vec::new(); rings.len()];
             loop {
                 let last = stopped.load(Ordering::Acquire);
-                for ring in &mut rings {
-                    if last {
-                        let _ = ring.disable();
-                    }
-                    bytes.clear();
-                    ring.take(&mut bytes);
-                    recording.add(&bytes);
+                if last {
+                    rings.iter().for_each(|ring| drop(ring.disable()));
                 }
+                for (ring, bytes) in rings.iter_mut().zip(&mut taken) {
+                    bytes.clear();
+                    ring.take(bytes);
+                }
+                recording.add(&taken);
                 if last {
                     return recording;
                 }
@@ -204,6 +217,7 @@ impl Drop for Recorder {
 
 #[cfg(test)]
 mod tests {
+    use super::super::programs::Role;
     use super::*;
 
     #[test]
@@ -211,17 +225,16 @@ mod tests {
         let sampling = Sampling { trigger: Trigger::CpuClock, period: PERIOD_NS };
         match Recorder::start(sampling) {
             Ok(recorder) => {
-                let me = std::process::id();
                 let before = crate::sys::cpu_clock::thread_cpu_time();
                 while crate::sys::cpu_clock::thread_cpu_time() < before + Duration::from_millis(50) {
                     spin::iterations(10_000);
                 }
                 let recording = recorder.stop();
-                let mine = recording.samples.iter().filter(|s| s.pid == me);
+                let mine = recording.samples.iter().filter(|s| recording.programs.role(s.image) == Role::Sampler);
                 let mut names = super::super::programs::Names::new(&recording.programs);
                 let mut spins = |s: &&Taken| {
                     let stack = &recording.stacks[s.stack as usize];
-                    stack.user.first().is_some_and(|ip| names.name(me, *ip).contains("spin::iterations"))
+                    stack.user.first().is_some_and(|ip| names.name(s.image, *ip).contains("spin::iterations"))
                 };
                 // Of a second's 999 for each CPU; an overloaded machine may take some of them away.
                 assert!(mine.filter(|s| spins(s)).count() > 0, "{} samples", recording.samples.len());
@@ -240,7 +253,7 @@ mod tests {
     #[test]
     fn torn_bytes_are_lost_and_the_rest_is_not() {
         let mut recording = Recording::default();
-        recording.add(&[9, 0, 0, 0]);
+        recording.add(&[vec![9, 0, 0, 0]]);
         assert_eq!((recording.lost, recording.samples.len()), (1, 0));
     }
 }
