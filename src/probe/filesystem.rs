@@ -63,14 +63,16 @@ pub fn fact(feature: &str) -> String {
     format!("file-system.{}", feature.replace([' ', '/'], "-"))
 }
 
-/// Tries every feature of the file system that `dir` lies on, each in an empty folder below `dir` that is left behind: this is for a file system
-/// that is thrown away.
+/// Tries every feature of the file system that `dir` lies on, each in an empty folder below `dir`.
 ///
 /// An answer is `no` where the file system says that it has no such thing, and the error's name where it says something else.
 pub fn features(dir: &Path) -> Vec<(&'static str, String)> {
     let one = |(number, (name, find)): (usize, &Feature)| {
         let folder = dir.join(format!("feature.{number}"));
         let answer = errno(fs::create_dir(&folder)).and_then(|()| find(&folder));
+        // Some keep a list of every block of a hole: what one search has filled must be free for the next, which some see after a sync alone.
+        let _ = fs::remove_dir_all(&folder);
+        let _ = File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
         (*name, answer.unwrap_or_else(refusal))
     };
     FEATURES.iter().enumerate().map(one).collect()
@@ -132,8 +134,19 @@ fn size(bytes: u64) -> String {
 /// The length is set, and then the last byte of it written: some file systems take a length whose end they cannot reach.
 fn largest_file(dir: &Path) -> Answer {
     let file = open(&dir.join("file"), OFlags::empty())?;
-    let length = largest(i64::MAX.cast_unsigned(), |n| file.set_len(n).is_ok());
+    let full = std::cell::Cell::new(false);
+    let length = largest(i64::MAX.cast_unsigned(), |n| {
+        let taken = errno(file.set_len(n));
+        if taken.is_err() {
+            full.set(taken == Err(Errno::NOSPC));
+            let _ = file.set_len(0);
+        }
+        taken.is_ok()
+    });
     errno(file.set_len(0))?;
+    if full.get() {
+        return Ok(format!("{} or more (disk full)", size(length)));
+    }
     Ok(match errno(file.write_at(b"x", length.saturating_sub(1))) {
         Ok(1) => size(length),
         Ok(_) => format!("{} (its end is not written)", size(length)),

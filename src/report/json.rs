@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use bigiron_stats::Verdict;
 use serde::Serialize;
 
-use super::Report;
 use super::fact::{self, Fact};
 use super::kconfig::Difference;
 use super::quantity::Quantity;
 use super::row::Row;
 use super::scope::{self, Booted};
 use super::sentence::About;
+use super::{Report, subject};
 use crate::judge::causes::Looking;
 use crate::judge::line::{Missing, Order};
 use crate::judge::standing::SetAside;
@@ -76,6 +76,10 @@ struct ExplainedLine<'a> {
     explained: f64,
     /// Null where instructions were counted.
     sampled: Option<ExplainedSamples>,
+    /// Parts of the kernel; all of them together are the difference.
+    parts: Vec<ExplainedPart>,
+    /// What differs between the arms there, in words.
+    touching: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -92,6 +96,13 @@ struct NotToldApart {
     baseline_ns: f64,
     arm_ns: f64,
     standard_error_ns: f64,
+}
+
+#[derive(Serialize)]
+struct ExplainedPart {
+    part: &'static str,
+    change_ns: f64,
+    share: f64,
 }
 
 #[derive(Serialize)]
@@ -303,6 +314,11 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
                     standard_error_ns: s.se,
                 },
             }),
+            parts: subject::parts(of)
+                .into_iter()
+                .map(|p| ExplainedPart { part: p.name, change_ns: p.delta, share: p.share })
+                .collect(),
+            touching: report.touching(of),
         }
     });
     Some(Explained { looking: found.looking.as_ref(), missing: &found.missing, lines: lines.collect() })

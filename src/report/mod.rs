@@ -15,6 +15,7 @@ pub mod quantity;
 pub mod row;
 pub mod scope;
 pub mod sentence;
+pub mod subject;
 pub mod svg;
 pub mod table;
 pub mod text;
@@ -27,9 +28,10 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::clock::Clock;
+use crate::judge::causes::Causes;
 use crate::judge::{Judgement, State};
 use crate::store::record::Record;
-use crate::study::plan::Plan;
+use crate::study::plan::{Arm, Plan};
 
 pub use csv::csv;
 pub use html::html;
@@ -88,6 +90,19 @@ impl<'a> Report<'a> {
         let others: Vec<&str> = self.plan.arms.iter().skip(1).map(|a| a.name.as_str()).collect();
         let first = self.plan.arms.first().map_or("", |a| a.name.as_str());
         format!("{} against {first}", sentence::join(&others))
+    }
+
+    /// What differs between the arms of a line's comparison and touches what the line's difference is in.
+    pub fn touching(&self, causes: &Causes) -> Option<String> {
+        let (a, b) = (&self.plan.arms[0], &self.plan.arms[self.judgement.comparisons[causes.comparison].arm]);
+        let own = |arm: char, of: &'a Arm, other: &'a Arm| {
+            let only = of.settings.iter().filter(|setting| !other.settings.contains(setting));
+            only.map(move |(lever, value)| (arm, lever.as_str(), value.as_str()))
+        };
+        let settings: Vec<_> = own('A', a, b).chain(own('B', b, a)).collect();
+        let config = self.configs[causes.comparison].as_deref().unwrap_or_default();
+        let said = subject::touching(causes, subject::Arms { config, settings: &settings });
+        (!said.is_empty()).then(|| format!("What differs between A and B there: {}.", said.join("; ")))
     }
 
     /// Whether there are numbers to show: the study is finished and has a clock.

@@ -8,7 +8,7 @@ use super::row::{Mark, Row};
 use super::scope;
 use super::sentence::{About, join};
 use super::table::{Line, table, wrap};
-use super::{Report, short, why};
+use super::{Report, short, subject, why};
 use crate::probe::filesystem;
 use crate::probe::noise::DISTURBED_FACT;
 use crate::report::kconfig::Difference;
@@ -232,7 +232,10 @@ fn why(out: &mut String, report: &Report<'_>) {
                 ]));
             }
             out.push_str(&table(&[false, true, true, true, false], &lines));
-            out.push_str(&wrap(&why::sum(causes, shown), "    ", "    "));
+            let told = [Some(why::sum(causes, shown)), subject::summary(causes), report.touching(causes)];
+            for text in told.into_iter().flatten() {
+                out.push_str(&wrap(&text, "    ", "    "));
+            }
         }
     }
     if left > 0 {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::flame::{self, Shown};
-use super::super::{Report, why};
+use super::super::{Report, subject, why};
 use super::{escape, minus, prose};
 
 /// Why the lines that differ do: primaries and the largest changes open, the others closed.
@@ -40,7 +40,10 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
                     escape(&why::name(cause))
                 );
             }
-            let _ = writeln!(out, "</tbody></table></div>\n<p class=\"note\">{}</p>", escape(&why::sum(of, shown)));
+            let _ = writeln!(out, "</tbody></table></div>");
+            for text in [Some(why::sum(of, shown)), subject::summary(of), report.touching(of)].into_iter().flatten() {
+                let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&text));
+            }
             if let Some(stacks) = found.stacks_of(of).filter(|_| open.contains(&of)) {
                 let arms = (report.plan.arms[0].name.as_str(), arm.as_str());
                 let _ = writeln!(out, "<div class=\"scroll\">{}</div>", flame::svg(stacks, arms, Shown::Difference));
