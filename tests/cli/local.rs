@@ -93,13 +93,12 @@ fn what_belongs_to_guests_is_refused() {
     assert!(test.entries("bigiron-results").is_empty());
 }
 
-/// Arms that differ in how long a program spins: samples say where, if this machine lets them be taken.
+/// One worker in place of two: if that makes a difference, samples say where, as far as this machine lets them be taken.
 #[test]
 fn what_differs_is_sampled_or_said_to_be_refused() {
     let test = Test::new();
     let more = ["--set", "dbsim.transactions=200", "--why", "1"];
     let mut words: Vec<String> = compare(&more).into_iter().map(str::to_owned).collect();
-    // Each transaction waits so long after its work: ten times as slow, on any machine.
     let at = words.iter().rposition(|w| w == "running").unwrap();
     words[at] = "running,dbsim.processes=1".to_owned();
     let out = test.dir().join("study");
