@@ -142,7 +142,8 @@ pub struct Outcome {
     /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub jobs: Option<usize>,
-    /// Pairs run again to be looked into where the arms differ, on the exact clock only: every instruction is counted by function [default: 1]
+    /// Pairs run again to be looked into where the arms differ: on the exact clock every instruction is counted by function, with `--on local` functions
+    /// are sampled [default: 1, or 2 where they are sampled]
     #[arg(long, value_name = "PAIRS")]
     pub why: Option<u32>,
     /// Format of the report on standard output
@@ -188,9 +189,23 @@ pub struct Report {
     /// Format of the report
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// Print a flame graph (SVG) of a line that was sampled, in place of the report: the baseline's (a), the other arm's (b), or what differs (diff)
+    #[arg(long, value_name = "WHAT", value_enum, ignore_case = true, conflicts_with = "format")]
+    pub flame: Option<Flame>,
+    /// The line of the flame graph, as WORKLOAD or WORKLOAD.METRIC [default: the first]
+    #[arg(long, value_name = "LINE", requires = "flame")]
+    pub line: Option<String>,
     /// Exit with 3 if an arm is worse, or with 4 if it is inconclusive or invalid (implies worse)
     #[arg(long, value_name = "VERDICT", value_enum)]
     pub fail_on: Vec<FailOn>,
+}
+
+/// What a flame graph shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Flame {
+    A,
+    B,
+    Diff,
 }
 
 /// List the trials of a study, or show one in full

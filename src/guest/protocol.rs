@@ -83,6 +83,9 @@ pub struct Job {
     pub features: bool,
     /// [`LOOKED_INTO`] or [`NOT_LOOKED_INTO`]: whether what its instructions belong to is told at the end.
     pub looked_into: u8,
+    /// Whether marks are written down with their times and told at the end: where samples are taken.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sampled: bool,
     pub workloads: Vec<WorkloadJob>,
 }
 
@@ -207,6 +210,8 @@ pub enum Event {
     Result { workload: String, values: Vec<(String, f64)>, facts: Vec<(String, String)> },
     /// What the workload has marked, in the order of its cuts.
     Windows { workload: String, windows: Vec<Window> },
+    /// When what was marked, a part: the marks' numbers and nanoseconds of `CLOCK_MONOTONIC`.
+    Marks { marks: Vec<(u8, u64)> },
     /// Programs that ran in the windows.
     Programs { programs: Vec<Program> },
     /// The kernel's functions: a part of `/proc/kallsyms`, whole lines.

@@ -103,6 +103,12 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
         voice.say(&Event::Done);
         return;
     }
+    let armed = if job.sampled { sys::mark::arm() } else { Ok(()) };
+    if let Err(e) = armed {
+        voice.say(&Event::Unfit { message: format!("There is no memory for marks: {e}") });
+        voice.say(&Event::Done);
+        return;
+    }
     let mut failed = false;
     let (mut windows, mut programs) = (Vec::new(), Vec::new());
     for (workload, mounts) in job.workloads.iter().zip(mounts) {
@@ -144,8 +150,18 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
             voice.say(&Event::Symbols { text: part.join("\n") + "\n" });
         }
     }
+    if job.sampled && !failed {
+        windows.iter().for_each(|event| voice.say(event));
+        let marks: Vec<_> = sys::mark::written().unwrap_or_default().into_iter().map(|(m, ns)| (m as u8, ns)).collect();
+        for part in marks.chunks(MARKS) {
+            voice.say(&Event::Marks { marks: part.to_vec() });
+        }
+    }
     voice.say(&Event::Done);
 }
+
+/// Marks in one event.
+const MARKS: usize = 4096;
 
 /// Lines of `/proc/kallsyms` in one event.
 const SYMBOL_LINES: usize = 1000;

@@ -30,6 +30,8 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) proved: Option<Vec<(String, String)>>,
     /// The workload and what it has marked, in the order of its cuts.
     pub(in crate::host) windows: Vec<(String, Window)>,
+    /// Marks' numbers and times, in the order in which they were left.
+    pub(in crate::host) marks: Vec<(u8, u64)>,
     pub(in crate::host) programs: Vec<Program>,
     pub(in crate::host) kallsyms: String,
     pub(in crate::host) done: bool,
@@ -61,6 +63,7 @@ impl Heard {
             Event::Windows { workload, windows } => {
                 self.windows.extend(windows.into_iter().map(|window| (workload.clone(), window)));
             }
+            Event::Marks { marks } => self.marks.extend(marks),
             Event::Programs { programs } => self.programs = programs,
             Event::Symbols { text } => self.kallsyms += &text,
             Event::Features { found } => {

@@ -3,6 +3,7 @@
 //! Invariant: what a trial wrote lies in a folder that is gone after it, no process of a trial outlives the trial or bigiron, and what its
 //! levers changed is as it was before the next trial begins.
 
+mod sampled;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -33,10 +34,12 @@ use crate::lever::site::Site;
 use crate::lever::vm::Shape;
 use crate::network::{Link, Pair};
 use crate::probe::noise::{Sample, Watch};
+use crate::probe::sampled::recorder::{self, Recorder, Recording, Sampling};
+use crate::store::evidence::Evidence;
 use crate::store::record::{Failure, GuestIdentity, HostCost};
 use crate::study::plan::Plan;
 use crate::undo::{Ledger, Mark};
-use crate::workload::{Options, Workload};
+use crate::workload::{Options, Window, Workload};
 
 use worker::{ended, work};
 
@@ -234,6 +237,7 @@ fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
         raw_disks: None,
         features: false,
         looked_into: crate::guest::protocol::NOT_LOOKED_INTO,
+        sampled: false,
         workloads,
     }
 }
@@ -244,6 +248,32 @@ impl Host for LocalHost {
     }
 
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
+        self.trial(trial, false, phase).map(|ran| ran.result)
+    }
+
+    fn looks(&self) -> Result<(), String> {
+        recorder::permitted().map_err(|why| format!("{why}, so nothing is looked into here"))
+    }
+
+    fn look(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
+        let ran = self.trial(trial, true, phase)?;
+        sampled::evidence(trial, ran).map_err(|e| HostError::Void(format!("{e:#}")))
+    }
+}
+
+/// A trial that has ended.
+struct Ran {
+    result: TrialResult,
+    windows: Vec<(String, Window)>,
+    /// Marks' numbers and times.
+    marks: Vec<(u8, u64)>,
+    /// What was sampled meanwhile, and how.
+    recording: Option<(Sampling, Recording)>,
+}
+
+impl LocalHost {
+    /// Runs a trial, and samples what this machine does meanwhile if it is to be looked into.
+    fn trial(&self, trial: &Trial<'_>, looked_into: bool, phase: &dyn Fn(Phase)) -> Result<Ran, HostError> {
         let begun = Instant::now();
         let dir = folder(trial.artifacts)?;
         let mut task = self.task(trial, dir.path()).map_err(fatal)?;
@@ -255,8 +285,15 @@ impl Host for LocalHost {
             changes.clone_from(&set.applied.changes);
         }
         task.job.placement.network = link.network();
+        task.job.sampled = looked_into;
+        let recorder = looked_into.then(|| {
+            let sampling = Sampling::of_this_machine();
+            Recorder::start(sampling).map(|recorder| (sampling, recorder))
+        });
+        let recorder = recorder.transpose().map_err(HostError::Void)?;
         let before = Sample::now();
         let (mut heard, status) = work(&task, trial.cancel, phase)?;
+        let recording = recorder.map(|(sampling, recorder)| (sampling, recorder.stop()));
         let noise = self.watch.card(&before);
         kept::keep(&task.job.workloads, &task.mounts, trial.artifacts).map_err(fatal)?;
         if let Some(set) = set {
@@ -267,7 +304,7 @@ impl Host for LocalHost {
         }
         let failure = failure(&mut heard, status);
         let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
-        Ok(TrialResult {
+        let result = TrialResult {
             failure,
             guest: heard.guest,
             metrics,
@@ -279,7 +316,8 @@ impl Host for LocalHost {
                 wall_s: begun.elapsed().as_secs_f64(),
                 ..HostCost::default()
             },
-        })
+        };
+        Ok(Ran { result, windows: heard.windows, marks: heard.marks, recording })
     }
 }
 

@@ -5,6 +5,7 @@ mod heard;
 mod kept;
 pub mod local;
 pub mod sim;
+mod sums;
 pub mod vm;
 
 use std::collections::BTreeMap;
@@ -76,14 +77,14 @@ pub trait Host: Sync {
     /// Runs one trial to its end.
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError>;
     /// Whether [`Host::look`] can be had here, or why not.
-    fn looks(&self) -> Result<(), &str> {
-        Err("only guests under the exact clock are looked into")
+    fn looks(&self) -> Result<(), String> {
+        Err("only guests under the exact clock and this machine itself are looked into".to_owned())
     }
-    /// Runs a trial again, counting what it executes.
+    /// Runs a trial again, counting or sampling what it executes.
     ///
     /// # Errors
     /// [`HostError::Void`] if it came to nothing, which says nothing about the trial that was judged.
     fn look(&self, _trial: &Trial<'_>, _phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
-        Err(HostError::Fatal(self.looks().err().unwrap_or_default().to_owned()))
+        Err(HostError::Fatal(self.looks().err().unwrap_or_default()))
     }
 }

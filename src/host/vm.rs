@@ -106,8 +106,8 @@ impl Host for VmHost {
         self.boot(trial, phase, None).map(|booted| booted.result)
     }
 
-    fn looks(&self) -> Result<(), &str> {
-        self.profile.as_ref().map(drop).map_err(String::as_str)
+    fn looks(&self) -> Result<(), String> {
+        self.profile.as_ref().map(drop).map_err(Clone::clone)
     }
 
     fn look(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
@@ -299,6 +299,7 @@ impl VmHost {
             raw_disks: arm.raw_disks.clone(),
             features: features_asked(trial),
             looked_into: NOT_LOOKED_INTO,
+            sampled: false,
             workloads,
         };
         Ok((job, disks))

@@ -1,9 +1,12 @@
 //! Why a line differs: what its window executed in each arm, function by function, ranked by its share of the difference.
 //!
 //! Under the exact clock an instruction takes a nanosecond and everything else that takes time is waiting, so that functions and waiting together are
-//! the whole difference: what a list of them leaves out is known to the nanosecond.
+//! the whole difference: what a list of them leaves out is known to the nanosecond. On the wall clock functions are sampled, so that each has an error, and
+//! the time of as many CPUs as were busy is divided among them and waiting.
 //!
 //! Invariant: a pure function of plan, judgement, records and evidence. Nothing is ranked that was not counted in both arms of a pair.
+
+mod sampled;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +15,8 @@ use serde::Serialize;
 
 use super::line::Line;
 use super::{Comparison, Judgement};
-use crate::store::evidence::{Evidence, Executed};
+use crate::metric::Better;
+use crate::store::evidence::{Evidence, Executed, Sampled};
 use crate::store::record::{Outcome, Record};
 use crate::study::plan::Plan;
 
@@ -34,6 +38,8 @@ pub struct Cause {
     /// Nanoseconds of each arm for one operation: means over the pairs.
     pub a: f64,
     pub b: f64,
+    /// Standard error of the difference in nanoseconds, if it was sampled.
+    pub se: Option<f64>,
 }
 
 impl Cause {
@@ -63,6 +69,23 @@ pub struct Causes {
     /// than grown.
     pub gone: f64,
     pub new: f64,
+    /// What is sampled only.
+    pub sampled: Option<Uncertain>,
+}
+
+/// What samples could not tell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Uncertain {
+    /// CPUs that were busy on the average, in the arm that kept more busy, and 1 at least: the time of so many is what is divided among causes.
+    pub cpus: f64,
+    /// Functions whose difference is within [`ERRORS`](sampled::ERRORS) standard errors, and are no causes therefore.
+    pub functions: usize,
+    /// Nanoseconds of each arm for one operation, in these functions together, and the standard error of their difference.
+    pub a: f64,
+    pub b: f64,
+    pub se: f64,
+    /// Samples of the windows: A's and B's.
+    pub samples: (u64, u64),
 }
 
 impl Causes {
@@ -79,13 +102,16 @@ impl Causes {
 }
 
 /// How looking compares with judging.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Looking {
     /// Trials looked into, and those of them that gave every value of the judged trial of their slot, bit for bit.
     pub trials: usize,
     pub identical: usize,
-    /// CPU time of looking against that of judging, for the same trials; `None` where one is not known.
+    /// CPU time of looking against that of judging, for the same trials; where they were sampled, how many times as slow their primaries were (geometric
+    /// mean). `None` where one is not known.
     pub slow_down: Option<f64>,
+    /// All trials together, if they were sampled and not counted.
+    pub sampled: Option<Sampled>,
 }
 
 /// Whether a line is a difference that wants explaining.
@@ -118,36 +144,68 @@ fn of_line(
     line: &Line,
     evidence: &[Evidence],
 ) -> Option<Causes> {
-    let window = |pair: u32, arm: usize| -> Option<&Executed> {
+    let window = |pair: u32, arm: usize| -> Option<Seen<'_>> {
         let slot = plan.slots.iter().find(|s| s.pair == pair && s.arm == arm)?.slot;
-        let windows = &evidence.iter().find(|e| e.slot == slot)?.windows;
+        let evidence = evidence.iter().find(|e| e.slot == slot)?;
         let is_it = |w: &&Executed| w.workload == line.workload && w.metric == line.metric.name;
-        windows.iter().find(is_it).filter(|w| w.operations > 0 && w.ns > 0)
+        let window = evidence.windows.iter().find(is_it).filter(|w| w.operations > 0 && w.ns > 0)?;
+        Some(Seen { window, how: evidence.sampled.as_ref() })
     };
     let pairs: Vec<_> =
         (0..plan.design.pairs).filter_map(|pair| window(pair, 0).zip(window(pair, comparison.arm))).collect();
     if pairs.is_empty() {
         return None;
     }
+    if pairs.iter().any(|(a, b)| a.how.is_some() || b.how.is_some()) {
+        return sampled::of_line(index, line, &pairs);
+    }
     let each = 1.0 / pairs.len() as f64;
     let mut costs: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     let (mut a, mut b) = (0.0, 0.0);
     for (of_a, of_b) in &pairs {
-        a += each * add(of_a, each, &mut costs, |cost| &mut cost.0);
-        b += each * add(of_b, each, &mut costs, |cost| &mut cost.1);
+        a += each * add(of_a.window, each, &mut costs, |cost| &mut cost.0);
+        b += each * add(of_b.window, each, &mut costs, |cost| &mut cost.1);
     }
-    let mut causes = renamed(costs);
-    let gone = causes.iter().filter(|c| c.b == 0.0).map(|c| c.a).sum();
-    let new = causes.iter().filter(|c| c.a == 0.0).map(|c| c.b).sum();
+    let causes = renamed(costs);
+    Some(ranked(Causes { pairs: pairs.len(), a, b, causes, ..Causes::none(index, line) }))
+}
+
+/// What was seen of a window in a trial, and how it was sampled if it was.
+struct Seen<'a> {
+    window: &'a Executed,
+    how: Option<&'a Sampled>,
+}
+
+impl Causes {
+    /// Those of a line of which nothing is known.
+    fn none(comparison: usize, line: &Line) -> Self {
+        Self {
+            comparison,
+            workload: line.workload.clone(),
+            metric: line.metric.name.clone(),
+            pairs: 0,
+            a: 0.0,
+            b: 0.0,
+            causes: Vec::new(),
+            listed: 0,
+            gone: 0.0,
+            new: 0.0,
+            sampled: None,
+        }
+    }
+}
+
+/// The same with its causes in their order, and what follows from them.
+fn ranked(mut found: Causes) -> Causes {
+    let causes = &mut found.causes;
+    found.gone = causes.iter().filter(|c| c.b == 0.0).map(|c| c.a).sum();
+    found.new = causes.iter().filter(|c| c.a == 0.0).map(|c| c.b).sum();
     causes.retain(|c| c.delta() != 0.0);
     causes.sort_by(|x, y| y.delta().abs().total_cmp(&x.delta().abs()).then_with(|| x.name.cmp(&y.name)));
-    let (workload, metric) = (line.workload.clone(), line.metric.name.clone());
-    let mut found =
-        Causes { comparison: index, workload, metric, pairs: pairs.len(), a, b, causes, listed: 0, gone, new };
-    let most = found.causes.len();
+    let most = causes.len();
     found.listed =
         (FEWEST.min(most)..=most).find(|n| (1.0 - found.explained(*n)).abs() <= 1.0 - ENOUGH).unwrap_or(most);
-    Some(found)
+    found
 }
 
 /// Adds a window's costs for one operation, weighted by `each`; the nanoseconds of one operation come back.
@@ -175,11 +233,11 @@ fn renamed(costs: BTreeMap<&str, (f64, f64)>) -> Vec<Cause> {
     let (mut gone, mut new) = (Vec::new(), Vec::new());
     for (name, (a, b)) in costs {
         if name == WAITING || a.min(b) > HARDLY * a.max(b) {
-            causes.push(Cause { name: name.to_owned(), formerly: None, a, b });
+            causes.push(Cause { name: name.to_owned(), formerly: None, a, b, se: None });
         } else if a > b {
-            gone.push(Cause { name: name.to_owned(), formerly: None, a, b });
+            gone.push(Cause { name: name.to_owned(), formerly: None, a, b, se: None });
         } else {
-            new.push(Cause { name: name.to_owned(), formerly: None, a, b });
+            new.push(Cause { name: name.to_owned(), formerly: None, a, b, se: None });
         }
     }
     // The costliest first: it has the best claim to its likeness.
@@ -225,11 +283,39 @@ pub fn looking(records: &[Record], evidence: &[Evidence]) -> Looking {
     let pairs: Vec<_> = evidence.iter().filter_map(|e| Some((e, judged(e)?))).collect();
     let (looked, before): (f64, f64) =
         pairs.iter().fold((0.0, 0.0), |sum, (e, r)| (sum.0 + e.cpu_s, sum.1 + r.host.cpu_s));
+    let all = evidence.iter().filter_map(|e| e.sampled.as_ref());
+    let sampled = all.cloned().reduce(|mut sum, s| {
+        sum.samples += s.samples;
+        sum.lost += s.lost;
+        sum.others += s.others;
+        sum
+    });
+    let slow_down = match sampled {
+        Some(_) => slower(&pairs),
+        None => (before > 0.0 && looked > 0.0).then(|| looked / before),
+    };
     Looking {
         trials: evidence.len(),
         identical: pairs.iter().filter(|(e, r)| e.metrics == r.metrics).count(),
-        slow_down: (before > 0.0 && looked > 0.0).then(|| looked / before),
+        slow_down,
+        sampled,
     }
+}
+
+/// How many times as slow the primaries of trials were when they were looked into: the geometric mean.
+fn slower(pairs: &[(&Evidence, &Record)]) -> Option<f64> {
+    let mut logs = Vec::new();
+    for (evidence, record) in pairs {
+        for now in evidence.metrics.iter().filter(|m| m.primary) {
+            let then = record.metrics.iter().find(|m| m.workload == now.workload && m.name == now.name);
+            let ratio = then.map_or(0.0, |then| match now.better {
+                Better::Lower => now.value / then.value,
+                Better::Higher => then.value / now.value,
+            });
+            logs.extend((ratio > 0.0 && ratio.is_finite()).then(|| ratio.ln()));
+        }
+    }
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
 #[cfg(test)]

@@ -4,4 +4,5 @@ pub mod dmesg;
 pub mod filesystem;
 pub mod machine;
 pub mod noise;
+pub mod sampled;
 pub mod symbols;

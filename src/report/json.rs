@@ -55,7 +55,7 @@ struct Document<'a> {
 
 #[derive(Serialize)]
 struct Explained<'a> {
-    looking: Option<Looking>,
+    looking: Option<&'a Looking>,
     missing: &'a [String],
     lines: Vec<ExplainedLine<'a>>,
 }
@@ -74,10 +74,28 @@ struct ExplainedLine<'a> {
     causes: Vec<ExplainedCause<'a>>,
     /// What these causes are together, of the difference.
     explained: f64,
+    /// Null where instructions were counted.
+    sampled: Option<ExplainedSamples>,
     /// Parts of the kernel; all of them together are the difference.
     parts: Vec<ExplainedPart>,
     /// What differs between the arms there, in words.
     touching: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ExplainedSamples {
+    cpus: f64,
+    baseline_samples: u64,
+    arm_samples: u64,
+    not_told_apart: NotToldApart,
+}
+
+#[derive(Serialize)]
+struct NotToldApart {
+    functions: usize,
+    baseline_ns: f64,
+    arm_ns: f64,
+    standard_error_ns: f64,
 }
 
 #[derive(Serialize)]
@@ -93,6 +111,8 @@ struct ExplainedCause<'a> {
     formerly: Option<&'a str>,
     baseline_ns: f64,
     arm_ns: f64,
+    /// Of the difference; null where instructions were counted.
+    standard_error_ns: Option<f64>,
     share: f64,
 }
 
@@ -278,10 +298,22 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
                     formerly: cause.formerly.as_deref(),
                     baseline_ns: cause.a,
                     arm_ns: cause.b,
+                    standard_error_ns: cause.se,
                     share: cause.delta() / of.delta(),
                 })
                 .collect(),
             explained: of.explained(shown),
+            sampled: of.sampled.as_ref().map(|s| ExplainedSamples {
+                cpus: s.cpus,
+                baseline_samples: s.samples.0,
+                arm_samples: s.samples.1,
+                not_told_apart: NotToldApart {
+                    functions: s.functions,
+                    baseline_ns: s.a,
+                    arm_ns: s.b,
+                    standard_error_ns: s.se,
+                },
+            }),
             parts: subject::parts(of)
                 .into_iter()
                 .map(|p| ExplainedPart { part: p.name, change_ns: p.delta, share: p.share })
@@ -289,7 +321,7 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
             touching: report.touching(of),
         }
     });
-    Some(Explained { looking: found.looking, missing: &found.missing, lines: lines.collect() })
+    Some(Explained { looking: found.looking.as_ref(), missing: &found.missing, lines: lines.collect() })
 }
 
 fn compared<'a>(

@@ -6,6 +6,7 @@ pub mod bisect;
 pub mod chart;
 pub mod csv;
 pub mod fact;
+pub mod flame;
 pub mod history;
 pub mod html;
 pub mod json;

@@ -218,8 +218,10 @@ mod tests {
     use crate::judge::causes::Cause;
 
     fn causes(list: &[(&str, f64, f64)]) -> Causes {
-        let causes: Vec<Cause> =
-            list.iter().map(|(name, a, b)| Cause { name: (*name).to_owned(), formerly: None, a: *a, b: *b }).collect();
+        let causes: Vec<Cause> = list
+            .iter()
+            .map(|(name, a, b)| Cause { name: (*name).to_owned(), formerly: None, a: *a, b: *b, se: None })
+            .collect();
         let (a, b) = causes.iter().fold((0.0, 0.0), |sum, c| (sum.0 + c.a, sum.1 + c.b));
         let listed = causes.len();
         Causes {
@@ -233,6 +235,7 @@ mod tests {
             listed,
             gone: 0.0,
             new: 0.0,
+            sampled: None,
         }
     }
 

@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::judge::causes::{Cause, Causes, Looking};
 use crate::judge::fixture::{complain, dbsim, fail, micro, plan, records, void};
 use crate::judge::judge;
+use crate::judge::stacks::{Frame, Stacks};
 use crate::report::why::Why;
 use crate::store::record::{Failure, Record};
 use crate::study::plan::Plan;
@@ -46,7 +47,7 @@ fn configs() -> Extras {
 
 /// Causes of one line, with names that are not safe in HTML.
 fn why() -> Why {
-    let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b };
+    let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b, se: None };
     let renamed = Cause { formerly: Some("mas_next_entry".to_owned()), ..cause("mas_next_slot", 100.0, 70.0) };
     let causes = Causes {
         comparison: 0,
@@ -59,9 +60,18 @@ fn why() -> Why {
         listed: 3,
         gone: 0.0,
         new: 0.0,
+        sampled: None,
     };
-    let looking = Looking { trials: 2, identical: 2, slow_down: Some(1.5) };
-    Why { looking: Some(looking), causes: vec![causes], missing: vec!["Trial 3 came to <nothing>".to_owned()] }
+    let looking = Looking { trials: 2, identical: 2, slow_down: Some(1.5), sampled: None };
+    let called = BTreeMap::from([("user: <&>".to_owned(), Frame { a: 10.0, b: 75.0, called: BTreeMap::new() })]);
+    let stacks = Stacks {
+        comparison: 0,
+        workload: "micro".to_owned(),
+        metric: "fork-exit".to_owned(),
+        root: Frame { a: 10.0, b: 75.0, called },
+    };
+    let missing = vec!["Trial 3 came to <nothing>".to_owned()];
+    Why { looking: Some(looking), causes: vec![causes], stacks: vec![stacks], missing }
 }
 
 /// Every kind of study that a report must be able to print.

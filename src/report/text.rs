@@ -225,7 +225,7 @@ fn why(out: &mut String, report: &Report<'_>) {
                 let share = why::share(cause.delta() / causes.delta());
                 lines.push(cells([
                     &format!("    {share:>7}"),
-                    &why::signed(cause.delta()),
+                    &why::change(cause),
                     &why::ns(cause.a),
                     &why::ns(cause.b),
                     &why::name(cause),

@@ -2,8 +2,10 @@
 //!
 //! Invariant: what is claimed is what the rows shown add up to; where that is less than half of a difference, it is said.
 
-use crate::judge::causes::{Cause, Causes, Looking};
+use crate::judge::causes::{Cause, Causes, Looking, Uncertain};
 use crate::judge::line::Line;
+use crate::judge::stacks::Stacks;
+use crate::store::evidence::Sampled;
 
 /// Causes shown of one line: in text, and in HTML. JSON lists as many as explain [`ENOUGH`](crate::judge::causes::ENOUGH), and everything is in the study's
 /// folder, `evidence/`.
@@ -18,6 +20,8 @@ pub const LINES: usize = 6;
 pub struct Why {
     pub looking: Option<Looking>,
     pub causes: Vec<Causes>,
+    /// Of the lines that were sampled.
+    pub stacks: Vec<Stacks>,
     /// Why there is less than there might be: what could not be looked into.
     pub missing: Vec<String>,
 }
@@ -63,10 +67,23 @@ pub fn name(cause: &Cause) -> String {
     }
 }
 
+/// By how much a cause differs, and the standard error of that if it has one.
+pub fn change(cause: &Cause) -> String {
+    match cause.se {
+        Some(se) => format!("{} ± {}", signed(cause.delta()), ns(se)),
+        None => signed(cause.delta()),
+    }
+}
+
 /// `micro fork-exit: 41,230 → 44,310 ns for one operation, +3,080`.
 pub fn head(causes: &Causes) -> String {
+    // Where more than one CPU was busy, the time of so many is what is divided.
+    let cpus = match causes.sampled.as_ref().map(|s| format!("{:.2}", s.cpus)) {
+        Some(cpus) if cpus != "1.00" => format!(" of {cpus} CPUs"),
+        _ => String::new(),
+    };
     format!(
-        "{} {}: {} → {} ns for one operation, {}",
+        "{} {}: {} → {} ns{cpus} for one operation, {}",
         causes.workload,
         causes.metric,
         ns(causes.a),
@@ -79,12 +96,20 @@ pub fn head(causes: &Causes) -> String {
 pub fn sum(causes: &Causes, shown: usize) -> String {
     let explained = causes.explained(shown);
     let rest = causes.causes.len() - shown;
+    if causes.causes.is_empty() {
+        let noise = causes.sampled.as_ref().map_or(String::new(), noise);
+        return format!("No function's difference is told apart from sampling noise; {noise}.");
+    }
     let few = if explained < 0.5 { "Less than half is explained by these: " } else { "" };
     let more = match rest {
         0 => String::new(),
         rest => format!("; {rest} more, of either sign, are the other {}", share(1.0 - explained)),
     };
-    let mut text = format!("{few}{shown} causes are {} of the difference{more}.", share(explained));
+    let are = if shown == 1 { "1 cause is".to_owned() } else { format!("{shown} causes are") };
+    let mut text = format!("{few}{are} {} of the difference{more}.", share(explained));
+    if let Some(sampled) = causes.sampled.as_ref().filter(|s| s.functions > 0) {
+        text.push_str(&format!(" Not told apart from sampling noise: {}.", noise(sampled)));
+    }
     if causes.gone > 0.0 && causes.new > 0.0 {
         let (gone, new) = (ns(causes.gone), ns(causes.new));
         let moved = causes.gone.min(causes.new) / causes.gone.max(causes.new);
@@ -94,10 +119,20 @@ pub fn sum(causes: &Causes, shown: usize) -> String {
     text
 }
 
+/// What samples could not tell.
+fn noise(sampled: &Uncertain) -> String {
+    let functions =
+        if sampled.functions == 1 { "1 function".to_owned() } else { format!("{} functions", sampled.functions) };
+    format!("{functions}, together {} ± {} ns", signed(sampled.b - sampled.a), ns(sampled.se))
+}
+
 /// How it was counted.
 pub fn method(why: &Why) -> Option<String> {
-    let looking = why.looking?;
+    let looking = why.looking.as_ref()?;
     let pairs = why.causes.iter().map(|c| c.pairs).max().unwrap_or(0);
+    if let Some(sampled) = &looking.sampled {
+        return Some(sampling(looking, sampled, pairs));
+    }
     let mut text = format!(
         "Every instruction of {} counted by function, in {} run again for it",
         if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") },
@@ -112,6 +147,43 @@ pub fn method(why: &Why) -> Option<String> {
     }
     text.push_str(". An instruction takes 1 ns on this clock; `waiting` is time without any (devices, timers)");
     Some(text)
+}
+
+/// How it was sampled.
+fn sampling(looking: &Looking, sampled: &Sampled, pairs: usize) -> String {
+    let lost = match sampled.lost {
+        0 => "none lost".to_owned(),
+        n => format!("{} lost", grouped(n as i64)),
+    };
+    let mut text = format!(
+        "All {} CPUs sampled by {} at {:.0} Hz in {} of {}, run again for it: {} samples, {lost}",
+        sampled.cpus,
+        sampled.event,
+        1e9 / sampled.period_ns as f64,
+        if looking.trials == 1 { "1 trial".to_owned() } else { format!("{} trials", looking.trials) },
+        if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") },
+        grouped(sampled.samples as i64)
+    );
+    let others = sampled.others as f64 / sampled.samples.max(1) as f64;
+    text.push_str(&format!(", {} of them other processes', which count for nothing here", share(others)));
+    if let Some(slow_down) = looking.slow_down {
+        text.push_str(&format!("; these trials were {slow_down:.2} times as slow as the judged ones"));
+    }
+    text.push_str(
+        ". After ± stands one standard error, of sampling alone; what differs by two or less is no cause. `waiting` is time in which CPUs that the \
+         busier arm kept busy had nothing to do, or had others' work",
+    );
+    text
+}
+
+impl Why {
+    /// The stacks of a line's causes.
+    pub fn stacks_of(&self, causes: &Causes) -> Option<&Stacks> {
+        let is_it = |s: &&Stacks| {
+            s.comparison == causes.comparison && s.workload == causes.workload && s.metric == causes.metric
+        };
+        self.stacks.iter().find(is_it)
+    }
 }
 
 /// The causes of a comparison that text has room for: primaries, then the lines that changed most; and how many there is no room for.
@@ -142,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_is_explained_is_what_is_shown() {
-        let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b };
+        let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b, se: None };
         let causes = Causes {
             comparison: 0,
             workload: "micro".to_owned(),
@@ -154,6 +226,7 @@ mod tests {
             listed: 4,
             gone: 50.0,
             new: 90.0,
+            sampled: None,
         };
         assert_eq!(head(&causes), "micro fork-exit: 1,000 → 1,100 ns for one operation, +100.0");
         assert_eq!(
@@ -163,5 +236,53 @@ mod tests {
         );
         assert!(sum(&causes, 4).starts_with("4 causes are 100 % of the difference. "));
         assert_eq!(name(&causes.causes[1]), "g (A only)");
+    }
+
+    #[test]
+    fn what_was_sampled_has_its_error_and_its_method() {
+        let cause = Cause { name: "f".to_owned(), formerly: None, a: 100.0, b: 160.0, se: Some(12.34) };
+        assert_eq!(change(&cause), "+60.0 ± 12.3");
+        let sampled = Uncertain { cpus: 1.96, functions: 31, a: 50.0, b: 48.0, se: 9.0, samples: (400, 500) };
+        let mut causes = Causes {
+            comparison: 0,
+            workload: "dbsim".to_owned(),
+            metric: "throughput".to_owned(),
+            pairs: 1,
+            a: 200.0,
+            b: 258.0,
+            causes: vec![cause],
+            listed: 1,
+            gone: 0.0,
+            new: 0.0,
+            sampled: Some(sampled),
+        };
+        assert_eq!(head(&causes), "dbsim throughput: 200.0 → 258.0 ns of 1.96 CPUs for one operation, +58.0");
+        assert_eq!(
+            sum(&causes, 1),
+            "1 cause is 103 % of the difference. Not told apart from sampling noise: 31 functions, together -2.0 ± 9.0 ns."
+        );
+        causes.causes.clear();
+        assert_eq!(
+            sum(&causes, 0),
+            "No function's difference is told apart from sampling noise; 31 functions, together -2.0 ± 9.0 ns."
+        );
+        let all = Sampled {
+            event: "cpu-clock".to_owned(),
+            period_ns: 1_001_001,
+            cpus: 2,
+            samples: 31_337,
+            lost: 0,
+            others: 940,
+        };
+        let looking = Looking { trials: 2, identical: 0, slow_down: Some(1.02), sampled: Some(all) };
+        let why = Why { looking: Some(looking), causes: vec![causes], ..Why::default() };
+        let method = method(&why).unwrap();
+        assert!(
+            method.starts_with(
+                "All 2 CPUs sampled by cpu-clock at 999 Hz in 2 trials of 1 pair, run again for it: 31,337 samples, none lost, 3 % \
+                 of them other processes', which count for nothing here; these trials were 1.02 times as slow"
+            ),
+            "{method}"
+        );
     }
 }

@@ -28,6 +28,28 @@ pub struct Evidence {
     /// CPU seconds of QEMU.
     pub cpu_s: f64,
     pub windows: Vec<Executed>,
+    /// How samples were taken, if what was executed is not counted but sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
+    /// Samples by stack, a line each: `WORKLOAD METRIC;PROGRAM;outermost;…;innermost COUNT`. They lie beside the evidence, `evidence/0007.folded`.
+    #[serde(skip)]
+    pub stacks: String,
+}
+
+/// How a trial was sampled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// What a sample was taken by: `cycles` or `cpu-clock`.
+    pub event: String,
+    /// Nanoseconds of a CPU's time that one stands for.
+    pub period_ns: u64,
+    pub cpus: u32,
+    /// Of the whole trial, idle CPUs' included.
+    pub samples: u64,
+    pub lost: u64,
+    /// Of processes that were not the trial's, nor bigiron's.
+    #[serde(default)]
+    pub others: u64,
 }
 
 /// What was executed in one window.
@@ -38,7 +60,7 @@ pub struct Executed {
     pub operations: u64,
     /// Nanoseconds of the guest's clock.
     pub ns: u64,
-    /// Instructions by function, most first; programs count as one function each.
+    /// Instructions by function, most first; programs count as one function each. Where the evidence is sampled: samples.
     pub functions: Vec<(String, u64)>,
 }
 
@@ -58,13 +80,22 @@ impl Folder {
         (evidence.schema == SCHEMA && evidence.slot == slot && evidence.image_sha256 == *image).then_some(evidence)
     }
 
+    /// The stacks sampled in a slot's trial, as [`Evidence::stacks`].
+    pub fn stacks_of(&self, slot: u32) -> Option<String> {
+        fs::read_to_string(self.dir().join(EVIDENCE).join(stacks_name(slot))).ok()
+    }
+
     /// Keeps the evidence for a slot: readers see all of it or none.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn keep_evidence(&self, evidence: &Evidence) -> Result<PathBuf, StoreError> {
         let bytes = serde_json::to_vec(evidence).map_err(|e| StoreError::Unwritable(e.to_string()))?;
-        write_whole(&self.evidence_dir()?, &name(evidence.slot), &bytes)
+        let dir = self.evidence_dir()?;
+        if !evidence.stacks.is_empty() {
+            write_whole(&dir, &stacks_name(evidence.slot), evidence.stacks.as_bytes())?;
+        }
+        write_whole(&dir, &name(evidence.slot), &bytes)
     }
 
     /// An empty directory for a trial that is being looked into; it goes when dropped.
@@ -106,6 +137,10 @@ fn name(slot: u32) -> String {
     format!("{slot:04}.json")
 }
 
+fn stacks_name(slot: u32) -> String {
+    format!("{slot:04}.folded")
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing;
@@ -132,6 +167,8 @@ mod tests {
             metrics: Vec::new(),
             cpu_s: 1.5,
             windows: vec![executed],
+            sampled: None,
+            stacks: String::new(),
         };
         folder.keep_evidence(&evidence).unwrap();
         assert_eq!(folder.evidence(), std::slice::from_ref(&evidence));
@@ -140,6 +177,31 @@ mod tests {
         assert_eq!(folder.evidence(), []);
         fs::write(dir.path().join("study/evidence/0001.json"), b"{").unwrap();
         assert_eq!(folder.evidence(), []);
+    }
+
+    #[test]
+    fn stacks_lie_beside_what_was_sampled() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&dir.path().join("study"), &testing::plan(2, 2, Clock::Wall, 7)).unwrap();
+        let image_sha256 = folder.plan().arms[folder.plan().slots[0].arm].kernel.image_sha256.clone();
+        let sampled =
+            Sampled { event: "cpu-clock".to_owned(), period_ns: 1_001_001, cpus: 2, samples: 9, lost: 1, others: 2 };
+        let stacks = "micro getpid;bigiron;entry_SYSCALL_64 9\n".to_owned();
+        let (metrics, windows) = (Vec::new(), Vec::new());
+        let evidence = Evidence {
+            schema: SCHEMA,
+            slot: 0,
+            image_sha256,
+            metrics,
+            cpu_s: 0.0,
+            windows,
+            sampled: Some(sampled),
+            stacks: stacks.clone(),
+        };
+        assert_eq!(folder.stacks_of(0), None);
+        folder.keep_evidence(&evidence).unwrap();
+        assert_eq!(folder.evidence(), [Evidence { stacks: String::new(), ..evidence }]);
+        assert_eq!(folder.stacks_of(0), Some(stacks));
     }
 
     #[test]

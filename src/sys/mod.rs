@@ -21,6 +21,7 @@ pub mod nbd;
 pub mod net;
 pub mod netns;
 pub mod partition;
+pub mod perf;
 pub mod port;
 pub mod priority;
 pub mod process;

@@ -97,6 +97,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         raw_disks: None,
         features: false,
         looked_into: crate::guest::protocol::NOT_LOOKED_INTO,
+        sampled: false,
         workloads: Vec::new(),
     };
     let mut archive = Archive::new();

@@ -92,3 +92,33 @@ fn what_belongs_to_guests_is_refused() {
     refused(&["running", "running,boot.mitigations=off", "dbsim"], "Lever `boot.mitigations` acts on a guest");
     assert!(test.entries("bigiron-results").is_empty());
 }
+
+/// One worker in place of two: if that makes a difference, samples say where, as far as this machine lets them be taken.
+#[test]
+fn what_differs_is_sampled_or_said_to_be_refused() {
+    let test = Test::new();
+    let more = ["--set", "dbsim.transactions=200", "--why", "1"];
+    let mut words: Vec<String> = compare(&more).into_iter().map(str::to_owned).collect();
+    let at = words.iter().rposition(|w| w == "running").unwrap();
+    words[at] = "running,dbsim.processes=1".to_owned();
+    let out = test.dir().join("study");
+    words.extend(["--out".to_owned(), out.display().to_string()]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ran = test.run(&words).status(0);
+    let sampled = ran.stdout.contains("run again for it");
+    let evidence = fs::read_dir(out.join("evidence")).map_or(0, Iterator::count);
+    if sampled {
+        assert!(evidence >= 2, "{}", ran.stdout);
+        let graph = test.run(&["report", &out.display().to_string(), "--flame", "diff"]);
+        assert!(
+            graph.stdout.starts_with("<svg ") || graph.stderr.contains("No stacks were sampled"),
+            "{}",
+            graph.stderr
+        );
+    } else {
+        // Not told apart, or not permitted.
+        assert!(evidence == 0 || ran.stdout.contains("came to nothing"), "{}", ran.stdout);
+        let graph = test.run(&["report", &out.display().to_string(), "--flame", "diff"]).status(2);
+        assert!(graph.stderr.contains("No stacks were sampled"), "{}", graph.stderr);
+    }
+}

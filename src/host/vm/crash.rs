@@ -224,6 +224,7 @@ impl<'a> Machine<'a> {
             raw_disks: None,
             features: false,
             looked_into: crate::guest::protocol::NOT_LOOKED_INTO,
+            sampled: false,
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
                 proves_only: matches!(end, End::Proof),

@@ -18,6 +18,8 @@ fn study(a: &[(&str, u64)], b: &[(&str, u64)], ns: (u64, u64)) -> (Plan, Judgeme
         metrics: records[slot as usize].metrics.clone(),
         cpu_s: 2.0 * records[slot as usize].host.cpu_s,
         windows: vec![executed("fork-exit", 10, ns, functions)],
+        sampled: None,
+        stacks: String::new(),
     };
     let evidence = vec![of(0, ns.0, a), of(1, ns.1, b)];
     let looking = looking(&records, &evidence);
@@ -83,4 +85,58 @@ fn a_metric_without_a_window_has_no_causes() {
     let (plan, judgement, mut evidence) = study(&[("a", 1)], &[("a", 1)], (10, 20));
     evidence[1].windows[0].metric = "null-call".to_owned();
     assert_eq!(causes(&plan, &judgement, &evidence), []);
+}
+
+/// The same study, with a thousand operations in each window, of which samples were taken on two CPUs every microsecond.
+fn sampled(a: &[(&str, u64)], b: &[(&str, u64)], ns: (u64, u64)) -> (Causes, Looking) {
+    let (plan, judgement, mut evidence) = study(a, b, ns);
+    for e in &mut evidence {
+        let samples = e.windows[0].functions.iter().map(|(_, n)| n).sum();
+        e.windows[0].operations = 1000;
+        e.sampled =
+            Some(Sampled { event: "cpu-clock".to_owned(), period_ns: 1000, cpus: 2, samples, lost: 1, others: 0 });
+    }
+    let mut all = causes(&plan, &judgement, &evidence);
+    assert_eq!(all.len(), 1, "one line differs: {all:?}");
+    let records = fixture::records(&plan, 1e-4, |_, _, metric| if metric == "fork-exit" { 1.1 } else { 1.0 });
+    (all.remove(0), looking(&records, &evidence))
+}
+
+#[test]
+fn a_sampled_cause_differs_by_more_than_two_standard_errors() {
+    // Differences in standard errors (the square root of both arms' samples): 19, 1.7, 0.4, 3 of what only A has, and 2 of what only B has.
+    let a = [("copy_page_range", 400), ("at_two", 48), ("do_exit", 300), ("old", 9)];
+    let b = [("copy_page_range", 1125), ("at_two", 66), ("do_exit", 310), ("rare", 4)];
+    let (found, looking) = sampled(&a, &b, (1_000_000, 1_600_000));
+    let names: Vec<_> = found.causes.iter().map(|c| (c.name.as_str(), c.delta())).collect();
+    assert_eq!(names, [("copy_page_range", 725.0), ("waiting", -148.0), ("old", -9.0)]);
+    let se = (400.0_f64 + 1125.0).sqrt();
+    assert!((found.causes[0].se.unwrap() - se).abs() < 1e-9);
+    let noise = found.sampled.clone().unwrap();
+    assert_eq!((noise.functions, noise.a, noise.b, noise.cpus), (3, 348.0, 380.0, 1.0));
+    assert!((noise.se - (48.0_f64 + 66.0 + 300.0 + 310.0 + 4.0).sqrt()).abs() < 1e-9);
+    assert_eq!(noise.samples, (757, 1505));
+    // What is told and what is not are the whole.
+    assert_eq!(found.causes.iter().map(Cause::delta).sum::<f64>() + noise.b - noise.a, found.delta());
+    assert_eq!(
+        (looking.sampled.as_ref().map(|s| (s.samples, s.lost)), looking.slow_down),
+        (Some((2262, 2)), Some(1.0))
+    );
+}
+
+#[test]
+fn the_time_of_as_many_cpus_as_were_busy_is_divided() {
+    // A kept 1.5 CPUs busy and B 1.2.
+    let (found, _) = sampled(&[("f", 1500)], &[("f", 2400)], (1_000_000, 2_000_000));
+    assert!((found.sampled.as_ref().unwrap().cpus - 1.5).abs() < 1e-9);
+    assert_eq!((found.a, found.b), (1500.0, 3000.0));
+    let names: Vec<_> = found.causes.iter().map(|c| (c.name.as_str(), c.a, c.b)).collect();
+    assert_eq!(names, [("f", 1500.0, 2400.0), ("waiting", 0.0, 600.0)]);
+}
+
+#[test]
+fn the_same_twice_has_no_causes() {
+    let same = [("f", 600), ("g", 300)];
+    let (found, _) = sampled(&same, &same, (1_000_000, 1_001_000));
+    assert_eq!((found.causes.len(), found.listed, found.sampled.unwrap().functions), (0, 0, 3));
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::super::flame::{self, Shown};
 use super::super::{Report, why};
 use super::{escape, minus, prose};
 
@@ -33,7 +34,7 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
                     out,
                     "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
                     minus(&why::share(cause.delta() / of.delta())),
-                    minus(&why::signed(cause.delta())),
+                    minus(&why::change(cause)),
                     minus(&why::ns(cause.a)),
                     minus(&why::ns(cause.b)),
                     escape(&why::name(cause))
@@ -43,7 +44,11 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
             for text in report.told(of, shown) {
                 let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&text));
             }
-            let _ = writeln!(out, "</details>");
+            if let Some(stacks) = found.stacks_of(of).filter(|_| open.contains(&of)) {
+                let arms = (report.plan.arms[0].name.as_str(), arm.as_str());
+                let _ = writeln!(out, "<div class=\"scroll\">{}</div>", flame::svg(stacks, arms, Shown::Difference));
+            }
+            out.push_str("</details>\n");
         }
     }
     if let Some(method) = why::method(found) {

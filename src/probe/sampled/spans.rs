@@ -1,0 +1,80 @@
+//! Which window a moment belongs to, by the marks that workloads leave.
+//!
+//! Invariant: spans do not overlap, and a moment outside of all of them belongs to no window.
+
+use bigiron_profile::Mark;
+
+/// The spans of all windows, in the order of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spans {
+    /// Begin, end (exclusive) and the window's number.
+    spans: Vec<(u64, u64, usize)>,
+    windows: usize,
+}
+
+impl Spans {
+    /// From marks in the order in which they were left: a window is all between begins and ends since the last cut. As with the exact profile, what
+    /// has begun begins no second time, and a cut ends nothing.
+    pub fn new(marks: impl IntoIterator<Item = (Mark, u64)>) -> Self {
+        let (mut spans, mut windows, mut open) = (Vec::new(), 0, None);
+        for (mark, at) in marks {
+            match mark {
+                Mark::Begin => open = open.or(Some(at)),
+                Mark::End => spans.extend(open.take().map(|begin: u64| (begin, at.max(begin), windows))),
+                Mark::Cut => {
+                    if let Some(begin) = open {
+                        spans.push((begin, at.max(begin), windows));
+                        open = Some(at);
+                    }
+                    windows += 1;
+                }
+            }
+        }
+        spans.sort_unstable();
+        Self { spans, windows }
+    }
+
+    /// How many windows were cut.
+    pub fn windows(&self) -> usize {
+        self.windows
+    }
+
+    /// The window that `time` lies in.
+    pub fn window(&self, time: u64) -> Option<usize> {
+        let after = self.spans.partition_point(|(begin, ..)| *begin <= time);
+        let (_, end, window) = *self.spans.get(after.checked_sub(1)?)?;
+        (time < end && window < self.windows).then_some(window)
+    }
+
+    /// Nanoseconds of a window.
+    pub fn ns(&self, window: usize) -> u64 {
+        self.spans.iter().filter(|span| span.2 == window).map(|(begin, end, _)| end - begin).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Mark::{Begin, Cut, End};
+
+    #[test]
+    fn a_moment_is_of_the_window_whose_span_it_is_in() {
+        let spans =
+            Spans::new([(Begin, 10), (End, 20), (Begin, 30), (End, 40), (Cut, 45), (Begin, 50), (End, 60), (Cut, 60)]);
+        assert_eq!(spans.windows(), 2);
+        for (time, window) in
+            [(9, None), (10, Some(0)), (19, Some(0)), (20, None), (30, Some(0)), (45, None), (59, Some(1)), (60, None)]
+        {
+            assert_eq!(spans.window(time), window, "{time}");
+        }
+        assert_eq!((spans.ns(0), spans.ns(1)), (20, 10));
+    }
+
+    #[test]
+    fn what_was_never_cut_is_no_window_and_what_is_open_goes_on_after_a_cut() {
+        let spans = Spans::new([(Begin, 10), (Begin, 12), (Cut, 20), (End, 30), (End, 35)]);
+        assert_eq!((spans.windows(), spans.window(15), spans.window(25)), (1, Some(0), None));
+        assert_eq!(Spans::new([(Cut, 5)]).window(5), None);
+        assert_eq!(Spans::new([]), Spans::default());
+    }
+}
