@@ -447,15 +447,14 @@ mod tests {
         // Where the superblock says how large a block is: ext4 in powers of two of 1 KiB, xfs the sector in bytes.
         let ext4 = |bytes: &[u8]| 1024 << u32::from_le_bytes(bytes[1048..1052].try_into().unwrap());
         let xfs = |bytes: &[u8]| u32::from(u16::from_be_bytes(bytes[102..104].try_into().unwrap()));
-        let of: [(_, _, &dyn Fn(&[u8]) -> u32); 2] = [("ext4", [1024, 4096], &ext4), ("xfs", [512, 4096], &xfs)];
-        for (filesystem, sizes, read) in of {
-            for (block, size) in [512, 4096].into_iter().zip(sizes) {
-                let raw = cache.path().join("raw");
-                let mib = size_mib(filesystem, 1);
-                write_raw(cache.path(), Kind::new(filesystem, "").of_blocks(block), mib, &raw).unwrap();
-                assert_eq!(read(&std::fs::read(&raw).unwrap()), size, "{filesystem} on blocks of {block}");
-            }
-        }
+        let made = |filesystem: &str, block: u32| {
+            let raw = cache.path().join("raw");
+            let kind = Kind::new(filesystem, "").of_blocks(block);
+            write_raw(cache.path(), kind, size_mib(filesystem, 1), &raw).unwrap();
+            std::fs::read(&raw).unwrap()
+        };
+        assert_eq!([512, 4096].map(|block| ext4(&made("ext4", block))), [1024, 4096]);
+        assert_eq!([512, 4096].map(|block| xfs(&made("xfs", block))), [512, 4096]);
     }
 
     #[test]
