@@ -30,6 +30,7 @@ pub use error::KernelError;
 pub use modules::ModuleFile;
 pub use spec::{Spec, looks_like_kernel};
 pub use store::Store;
+pub use version::major_minor;
 pub(crate) use version::{compare as compare_versions, satisfies};
 
 /// What identifies a kernel that an arm boots. Goes into the plan and into every record.

@@ -24,6 +24,12 @@ pub fn series(version: &str) -> Option<String> {
     (number(major) && number(minor)).then(|| format!("{major}.{minor}"))
 }
 
+/// Major and minor version of a kernel's release, `uname -r`.
+pub fn major_minor(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 /// Whether a package of `version` is what was asked for: `wanted` is a series (`6.12`), an upstream version (`6.12.113`) or the whole Debian version.
 pub fn satisfies(version: &str, wanted: &str) -> bool {
     if version == wanted {

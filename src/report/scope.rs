@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::quantity::Quantity;
 use crate::clock::Clock;
+use crate::kernel::major_minor;
 use crate::lever;
 use crate::metric::Unit;
 use crate::store::record::{Outcome, Record};
@@ -76,6 +77,17 @@ pub(super) fn whole(memory: &Quantity) -> String {
     }
 }
 
+/// Which way copies of memory lean under the exact clock, where kernels of both sides of Linux 6.6 are compared (docs/concepts/clocks.md).
+pub(super) fn copies<'a>(clock: Clock, releases: impl Iterator<Item = &'a str>) -> Option<String> {
+    let numbers: Vec<(u32, u32)> = releases.filter_map(major_minor).collect();
+    let both = numbers.iter().any(|n| *n < (6, 6)) && numbers.iter().any(|n| *n >= (6, 6));
+    (clock == Clock::Exact && both).then(|| {
+        "Copies to and from user space count for 0.32 instructions a byte in kernels before 6.6, for 0.13 in later ones; processors with fast \
+         string instructions see no such difference. Buffered files, pipes and sockets lean towards the later kernel by it (`bigiron doc clocks`)"
+            .to_owned()
+    })
+}
+
 /// What the result does not speak of.
 pub fn not_tested(plan: &Plan) -> Vec<String> {
     let machine = &plan.machine;
@@ -98,6 +110,7 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
                 .to_owned()
         }
     });
+    all.extend(copies(plan.clock, plan.arms.iter().map(|arm| arm.kernel.release.as_str())));
     all.push(match machine.cpus {
         1 => "One CPU: no lock contention between CPUs, no scalability, no balancing of load".to_owned(),
         n if plan.clock == Clock::Exact => {

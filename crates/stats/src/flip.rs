@@ -154,7 +154,8 @@ impl Set {
         let mut high = levels.iter().map(Level::max).fold(f64::NEG_INFINITY, f64::max);
         // Both ends are members, and each step moves one of them to another member.
         while low < high {
-            let middle = low + (high - low) / 2.0;
+            // Below `high` even where rounding takes the middle of two neighbours up to it: else this would not end.
+            let middle = (low + (high - low) / 2.0).min(high.next_down());
             let mut all = Split { count: 0, below: f64::NEG_INFINITY, above: f64::INFINITY };
             for level in levels {
                 all = all.merge(level.split(middle));
@@ -306,6 +307,15 @@ mod tests {
     fn sample(n: usize) -> Vec<f64> {
         // Irregular, without ties.
         (0..n).map(|i| ((i * i * 7 + 3 * i) % 23) as f64 / 100.0 - 0.1 + i as f64 * 1e-4).collect()
+    }
+
+    #[test]
+    fn neighbouring_numbers_are_told_apart() {
+        // The middle of the two rounds to the upper one, whose last bit is 0.
+        let (low, high) = (1.0 + f64::EPSILON, 1.0 + 2.0 * f64::EPSILON);
+        assert_eq!(low + (high - low) / 2.0, high);
+        let set = Set::Exact(vec![Level { weight: 1.0, ab: vec![0.0], ba: vec![low, high] }]);
+        assert_eq!([set.nth(1), set.nth(2)], [low, high]);
     }
 
     #[test]

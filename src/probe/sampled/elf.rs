@@ -78,12 +78,19 @@ fn readable(name: &str) -> String {
 mod tests {
     use super::*;
 
+    /// One that stays a function of its own, however this is compiled.
+    #[inline(never)]
+    fn looked_for(n: u64) -> u64 {
+        std::hint::black_box(n) + 1
+    }
+
     #[test]
     fn this_programs_own_functions_have_their_names() {
         // Where the file is mapped is what its segments say.
         let path = std::env::current_exe().unwrap();
         let functions = Functions::of_file(&path);
-        let name = "bigiron::sys::spin::iterations";
+        assert_eq!(looked_for(1), 2);
+        let name = "bigiron::probe::sampled::elf::tests::looked_for";
         let (address, _) = functions.functions.iter().find(|(_, (size, n))| *size > 0 && n.starts_with(name)).unwrap();
         let (begin, _, start) =
             functions.segments.iter().find(|(_, len, start)| (*start..start + len).contains(address)).unwrap();

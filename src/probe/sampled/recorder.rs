@@ -220,6 +220,15 @@ mod tests {
     use super::super::programs::Role;
     use super::*;
 
+    /// A function of its own, however this is compiled.
+    #[inline(never)]
+    fn busy_here() {
+        let mut n = 0_u64;
+        while n < 10_000 {
+            n = std::hint::black_box(n) + 1;
+        }
+    }
+
     #[test]
     fn what_this_process_does_is_recorded_or_refused_in_words() {
         let sampling = Sampling { trigger: Trigger::CpuClock, period: PERIOD_NS };
@@ -227,14 +236,14 @@ mod tests {
             Ok(recorder) => {
                 let before = crate::sys::cpu_clock::thread_cpu_time();
                 while crate::sys::cpu_clock::thread_cpu_time() < before + Duration::from_millis(50) {
-                    spin::iterations(10_000);
+                    busy_here();
                 }
                 let recording = recorder.stop();
                 let mine = recording.samples.iter().filter(|s| recording.programs.role(s.image) == Role::Sampler);
                 let mut names = super::super::programs::Names::new(&recording.programs);
                 let mut spins = |s: &&Taken| {
                     let stack = &recording.stacks[s.stack as usize];
-                    stack.user.first().is_some_and(|ip| names.name(s.image, *ip).contains("spin::iterations"))
+                    stack.user.iter().any(|ip| names.name(s.image, *ip).contains("busy_here"))
                 };
                 // Of a second's 999 for each CPU; an overloaded machine may take some of them away.
                 assert!(mine.filter(|s| spins(s)).count() > 0, "{} samples", recording.samples.len());

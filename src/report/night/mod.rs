@@ -10,6 +10,7 @@ use bigiron_stats::{Verdict, power};
 
 use super::quantity::Quantity;
 use super::row::Row;
+use super::scope;
 use super::sentence::join;
 use crate::history::Entry;
 use crate::judge::State;
@@ -224,6 +225,7 @@ impl Report {
                     .to_owned(),
             );
         }
+        all.extend(scope::copies(self.night.clock, self.night.arms.iter().map(|arm| arm.kernel.release.as_str())));
         all.extend(self.night.left_out.iter().map(|l| format!("Row {} was left out: {}", l.row, l.why)));
         all.push("A row passes if all its boots completed and verified their data".to_owned());
         if self.grid.rows.iter().any(|r| r.together) {

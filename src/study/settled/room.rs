@@ -4,7 +4,7 @@
 
 use super::{Settled, Surroundings, of_arm};
 use crate::clock::Clock;
-use crate::kernel::Identity;
+use crate::kernel::{Identity, major_minor};
 use crate::lever;
 use crate::refusal::Refusal;
 use crate::size;
@@ -75,7 +75,7 @@ impl Settled {
         let Some(qemu) = qemu.filter(|_| self.machine.host == "vm" && self.clock == Clock::Exact) else {
             return Ok(());
         };
-        if self.machine.cpus == 1 || qemu >= (8, 1) || version(&kernel.release).is_some_and(|v| v >= (6, 12)) {
+        if self.machine.cpus == 1 || qemu >= (8, 1) || major_minor(&kernel.release).is_some_and(|v| v >= (6, 12)) {
             return Ok(());
         }
         let message = format!(
@@ -87,10 +87,4 @@ impl Settled {
             .refuse(&format!("arms.{arm}"), message)
             .hint("Ask for one CPU, for kernels from 6.12 on, or install QEMU 8.1 or newer"))
     }
-}
-
-/// Major and minor version of a kernel release.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
