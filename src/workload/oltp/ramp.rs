@@ -106,7 +106,8 @@ fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, m
             Ok(found) => found,
             // More connections than the server takes, or than this machine has processes or memory for: that is where it breaks.
             Err(e) => {
-                let lives = is_up(target);
+                // A session that is cut off is a server on its way down, though it may still answer for a moment.
+                let lives = !is_cut_off(&e) && is_up(target);
                 if !is_of_connections(&e) || (lives && steps.held.is_none()) {
                     return Err(e);
                 }
@@ -137,6 +138,11 @@ fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, m
 /// Whether the driver could not have its connections, whatever the server had against it.
 fn is_of_connections(e: &Error) -> bool {
     e.downcast_ref::<PgError>().is_some()
+}
+
+/// Whether a connection that was there is gone.
+fn is_cut_off(e: &Error) -> bool {
+    matches!(e.downcast_ref(), Some(PgError::Closed(_)))
 }
 
 fn is_up(target: &Target<'_>) -> bool {
