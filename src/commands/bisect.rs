@@ -48,6 +48,13 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
+    /// There is an answer; whether it took a boot.
+    fn ended(&self, booted: bool) {
+        if !booted {
+            output::note(&format!("`{}` answers this question already; nothing is booted", self.dir.display()));
+        }
+    }
+
     fn new(
         common: &'a BisectCommon,
         dir: PathBuf,

@@ -140,7 +140,7 @@ pub struct Pmem {
 
 /// The word that takes `rep_good` (bit 16 of word 3 of `asm/cpufeatures.h`) from a CPU whose `rep` string instructions are counted iteration by iteration:
 /// kernels before 6.4 copy and clear with `rep movsq` where it is set, later ones look at FSRM and ERMS alone, so that the same copy would count for
-/// half as many instructions in the older kernel.
+/// a third of the instructions in the older kernel (docs/concepts/clocks.md).
 pub const NO_REP: &str = "clearcpuid=112";
 
 /// Words of the kernel's command line that are bigiron's own, in every boot.

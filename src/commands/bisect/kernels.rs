@@ -118,10 +118,7 @@ impl Work<'_> {
                 Standing::Ends => (ENDS.to_owned(), last),
                 Standing::Test(kernel) => (Bisection::step(search.tests.len()), kernel),
                 Standing::Done(_) => {
-                    if !booted {
-                        let here = self.dir.display();
-                        output::note(&format!("`{here}` answers this question already; nothing is booted"));
-                    }
+                    self.ended(booted);
                     return Ok(());
                 }
             };

@@ -115,10 +115,7 @@ impl Work<'_> {
                     (folder, ask::step(&self.base, arms, self.bisection.pairs_per_step, seed))
                 }
                 Standing::Done(_) => {
-                    if !booted {
-                        let here = self.dir.display();
-                        output::note(&format!("`{here}` answers this question already; nothing is booted"));
-                    }
+                    self.ended(booted);
                     return Ok(());
                 }
             };
