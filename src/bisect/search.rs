@@ -2,10 +2,13 @@
 //!
 //! Invariant: a function of the description and of the tests in their order, and of nothing else.
 
+use std::collections::{BTreeMap, HashMap};
+
 use bigiron_stats::Verdict;
 use bigiron_stats::bisect::{self, Level, Point, Posterior, Span};
 
 use super::folder::Bisection;
+use super::git::{Built, Outcome};
 use super::seen::{Seen, differs};
 use crate::kernel::Identity;
 
@@ -14,6 +17,8 @@ pub struct Search<'a> {
     pub bisection: &'a Bisection,
     /// The study of the ends, then the tests.
     pub tests: Vec<Seen>,
+    /// What came of building candidates that are commits, by their numbers.
+    pub builds: BTreeMap<usize, Built>,
 }
 
 /// What comes next.
@@ -67,6 +72,8 @@ pub enum Side {
     NotTested,
     /// It cannot be tested.
     Skipped,
+    /// It was not tested: it is, byte for byte, the kernel of this number.
+    Same(usize),
 }
 
 impl Search<'_> {
@@ -80,7 +87,7 @@ impl Search<'_> {
         let of = |(index, candidate): (usize, &super::Candidate)| {
             let arms = || self.tests.iter().flat_map(|t| &t.arms).filter(|arm| arm.name == candidate.name);
             let values: Vec<f64> = arms().flat_map(|arm| arm.ratios.iter().copied()).collect();
-            let failed = arms().any(|arm| arm.failed.is_some());
+            let failed = arms().any(|arm| arm.failed.is_some()) || self.unbuilt(index).is_some();
             let inner = index > 0 && index < self.last();
             if inner && values.is_empty() && failed { Point::Skipped } else { Point::Values(values) }
         };
@@ -90,7 +97,41 @@ impl Search<'_> {
     /// What is known of the place; `None` while the ends are not known to differ.
     pub fn posterior(&self) -> Option<Posterior> {
         let ends = self.tests.first()?.arms.first()?;
-        (differs(ends.verdict) && !ends.ratios.is_empty()).then(|| Posterior::of(&self.points()))
+        (differs(ends.verdict) && !ends.ratios.is_empty()).then(|| Posterior::among(&self.points(), &self.possible()))
+    }
+
+    /// Where the change may be: not between two kernels of which one is the other, byte for byte.
+    fn possible(&self) -> impl Fn(usize) -> bool + use<> {
+        let mut excluded = vec![false; self.bisection.candidates.len()];
+        let known: Vec<(usize, &Identity)> =
+            (0..excluded.len()).filter_map(|i| Some((i, self.builds.get(&i)?.kernel.as_ref()?))).collect();
+        let mut farthest: HashMap<(&str, Option<&str>), (usize, usize)> = HashMap::new();
+        for (i, kernel) in known {
+            let reach = farthest.entry((&kernel.image_sha256, kernel.config_sha256.as_deref())).or_insert((i, i));
+            reach.1 = i;
+        }
+        for (first, last) in farthest.into_values() {
+            excluded[first + 1..=last].fill(true);
+        }
+        move |j| !excluded[j]
+    }
+
+    /// The candidate before or after which has the same bytes and was tested, if this one was not.
+    fn same(&self, index: usize) -> Option<usize> {
+        let bytes = |i: usize| {
+            let kernel = self.builds.get(&i)?.kernel.as_ref()?;
+            Some((&kernel.image_sha256, &kernel.config_sha256))
+        };
+        let mine = bytes(index)?;
+        let is_tested = |i: &usize| {
+            *i == 0 || self.tests.iter().flat_map(|t| &t.arms).any(|a| a.name == self.bisection.candidates[*i].name)
+        };
+        (0..self.bisection.candidates.len()).filter(|i| *i != index).filter(is_tested).find(|i| bytes(*i) == Some(mine))
+    }
+
+    /// Why a candidate could not be built.
+    pub fn unbuilt(&self, index: usize) -> Option<&Built> {
+        self.builds.get(&index).filter(|built| built.outcome == Outcome::Failed)
     }
 
     /// How it stands.
@@ -108,9 +149,16 @@ impl Search<'_> {
             return Standing::Done(Found::Several);
         }
         match posterior.next() {
-            Some(kernel) if self.tests.len() <= self.bisection.steps as usize => Standing::Test(kernel),
+            Some(kernel) if self.tests.len() + self.failed_builds() <= self.bisection.steps as usize => {
+                Standing::Test(kernel)
+            }
             _ => Standing::Done(Found::Unsettled(posterior.credible(1.0 - self.bisection.error))),
         }
+    }
+
+    /// Builds that came to nothing: each is a step as well.
+    fn failed_builds(&self) -> usize {
+        self.builds.values().filter(|built| built.outcome == Outcome::Failed).count()
     }
 
     /// The candidates that are on neither side.
@@ -129,19 +177,24 @@ impl Search<'_> {
             let side = match (&points[index], changed) {
                 _ if index == 0 => Side::Good,
                 (Point::Skipped, _) => Side::Skipped,
-                (Point::Values(v), _) if v.is_empty() => Side::NotTested,
+                (Point::Values(v), _) if v.is_empty() => self.same(index).map_or(Side::NotTested, Side::Same),
                 _ if neither.contains(&index) => Side::Neither,
                 (_, Some(p)) if p <= error => Side::Before,
                 (_, Some(p)) if p >= 1.0 - error => Side::After,
                 _ => Side::Open,
             };
-            let (boots, failed) = match index {
+            let (boots, mut failed): (u32, Vec<String>) = match index {
                 0 => (
                     self.tests.iter().map(|t| t.boots).sum(),
                     self.tests.iter().filter_map(|t| t.failed.clone()).collect(),
                 ),
                 _ => (mine().map(|arm| arm.boots).sum(), mine().filter_map(|arm| arm.failed.clone()).collect()),
             };
+            failed.extend(self.unbuilt(index).map(|built| {
+                let why = built.why.as_deref().unwrap_or("make failed");
+                let log = built.log.as_ref().map_or_else(String::new, |log| format!("; the log is {log}"));
+                format!("could not be built: {why}{log}")
+            }));
             Known { boots, level: levels[index], changed, side, failed }
         };
         self.bisection.candidates.iter().enumerate().map(of).collect()
@@ -152,7 +205,13 @@ impl Search<'_> {
         let candidate = &self.bisection.candidates[index];
         let tested = || self.tests.iter().flat_map(|t| &t.arms).find(|arm| arm.name == candidate.name);
         let baseline = self.tests.first().filter(|_| index == 0);
-        candidate.identity.as_ref().or_else(|| baseline.map(|t| &t.kernel)).or_else(|| tested().map(|arm| &arm.kernel))
+        let built = self.builds.get(&index).and_then(|built| built.kernel.as_ref());
+        candidate
+            .identity
+            .as_ref()
+            .or(built)
+            .or_else(|| baseline.map(|t| &t.kernel))
+            .or_else(|| tested().map(|arm| &arm.kernel))
     }
 
     /// Boots of all tests.
