@@ -219,3 +219,133 @@ impl Search<'_> {
         self.tests.iter().map(Seen::all_boots).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::git::short;
+    use super::super::seen::SeenArm;
+    use super::super::{Candidate, What};
+    use super::*;
+    use crate::clock::Clock;
+    use crate::metric::{Better, Kind, MetricDef, Unit};
+
+    fn kernel(image: &str) -> Identity {
+        Identity {
+            spec: image.to_owned(),
+            release: "6.9.0".to_owned(),
+            package: None,
+            image_sha256: image.to_owned(),
+            config_sha256: Some("c".to_owned()),
+        }
+    }
+
+    fn commits(count: usize) -> Bisection {
+        let candidate = |n: usize| Candidate {
+            name: n.to_string(),
+            kernel: format!("git-{n}"),
+            settings: Vec::new(),
+            identity: None,
+            commit: None,
+        };
+        let metric = MetricDef {
+            name: "fork-exit".to_owned(),
+            unit: Unit::named("ns"),
+            better: Better::Lower,
+            kind: Kind::Cost,
+            primary: false,
+            summary: String::new(),
+        };
+        Bisection {
+            schema: 1,
+            bigiron: String::new(),
+            executable: String::new(),
+            question_sha256: String::new(),
+            begun: String::new(),
+            repeat: String::new(),
+            options: String::new(),
+            clock: Clock::Exact,
+            seed: 1,
+            what: What::Commits,
+            error: 0.05,
+            pairs_per_step: 2,
+            steps: 50,
+            workload: "micro".to_owned(),
+            metric,
+            source: None,
+            candidates: (0..count).map(candidate).collect(),
+        }
+    }
+
+    /// A study of one candidate, whose ratios are these.
+    fn seen(name: usize, ratios: &[f64]) -> Seen {
+        let arm = SeenArm {
+            name: name.to_string(),
+            kernel: kernel("x"),
+            boots: ratios.len() as u32,
+            failed: None,
+            ratios: ratios.to_vec(),
+            estimate: None,
+            verdict: Verdict::Worse,
+        };
+        Seen { folder: String::new(), kernel: kernel("good"), boots: 2, failed: None, arms: vec![arm] }
+    }
+
+    fn built(image: Option<&str>) -> Built {
+        Built {
+            commit: short("0123456789abcdef").to_owned(),
+            outcome: if image.is_some() { Outcome::Built } else { Outcome::Failed },
+            why: image.is_none().then(|| "no such header".to_owned()),
+            seconds: 1.0,
+            image_bytes: None,
+            log: image.is_none().then(|| "builds/x.log".to_owned()),
+            kernel: image.map(kernel),
+        }
+    }
+
+    #[test]
+    fn a_commit_that_is_not_built_keeps_its_probability() {
+        let bisection = commits(6);
+        let tests = vec![seen(5, &[0.1; 8]), seen(2, &[0.0, 0.001]), seen(4, &[0.1, 0.101])];
+        let mut search = Search { bisection: &bisection, tests, builds: BTreeMap::new() };
+        assert_eq!(search.standing(), Standing::Test(3));
+        search.builds.insert(3, built(None));
+        let Standing::Done(Found::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        assert_eq!((span.good, span.bad), (2, 4));
+        let known = search.known();
+        assert_eq!(known[3].side, Side::Skipped);
+        assert_eq!(known[3].failed, ["could not be built: no such header; the log is builds/x.log"]);
+        assert!((known[3].changed.unwrap() - 0.5).abs() < 0.01);
+    }
+
+    #[test]
+    fn kernels_of_the_same_bytes_have_no_change_between_them() {
+        let bisection = commits(6);
+        let tests = vec![seen(5, &[0.1; 8])];
+        let mut search = Search { bisection: &bisection, tests, builds: BTreeMap::new() };
+        assert_eq!(search.standing(), Standing::Test(2));
+        for (index, image) in [(0, "good"), (5, "bad"), (2, "good")] {
+            search.builds.insert(index, built(Some(image)));
+        }
+        assert_eq!(search.known()[2].side, Side::Same(0));
+        assert_eq!(search.known()[1].changed, Some(0.0));
+        assert_eq!(search.standing(), Standing::Test(3));
+        search.builds.insert(3, built(Some("bad")));
+        let Standing::Done(Found::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        assert_eq!((span.good, span.bad, span.probability), (2, 3, 1.0));
+        // One configuration more makes another kernel.
+        let other = Identity { config_sha256: Some("d".to_owned()), ..kernel("bad") };
+        search.builds.insert(3, Built { kernel: Some(other), ..built(Some("bad")) });
+        assert_eq!(search.standing(), Standing::Test(3));
+    }
+
+    #[test]
+    fn a_build_that_fails_is_a_step() {
+        let bisection = Bisection { steps: 2, ..commits(9) };
+        let mut search = Search { bisection: &bisection, tests: vec![seen(8, &[0.1; 8])], builds: BTreeMap::new() };
+        for _ in 0..2 {
+            let Standing::Test(next) = search.standing() else { panic!("{:?}", search.standing()) };
+            search.builds.insert(next, built(None));
+        }
+        assert!(matches!(search.standing(), Standing::Done(Found::Unsettled(_))));
+    }
+}

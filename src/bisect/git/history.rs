@@ -376,7 +376,7 @@ pub(crate) mod tests {
             prop_assert_eq!(all.len(), steps.len() + 1);
             let joined: u32 = all[1..].iter().map(|c| c.joins).sum();
             let count = repo.git(&["rev-list", "--count", &format!("{good}..{bad}")]);
-            prop_assert_eq!(joined.to_string(), count);
+            prop_assert_eq!(joined.to_string(), count.clone());
             for pair in all.windows(2) {
                 repo.git(&["merge-base", "--is-ancestor", &pair[0].hash, &pair[1].hash]);
             }

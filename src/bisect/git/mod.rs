@@ -6,6 +6,7 @@ pub mod built;
 pub mod config;
 pub mod history;
 pub mod make;
+pub mod recipe;
 pub mod touched;
 pub mod workspace;
 
@@ -15,8 +16,9 @@ use std::process::{Command, Output, Stdio};
 
 pub use built::{Built, Outcome};
 pub use history::{Commit, Tree};
+pub use recipe::Recipe;
 pub use touched::Touched;
-pub use workspace::{Recipe, Workspace};
+pub use workspace::Workspace;
 
 use crate::refusal::Refusal;
 

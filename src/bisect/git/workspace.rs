@@ -20,8 +20,8 @@ use anyhow::{Context as _, bail, ensure};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::config::{self, Base};
-use super::make::{Arguments, Ended, Make, image};
-use super::{Tree, complaint, git, short};
+use super::make::{Ended, Make, image};
+use super::{Recipe, Tree, complaint, git, short};
 use crate::kernel::error::doing;
 use crate::kernel::{Kernel, KernelError, Spec, Store, hash};
 use crate::refusal::Refusal;
@@ -31,32 +31,6 @@ const ROOM: f64 = 1.5;
 
 /// Characters of a complaint that are kept.
 const COMPLAINT: usize = 160;
-
-/// What is built, beside the commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recipe {
-    pub base: Base,
-    /// Options that the study needs beside the usual ones.
-    pub more: Vec<String>,
-    pub arguments: Arguments,
-    /// Decides what of the cache may be used.
-    key: String,
-}
-
-impl Recipe {
-    /// Looks at the compiler, which is a part of it.
-    pub fn new(base: Base, more: Vec<String>, arguments: Arguments) -> Recipe {
-        let words: Vec<&str> = arguments.for_the_kernel().collect();
-        let text = format!("{} {words:?} {}", base.sha256(&more), arguments.compiler());
-        let key = hash::of_bytes(text.as_bytes())[..8].to_owned();
-        Recipe { base, more, arguments, key }
-    }
-
-    /// The name in the cache of the kernel that it makes of a commit.
-    pub fn name(&self, commit: &str) -> String {
-        format!("git-{}-{}", short(commit), self.key)
-    }
-}
 
 /// How a build ended.
 #[derive(Debug)]
@@ -367,6 +341,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::super::history::tests::Repo;
+    use super::super::make::Arguments;
     use super::*;
     use crate::kernel::fixture::bzimage;
 
