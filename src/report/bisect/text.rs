@@ -97,7 +97,7 @@ fn rows(report: &Report<'_>) -> String {
 }
 
 /// Widest subject of a commit in the table.
-const SUBJECT: usize = 36;
+const SUBJECT: usize = 27;
 
 /// Rows of a table of commits that are always shown together with the first and the last.
 const SHORT: usize = 24;
