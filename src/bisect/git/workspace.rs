@@ -268,14 +268,11 @@ fn is_option(tree: &Path, option: &str) -> bool {
         let Ok(entries) = fs::read_dir(&dir) else { continue };
         for entry in entries.filter_map(Result::ok) {
             let is_kconfig = entry.file_name().to_str().is_some_and(|name| name.starts_with("Kconfig"));
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => open.push(entry.path()),
-                Ok(kind) if kind.is_file() && is_kconfig => {
-                    if fs::read_to_string(entry.path()).is_ok_and(|text| is_declared(&text)) {
-                        return true;
-                    }
-                }
-                _ => {}
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() {
+                open.push(entry.path());
+            } else if is_kconfig && fs::read_to_string(entry.path()).is_ok_and(|text| is_declared(&text)) {
+                return true;
             }
         }
     }

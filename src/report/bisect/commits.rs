@@ -28,8 +28,8 @@ impl Told<'_, '_> {
             return;
         };
         let touched = self.touched.filter(|t| t.good == first.hash && t.bad == last.hash);
-        for index in good + 1..=bad {
-            let Some(commit) = &candidates[index].commit else { continue };
+        for (index, candidate) in candidates.iter().enumerate().take(bad + 1).skip(good + 1) {
+            let Some(commit) = &candidate.commit else { continue };
             let known = touched.and_then(|t| t.commits.iter().find(|c| c.commit == commit.hash));
             let untested = match self.search.unbuilt(index) {
                 Some(built) => Some(built.why.clone().unwrap_or_else(|| "it could not be built".to_owned())),
