@@ -129,8 +129,11 @@ impl Told<'_, '_> {
         let neither = self.search.neither();
         let (a, b) = (self.name(good), self.name(bad));
         let what = if neither.is_empty() { "The change" } else { "The largest change" };
-        let sure = if p == 1.0 { String::new() } else { format!(", with a probability of {}", probability(p)) };
         let is_commits = bisection.what == What::Commits;
+        let sure = match p == 1.0 && !is_commits {
+            true => String::new(),
+            false => format!(", with a probability of {}", probability(p)),
+        };
         report.sentences.push(match is_commits && self.joins(good, bad) == 1 {
             true => format!("{what} of {} is made by the commit `{b}`{sure}", metric(bisection)),
             false => format!("{what} of {} lies between `{a}` and `{b}`{sure}", metric(bisection)),
