@@ -195,9 +195,19 @@ pub struct Report {
     /// The line of the flame graph, as WORKLOAD or WORKLOAD.METRIC [default: the first]
     #[arg(long, value_name = "LINE", requires = "flame")]
     pub line: Option<String>,
+    /// Counters in text: those that differ, or all
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Counters::Differing)]
+    pub counters: Counters,
     /// Exit with 3 if an arm is worse, or with 4 if it is inconclusive or invalid (implies worse)
     #[arg(long, value_name = "VERDICT", value_enum)]
     pub fail_on: Vec<FailOn>,
+}
+
+/// Which counters text shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Counters {
+    Differing,
+    All,
 }
 
 /// What a flame graph shows.

@@ -20,7 +20,7 @@ use crate::host::local::{self, LocalHost};
 use crate::host::sim::{Script, SimHost};
 use crate::host::vm::VmHost;
 use crate::judge::causes::Causes;
-use crate::judge::{self, Judgement, causes, stacks};
+use crate::judge::{self, Judgement, calls, causes, counters, stacks};
 use crate::kernel::{Identity, Kernel};
 use crate::refusal::Refusal;
 use crate::report::why::Why;
@@ -222,7 +222,7 @@ pub(super) fn judged(folder: &Folder) -> anyhow::Result<(Vec<Record>, Judgement)
 
 impl Conducted {
     pub(super) fn rendered(&self, format: Format) -> String {
-        render(self.folder.plan(), &self.records, &self.judgement, &self.why, format)
+        render(self.folder.plan(), &self.records, &self.judgement, &self.why, format, false)
     }
 }
 
@@ -233,15 +233,24 @@ pub(super) fn why(folder: &Folder, records: &[Record], judgement: &Judgement) ->
     let of = |c: &Causes| stacks::of_line(plan, judgement, c, &evidence, &|slot| folder.stacks_of(slot));
     Why {
         looking: (!evidence.is_empty()).then(|| causes::looking(records, &evidence)),
+        calls: calls::calls(plan, judgement, &evidence),
         stacks: causes.iter().filter(|c| c.sampled.is_some()).filter_map(of).collect(),
         causes,
         missing: Vec::new(),
     }
 }
 
-/// The report of a study in one of its formats.
-pub(super) fn render(plan: &Plan, records: &[Record], judgement: &Judgement, why: &Why, format: Format) -> String {
-    let extras = Extras { configs: configs(plan), why: why.clone() };
+/// The report of a study in one of its formats; text has `all_counters` or those that differ.
+pub(super) fn render(
+    plan: &Plan,
+    records: &[Record],
+    judgement: &Judgement,
+    why: &Why,
+    format: Format,
+    all_counters: bool,
+) -> String {
+    let counters = counters::counters(plan, records, judgement);
+    let extras = Extras { configs: configs(plan), why: why.clone(), counters, all_counters };
     let report = Report::new(plan, records, judgement, &extras);
     match format {
         Format::Text => report::text(&report),

@@ -11,6 +11,7 @@ use crate::lever::vm::Shape;
 use crate::lever::{Fault, Setting};
 use crate::metric::MetricDef;
 use crate::probe::symbols::Program;
+use crate::store::counters::Counters;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
 use crate::study::storage::Spindle;
 use crate::undo::Change;
@@ -86,6 +87,9 @@ pub struct Job {
     /// Whether marks are written down with their times and told at the end: where samples are taken.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sampled: bool,
+    /// Whether others work on the machine, so that what the trial's own processes do is counted by itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     pub workloads: Vec<WorkloadJob>,
 }
 
@@ -210,6 +214,8 @@ pub enum Event {
     Result { workload: String, values: Vec<(String, f64)>, facts: Vec<(String, String)> },
     /// What the workload has marked, in the order of its cuts.
     Windows { workload: String, windows: Vec<Window> },
+    /// What was counted in all windows of the trial.
+    Counters { counters: Counters },
     /// When what was marked, a part: the marks' numbers and nanoseconds of `CLOCK_MONOTONIC`.
     Marks { marks: Vec<(u8, u64)> },
     /// Programs that ran in the windows.

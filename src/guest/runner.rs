@@ -16,7 +16,9 @@ use super::block::Mounts;
 use super::protocol::{ACK_PORT, Event, Job, LOOKED_INTO, WorkloadJob};
 use super::{channel, rest_after_prepare};
 use crate::lever::Fault;
+use crate::probe::counters::span;
 use crate::probe::{filesystem, symbols};
+use crate::store::counters::Counters;
 use crate::store::record::{Failure, GuestIdentity};
 use crate::sys::process::Exit;
 use crate::sys::{self, port};
@@ -109,12 +111,20 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
         voice.say(&Event::Done);
         return;
     }
+    // Without memory for them there are no counters, and that is all.
+    let _ = span::arm(job.shared);
     let mut failed = false;
-    let (mut windows, mut programs) = (Vec::new(), Vec::new());
+    let (mut windows, mut programs, mut read) = (Vec::new(), Vec::new(), Vec::new());
+    let mut cuts = 0;
     for (workload, mounts) in job.workloads.iter().zip(mounts) {
         match one(job, guest, workload, mounts, voice) {
             Ok(outcome) => {
                 programs.extend(outcome.programs);
+                let counted = span::windows(cuts);
+                cuts += counted.len();
+                if counted.len() == outcome.windows.len() {
+                    read.push((workload.name.clone(), outcome.windows.iter().cloned().zip(counted).collect()));
+                }
                 windows.push(Event::Windows { workload: workload.name.clone(), windows: outcome.windows });
                 voice.say(&Event::Result {
                     workload: workload.name.clone(),
@@ -149,6 +159,9 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
         for part in lines.chunks(SYMBOL_LINES) {
             voice.say(&Event::Symbols { text: part.join("\n") + "\n" });
         }
+    }
+    if let Some(counters) = Counters::of(&read).filter(|_| !failed) {
+        voice.say(&Event::Counters { counters });
     }
     if job.sampled && !failed {
         windows.iter().for_each(|event| voice.say(event));

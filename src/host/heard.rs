@@ -7,6 +7,7 @@ use crate::host::{Phase, Trial};
 use crate::metric::Metric;
 use crate::probe::filesystem;
 use crate::probe::symbols::Program;
+use crate::store::counters::Counters;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
 use crate::undo::Change;
 use crate::workload::Window;
@@ -30,6 +31,7 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) proved: Option<Vec<(String, String)>>,
     /// The workload and what it has marked, in the order of its cuts.
     pub(in crate::host) windows: Vec<(String, Window)>,
+    pub(in crate::host) counters: Option<Counters>,
     /// Marks' numbers and times, in the order in which they were left.
     pub(in crate::host) marks: Vec<(u8, u64)>,
     pub(in crate::host) programs: Vec<Program>,
@@ -63,6 +65,7 @@ impl Heard {
             Event::Windows { workload, windows } => {
                 self.windows.extend(windows.into_iter().map(|window| (workload.clone(), window)));
             }
+            Event::Counters { counters } => self.counters = Some(counters),
             Event::Marks { marks } => self.marks.extend(marks),
             Event::Programs { programs } => self.programs = programs,
             Event::Symbols { text } => self.kallsyms += &text,

@@ -238,6 +238,7 @@ fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
         features: false,
         looked_into: crate::guest::protocol::NOT_LOOKED_INTO,
         sampled: false,
+        shared: true,
         workloads,
     }
 }
@@ -309,6 +310,7 @@ impl LocalHost {
             guest: heard.guest,
             metrics,
             facts: heard.facts.into_iter().chain(noise).chain(trial.arm.foundation.clone()).collect(),
+            counters: heard.counters,
             changes,
             complaints: heard.complaints,
             cost: HostCost {

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use crate::metric::Metric;
+use crate::store::counters::Counters;
 use crate::store::evidence::Evidence;
 use crate::store::record::{Complaint, Failure, GuestIdentity, HostCost};
 use crate::study::plan::{Arm, Plan, Slot};
@@ -50,6 +51,8 @@ pub struct TrialResult {
     pub guest: Option<GuestIdentity>,
     pub metrics: Vec<Metric>,
     pub facts: BTreeMap<String, String>,
+    /// What the kernel counted in the windows.
+    pub counters: Option<Counters>,
     /// What levers changed in the running kernel.
     pub changes: Vec<Change>,
     pub complaints: Vec<Complaint>,

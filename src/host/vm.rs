@@ -204,6 +204,7 @@ impl VmHost {
             guest: heard.guest.take(),
             metrics,
             facts: facts.chain(trial.arm.foundation.clone()).collect(),
+            counters: heard.counters.take(),
             changes: std::mem::take(&mut heard.changes),
             complaints: std::mem::take(&mut heard.complaints),
             cost: HostCost {
@@ -300,6 +301,7 @@ impl VmHost {
             features: features_asked(trial),
             looked_into: NOT_LOOKED_INTO,
             sampled: false,
+            shared: false,
             workloads,
         };
         Ok((job, disks))

@@ -4,7 +4,9 @@
 //! study's folder, on another machine, years later. Numbers here are on the log scale; `report` turns them into what people read.
 
 pub mod aa;
+pub mod calls;
 pub mod causes;
+pub mod counters;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod inference;

@@ -1,5 +1,6 @@
 //! Probes: what is read before and after the work, and never inside a measured window.
 
+pub mod counters;
 pub mod dmesg;
 pub mod filesystem;
 pub mod machine;

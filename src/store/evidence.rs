@@ -62,6 +62,9 @@ pub struct Executed {
     pub ns: u64,
     /// Instructions by function, most first; programs count as one function each. Where the evidence is sampled: samples.
     pub functions: Vec<(String, u64)>,
+    /// System calls by name, most first; empty where they are not counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<(String, u64)>,
 }
 
 impl Folder {
@@ -159,6 +162,7 @@ mod tests {
             operations: 10,
             ns: 1000,
             functions: vec![("do_syscall_64".to_owned(), 400)],
+            calls: vec![("getpid".to_owned(), 10)],
         };
         let evidence = Evidence {
             schema: SCHEMA,

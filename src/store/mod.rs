@@ -2,6 +2,7 @@
 //!
 //! Invariant: what has been recorded is never changed and never guessed at. Everything else in a folder can be made again.
 
+pub mod counters;
 pub mod error;
 pub mod evidence;
 pub mod folder;

@@ -31,11 +31,15 @@ pub(super) fn evidence(trial: &Trial<'_>, booted: Booted, profile: &Path) -> any
     let symbols = Symbols::new(&booted.heard.kallsyms, booted.heard.programs).map_err(anyhow::Error::msg)?;
     let mut sums = Sums::default();
     for ((workload, window), counts) in said.into_iter().zip(counted) {
-        let mut functions: HashMap<String, u64> = HashMap::new();
+        let (mut functions, mut calls) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
         for (address, count) in counts {
+            if let Some(call) = symbols.system_call(address) {
+                *calls.entry(call.to_owned()).or_default() += count;
+            }
             *functions.entry(symbols.name(address)).or_default() += count;
         }
         sums.add(&workload, &window, functions.iter().map(|(name, n)| (name.as_str(), *n)));
+        sums.add_calls(&workload, &window, &calls);
     }
     Ok(Evidence {
         schema: SCHEMA,
