@@ -32,14 +32,16 @@ pub struct Counts {
     pub only_b: Vec<String>,
     /// How many changes were tested.
     pub tested: usize,
+    /// Nanoseconds that a reading took, on the average of all trials' means.
+    pub reading_ns: f64,
 }
 
 /// One counter of one window, one arm against the first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counter {
     pub workload: String,
-    /// The metric that the windows explain; `None` for an amount at the end of the workload's last window.
-    pub metric: Option<String>,
+    /// The metrics that the windows explain; none for an amount at the end of the workload's last window.
+    pub metrics: Vec<String>,
     pub name: String,
     pub unit: Unit,
     /// Means over the pairs, for one operation unless it is an amount.
@@ -84,8 +86,8 @@ struct Numbers<'a> {
 /// Requests from which on their mean size says something.
 const FEWEST_REQUESTS: f64 = 10.0;
 
-/// A workload and, unless amounts are meant, the metric of a window.
-type Place = (String, Option<String>);
+/// A workload and, unless amounts are meant, the metrics that have the same windows in all trials.
+type Place = (String, Vec<String>);
 
 /// By comparison, in the judgement's order; empty where nothing was counted or the study is not finished.
 pub fn counters(plan: &Plan, records: &[Record], judgement: &Judgement) -> Vec<Counts> {
@@ -128,6 +130,13 @@ fn counts(plan: &Plan, pairs: &[Pair<'_>]) -> Counts {
     }
     let counted: BTreeSet<&str> = found.counters.iter().map(|c| c.name.as_str()).collect();
     found.never = never.into_iter().filter(|name| !counted.contains(name.as_str())).collect();
+    let costs: Vec<f64> = read
+        .iter()
+        .flat_map(|(_, of)| of.iter())
+        .filter(|c| c.readings > 0)
+        .map(|c| c.reading_ns as f64 / c.readings as f64)
+        .collect();
+    found.reading_ns = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
     adjust(&mut found);
     found
 }
@@ -141,36 +150,40 @@ fn both<'a>(pair: &Pair<'a>) -> Option<[&'a Counters; 2]> {
     Some([of(&pair.a)?, of(&pair.b)?])
 }
 
-/// All windows of the plan's workloads that were counted, each workload's amounts after its windows.
+/// All windows of the plan's workloads that were counted, in the order of its metrics, each workload's amounts after its windows.
 fn places(plan: &Plan, read: &[(Order, [&Counters; 2])]) -> Vec<Place> {
-    let mut places = Vec::new();
+    let mut places: Vec<Place> = Vec::new();
+    let trials = || read.iter().flat_map(|(_, of)| of.iter());
     for workload in &plan.workloads {
-        let windows = read.iter().flat_map(|(_, of)| of.iter().flat_map(|c| &c.windows));
-        for window in windows.filter(|w| w.workload == workload.name) {
-            let place = (workload.name.clone(), Some(window.metric.clone()));
-            if !places.contains(&place) {
-                places.push(place);
+        let windows = |counters: &'_ &Counters| -> Vec<Vec<String>> {
+            let of = counters.windows.iter().filter(|w| w.workload == workload.name);
+            of.map(|w| w.metrics.clone()).collect()
+        };
+        let trials: Vec<Vec<Vec<String>>> = trials().map(windows).collect();
+        // Whether two metrics are always explained by the same windows.
+        let together = |x: &String, y: &String| trials.iter().flatten().all(|of| of.contains(x) == of.contains(y));
+        let first = places.len();
+        for metric in workload.metrics.iter().map(|m| &m.name) {
+            if !trials.iter().flatten().any(|of| of.contains(metric)) {
+                continue;
+            }
+            match places[first..].iter_mut().find(|(_, of)| together(&of[0], metric)) {
+                Some((_, of)) => of.push(metric.clone()),
+                None => places.push((workload.name.clone(), vec![metric.clone()])),
             }
         }
-        places.push((workload.name.clone(), None));
+        places.push((workload.name.clone(), Vec::new()));
     }
-    // As the plan has the metrics, whatever the order in which their windows were cut.
-    let rank = |(workload, metric): &Place| {
-        let w = plan.workloads.iter().position(|w| w.name == *workload).unwrap_or(0);
-        let of = |name: &String| plan.workloads[w].metrics.iter().position(|m| m.name == *name);
-        (w, metric.as_ref().map_or(usize::MAX, |name| of(name).unwrap_or(usize::MAX - 1)))
-    };
-    places.sort_by_key(rank);
     places
 }
 
-fn numbers<'a>(counters: &'a Counters, (workload, metric): &Place) -> Option<Numbers<'a>> {
-    let Some(metric) = metric else {
+fn numbers<'a>(counters: &'a Counters, (workload, metrics): &Place) -> Option<Numbers<'a>> {
+    let Some(metric) = metrics.first() else {
         let amounts = counters.amounts_of(workload);
         let by_name = amounts.into_iter().map(|(name, n)| (name, Some(n as f64))).collect();
         return Some(Numbers { by_name, per: 1.0 });
     };
-    let is_it = |w: &&WindowCounters| w.workload == *workload && w.metric == *metric && w.operations > 0;
+    let is_it = |w: &&WindowCounters| w.workload == *workload && w.metrics.contains(metric) && w.operations > 0;
     let window = counters.windows.iter().find(is_it)?;
     let mut by_name: BTreeMap<&str, Option<f64>> =
         counters.counts(window).into_iter().map(|(name, n)| (name, n.map(|n| n as f64))).collect();
@@ -216,7 +229,7 @@ fn counter(plan: &Plan, place: &Place, name: &str, numbers: &[(Order, [Numbers<'
     let p = if is_same { 1.0 } else { inference.p(0.0) };
     Some(Counter {
         workload: place.0.clone(),
-        metric: place.1.clone(),
+        metrics: place.1.clone(),
         name: name.to_owned(),
         unit,
         a: mean(|p| p.1),

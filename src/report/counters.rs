@@ -13,6 +13,9 @@ use crate::probe::counters::words;
 /// Counters shown in text, unless all are asked for.
 pub const ROWS: usize = 12;
 
+/// Of them, at most, amounts at a workload's end: what happened says more.
+const AMOUNTS: usize = 3;
+
 /// Counters named in a sentence about a line.
 const NAMED: usize = 3;
 
@@ -66,17 +69,22 @@ pub fn shown(counts: &Counts, all: bool) -> Shown<'_> {
         return Shown { counters: counts.counters.iter().collect(), surviving, survive };
     }
     let wanted = |c: &&Counter| if survive { c.discovery() } else { c.differs() };
-    let mut counters: Vec<&Counter> = counts.counters.iter().filter(wanted).collect();
-    counters.sort_by(|x, y| y.change.mean.abs().total_cmp(&x.change.mean.abs()));
-    counters.truncate(ROWS);
+    let (mut amounts, mut counters): (Vec<&Counter>, Vec<&Counter>) =
+        counts.counters.iter().filter(wanted).partition(|c| c.metrics.is_empty());
+    for of in [&mut amounts, &mut counters] {
+        of.sort_by(|x, y| y.change.mean.abs().total_cmp(&x.change.mean.abs()));
+    }
+    amounts.truncate(AMOUNTS);
+    counters.truncate(ROWS - amounts.len());
+    counters.append(&mut amounts);
     Shown { counters, surviving, survive }
 }
 
 /// Where a counter was read: `chat messages`, or `chat, at its end`.
 pub fn place(counter: &Counter) -> String {
-    match &counter.metric {
-        Some(metric) => format!("{} {metric}", counter.workload),
-        None => format!("{}, at its end", counter.workload),
+    match &counter.metrics[..] {
+        [] => format!("{}, at its end", counter.workload),
+        metrics => format!("{} {}", counter.workload, metrics.join(", ")),
     }
 }
 
@@ -117,7 +125,7 @@ pub fn sum(counts: &Counts, shown: &Shown<'_>) -> String {
 
 /// How they were counted.
 pub fn method(report: &Report<'_>) -> Option<String> {
-    report.counters.first()?;
+    let cost = Quantity::metric(report.counters.first()?.reading_ns, Unit::Ns, 0.0);
     let whose = match report.plan.machine.host.as_str() {
         "local" => {
             "They are those of the whole machine, other processes' work included; `own.` are the trial's own processes alone"
@@ -125,14 +133,14 @@ pub fn method(report: &Report<'_>) -> Option<String> {
         _ => "They are those of the guest's whole kernel",
     };
     Some(format!(
-        "Counters are read before and after what is measured and divided by its operations; fewer than 10 events, 100 µs or 64 KiB in a trial count as these in a \
+        "Counters are read before and after what is measured ({cost} each time, on the average, which is measured by nothing) and divided by its operations; fewer than 10 events, 100 µs or 64 KiB in a trial count as these in a \
          change. {whose}. They are exploratory, and no verdict depends on them (`bigiron doc counters`)"
     ))
 }
 
 /// What counters say beside the causes of a line: `Counted there: 3.100 context switches for one operation instead of 1.900.`
 pub fn beside(counts: &Counts, workload: &str, metric: &str) -> Option<String> {
-    let is_it = |c: &&Counter| c.workload == workload && c.metric.as_deref() == Some(metric) && c.discovery();
+    let is_it = |c: &&Counter| c.workload == workload && c.metrics.iter().any(|m| m == metric) && c.discovery();
     let mut named: Vec<(&Counter, &str)> =
         counts.counters.iter().filter(is_it).filter_map(|c| Some((c, words::words(&c.name)?))).collect();
     named.sort_by(|(x, _), (y, _)| y.change.mean.abs().total_cmp(&x.change.mean.abs()));

@@ -44,9 +44,9 @@ const COLUMNS: &[Column] = &[
     ("more_pairs", |c| c.line.more_pairs.map_or_else(String::new, |n| n.to_string())),
 ];
 
-/// A counter's row: in the columns of a line, with `METRIC/COUNTER` for the metric.
+/// A counter's row: in the columns of a line, with `METRIC METRIC …/COUNTER` for the metric.
 fn counter(report: &Report<'_>, arm: usize, c: &Counter) -> Vec<String> {
-    let metric = format!("{}/{}", c.metric.as_deref().unwrap_or(""), c.name);
+    let metric = format!("{}/{}", c.metrics.join(" "), c.name);
     let ends = c.change.ci95.map(|(low, high)| (percent(low), percent(high)));
     let cell = |name: &str| match name {
         "arm" => report.plan.arms[arm].name.clone(),

@@ -60,6 +60,7 @@ struct Document<'a> {
 struct Counted<'a> {
     baseline: &'a str,
     arm: &'a str,
+    reading_ns: f64,
     tested: usize,
     never: &'a [String],
     only_baseline: &'a [String],
@@ -71,8 +72,8 @@ struct Counted<'a> {
 #[derive(Serialize)]
 struct CountedLine<'a> {
     workload: &'a str,
-    /// Null for an amount at the end of the workload.
-    metric: Option<&'a str>,
+    /// None for an amount at the end of the workload.
+    metrics: &'a [String],
     counter: &'a str,
     unit: &'static str,
     baseline_mean: f64,
@@ -324,6 +325,7 @@ fn counted<'a>(report: &'a Report<'_>) -> Vec<Counted<'a>> {
     all.map(|(counts, comparison)| Counted {
         baseline: &arms[0].name,
         arm: &arms[comparison.arm].name,
+        reading_ns: counts.reading_ns,
         tested: counts.tested,
         never: &counts.never,
         only_baseline: &counts.only_a,
@@ -333,7 +335,7 @@ fn counted<'a>(report: &'a Report<'_>) -> Vec<Counted<'a>> {
             .iter()
             .map(|c| CountedLine {
                 workload: &c.workload,
-                metric: c.metric.as_deref(),
+                metrics: &c.metrics,
                 counter: &c.name,
                 unit: c.unit.name(),
                 baseline_mean: c.a,

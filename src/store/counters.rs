@@ -19,17 +19,20 @@ pub struct Counters {
     pub schema: u32,
     /// Sorted; all numbers go by the places of their names here.
     pub names: Vec<String>,
+    /// How often counters were read, and how long that took altogether, by the clock of the machine under test.
+    pub readings: u64,
+    pub reading_ns: u64,
     pub windows: Vec<WindowCounters>,
     /// What there was when the last window of a workload closed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amounts: Vec<Amounts>,
 }
 
-/// What was counted in all windows that explain one metric.
+/// What was counted in all windows that explain the same metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowCounters {
     pub workload: String,
-    pub metric: String,
+    pub metrics: Vec<String>,
     pub operations: u64,
     pub ns: u64,
     /// Names' places and numbers; what is 0 is left out.
@@ -46,10 +49,10 @@ pub struct Amounts {
     pub values: Vec<(u32, u64)>,
 }
 
-/// All windows of one metric.
+/// All windows of one metric, or of several that have the same.
 struct Sum<'a> {
     workload: &'a str,
-    metric: &'a str,
+    metrics: Vec<&'a str>,
     operations: u64,
     ns: u64,
     /// `None` once a window was not read.
@@ -81,8 +84,9 @@ impl Counters {
                 let counts = events.iter().filter_map(|(name, n)| Some((place(name), known(n)?))).collect();
                 let is_known = |name: &&String| matches!(events.get(*name), Some(Some(_))) || words::is_amount(name);
                 let unknown = names.iter().filter(|name| !is_known(name)).map(|name| place(name)).collect();
-                let (workload, metric) = (sum.workload.to_owned(), sum.metric.to_owned());
-                Some(WindowCounters { workload, metric, operations: sum.operations, ns: sum.ns, counts, unknown })
+                let (workload, metrics) =
+                    (sum.workload.to_owned(), sum.metrics.iter().map(|m| (*m).to_owned()).collect());
+                Some(WindowCounters { workload, metrics, operations: sum.operations, ns: sum.ns, counts, unknown })
             })
             .collect();
         let amounts = last
@@ -92,7 +96,11 @@ impl Counters {
                 values: amounts.iter().filter(|(_, n)| **n > 0).map(|(name, n)| (place(name), *n)).collect(),
             })
             .collect();
-        (!windows.is_empty()).then_some(Self { schema: SCHEMA, names, windows, amounts })
+        let (readings, reading_ns) = read
+            .iter()
+            .flat_map(|(_, windows)| windows.iter().filter_map(|(_, counted)| counted.as_ref()))
+            .fold((0, 0), |sum, counted| (sum.0 + counted.readings, sum.1 + counted.reading_ns));
+        (!windows.is_empty()).then_some(Self { schema: SCHEMA, names, readings, reading_ns, windows, amounts })
     }
 
     /// What a window counted, by name; `None` for what is not known.
@@ -127,9 +135,9 @@ fn sums(read: &[Read]) -> Vec<Sum<'_>> {
     for (workload, windows) in read {
         for (window, counted) in windows {
             for metric in &window.metrics {
-                let Some(sum) = sums.iter_mut().find(|s| s.workload == workload && s.metric == metric) else {
+                let Some(sum) = sums.iter_mut().find(|s| s.workload == workload && s.metrics[0] == metric) else {
                     let (operations, ns, counted) = (window.operations, window.ns, counted.clone());
-                    sums.push(Sum { workload, metric, operations, ns, counted });
+                    sums.push(Sum { workload, metrics: vec![metric], operations, ns, counted });
                     continue;
                 };
                 sum.operations += window.operations;
@@ -141,8 +149,18 @@ fn sums(read: &[Read]) -> Vec<Sum<'_>> {
             }
         }
     }
-    sums.retain(|sum| sum.operations > 0);
-    sums
+    let mut distinct: Vec<Sum<'_>> = Vec::new();
+    for mut sum in sums.into_iter().filter(|sum| sum.operations > 0) {
+        let is_same = |other: &&mut Sum<'_>| {
+            (other.workload, other.operations, other.ns) == (sum.workload, sum.operations, sum.ns)
+                && other.counted == sum.counted
+        };
+        match distinct.iter_mut().find(is_same) {
+            Some(same) => same.metrics.append(&mut sum.metrics),
+            None => distinct.push(sum),
+        }
+    }
+    distinct
 }
 
 #[cfg(test)]
@@ -154,6 +172,8 @@ mod tests {
         Some(Counted {
             events: events.iter().map(|(n, v)| (name(n), *v)).collect(),
             amounts: amounts.iter().map(|(n, v)| (name(n), *v)).collect(),
+            readings: 2,
+            reading_ns: 500,
         })
     }
 
@@ -167,13 +187,17 @@ mod tests {
             counted(&[("irq.TLB", None), ("vm.a", Some(7)), ("vm.b", Some(0))], &[("mem.Slab", 1), ("slab.x", 9)]);
         let last =
             counted(&[("irq.TLB", Some(3)), ("vm.a", Some(2)), ("vm.b", Some(4))], &[("mem.Slab", 5), ("slab.x", 0)]);
-        let windows = vec![(window(&["p", "q"], 10), first), (window(&["q"], 30), last), (window(&[], 1), None)];
+        let windows = vec![(window(&["p", "q", "r"], 10), first), (window(&["q"], 30), last), (window(&[], 1), None)];
         let counters = Counters::of(&[("w".to_owned(), windows)]).unwrap();
         assert_eq!(counters.names, ["irq.TLB", "mem.Slab", "slab.x", "vm.a", "vm.b"]);
         let [p, q] = &counters.windows[..] else { panic!("{counters:?}") };
         assert_eq!((p.counts.as_slice(), p.unknown.as_slice()), (&[(3, 7)][..], &[0][..]));
         assert_eq!(counters.counts(p), [("irq.TLB", None), ("vm.a", Some(7)), ("vm.b", Some(0))].into());
-        assert_eq!((q.operations, q.ns), (40, 400));
+        assert_eq!(
+            (p.metrics.as_slice(), q.metrics.as_slice()),
+            (&["p".to_owned(), "r".to_owned()][..], &["q".to_owned()][..])
+        );
+        assert_eq!((q.operations, q.ns, counters.readings, counters.reading_ns), (40, 400, 4, 1000));
         assert_eq!(counters.counts(q), [("irq.TLB", None), ("vm.a", Some(9)), ("vm.b", Some(4))].into());
         assert_eq!(counters.amounts_of("w"), [("mem.Slab", 5), ("slab.x", 0)].into());
         assert_eq!(counters.amounts_of("v"), BTreeMap::new());
@@ -186,7 +210,7 @@ mod tests {
         let read = |n| counted(&[("vm.a", Some(n))], &[]);
         let windows = vec![(window(&["p"], 10), read(1)), (window(&["p"], 10), None), (window(&["q"], 5), read(2))];
         let counters = Counters::of(&[("w".to_owned(), windows)]).unwrap();
-        assert_eq!(counters.windows.iter().map(|w| w.metric.as_str()).collect::<Vec<_>>(), ["q"]);
+        assert_eq!(counters.windows.iter().map(|w| w.metrics[0].as_str()).collect::<Vec<_>>(), ["q"]);
         assert_eq!(Counters::of(&[("w".to_owned(), vec![(window(&["p"], 10), None)])]), None);
     }
 }

@@ -10,6 +10,8 @@ fn trial(operations: u64, events: &[(&str, Option<u64>)], amounts: &[(&str, u64)
     let counted = Counted {
         events: events.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
         amounts: amounts.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
+        readings: 2,
+        reading_ns: 1000,
     };
     Counters::of(&[("micro".to_owned(), vec![(Window::of("fork-exit", operations, 1000), Some(counted))])])
 }
@@ -45,6 +47,7 @@ fn a_counter_is_divided_by_what_was_done() {
     assert!((switches.a - 2.0).abs() < 0.02 && (switches.b - 3.0).abs() < 0.02, "{switches:?}");
     assert!((switches.change.mean - 1.5_f64.ln()).abs() < 0.01 && switches.discovery(), "{switches:?}");
     assert_eq!((counts.tested, counts.never.as_slice()), (1, &["vm.pgfault".to_owned()][..]));
+    assert_eq!((switches.metrics.as_slice(), counts.reading_ns), (&["fork-exit".to_owned()][..], 500.0));
 }
 
 #[test]
@@ -80,9 +83,32 @@ fn amounts_are_not_divided_and_sizes_are_of_requests() {
         trial(1000, &events, &[("slab.dentry", [1 << 20, 2 << 20][arm])])
     });
     let slab = find(&counts, "slab.dentry");
-    assert_eq!((slab.a, slab.b, slab.metric.as_deref()), (1048576.0, 2097152.0, None));
+    assert_eq!((slab.a, slab.b, slab.metrics.len()), (1048576.0, 2097152.0, 0));
     let size = find(&counts, "block.bytes-per-read");
     assert_eq!((size.a, size.b), (4096.0, 8192.0));
+}
+
+#[test]
+fn metrics_with_the_same_windows_are_told_once() {
+    let of = |metrics: &[&[&str]]| {
+        let windows = metrics.iter().zip(1..).map(|(metrics, n)| {
+            let window =
+                Window { metrics: metrics.iter().map(|m| (*m).to_owned()).collect(), operations: 10 * n, ns: n };
+            let events = [("vm.a".to_owned(), Some(100 * n))].into();
+            (window, Some(Counted { events, ..Counted::default() }))
+        });
+        Counters::of(&[("micro".to_owned(), windows.collect())])
+    };
+    let always = study(8, |_, _| of(&[&["fork-exit", "null-call"]]));
+    assert_eq!(always.counters.len(), 1);
+    assert_eq!(always.counters[0].metrics, ["null-call", "fork-exit"]);
+    // In one pair they have windows of their own.
+    let once = study(8, |_, pair| match pair {
+        3 => of(&[&["fork-exit"], &["null-call"]]),
+        _ => of(&[&["fork-exit", "null-call"]]),
+    });
+    let metrics: Vec<_> = once.counters.iter().map(|c| c.metrics.join(" ")).collect();
+    assert_eq!(metrics, ["null-call", "fork-exit"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,8 @@ pub struct Reading {
     texts: Vec<(&'static str, String)>,
     statistics: bool,
     own: Option<Own>,
+    /// Nanoseconds that it took.
+    ns: u64,
 }
 
 /// What happened between two readings, and what there was at the second.
@@ -25,18 +28,20 @@ pub struct Counted {
     /// How often, or how much; `None` if it is not known.
     pub events: BTreeMap<String, Option<u64>>,
     pub amounts: BTreeMap<String, u64>,
+    /// Readings that this rests on, and nanoseconds that they took together.
+    pub readings: u64,
+    pub reading_ns: u64,
 }
 
 impl Reading {
     /// Reads what there is; with `end` what is wanted only when a window closes, too, and with `own` what the trial's own processes have done.
     pub fn now(end: bool, own: bool) -> Self {
-        Self {
-            own: own.then(|| own::read(std::process::id())),
-            ..Self::of(end, &|path| {
-                // Not to be split: a file that is read in one piece is of one moment.
-                fs::read_to_string(format!("/proc/{path}")).ok()
-            })
-        }
+        let begun = Instant::now();
+        // Not to be split: a file that is read in one piece is of one moment.
+        let mut reading = Self::of(end, &|path| fs::read_to_string(format!("/proc/{path}")).ok());
+        reading.own = own.then(|| own::read(std::process::id()));
+        reading.ns = begun.elapsed().as_nanos() as u64;
+        reading
     }
 
     /// The same from any `read`.
@@ -46,6 +51,7 @@ impl Reading {
             texts: files.filter_map(|file| Some((*file, read(file)?))).collect(),
             statistics: read(source::SCHEDSTATS).is_some_and(|text| text.trim() == "1"),
             own: None,
+            ns: 0,
         }
     }
 
@@ -71,6 +77,7 @@ impl Counted {
             }
         }
         counted.events.extend(from.into_keys().map(|name| (name, None)));
+        (counted.readings, counted.reading_ns) = (2, before.ns + after.ns);
         if let (Some(before), Some(after)) = (&before.own, &after.own) {
             counted.events.extend(own::between(before, after));
         }
@@ -89,6 +96,8 @@ impl Counted {
             })
             .collect();
         self.amounts = other.amounts;
+        self.readings += other.readings;
+        self.reading_ns += other.reading_ns;
     }
 }
 

@@ -7,11 +7,11 @@ use crate::report::{Extras, csv, html, text};
 /// A counter of `micro fork-exit`, or an amount; `adjusted` is its adjusted p.
 fn counter(name: &str, a: f64, b: f64, half: f64, adjusted: Option<f64>) -> Counter {
     let mean = if a > 0.0 && b > 0.0 { (b / a).ln() } else { 3.0 };
-    let metric = (!words::is_amount(name)).then(|| "fork-exit".to_owned());
+    let metrics = if words::is_amount(name) { Vec::new() } else { vec!["fork-exit".to_owned()] };
     let change = Change { mean, sd: 0.01, ci95: Some((mean - half, mean + half)), p: 0.002, adjusted_p: adjusted };
     Counter {
         workload: "micro".to_owned(),
-        metric,
+        metrics,
         name: name.to_owned(),
         unit: words::unit(name),
         a,
@@ -35,6 +35,7 @@ pub(in crate::report) fn counts() -> Counts {
         only_a: vec![],
         only_b: vec!["vm.vma_lock_success".to_owned()],
         tested: 4,
+        reading_ns: 1_234_000.0,
     }
 }
 

@@ -48,13 +48,15 @@ fn a_cpu_that_comes_or_goes_leaves_its_counters_unknown() {
 
 #[test]
 fn spans_of_a_window_add_up_and_what_one_does_not_know_is_not_known() {
-    let counted = |events: &[(&str, Option<u64>)], slab| Counted {
+    let counted = |events: &[(&str, Option<u64>)], slab, readings| Counted {
         events: events.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
         amounts: [("mem.Slab".to_owned(), slab)].into(),
+        readings,
+        reading_ns: 100 * readings,
     };
-    let mut sum = counted(&[("a", Some(1)), ("b", None), ("c", Some(2))], 5);
-    sum.and(counted(&[("a", Some(4)), ("b", Some(1)), ("d", Some(1))], 7));
-    assert_eq!(sum, counted(&[("a", Some(5)), ("b", None), ("c", None), ("d", None)], 7));
+    let mut sum = counted(&[("a", Some(1)), ("b", None), ("c", Some(2))], 5, 2);
+    sum.and(counted(&[("a", Some(4)), ("b", Some(1)), ("d", Some(1))], 7, 2));
+    assert_eq!(sum, counted(&[("a", Some(5)), ("b", None), ("c", None), ("d", None)], 7, 4));
 }
 
 #[test]
