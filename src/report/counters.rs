@@ -133,7 +133,7 @@ pub fn method(report: &Report<'_>) -> Option<String> {
         _ => "They are those of the guest's whole kernel",
     };
     Some(format!(
-        "Counters are read before and after what is measured ({cost} each time, on the average, which is measured by nothing) and divided by its operations; fewer than 10 events, 100 µs or 64 KiB in a trial count as these in a \
+        "Counters are read before and after what is measured ({cost} a reading, in no measured time) and divided by its operations; fewer than 10 events, 100 µs or 64 KiB in a trial count as these in a \
          change. {whose}. They are exploratory, and no verdict depends on them (`bigiron doc counters`)"
     ))
 }

@@ -82,6 +82,15 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
         let causes = causes(&report, metric);
         assert!((0.95..=1.05).contains(&causes["explained"].as_f64().unwrap()), "{causes}");
     }
+    // A fork is a fork in both kernels, whether the kernel counts it or its system calls are counted.
+    let counted = report["counters"][0]["lines"].as_array().expect("the kernel counts");
+    let is_it = |c: &&Value| c["counter"] == "sched.forks" && c["metrics"] == serde_json::json!(["fork-exit"]);
+    let forks = counted.iter().find(is_it).expect("forks");
+    let exits = causes(&report, "fork-exit")["system_calls"].as_array().unwrap().iter();
+    let exits = exits.filter(|c| c["name"] == "exit_group" || c["name"] == "exit").next().expect("a call");
+    for (of, a, b) in [(forks, "baseline_mean", "arm_mean"), (exits, "baseline", "arm")] {
+        assert!([a, b].iter().all(|arm| (of[*arm].as_f64().unwrap() - 1.0).abs() < 0.05), "{of}");
+    }
     // What was looked into is what was judged.
     let looking = &report["causes"]["looking"];
     assert_eq!((&looking["trials"], &looking["identical"]), (&2.into(), &2.into()), "{}", report["causes"]);
