@@ -100,17 +100,17 @@ pub fn name(counter: &Counter) -> String {
 pub fn sum(counts: &Counts, shown: &Shown<'_>) -> String {
     let (tested, surviving) = (counts.tested, shown.surviving);
     let mut text = format!(
-        "{surviving} of {tested} counters that are not the same in every pair differ and survive the correction for their number"
+        "Of {tested} counters that are not alike in every pair {surviving} differ by more than chance (false discovery rate 5 %)"
     );
     if !shown.survive && !shown.counters.is_empty() {
         text.push_str(
-            "; those marked ? have an interval of their own that excludes no change, which may be chance among so many",
+            "; those marked ? have an interval of their own that excludes no change, which happens by chance among so many",
         );
     }
     let left = if shown.survive { surviving.saturating_sub(shown.counters.len()) } else { 0 };
     if left > 0 {
         text.push_str(&format!(
-            "; {left} of them are not shown: `bigiron report DIR --counters all`, HTML and JSON have all"
+            "; {left} of them are not shown here: `bigiron report DIR --counters all`, HTML and JSON have all"
         ));
     }
     text.push('.');

@@ -48,7 +48,7 @@ fn text_has_those_that_survive_the_largest_change_first() {
     assert_eq!((found.surviving, found.survive, shown(&counts, true).counters.len()), (3, true, 5));
     assert_eq!(
         sum(&counts, &found),
-        "3 of 4 counters that are not the same in every pair differ and survive the correction for their number. 1 counter only B's kernel has."
+        "Of 4 counters that are not alike in every pair 3 differ by more than chance (false discovery rate 5 %). 1 counter only B's kernel has."
     );
     let mut chance = counts.clone();
     for counter in &mut chance.counters {
