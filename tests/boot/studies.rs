@@ -86,8 +86,8 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     let counted = report["counters"][0]["lines"].as_array().expect("the kernel counts");
     let is_it = |c: &&Value| c["counter"] == "sched.forks" && c["metrics"] == serde_json::json!(["fork-exit"]);
     let forks = counted.iter().find(is_it).expect("forks");
-    let exits = causes(&report, "fork-exit")["system_calls"].as_array().unwrap().iter();
-    let exits = exits.filter(|c| c["name"] == "exit_group" || c["name"] == "exit").next().expect("a call");
+    let calls = causes(&report, "fork-exit")["system_calls"].as_array().unwrap();
+    let exits = calls.iter().find(|c| c["name"] == "exit_group" || c["name"] == "exit").expect("a call");
     for (of, a, b) in [(forks, "baseline_mean", "arm_mean"), (exits, "baseline", "arm")] {
         assert!([a, b].iter().all(|arm| (of[*arm].as_f64().unwrap() - 1.0).abs() < 0.05), "{of}");
     }
