@@ -9,6 +9,7 @@ pub mod causes;
 pub(crate) mod fixture;
 mod inference;
 pub mod line;
+pub mod locks;
 pub mod stacks;
 pub mod standing;
 pub mod suite;

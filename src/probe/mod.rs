@@ -2,6 +2,7 @@
 
 pub mod dmesg;
 pub mod filesystem;
+pub mod locks;
 pub mod machine;
 pub mod noise;
 pub mod sampled;

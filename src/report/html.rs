@@ -4,6 +4,7 @@
 //! but for its doctype.
 
 mod causes;
+mod locks;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -3,6 +3,8 @@
 //! Invariant: a figure shown to people is a quantity (`value`, `unit`, `text`), the same as in the text report; figures on the log scale
 //! stand under `log` and are unrounded.
 
+mod waits;
+
 use std::collections::BTreeMap;
 
 use bigiron_stats::Verdict;
@@ -44,6 +46,8 @@ struct Document<'a> {
     comparisons: Vec<Compared<'a>>,
     /// Null where nothing was looked into.
     causes: Option<Explained<'a>>,
+    /// Null where no locks were looked at.
+    locks: Option<waits::Waits<'a>>,
     set_aside: &'a [SetAside],
     kernels: Vec<Booted>,
     /// One line per workload.
@@ -263,6 +267,7 @@ pub fn json(report: &Report<'_>) -> String {
             .map(|(index, c)| compared(report, c, &report.rows[index], report.configs[index].as_deref()))
             .collect(),
         causes: explained(report),
+        locks: waits::of(report),
         set_aside: &judgement.set_aside,
         kernels: scope::booted(plan, report.records),
         durability: fact::durability(plan, &facts),
