@@ -25,7 +25,11 @@ pub const COLUMNS: [&str; 9] =
 
 /// `mmap_lock (rwsem:W)`, or the class alone.
 pub fn name(lock: &Lock) -> String {
-    lock.name.as_ref().map_or_else(|| lock.class.clone(), |name| format!("{name} ({})", lock.class))
+    match &lock.name {
+        Some(name) if name.ends_with(&lock.class) => name.clone(),
+        Some(name) => format!("{name} ({})", lock.class),
+        None => lock.class.clone(),
+    }
 }
 
 /// `micro fork-exit: waits for locks 60.0 → 125.0 ns for one operation, +65.0`.
@@ -52,7 +56,8 @@ pub fn sentences(line: &Contended) -> Vec<String> {
         let delta = lock.cost.delta();
         let same = |caller: &&Named| caller.cost.delta() * delta > 0.0;
         let callers: Vec<&str> = lock.callers.iter().filter(same).map(|c| c.name.as_str()).take(CALLERS).collect();
-        Some(format!("Waits for {} in {}: {told}", name(lock), super::sentence::join(&callers)))
+        let a = if lock.name.is_none() { "a " } else { "" };
+        Some(format!("Waits for {a}{} in {}: {told}", name(lock), super::sentence::join(&callers)))
     };
     let mut all: Vec<String> = line.locks.iter().filter_map(of_lock).take(SENTENCES).collect();
     if all.is_empty() {
@@ -248,8 +253,8 @@ mod tests {
             sentences(line),
             [
                 "Waits for mmap_lock (rwsem:W) in vm_mmap_pgoff and do_madvise: +70.0 ns for one operation, 70 % of the difference.",
-                "Waits for spinlock in do_<&>: -10.0 ns for one operation, -10 % of the difference.",
-                "Waits for pipe mutex (mutex) in pipe_write: +5.0 ns for one operation, 5 % of the difference.",
+                "Waits for a spinlock in do_<&>: -10.0 ns for one operation, -10 % of the difference.",
+                "Waits for pipe mutex in pipe_write: +5.0 ns for one operation, 5 % of the difference.",
                 "Waits for futexes in `init`: +50.0 ns for one operation, 50 % of the difference.",
             ]
         );

@@ -60,11 +60,15 @@ impl Places {
             if let Some(bound) = BOUNDS.iter().flatten().find(|bound| **bound == name) {
                 bounds.insert(bound, address);
             }
-            let is_variable = matches!(kind, "d" | "D" | "b" | "B");
+            let is_variable = matches!(kind, "d" | "D" | "b" | "B") && !LABELS.iter().any(|label| name.starts_with(label));
             let entry = places.variables.entry(address).or_default();
             if is_variable && entry.is_none() {
                 *entry = Some(name.to_owned());
             }
+        }
+        // The few that are named there without CONFIG_KALLSYMS_ALL have all others behind them.
+        if places.variables.values().flatten().count() < places.variables.len() / FEW {
+            places.variables.clear();
         }
         for [begin, end] in BOUNDS {
             places.locking.extend(bounds.get(begin).zip(bounds.get(end)).map(|(begin, end)| *begin..*end));
@@ -88,6 +92,12 @@ impl Places {
         caller.unwrap_or_else(|| "caller not known".to_owned())
     }
 }
+
+/// Beginnings of the names that linkers give to places among variables.
+const LABELS: [&str; 7] = ["__start_", "__stop_", "__end_", "__bss_", "_sdata", "_edata", "__init_"];
+
+/// Less than one symbol of so many is a variable: most are not named.
+const FEW: usize = 10;
 
 const BOUNDS: [[&str; 2]; 2] =
     [["__sched_text_start", "__sched_text_end"], ["__lock_text_start", "__lock_text_end"]];
@@ -197,15 +207,15 @@ mod tests {
     const KALLSYMS: &str = "ffffffff81000000 T ext4_buffered_write_iter\nffffffff81000100 t native_queued_spin_lock_slowpath\n\
         ffffffff81001000 T __sched_text_start\nffffffff81001000 T mutex_lock\nffffffff81001100 t rwsem_down_write_slowpath.constprop.0\n\
         ffffffff81002000 T __sched_text_end\nffffffff81002000 T __lock_text_start\nffffffff81002000 T _raw_spin_lock\n\
-        ffffffff81003000 T __lock_text_end\nffffffff81003000 T free_pcppages_bulk\n\
+        ffffffff81003000 T __lock_text_end\nffffffff81003100 T free_pcppages_bulk\n\
         ffffffff82000000 D tasklist_lock\nffffffff82000040 d rename_lock\nffffffff82000080 T code_again\n";
 
     #[test]
     fn the_caller_is_the_first_function_that_is_no_locking_code() {
         let (places, symbols) = (Places::new(KALLSYMS), Symbols::new(KALLSYMS, Vec::new()).unwrap());
-        let write = [0xffff_ffff_8100_1110, 0xffff_ffff_8100_1010, 0xffff_ffff_8100_0020, 0xffff_ffff_8100_3010];
+        let write = [0xffff_ffff_8100_1110, 0xffff_ffff_8100_1010, 0xffff_ffff_8100_0020, 0xffff_ffff_8100_3110];
         assert_eq!(places.caller(&write, &symbols), "ext4_buffered_write_iter");
-        let spin = [0xffff_ffff_8100_0110, 0xffff_ffff_8100_2010, 0xffff_ffff_8100_3020];
+        let spin = [0xffff_ffff_8100_0110, 0xffff_ffff_8100_2010, 0xffff_ffff_8100_3120];
         assert_eq!(places.caller(&spin, &symbols), "free_pcppages_bulk");
         assert_eq!(places.caller(&spin[..2], &symbols), "caller not known");
     }
@@ -218,6 +228,9 @@ mod tests {
         for none in [0xffff_ffff_8200_0090, 0xffff_8880_0123_4568, 0xffff_ffff_8000_0000] {
             assert_eq!(places.variable(none), None, "{none:x}");
         }
+        let mut without = "ffffffff82000000 D __start_init_stack\nffffffff82000800 D one_of_few\n".to_owned();
+        (0..40).for_each(|n| without += &format!("ffffffff8100{n:02x}00 T function_{n}\n"));
+        assert_eq!(Places::new(&without).variable(0xffff_ffff_8200_0900), None);
         assert_eq!(taken("rwsem:W", "ext4_buffered_write_iter"), Some("inode i_rwsem"));
         assert_eq!(taken("rwsem:R", "lock_mm_and_find_vma"), Some("mmap_lock"));
         assert_eq!(taken("mutex", "lock_mm_and_find_vma"), None);
