@@ -163,9 +163,35 @@ fn copy_folder(from: &Path, to: &Path) -> anyhow::Result<()> {
 
 /// A pmem device is there once libnvdimm has seen it, and opens a little later.
 fn pmem(index: usize) -> anyhow::Result<PathBuf> {
-    let device = PathBuf::from(format!("/dev/pmem{index}"));
+    let mut tries = 0;
+    let device = loop {
+        match pmem_of_slot(Path::new("/sys/block"), index) {
+            Some(device) => break device,
+            None if tries < 500 => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            None => bail!("No device of persistent memory in slot {index} within 5 s"),
+        }
+    };
     opened(&device)?;
     Ok(device)
+}
+
+/// The device of QEMU's slot `slot`: the kernel numbers them in the order of the firmware's table, which is not that of the slots. A device's
+/// folder is `…/ndbus0/regionR/namespaceN/block/pmemN`; its region says which module it lies on, and the module's handle is its slot and 1
+/// (`nvdimm_slot_to_handle` in QEMU's hw/acpi/nvdimm.c).
+fn pmem_of_slot(blocks: &Path, slot: usize) -> Option<PathBuf> {
+    let handle = format!("{:#x}", slot + 1);
+    let mut names = fs::read_dir(blocks).ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
+    names.find_map(|name| {
+        let folder = name.starts_with("pmem").then(|| fs::canonicalize(blocks.join(&name)).ok())??;
+        let region = folder.ancestors().nth(3)?;
+        let mapping = fs::read_to_string(region.join("mapping0")).ok()?;
+        let module = region.parent()?.join(mapping.split(',').next()?);
+        let is = fs::read_to_string(module.join("nfit/handle")).ok()?.trim() == handle;
+        is.then(|| Path::new("/dev").join(name))
+    })
 }
 
 fn opened(device: &Path) -> anyhow::Result<File> {
@@ -298,5 +324,31 @@ fn mount_at(device: &Path, dir: &Path, filesystem: &str, flags: MountFlags, data
                 return Err(e).with_context(|| format!("Cannot mount {} as {filesystem}", device.display()));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn persistent_memory_is_found_by_its_slot() {
+        let sys = tempfile::tempdir().unwrap();
+        let blocks = sys.path().join("block");
+        fs::create_dir(&blocks).unwrap();
+        let bus = sys.path().join("ndbus0");
+        // The second slot's module is the kernel's first device.
+        for (n, module, handle) in [(0, "nmem1", "0x2\n"), (1, "nmem0", "0x1\n")] {
+            let device = bus.join(format!("region{n}/namespace{n}.0/block/pmem{n}"));
+            fs::create_dir_all(&device).unwrap();
+            fs::write(bus.join(format!("region{n}/mapping0")), format!("{module},0,2097152,0\n")).unwrap();
+            fs::create_dir_all(bus.join(module).join("nfit")).unwrap();
+            fs::write(bus.join(module).join("nfit/handle"), handle).unwrap();
+            symlink(device, blocks.join(format!("pmem{n}"))).unwrap();
+        }
+        fs::create_dir(blocks.join("vda")).unwrap();
+        assert_eq!(pmem_of_slot(&blocks, 0).unwrap(), Path::new("/dev/pmem1"));
+        assert_eq!(pmem_of_slot(&blocks, 1).unwrap(), Path::new("/dev/pmem0"));
+        assert_eq!(pmem_of_slot(&blocks, 2), None);
     }
 }

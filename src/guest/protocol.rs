@@ -151,7 +151,7 @@ pub struct WorkloadJob {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
     pub name: String,
-    /// Number of the pmem device.
+    /// Slot of the pmem device.
     pub pmem: usize,
     pub filesystem: String,
 }
@@ -174,7 +174,7 @@ pub struct Storage {
 /// Bytes to be copied from persistent memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copy {
-    /// Number of the pmem device.
+    /// Slot of the pmem device.
     pub pmem: usize,
     /// (offset, length) of what is not a hole.
     pub extents: Vec<(u64, u64)>,

@@ -1,6 +1,7 @@
 //! What differs between two kernel configurations.
 //!
-//! Invariant: an option that is off and an option that does not exist are the same thing: neither kernel has the feature.
+//! Invariant: an option that is off and an option that does not exist are the same thing: neither kernel has the feature. An option that got another
+//! name is one option, and what older kernels did without an option was on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,28 +46,57 @@ const NOTABLE: &[&str] = &[
     "NO_HZ*",
     "NR_CPUS",
     "NUMA*",
-    "PAGE_TABLE_*",
+    "PAGE_TABLE_CHECK*",
     "PER_VMA_LOCK",
     "PREEMPT*",
     "PSI*",
     "RANDOMIZE_*",
     "RCU_*",
     "READ_ONLY_THP_FOR_FS",
-    "RETHUNK",
-    "RETPOLINE",
     "RSEQ*",
     "SCHED_*",
     "SHUFFLE_PAGE_ALLOCATOR",
     "SLAB_FREELIST_*",
     "SLAB",
     "SLUB*",
-    "SPECULATION_MITIGATIONS",
     "STACKPROTECTOR*",
     "TRANSPARENT_HUGEPAGE*",
     "UNWINDER_*",
     "VMAP_STACK",
     "X86_INTEL_TSX_*",
     "ZSWAP*",
+];
+
+/// Options that Linux 6.9 renamed (commit be83e809ca67 and those after it): old name, new name.
+const RENAMED: &[(&str, &str)] = &[
+    ("CALL_DEPTH_TRACKING", "MITIGATION_CALL_DEPTH_TRACKING"),
+    ("CPU_IBPB_ENTRY", "MITIGATION_IBPB_ENTRY"),
+    ("CPU_IBRS_ENTRY", "MITIGATION_IBRS_ENTRY"),
+    ("CPU_SRSO", "MITIGATION_SRSO"),
+    ("CPU_UNRET_ENTRY", "MITIGATION_UNRET_ENTRY"),
+    ("GDS_FORCE_MITIGATION", "MITIGATION_GDS_FORCE"),
+    ("PAGE_TABLE_ISOLATION", "MITIGATION_PAGE_TABLE_ISOLATION"),
+    ("RETHUNK", "MITIGATION_RETHUNK"),
+    ("RETPOLINE", "MITIGATION_RETPOLINE"),
+    ("SLS", "MITIGATION_SLS"),
+    ("SPECULATION_MITIGATIONS", "CPU_MITIGATIONS"),
+];
+
+/// Mitigations that every kernel had which knows the flaw, until there was an option to leave them out (Linux 6.9 to 6.14). A kernel that does not
+/// mention the option has not left it out.
+const ONCE_ALWAYS: &[&str] = &[
+    "MITIGATION_GDS",
+    "MITIGATION_L1TF",
+    "MITIGATION_MDS",
+    "MITIGATION_MMIO_STALE_DATA",
+    "MITIGATION_RETBLEED",
+    "MITIGATION_RFDS",
+    "MITIGATION_SPECTRE_BHI",
+    "MITIGATION_SPECTRE_V1",
+    "MITIGATION_SPECTRE_V2",
+    "MITIGATION_SRBDS",
+    "MITIGATION_SSB",
+    "MITIGATION_TAA",
 ];
 
 impl Difference {
@@ -85,11 +115,17 @@ impl Difference {
 
 /// The options that differ, in alphabetical order. Input is the text of a kernel's `.config`.
 pub fn differences(a: &str, b: &str) -> Vec<Difference> {
+    let texts = [a, b];
     let (a, b) = (parse(a), parse(b));
     let names: BTreeSet<&str> = a.keys().chain(b.keys()).copied().collect();
+    let unasked = |name: &str| {
+        let line = format!("CONFIG_{name}");
+        let asks = |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == line);
+        ONCE_ALWAYS.contains(&name) && !texts.into_iter().all(asks)
+    };
     names
         .into_iter()
-        .filter(|name| a.get(name) != b.get(name))
+        .filter(|name| a.get(name) != b.get(name) && !unasked(name))
         .map(|name| Difference {
             option: name.to_owned(),
             a: a.get(name).map(|v| (*v).to_owned()),
@@ -102,6 +138,7 @@ fn parse(text: &str) -> Options<'_> {
     text.lines()
         .filter_map(|line| line.trim().strip_prefix("CONFIG_")?.split_once('='))
         .filter(|(_, value)| *value != "n")
+        .map(|(name, value)| (RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new), value))
         .collect()
 }
 
@@ -123,5 +160,18 @@ mod tests {
         assert_eq!(text, ["HZ 250 1000", "NEW off m", "OLD y off"]);
         assert!(all[0].is_notable() && !all[1].is_notable());
         assert_eq!(differences(a, a), []);
+    }
+
+    #[test]
+    fn another_name_is_no_difference() {
+        let old = "CONFIG_RETPOLINE=y\nCONFIG_SLS=y\n";
+        let new = "CONFIG_MITIGATION_RETPOLINE=y\nCONFIG_MITIGATION_MDS=y\n# CONFIG_MITIGATION_SLS is not set\n";
+        let all = differences(old, new);
+        assert_eq!(all.iter().map(|d| (&*d.option, d.b.as_deref())).collect::<Vec<_>>(), [("MITIGATION_SLS", None)]);
+        // Left out on purpose is one.
+        let without =
+            "CONFIG_MITIGATION_RETPOLINE=y\n# CONFIG_MITIGATION_MDS is not set\n# CONFIG_MITIGATION_SLS is not set\n";
+        assert_eq!(differences(without, new)[0].option, "MITIGATION_MDS");
+        assert_eq!(differences(without, new).len(), 1);
     }
 }

@@ -41,7 +41,7 @@ const SUBJECTS: &[Subject] = &[
     subject("waiting", &[WAITING], &[], &[]),
     subject("programs", &["user: *"], &[], &["command.*", "dbsim.*", "oltp.*", "postgres.*"]),
     subject("mitigations of CPU flaws", &["srso_*", "retbleed_*", "__x86_return_thunk", "__x86_indirect_*", "entry_untrain_ret", "clear_bhb*", "its_*", "entry_ibpb", "write_ibpb"],
-        &["MITIGATION_*", "RETPOLINE", "RETHUNK", "CPU_SRSO", "CPU_*_ENTRY", "CPU_MITIGATIONS", "SPECULATION_MITIGATIONS", "CALL_DEPTH_TRACKING", "PAGE_TABLE_ISOLATION", "SLS"],
+        &["MITIGATION_*", "CPU_MITIGATIONS"],
         &["boot.mitigations", "boot.pti", "boot.nopti", "boot.spec*", "boot.retbleed", "boot.srso", "boot.l1tf", "boot.mds"]),
     subject("entry and exit", &["entry_*", "do_syscall_64", "x64_sys_call", "syscall_*", "asm_*", "exc_*", "irqentry_*", "ret_from_fork*", "error_entry", "error_return", "native_irq_return*", "native_iret", "sync_regs", "swapgs*", "common_interrupt*", "sysvec_*", "paranoid_*", "restore_regs*", "exit_to_user_mode*", "fred_*", "arch_exit_to_user*", "fpregs_*", "save_fpregs*", "__do_sys_getppid", "__x64_sys_*", "__do_sys_*", "__se_sys_*"],
         &["RANDOMIZE_KSTACK_OFFSET*", "X86_FRED", "GENERIC_ENTRY", "VMAP_STACK", "AUDITSYSCALL"], &["boot.randomize_kstack_offset", "boot.audit"]),

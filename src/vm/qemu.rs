@@ -130,7 +130,7 @@ pub struct Config<'a> {
     pub profile: Option<(&'a Plugin, &'a Path)>,
 }
 
-/// A file that the guest sees as persistent memory, `/dev/pmemN` in the order given. What the guest writes there is its own.
+/// A file that the guest sees as persistent memory, in the slot of its place in the order given. What the guest writes there is its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pmem {
     pub path: PathBuf,
@@ -277,7 +277,7 @@ fn pmem_arguments(pmems: &[Pmem]) -> Vec<OsString> {
         let bytes = pmem.bytes;
         args.push(prefixed(&format!("memory-backend-file,id=pmem{n},share=off,size={bytes},mem-path="), &pmem.path));
         args.push("-device".into());
-        args.push(format!("nvdimm,id=nvdimm{n},memdev=pmem{n}").into());
+        args.push(format!("nvdimm,id=nvdimm{n},memdev=pmem{n},slot={n}").into());
     }
     args
 }
@@ -405,7 +405,7 @@ mod tests {
         let args: Vec<String> =
             pmem_arguments(std::slice::from_ref(&pmem)).into_iter().map(|a| a.into_string().unwrap()).collect();
         let backend = "memory-backend-file,id=pmem0,share=off,size=3221225472,mem-path=a,,b";
-        assert_eq!(args, ["-object", backend, "-device", "nvdimm,id=nvdimm0,memdev=pmem0"]);
+        assert_eq!(args, ["-object", backend, "-device", "nvdimm,id=nvdimm0,memdev=pmem0,slot=0"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The images that an arm's workloads bring along, as persistent memory of its guests.
 //!
-//! Invariant: the same order of images gives the same numbers of pmem devices in every boot of the arm.
+//! Invariant: the same order of images gives the same slots of pmem devices in every boot of the arm.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub(super) struct ArmImage {
     role: ImageRole,
     bytes: u64,
     extents: Vec<(u64, u64)>,
-    /// Number of its pmem device, if it has one.
+    /// Slot of its pmem device, if it has one.
     pmem: Option<usize>,
 }
 
