@@ -139,12 +139,7 @@ impl Host for VmHost {
 
 impl VmHost {
     /// Boots the guest of a trial and sees it to its end.
-    fn boot(
-        &self,
-        trial: &Trial<'_>,
-        phase: &dyn Fn(Phase),
-        looking: Looking<'_>,
-    ) -> Result<Booted, HostError> {
+    fn boot(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase), looking: Looking<'_>) -> Result<Booted, HostError> {
         let begun = Instant::now();
         let arm = &self.arms[trial.slot.arm];
         let files = Files::in_dir(trial.artifacts);

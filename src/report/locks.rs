@@ -273,7 +273,9 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(text.contains("A = debian:6.1\n") && text.contains("*TOTAL*"), "{text}");
         let method = method(&found).unwrap();
-        assert!(method.contains("200 events, 1 lost") && method.contains("UTIL, HOLD, TOTAL, NOWAIT and REJECT are n/a"));
+        assert!(
+            method.contains("200 events, 1 lost") && method.contains("UTIL, HOLD, TOTAL, NOWAIT and REJECT are n/a")
+        );
     }
 
     #[test]
@@ -299,7 +301,17 @@ mod tests {
         let rows = lockmeter(&line, false, 2, 6);
         assert_eq!(
             rows[1],
-            ["50.0 %", "2.0 %", "500ns(12.0us)", "2.0us(9.0us)(2.00)", "1000", "98.0 %", "2.0 %", "n/a", "tasklist_lock-W"]
+            [
+                "50.0 %",
+                "2.0 %",
+                "500ns(12.0us)",
+                "2.0us(9.0us)(2.00)",
+                "1000",
+                "98.0 %",
+                "2.0 %",
+                "n/a",
+                "tasklist_lock-W"
+            ]
         );
         assert_eq!((rows[0][0].as_str(), rows[2][1].as_str(), rows[2][8].as_str()), ("", "15", "  do_fork"));
     }

@@ -208,7 +208,8 @@ mod tests {
         fs::write(scratch.dir().join("console.log"), b"not kept").unwrap();
         folder.keep_waiting(&waiting, scratch.dir()).unwrap();
         drop(scratch);
-        let mut kept: Vec<_> = fs::read_dir(dir.path().join("study/evidence")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let mut kept: Vec<_> =
+            fs::read_dir(dir.path().join("study/evidence")).unwrap().map(|e| e.unwrap().file_name()).collect();
         kept.sort();
         assert_eq!(kept, ["0001.locks.command.run-1.stdout", "0001.locks.json"]);
         assert_eq!(folder.waiting(), std::slice::from_ref(&waiting));

@@ -49,7 +49,7 @@ impl Format {
     }
 }
 
-/// `	field:unsigned int flags;	offset:16;	size:4;	signed:0;`
+/// `field:unsigned int flags; offset:16; size:4; signed:0;`, with tabs between them.
 fn field(line: &str) -> Option<(String, Field)> {
     let mut parts = line.trim().split(';').map(str::trim);
     let declared = parts.next()?.strip_prefix("field:")?;

@@ -60,7 +60,8 @@ impl Places {
             if let Some(bound) = BOUNDS.iter().flatten().find(|bound| **bound == name) {
                 bounds.insert(bound, address);
             }
-            let is_variable = matches!(kind, "d" | "D" | "b" | "B") && !LABELS.iter().any(|label| name.starts_with(label));
+            let is_variable =
+                matches!(kind, "d" | "D" | "b" | "B") && !LABELS.iter().any(|label| name.starts_with(label));
             let entry = places.variables.entry(address).or_default();
             if is_variable && entry.is_none() {
                 *entry = Some(name.to_owned());
@@ -99,8 +100,7 @@ const LABELS: [&str; 7] = ["__start_", "__stop_", "__end_", "__bss_", "_sdata", 
 /// Less than one symbol of so many is a variable: most are not named.
 const FEW: usize = 10;
 
-const BOUNDS: [[&str; 2]; 2] =
-    [["__sched_text_start", "__sched_text_end"], ["__lock_text_start", "__lock_text_end"]];
+const BOUNDS: [[&str; 2]; 2] = [["__sched_text_start", "__sched_text_end"], ["__lock_text_start", "__lock_text_end"]];
 
 /// Beginnings of the names of functions that make up locks, as far as they lie in other sections.
 const LOCKING: [&str; 24] = [
@@ -131,45 +131,183 @@ const LOCKING: [&str; 24] = [
 ];
 
 /// Which lock of a kind these functions take: beginnings of names, as Linux 5.19 to 7.x has them (mm/, fs/, kernel/, net/, ipc/).
-const TAKEN: [(&str, &str, &[&str]); 20] = [
+const TAKEN: [(&str, &str, &[&str]); 21] = [
     (
         "rwsem",
         "mmap_lock",
         &[
-            "__do_munmap", "__do_sys_brk", "__mm_populate", "__vm_munmap", "__x64_sys_brk", "__x64_sys_mremap", "do_madvise", "do_mprotect_pkey",
-            "do_user_addr_fault", "exit_mm", "gup_fast_fallback", "internal_get_user_pages_fast", "ksys_shmdt", "do_shmat",
-            "lock_mm_and_find_vma", "madvise_lock", "mmap_read_lock", "mmap_write_lock", "pin_user_pages", "task_numa_work", "vm_mmap_pgoff",
-            "vm_munmap", "__access_remote_vm", "vma_start_write", "exc_page_fault", "mlock", "do_mlock", "do_vmi_align_munmap",
+            "__do_munmap",
+            "__do_sys_brk",
+            "__mm_populate",
+            "__vm_munmap",
+            "__x64_sys_brk",
+            "__x64_sys_mremap",
+            "do_madvise",
+            "do_mprotect_pkey",
+            "do_user_addr_fault",
+            "exit_mm",
+            "gup_fast_fallback",
+            "internal_get_user_pages_fast",
+            "ksys_shmdt",
+            "do_shmat",
+            "lock_mm_and_find_vma",
+            "madvise_lock",
+            "mmap_read_lock",
+            "mmap_write_lock",
+            "pin_user_pages",
+            "task_numa_work",
+            "vm_mmap_pgoff",
+            "vm_munmap",
+            "__access_remote_vm",
+            "vma_start_write",
+            "exc_page_fault",
+            "mlock",
+            "do_mlock",
+            "do_vmi_align_munmap",
         ],
     ),
     (
         "rwsem",
         "inode i_rwsem",
         &[
-            "btrfs_inode_lock", "do_rmdir", "do_truncate", "do_unlinkat", "do_last", "ext4_buffered_write_iter", "ext4_dio_", "ext4_file_", "f2fs_file_",
-            "filename_create", "generic_file_write_iter", "generic_file_llseek", "iterate_dir", "lock_rename", "lock_two_", "open_last_lookups", "path_openat",
-            "start_dirop", "start_creating", "lookup_slow", "shmem_file_", "vfs_rename", "vfs_unlink", "walk_component", "xfs_ilock", "xfs_file_", "do_open",
-            "inode_lock", "ovl_write_iter", "ovl_create", "ovl_do_remove", "ext4_llseek", "notify_change", "chmod_common", "chown_common", "vfs_fsync",
+            "btrfs_inode_lock",
+            "do_rmdir",
+            "do_truncate",
+            "do_unlinkat",
+            "do_last",
+            "ext4_buffered_write_iter",
+            "ext4_dio_",
+            "ext4_file_",
+            "f2fs_file_",
+            "filename_create",
+            "generic_file_write_iter",
+            "generic_file_llseek",
+            "iterate_dir",
+            "lock_rename",
+            "lock_two_",
+            "open_last_lookups",
+            "path_openat",
+            "start_dirop",
+            "start_creating",
+            "lookup_slow",
+            "shmem_file_",
+            "vfs_rename",
+            "vfs_unlink",
+            "walk_component",
+            "xfs_ilock",
+            "xfs_file_",
+            "do_open",
+            "inode_lock",
+            "ovl_write_iter",
+            "ovl_create",
+            "ovl_do_remove",
+            "ext4_llseek",
+            "notify_change",
+            "chmod_common",
+            "chown_common",
+            "vfs_fsync",
         ],
     ),
     ("rwsem", "ext4 i_data_sem", &["ext4_map_", "ext4_da_", "ext4_truncate", "ext4_punch_hole", "ext4_get_block"]),
-    ("rwsem", "mapping i_mmap_rwsem", &["unlink_file_vma", "vma_link", "vma_prepare", "rmap_walk_file", "unmap_mapping", "__vma_adjust", "i_mmap_"]),
-    ("rwsem", "anon_vma rwsem", &["anon_vma_", "unlink_anon_vmas", "rmap_walk_anon", "__put_anon_vma", "folio_lock_anon_vma"]),
+    (
+        "rwsem",
+        "mapping i_mmap_rwsem",
+        &["unlink_file_vma", "vma_link", "vma_prepare", "rmap_walk_file", "unmap_mapping", "__vma_adjust", "i_mmap_"],
+    ),
+    (
+        "rwsem",
+        "anon_vma rwsem",
+        &["anon_vma_", "unlink_anon_vmas", "rmap_walk_anon", "__put_anon_vma", "folio_lock_anon_vma"],
+    ),
     ("rwsem", "superblock s_umount", &["super_lock", "grab_super", "iterate_supers", "trylock_super"]),
     ("mutex", "file f_pos_lock", &["__fdget_pos", "fdget_pos", "__f_unlock_pos", "file_ppos"]),
     ("mutex", "pipe mutex", &["pipe_", "anon_pipe_", "splice_", "do_splice", "wait_for_space"]),
     ("mutex", "unix socket iolock", &["unix_stream_", "__unix_dgram", "unix_dgram_"]),
     ("mutex", "epoll mutex", &["ep_", "do_epoll", "eventpoll_", "__ep_"]),
     ("mutex", "io_uring uring_lock", &["io_", "__io_", "__do_sys_io_uring", "__x64_sys_io_uring"]),
+    ("mutex", "ext4 s_orphan_lock", &["ext4_orphan_"]),
     ("mutex", "jbd2 j_checkpoint_mutex", &["jbd2_log_", "__jbd2_log_"]),
-    ("spinlock", "zone lock", &["rmqueue", "free_pcppages_bulk", "free_one_page", "get_page_from_freelist", "free_unref", "__rmqueue", "free_frozen"]),
-    ("spinlock", "lruvec lock", &["folio_lruvec_lock", "lock_page_lruvec", "pagevec_lru", "folio_batch_move_lru", "release_pages", "lru_"]),
-    ("spinlock", "run-queue lock", &["raw_spin_rq_lock", "__schedule", "try_to_wake_up", "ttwu_", "task_rq_lock", "__task_rq_lock", "scheduler_tick", "sched_tick", "load_balance", "sched_balance", "sched_ttwu", "wake_up_new_task", "double_rq_lock", "newidle_balance"]),
-    ("spinlock", "slab node list_lock", &["___slab_alloc", "__slab_free", "get_partial", "__unfreeze_partials", "put_cpu_partial", "__slab_alloc", "get_from_partial", "barn_", "__put_partials"]),
+    (
+        "spinlock",
+        "zone lock",
+        &[
+            "rmqueue",
+            "free_pcppages_bulk",
+            "free_one_page",
+            "get_page_from_freelist",
+            "free_unref",
+            "__rmqueue",
+            "free_frozen",
+        ],
+    ),
+    (
+        "spinlock",
+        "lruvec lock",
+        &["folio_lruvec_lock", "lock_page_lruvec", "pagevec_lru", "folio_batch_move_lru", "release_pages", "lru_"],
+    ),
+    (
+        "spinlock",
+        "run-queue lock",
+        &[
+            "raw_spin_rq_lock",
+            "__schedule",
+            "try_to_wake_up",
+            "ttwu_",
+            "task_rq_lock",
+            "__task_rq_lock",
+            "scheduler_tick",
+            "sched_tick",
+            "load_balance",
+            "sched_balance",
+            "sched_ttwu",
+            "wake_up_new_task",
+            "double_rq_lock",
+            "newidle_balance",
+        ],
+    ),
+    (
+        "spinlock",
+        "slab node list_lock",
+        &[
+            "___slab_alloc",
+            "__slab_free",
+            "get_partial",
+            "__unfreeze_partials",
+            "put_cpu_partial",
+            "__slab_alloc",
+            "get_from_partial",
+            "barn_",
+            "__put_partials",
+        ],
+    ),
     ("spinlock", "futex hash bucket", &["futex_", "do_futex", "__futex"]),
-    ("spinlock", "dentry lock", &["lockref_", "dput", "d_alloc", "d_lookup", "__d_lookup", "d_invalidate", "d_delete", "dget_parent", "shrink_dentry", "d_walk", "fast_dput"]),
-    ("spinlock", "socket or its queue", &["lock_sock", "release_sock", "skb_queue", "sock_def_", "__lock_sock", "tcp_v4_rcv", "__skb_", "unix_"]),
-    ("spinlock", "wait queue", &["__wake_up", "prepare_to_wait", "finish_wait", "add_wait_queue", "remove_wait_queue", "autoremove_wake"]),
+    (
+        "spinlock",
+        "dentry lock",
+        &[
+            "lockref_",
+            "dput",
+            "d_alloc",
+            "d_lookup",
+            "__d_lookup",
+            "d_invalidate",
+            "d_delete",
+            "dget_parent",
+            "shrink_dentry",
+            "d_walk",
+            "fast_dput",
+        ],
+    ),
+    (
+        "spinlock",
+        "socket or its queue",
+        &["lock_sock", "release_sock", "skb_queue", "sock_def_", "__lock_sock", "tcp_v4_rcv", "__skb_", "unix_"],
+    ),
+    (
+        "spinlock",
+        "wait queue",
+        &["__wake_up", "prepare_to_wait", "finish_wait", "add_wait_queue", "remove_wait_queue", "autoremove_wake"],
+    ),
 ];
 
 /// The lock that `caller` is known to take, if it is of that class.

@@ -126,7 +126,11 @@ pub struct Origin {
 pub enum What {
     /// A lock of the kernel's: the tracepoint's flags without [`SPIN`] where they change in one wait, its address if it may be a variable, and the
     /// stack by number.
-    Lock { flags: u32, variable: Option<u64>, stack: u32 },
+    Lock {
+        flags: u32,
+        variable: Option<u64>,
+        stack: u32,
+    },
     Futex,
 }
 

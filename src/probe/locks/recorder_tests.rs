@@ -30,7 +30,8 @@ fn events() -> Events {
     }
 }
 
-const SYMBOLS: &str = "ffffffff81000000 T do_work\nffffffff81000100 t rwsem_down_write_slowpath\nffffffff82000000 D big_lock\n";
+const SYMBOLS: &str =
+    "ffffffff81000000 T do_work\nffffffff81000100 t rwsem_down_write_slowpath\nffffffff82000000 D big_lock\n";
 const WORK: u64 = 0xffff_ffff_8100_0010;
 const SLOW: u64 = 0xffff_ffff_8100_0110;
 const BIG: i64 = 0xffff_ffff_8200_0010_u64 as i64;

@@ -73,7 +73,9 @@ pub fn parse(text: &str, workload: &str, ns: u64) -> LockStat {
 fn lock(line: &str) -> Option<StatLock> {
     let (name, numbers) = line.rsplit_once(": ").or_else(|| line.rsplit_once(":\t"))?;
     let numbers: Vec<f64> = numbers.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
-    let [_, contentions, _, wait_max, wait, _, _, acquisitions, _, hold_max, hold, _] = numbers[..] else { return None };
+    let [_, contentions, _, wait_max, wait, _, _, acquisitions, _, hold_max, hold, _] = numbers[..] else {
+        return None;
+    };
     let ns = |us: f64| 1000.0 * us;
     Some(StatLock {
         lock: name.trim().to_owned(),
@@ -132,7 +134,11 @@ mod tests {
 
     #[test]
     fn other_text_has_no_locks() {
-        let stat = parse("lock_stat version 0.4\n*WARNING* lock debugging disabled!! - possibly due to a lockdep warning\n", "w", 1);
+        let stat = parse(
+            "lock_stat version 0.4\n*WARNING* lock debugging disabled!! - possibly due to a lockdep warning\n",
+            "w",
+            1,
+        );
         assert_eq!((stat.locks, stat.total.acquisitions), (Vec::new(), 0));
     }
 }

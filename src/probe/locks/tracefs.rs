@@ -56,7 +56,8 @@ mod tests {
         match Tracefs::open() {
             Ok(tracefs) => {
                 assert_eq!(tracefs.tracepoint("nosuch/thing"), Ok(None));
-                let switch = tracefs.tracepoint("sched/sched_switch").unwrap().expect("every kernel that traces has it");
+                let switch =
+                    tracefs.tracepoint("sched/sched_switch").unwrap().expect("every kernel that traces has it");
                 assert_eq!(switch.field("prev_pid").unwrap().size, 4);
             }
             Err(why) => assert!(why.contains("root") || why.contains("tracefs"), "{why}"),

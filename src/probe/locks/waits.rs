@@ -71,9 +71,7 @@ fn rank(waited: &mut Waited) {
         let names = |w: &LockWait| (w.class.clone(), w.lock.clone(), w.caller.clone());
         y.tally.total_ns.cmp(&x.tally.total_ns).then_with(|| names(x).cmp(&names(y)))
     });
-    waited
-        .futexes
-        .sort_by(|x, y| y.tally.total_ns.cmp(&x.tally.total_ns).then_with(|| x.program.cmp(&y.program)));
+    waited.futexes.sort_by(|x, y| y.tally.total_ns.cmp(&x.tally.total_ns).then_with(|| x.program.cmp(&y.program)));
 }
 
 /// Windows added up by the metrics that they explain, metrics in the order in which they were first met.
@@ -94,7 +92,8 @@ impl ByMetric {
             sum.operations += window.operations;
             sum.ns += window.ns;
             for lock in &waited.locks {
-                let same = |l: &&mut LockWait| (&l.class, &l.lock, &l.caller) == (&lock.class, &lock.lock, &lock.caller);
+                let same =
+                    |l: &&mut LockWait| (&l.class, &l.lock, &l.caller) == (&lock.class, &lock.lock, &lock.caller);
                 match sum.locks.iter_mut().find(same) {
                     Some(known) => known.tally.add(&lock.tally),
                     None => sum.locks.push(lock.clone()),

@@ -77,12 +77,8 @@ pub(super) fn of<'a>(report: &'a Report<'_>) -> Option<Waits<'a>> {
 }
 
 fn waiting<'a>(line: &'a Contended, arm: &'a str) -> Waiting<'a> {
-    let both = |pair: &Pair| Both {
-        baseline: pair.a,
-        arm: pair.b,
-        change_ns: pair.delta(),
-        share: line.share(pair.delta()),
-    };
+    let both =
+        |pair: &Pair| Both { baseline: pair.a, arm: pair.b, change_ns: pair.delta(), share: line.share(pair.delta()) };
     let who = |all: &'a [Named]| all.iter().map(|n| Who { name: &n.name, both: both(&n.cost) }).collect();
     let waited = |lock: &'a Lock| Waited {
         class: &lock.class,
