@@ -146,6 +146,10 @@ pub struct Outcome {
     /// are sampled [default: 1, or 2 where they are sampled]
     #[arg(long, value_name = "PAIRS")]
     pub why: Option<u32>,
+    /// Pairs run once more for what they wait for where the arms differ: locks of the kernel (since 5.19) and futexes [default: as `--why` where guests have two
+    /// CPUs or more, and with `--on local`; else 0]
+    #[arg(long, value_name = "PAIRS")]
+    pub locks: Option<u32>,
     /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub format: Format,

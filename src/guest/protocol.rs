@@ -13,6 +13,7 @@ use crate::metric::MetricDef;
 use crate::probe::symbols::Program;
 use crate::store::counters::Counters;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
+use crate::store::waits::{LockStat, Traced, Waited};
 use crate::study::storage::Spindle;
 use crate::undo::Change;
 use crate::workload::{Options, Window};
@@ -90,6 +91,9 @@ pub struct Job {
     /// Whether others work on the machine, so that what the trial's own processes do is counted by itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// Whether waits for locks are recorded, and told at the end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub locks: bool,
     pub workloads: Vec<WorkloadJob>,
 }
 
@@ -218,6 +222,10 @@ pub enum Event {
     Counters { counters: Counters },
     /// When what was marked, a part: the marks' numbers and nanoseconds of `CLOCK_MONOTONIC`.
     Marks { marks: Vec<(u8, u64)> },
+    /// What was waited for, by window in the order of the cuts, on so many CPUs.
+    Waits { cpus: u32, traced: Traced, windows: Vec<Waited> },
+    /// The kernel's own account of its locks while a workload ran.
+    LockStat { stat: LockStat },
     /// Programs that ran in the windows.
     Programs { programs: Vec<Program> },
     /// The kernel's functions: a part of `/proc/kallsyms`, whole lines.

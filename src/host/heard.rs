@@ -9,6 +9,7 @@ use crate::probe::filesystem;
 use crate::probe::symbols::Program;
 use crate::store::counters::Counters;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
+use crate::store::waits::{LockStat, Traced, Waited};
 use crate::undo::Change;
 use crate::workload::Window;
 
@@ -35,6 +36,9 @@ pub(in crate::host) struct Heard {
     /// Marks' numbers and times, in the order in which they were left.
     pub(in crate::host) marks: Vec<(u8, u64)>,
     pub(in crate::host) programs: Vec<Program>,
+    /// What was waited for: CPUs, how it was traced, and by window.
+    pub(in crate::host) waits: Option<(u32, Traced, Vec<Waited>)>,
+    pub(in crate::host) lock_stat: Vec<LockStat>,
     pub(in crate::host) kallsyms: String,
     pub(in crate::host) done: bool,
 }
@@ -67,6 +71,8 @@ impl Heard {
             }
             Event::Counters { counters } => self.counters = Some(counters),
             Event::Marks { marks } => self.marks.extend(marks),
+            Event::Waits { cpus, traced, windows } => self.waits = Some((cpus, traced, windows)),
+            Event::LockStat { stat } => self.lock_stat.push(stat),
             Event::Programs { programs } => self.programs = programs,
             Event::Symbols { text } => self.kallsyms += &text,
             Event::Features { found } => {

@@ -11,6 +11,7 @@ pub mod counters;
 pub(crate) mod fixture;
 mod inference;
 pub mod line;
+pub mod locks;
 pub mod stacks;
 pub mod standing;
 pub mod suite;

@@ -3,6 +3,7 @@
 pub mod counters;
 pub mod dmesg;
 pub mod filesystem;
+pub mod locks;
 pub mod machine;
 pub mod noise;
 pub mod sampled;

@@ -5,6 +5,7 @@
 
 mod causes;
 mod counters;
+mod locks;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

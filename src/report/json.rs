@@ -3,6 +3,8 @@
 //! Invariant: a figure shown to people is a quantity (`value`, `unit`, `text`), the same as in the text report; figures on the log scale
 //! stand under `log` and are unrounded.
 
+mod waits;
+
 use std::collections::BTreeMap;
 
 use bigiron_stats::Verdict;
@@ -47,6 +49,8 @@ struct Document<'a> {
     causes: Option<Explained<'a>>,
     /// By comparison; null where nothing was counted.
     counters: Option<Vec<Counted<'a>>>,
+    /// Null where no locks were looked at.
+    locks: Option<waits::Waits<'a>>,
     set_aside: &'a [SetAside],
     kernels: Vec<Booted>,
     /// One line per workload.
@@ -306,6 +310,7 @@ pub fn json(report: &Report<'_>) -> String {
             .collect(),
         causes: explained(report),
         counters: (!report.counters.is_empty()).then(|| counted(report)),
+        locks: waits::of(report),
         set_aside: &judgement.set_aside,
         kernels: scope::booted(plan, report.records),
         durability: fact::durability(plan, &facts),

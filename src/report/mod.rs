@@ -12,6 +12,7 @@ pub mod history;
 pub mod html;
 pub mod json;
 pub mod kconfig;
+pub mod locks;
 pub mod night;
 pub mod quantity;
 pub mod row;

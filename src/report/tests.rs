@@ -6,6 +6,7 @@ use crate::judge::calls::{Call, Calls};
 use crate::judge::causes::{Cause, Causes, Looking};
 use crate::judge::fixture::{complain, dbsim, fail, micro, plan, records, void};
 use crate::judge::judge;
+use crate::judge::locks::Locks;
 use crate::judge::stacks::{Frame, Stacks};
 use crate::report::why::Why;
 use crate::store::record::{Failure, Record};
@@ -80,7 +81,9 @@ fn why() -> Why {
         calls: vec![Call { name: "clone".to_owned(), a: 1.0, b: 1.0 }],
     };
     let missing = vec!["Trial 3 came to <nothing>".to_owned()];
-    Why { looking: Some(looking), causes: vec![causes], calls: vec![calls], stacks: vec![stacks], missing }
+    let (plan, records, waiting) = crate::judge::locks::tests::contended();
+    let locks = Locks::new(&plan, &records, &judge(&plan, &records), &waiting);
+    Why { looking: Some(looking), causes: vec![causes], calls: vec![calls], stacks: vec![stacks], locks, missing }
 }
 
 /// Every kind of study that a report must be able to print.

@@ -8,7 +8,7 @@ use super::row::{Mark, Row};
 use super::scope;
 use super::sentence::{About, join};
 use super::table::{Line, table, wrap};
-use super::{Report, counters as counting, short, why};
+use super::{Report, counters as counting, locks, short, why};
 use crate::probe::filesystem;
 use crate::probe::noise::DISTURBED_FACT;
 use crate::report::kconfig::Difference;
@@ -203,7 +203,7 @@ fn kind(row: &Row<'_>) -> &'static str {
 /// What the lines that differ are made of.
 fn why(out: &mut String, report: &Report<'_>) {
     let found = &report.why;
-    if found.causes.is_empty() && found.missing.is_empty() {
+    if found.is_empty() {
         return;
     }
     out.push_str("\nWhy\n");
@@ -244,6 +244,27 @@ fn why(out: &mut String, report: &Report<'_>) {
         out.push_str(&wrap(&format!("{left} more {lines} causes in the HTML and JSON reports."), "  ", "  "));
     }
     if let Some(method) = why::method(found) {
+        out.push_str(&wrap(&method, "  ", "  "));
+    }
+    waits(out, report);
+}
+
+/// What these lines waited for.
+fn waits(out: &mut String, report: &Report<'_>) {
+    let (plan, found) = (report.plan, &report.why.locks);
+    if found.traced.is_none() {
+        return;
+    }
+    out.push_str("\nLocks\n");
+    for (arm, why) in &found.untold {
+        out.push_str(&wrap(&format!("{arm}: {why}"), "  - ", "    "));
+    }
+    for line in &found.lines {
+        let comparison = &report.judgement.comparisons[line.comparison];
+        let arms = (plan.arms[0].name.as_str(), plan.arms[comparison.arm].name.as_str());
+        out.push_str(&locks::text(line, arms, plan.machine.cpus, locks::is_primary(line, &comparison.lines)));
+    }
+    if let Some(method) = locks::method(found) {
         out.push_str(&wrap(&method, "  ", "  "));
     }
 }

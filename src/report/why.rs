@@ -5,6 +5,7 @@
 use crate::judge::calls::Calls;
 use crate::judge::causes::{Cause, Causes, Looking, Uncertain};
 use crate::judge::line::Line;
+use crate::judge::locks::Locks;
 use crate::judge::stacks::Stacks;
 use crate::store::evidence::Sampled;
 
@@ -25,6 +26,8 @@ pub struct Why {
     pub calls: Vec<Calls>,
     /// Of the lines that were sampled.
     pub stacks: Vec<Stacks>,
+    /// What was waited for.
+    pub locks: Locks,
     /// Why there is less than there might be: what could not be looked into.
     pub missing: Vec<String>,
 }
@@ -42,7 +45,7 @@ pub fn signed(value: f64) -> String {
 }
 
 /// `12,345`.
-fn grouped(value: i64) -> String {
+pub(super) fn grouped(value: i64) -> String {
     let digits = value.unsigned_abs().to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -180,6 +183,11 @@ fn sampling(looking: &Looking, sampled: &Sampled, pairs: usize) -> String {
 }
 
 impl Why {
+    /// Whether there is nothing to be said.
+    pub fn is_empty(&self) -> bool {
+        self.causes.is_empty() && self.missing.is_empty() && self.locks.traced.is_none()
+    }
+
     /// The stacks of a line's causes.
     pub fn stacks_of(&self, causes: &Causes) -> Option<&Stacks> {
         let is_it = |s: &&Stacks| {

@@ -9,6 +9,7 @@ pub mod folder;
 pub mod line;
 pub mod record;
 pub mod tally;
+pub mod waits;
 pub mod writer;
 
 #[cfg(test)]

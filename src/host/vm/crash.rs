@@ -226,6 +226,7 @@ impl<'a> Machine<'a> {
             looked_into: crate::guest::protocol::NOT_LOOKED_INTO,
             sampled: false,
             shared: false,
+            locks: false,
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
                 proves_only: matches!(end, End::Proof),
