@@ -96,6 +96,7 @@ impl<'a> Work<'a> {
             out: Some(&out),
             jobs: self.common.jobs,
             why: Some(0),
+            locks: None,
             part: Some(Part { kernels, repeat: &self.bisection.repeat, cancel: &self.cancel }),
         };
         conduct::conduct(&request).map(drop)
