@@ -29,6 +29,8 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("guide", "first-steps", include_str!("../../docs/guide/first-steps.md")),
     ("guide", "gate", include_str!("../../docs/guide/gate.md")),
     ("guide", "nightly", include_str!("../../docs/guide/nightly.md")),
+    ("study", "kernel-upgrade", include_str!("../../docs/studies/kernel-upgrade.md")),
+    ("study", "filesystems", include_str!("../../docs/studies/filesystems.md")),
     ("study", "io-options", include_str!("../../docs/studies/io-options.md")),
     ("study", "io-scheduler", include_str!("../../docs/studies/io-scheduler.md")),
     ("study", "network-offload", include_str!("../../docs/studies/network-offload.md")),

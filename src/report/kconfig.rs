@@ -82,9 +82,10 @@ const RENAMED: &[(&str, &str)] = &[
     ("SPECULATION_MITIGATIONS", "CPU_MITIGATIONS"),
 ];
 
-/// Mitigations that every kernel had which knows the flaw, until there was an option to leave them out (Linux 6.9 to 6.14). A kernel that does not
-/// mention the option has not left it out.
-const ONCE_ALWAYS: &[&str] = &[
+/// What kernels do that do not mention the option: mitigations that every kernel had which knows the flaw, until they could be left out (Linux 6.9 to
+/// 6.14), and `MEMCG_KMEM`, which `MEMCG` has included since 6.10.
+const UNASKED: &[&str] = &[
+    "MEMCG_KMEM",
     "MITIGATION_GDS",
     "MITIGATION_L1TF",
     "MITIGATION_MDS",
@@ -121,7 +122,7 @@ pub fn differences(a: &str, b: &str) -> Vec<Difference> {
     let unasked = |name: &str| {
         let line = format!("CONFIG_{name}");
         let asks = |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == line);
-        ONCE_ALWAYS.contains(&name) && !texts.into_iter().all(asks)
+        UNASKED.contains(&name) && !texts.into_iter().all(asks)
     };
     names
         .into_iter()

@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 use crate::clock::Clock;
 use crate::judge::causes::Causes;
 use crate::judge::{Judgement, State};
+use crate::kernel::major_minor;
 use crate::store::record::Record;
 use crate::study::plan::{Arm, Plan};
 
@@ -103,7 +104,12 @@ impl<'a> Report<'a> {
         };
         let settings: Vec<_> = own('A', a, b).chain(own('B', b, a)).collect();
         let config = self.configs[causes.comparison].as_deref().unwrap_or_default();
-        let said = subject::touching(causes, subject::Arms { config, settings: &settings });
+        let releases = [a, b].map(|arm| major_minor(&arm.kernel.release));
+        let releases = match releases {
+            [Some(a), Some(b)] => Some([a, b]),
+            _ => None,
+        };
+        let said = subject::touching(causes, subject::Arms { config, settings: &settings, releases });
         (!said.is_empty()).then(|| format!("What differs between A and B there: {}.", said.join("; ")))
     }
 

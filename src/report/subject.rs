@@ -85,14 +85,14 @@ const SUBJECTS: &[Subject] = &[
 ];
 
 /// Functions that tell of a change between kernel series: what came, and with which Linux.
-const CAME: &[(&[&str], &str)] = &[
-    (&["pick_eevdf", "__pick_eevdf", "vruntime_eligible"], "the EEVDF scheduler came with Linux 6.6"),
-    (&["dl_server_update", "dl_server_start"], "the deadline server for ordinary tasks came with Linux 6.12"),
-    (&["mas_walk", "mas_store_prealloc", "mt_find"], "memory areas are kept in a maple tree since Linux 6.1"),
-    (&["lock_vma_under_rcu"], "page faults take locks of one memory area since Linux 6.4"),
-    (&["lru_gen_add_folio", "lru_gen_look_around"], "the multi-generational LRU came with Linux 6.1"),
-    (&["alloc_from_pcs", "__pcs_replace_empty_main"], "the slab allocator has sheaves for each CPU since Linux 6.18"),
-    (&["futex_private_hash"], "futexes have a hash table for each process since Linux 6.16"),
+const CAME: &[(&[&str], &str, (u32, u32))] = &[
+    (&["pick_eevdf", "__pick_eevdf", "vruntime_eligible"], "the EEVDF scheduler came with", (6, 6)),
+    (&["dl_server_update", "dl_server_start"], "the deadline server for ordinary tasks came with", (6, 12)),
+    (&["mas_walk", "mas_store_prealloc", "mt_find"], "memory areas are kept in a maple tree since", (6, 1)),
+    (&["lock_vma_under_rcu"], "page faults take locks of one memory area since", (6, 4)),
+    (&["lru_gen_add_folio", "lru_gen_look_around"], "the multi-generational LRU came with", (6, 1)),
+    (&["alloc_from_pcs", "__pcs_replace_empty_main"], "the slab allocator has sheaves for each CPU since", (6, 18)),
+    (&["futex_private_hash"], "futexes have a hash table for each process since", (6, 16)),
 ];
 
 fn fits(pattern: &str, name: &str) -> bool {
@@ -176,6 +176,8 @@ pub struct Arms<'a> {
     pub config: &'a [Difference],
     /// Settings that one arm has and the other has not.
     pub settings: &'a [(char, &'a str, &'a str)],
+    /// Major and minor version of both kernels, where they are known.
+    pub releases: Option<[(u32, u32); 2]>,
 }
 
 /// What differs between the arms and touches the parts that a difference is in, one clause for each.
@@ -205,7 +207,13 @@ pub fn touching(causes: &Causes, arms: Arms<'_>) -> Vec<String> {
     }
     let only_one_has =
         |names: &[&str]| causes.causes.iter().any(|c| names.contains(&c.name.as_str()) && (c.a == 0.0) != (c.b == 0.0));
-    said.extend(CAME.iter().filter(|(names, _)| only_one_has(names)).map(|(_, what)| (*what).to_owned()));
+    // Where both arms are as old, one of them merely has no need of the function.
+    let came = |with: (u32, u32)| arms.releases.is_none_or(|[a, b]| (a < with) != (b < with));
+    said.extend(
+        CAME.iter()
+            .filter(|(names, _, with)| only_one_has(names) && came(*with))
+            .map(|(_, what, (major, minor))| format!("{what} Linux {major}.{minor}")),
+    );
     said
 }
 
@@ -298,13 +306,17 @@ mod tests {
             b: b.map(str::to_owned),
         };
         let config = [differs("PREEMPT_DYNAMIC", None, Some("y")), differs("XFS_FS", Some("m"), None)];
-        let said = touching(&c, Arms { config: &config, settings: &[('B', "boot.preempt", "full")] });
+        let said = touching(&c, Arms { config: &config, settings: &[('B', "boot.preempt", "full")], releases: None });
         assert_eq!(said[0], "scheduler: boot.preempt=full (in B), PREEMPT_DYNAMIC: off → y");
         assert_eq!(said[1], "the EEVDF scheduler came with Linux 6.6");
         assert_eq!(said.len(), 2);
         // Both arms have it: nothing came.
         let both = causes(&[("pick_eevdf", 10.0, 30.0)]);
-        assert!(touching(&both, Arms { config: &[], settings: &[] }).is_empty());
+        let alike = |releases| Arms { config: &[], settings: &[], releases };
+        assert!(touching(&both, alike(None)).is_empty());
+        // Nor did it between two kernels that could both have it.
+        assert!(touching(&c, alike(Some([(6, 12), (7, 2)]))).is_empty());
+        assert_eq!(touching(&c, alike(Some([(6, 5), (6, 6)]))).len(), 1);
     }
 
     #[test]
