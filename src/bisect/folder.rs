@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::git::Commit;
 use crate::clock::Clock;
 use crate::kernel::Identity;
 use crate::lever::Setting;
@@ -54,6 +55,9 @@ pub struct Bisection {
     pub steps: u32,
     pub workload: String,
     pub metric: MetricDef,
+    /// Where the kernels are built from, if they are commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
     /// Kernels in their order, the good one first and the bad one last; of levers, the two arms.
     pub candidates: Vec<Candidate>,
 }
@@ -64,8 +68,25 @@ pub struct Bisection {
 pub enum What {
     /// The place among kernels in their order.
     Kernels,
+    /// The place among the commits of a source tree.
+    Commits,
     /// The levers, of those in which two arms differ.
     Levers,
+}
+
+/// Where commits are built from, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The repository, as it was named.
+    pub tree: PathBuf,
+    /// Where the configuration comes from.
+    pub config: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub make: Vec<String>,
+    /// Commits that touch none of these are no candidates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
 }
 
 impl Candidate {
@@ -88,6 +109,9 @@ pub struct Candidate {
     /// Which kernel that is, where it was found out before the first boot; else the study of its first test says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
+    /// The commit that it is built of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<Commit>,
 }
 
 /// What can go wrong with a bisection's folder beyond what can with a study's.

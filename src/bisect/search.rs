@@ -2,10 +2,13 @@
 //!
 //! Invariant: a function of the description and of the tests in their order, and of nothing else.
 
+use std::collections::{BTreeMap, HashMap};
+
 use bigiron_stats::Verdict;
 use bigiron_stats::bisect::{self, Level, Point, Posterior, Span};
 
 use super::folder::Bisection;
+use super::git::{Built, Outcome};
 use super::seen::{Seen, differs};
 use crate::kernel::Identity;
 
@@ -14,6 +17,8 @@ pub struct Search<'a> {
     pub bisection: &'a Bisection,
     /// The study of the ends, then the tests.
     pub tests: Vec<Seen>,
+    /// What came of building candidates that are commits, by their numbers.
+    pub builds: BTreeMap<usize, Built>,
 }
 
 /// What comes next.
@@ -67,6 +72,8 @@ pub enum Side {
     NotTested,
     /// It cannot be tested.
     Skipped,
+    /// It was not tested: it is, byte for byte, the kernel of this number.
+    Same(usize),
 }
 
 impl Search<'_> {
@@ -80,7 +87,7 @@ impl Search<'_> {
         let of = |(index, candidate): (usize, &super::Candidate)| {
             let arms = || self.tests.iter().flat_map(|t| &t.arms).filter(|arm| arm.name == candidate.name);
             let values: Vec<f64> = arms().flat_map(|arm| arm.ratios.iter().copied()).collect();
-            let failed = arms().any(|arm| arm.failed.is_some());
+            let failed = arms().any(|arm| arm.failed.is_some()) || self.unbuilt(index).is_some();
             let inner = index > 0 && index < self.last();
             if inner && values.is_empty() && failed { Point::Skipped } else { Point::Values(values) }
         };
@@ -90,7 +97,41 @@ impl Search<'_> {
     /// What is known of the place; `None` while the ends are not known to differ.
     pub fn posterior(&self) -> Option<Posterior> {
         let ends = self.tests.first()?.arms.first()?;
-        (differs(ends.verdict) && !ends.ratios.is_empty()).then(|| Posterior::of(&self.points()))
+        (differs(ends.verdict) && !ends.ratios.is_empty()).then(|| Posterior::among(&self.points(), &self.possible()))
+    }
+
+    /// Where the change may be: not between two kernels of which one is the other, byte for byte.
+    fn possible(&self) -> impl Fn(usize) -> bool + use<> {
+        let mut excluded = vec![false; self.bisection.candidates.len()];
+        let known: Vec<(usize, &Identity)> =
+            (0..excluded.len()).filter_map(|i| Some((i, self.builds.get(&i)?.kernel.as_ref()?))).collect();
+        let mut farthest: HashMap<(&str, Option<&str>), (usize, usize)> = HashMap::new();
+        for (i, kernel) in known {
+            let reach = farthest.entry((&kernel.image_sha256, kernel.config_sha256.as_deref())).or_insert((i, i));
+            reach.1 = i;
+        }
+        for (first, last) in farthest.into_values() {
+            excluded[first + 1..=last].fill(true);
+        }
+        move |j| !excluded[j]
+    }
+
+    /// The candidate before or after which has the same bytes and was tested, if this one was not.
+    fn same(&self, index: usize) -> Option<usize> {
+        let bytes = |i: usize| {
+            let kernel = self.builds.get(&i)?.kernel.as_ref()?;
+            Some((&kernel.image_sha256, &kernel.config_sha256))
+        };
+        let mine = bytes(index)?;
+        let is_tested = |i: &usize| {
+            *i == 0 || self.tests.iter().flat_map(|t| &t.arms).any(|a| a.name == self.bisection.candidates[*i].name)
+        };
+        (0..self.bisection.candidates.len()).filter(|i| *i != index).filter(is_tested).find(|i| bytes(*i) == Some(mine))
+    }
+
+    /// Why a candidate could not be built.
+    pub fn unbuilt(&self, index: usize) -> Option<&Built> {
+        self.builds.get(&index).filter(|built| built.outcome == Outcome::Failed)
     }
 
     /// How it stands.
@@ -108,9 +149,16 @@ impl Search<'_> {
             return Standing::Done(Found::Several);
         }
         match posterior.next() {
-            Some(kernel) if self.tests.len() <= self.bisection.steps as usize => Standing::Test(kernel),
+            Some(kernel) if self.tests.len() + self.failed_builds() <= self.bisection.steps as usize => {
+                Standing::Test(kernel)
+            }
             _ => Standing::Done(Found::Unsettled(posterior.credible(1.0 - self.bisection.error))),
         }
+    }
+
+    /// Builds that came to nothing: each is a step as well.
+    fn failed_builds(&self) -> usize {
+        self.builds.values().filter(|built| built.outcome == Outcome::Failed).count()
     }
 
     /// The candidates that are on neither side.
@@ -129,19 +177,24 @@ impl Search<'_> {
             let side = match (&points[index], changed) {
                 _ if index == 0 => Side::Good,
                 (Point::Skipped, _) => Side::Skipped,
-                (Point::Values(v), _) if v.is_empty() => Side::NotTested,
+                (Point::Values(v), _) if v.is_empty() => self.same(index).map_or(Side::NotTested, Side::Same),
                 _ if neither.contains(&index) => Side::Neither,
                 (_, Some(p)) if p <= error => Side::Before,
                 (_, Some(p)) if p >= 1.0 - error => Side::After,
                 _ => Side::Open,
             };
-            let (boots, failed) = match index {
+            let (boots, mut failed): (u32, Vec<String>) = match index {
                 0 => (
                     self.tests.iter().map(|t| t.boots).sum(),
                     self.tests.iter().filter_map(|t| t.failed.clone()).collect(),
                 ),
                 _ => (mine().map(|arm| arm.boots).sum(), mine().filter_map(|arm| arm.failed.clone()).collect()),
             };
+            failed.extend(self.unbuilt(index).map(|built| {
+                let why = built.why.as_deref().unwrap_or("make failed");
+                let log = built.log.as_ref().map_or_else(String::new, |log| format!("; the log is {log}"));
+                format!("could not be built: {why}{log}")
+            }));
             Known { boots, level: levels[index], changed, side, failed }
         };
         self.bisection.candidates.iter().enumerate().map(of).collect()
@@ -152,11 +205,147 @@ impl Search<'_> {
         let candidate = &self.bisection.candidates[index];
         let tested = || self.tests.iter().flat_map(|t| &t.arms).find(|arm| arm.name == candidate.name);
         let baseline = self.tests.first().filter(|_| index == 0);
-        candidate.identity.as_ref().or_else(|| baseline.map(|t| &t.kernel)).or_else(|| tested().map(|arm| &arm.kernel))
+        let built = self.builds.get(&index).and_then(|built| built.kernel.as_ref());
+        candidate
+            .identity
+            .as_ref()
+            .or(built)
+            .or_else(|| baseline.map(|t| &t.kernel))
+            .or_else(|| tested().map(|arm| &arm.kernel))
     }
 
     /// Boots of all tests.
     pub fn boots(&self) -> u32 {
         self.tests.iter().map(Seen::all_boots).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::git::short;
+    use super::super::seen::SeenArm;
+    use super::super::{Candidate, What};
+    use super::*;
+    use crate::clock::Clock;
+    use crate::metric::{Better, Kind, MetricDef, Unit};
+
+    fn kernel(image: &str) -> Identity {
+        Identity {
+            spec: image.to_owned(),
+            release: "6.9.0".to_owned(),
+            package: None,
+            image_sha256: image.to_owned(),
+            config_sha256: Some("c".to_owned()),
+        }
+    }
+
+    fn commits(count: usize) -> Bisection {
+        let candidate = |n: usize| Candidate {
+            name: n.to_string(),
+            kernel: format!("git-{n}"),
+            settings: Vec::new(),
+            identity: None,
+            commit: None,
+        };
+        let metric = MetricDef {
+            name: "fork-exit".to_owned(),
+            unit: Unit::named("ns"),
+            better: Better::Lower,
+            kind: Kind::Cost,
+            primary: false,
+            summary: String::new(),
+        };
+        Bisection {
+            schema: 1,
+            bigiron: String::new(),
+            executable: String::new(),
+            question_sha256: String::new(),
+            begun: String::new(),
+            repeat: String::new(),
+            options: String::new(),
+            clock: Clock::Exact,
+            seed: 1,
+            what: What::Commits,
+            error: 0.05,
+            pairs_per_step: 2,
+            steps: 50,
+            workload: "micro".to_owned(),
+            metric,
+            source: None,
+            candidates: (0..count).map(candidate).collect(),
+        }
+    }
+
+    /// A study of one candidate, whose ratios are these.
+    fn seen(name: usize, ratios: &[f64]) -> Seen {
+        let arm = SeenArm {
+            name: name.to_string(),
+            kernel: kernel("x"),
+            boots: ratios.len() as u32,
+            failed: None,
+            ratios: ratios.to_vec(),
+            estimate: None,
+            verdict: Verdict::Worse,
+        };
+        Seen { folder: String::new(), kernel: kernel("good"), boots: 2, failed: None, arms: vec![arm] }
+    }
+
+    fn built(image: Option<&str>) -> Built {
+        Built {
+            commit: short("0123456789abcdef").to_owned(),
+            outcome: if image.is_some() { Outcome::Built } else { Outcome::Failed },
+            why: image.is_none().then(|| "no such header".to_owned()),
+            seconds: 1.0,
+            image_bytes: None,
+            log: image.is_none().then(|| "builds/x.log".to_owned()),
+            kernel: image.map(kernel),
+        }
+    }
+
+    #[test]
+    fn a_commit_that_is_not_built_keeps_its_probability() {
+        let bisection = commits(6);
+        let tests = vec![seen(5, &[0.1; 8]), seen(2, &[0.0, 0.001]), seen(4, &[0.1, 0.101])];
+        let mut search = Search { bisection: &bisection, tests, builds: BTreeMap::new() };
+        assert_eq!(search.standing(), Standing::Test(3));
+        search.builds.insert(3, built(None));
+        let Standing::Done(Found::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        assert_eq!((span.good, span.bad), (2, 4));
+        let known = search.known();
+        assert_eq!(known[3].side, Side::Skipped);
+        assert_eq!(known[3].failed, ["could not be built: no such header; the log is builds/x.log"]);
+        assert!((known[3].changed.unwrap() - 0.5).abs() < 0.01);
+    }
+
+    #[test]
+    fn kernels_of_the_same_bytes_have_no_change_between_them() {
+        let bisection = commits(6);
+        let tests = vec![seen(5, &[0.1; 8])];
+        let mut search = Search { bisection: &bisection, tests, builds: BTreeMap::new() };
+        assert_eq!(search.standing(), Standing::Test(2));
+        for (index, image) in [(0, "good"), (5, "bad"), (2, "good")] {
+            search.builds.insert(index, built(Some(image)));
+        }
+        assert_eq!(search.known()[2].side, Side::Same(0));
+        assert_eq!(search.known()[1].changed, Some(0.0));
+        assert!(matches!(search.standing(), Standing::Test(3 | 4)));
+        search.builds.insert(3, built(Some("bad")));
+        let Standing::Done(Found::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        assert_eq!((span.good, span.bad, span.probability), (2, 3, 1.0));
+        // One configuration more makes another kernel.
+        let other = Identity { config_sha256: Some("d".to_owned()), ..kernel("bad") };
+        search.builds.insert(3, Built { kernel: Some(other), ..built(Some("bad")) });
+        assert!(matches!(search.standing(), Standing::Test(3 | 4)));
+    }
+
+    #[test]
+    fn a_build_that_fails_is_a_step() {
+        let bisection = Bisection { steps: 2, ..commits(9) };
+        let mut search = Search { bisection: &bisection, tests: vec![seen(8, &[0.1; 8])], builds: BTreeMap::new() };
+        for _ in 0..2 {
+            let Standing::Test(next) = search.standing() else { panic!("{:?}", search.standing()) };
+            search.builds.insert(next, built(None));
+        }
+        assert!(matches!(search.standing(), Standing::Done(Found::Unsettled(_))));
     }
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Design;
+use super::{Design, FailOn};
 
 /// Find the kernel, or the lever, that makes a difference
 ///
-/// Between a good kernel and a bad one (either may be the faster) lies a list of kernels: all that Debian has of one flavour, by their versions, or the
-/// list that is given. The ends are compared first; then kernel after kernel is tested, each time the one whose test is expected to tell
+/// Between a good kernel and a bad one (either may be the faster) lies a list of kernels: all that Debian has of one flavour, by their versions, the
+/// list that is given, or the commits of a source tree, which are built. The ends are compared first; then kernel after kernel is tested, each time the one whose test is expected to tell
 /// most, until one place is certain enough. The same command goes on with a bisection that was interrupted.
 #[derive(Debug, Args)]
 #[command(
@@ -19,6 +19,7 @@ use super::Design;
     bigiron bisect --good debian:6.1 --bad debian:6.12 micro:fork-exit\n  \
     bigiron bisect --kernels debian:5.10,debian:6.1,debian:6.12,debian:6.18 micro:mmap --clock exact --seed 7\n  \
     bigiron bisect --kernels ./builds/ dbsim\n  \
+    bigiron bisect --git linux --good v6.11 --bad v6.12 --config guest.config micro:page-fault -- mm kernel\n  \
     bigiron bisect levers debian:6.12 debian:6.12,boot.mitigations=off,boot.preempt=full micro:null-call\n\n\
     `bigiron doc bisect` describes the method and how to read the result."
 )]
@@ -28,7 +29,7 @@ pub struct Bisect {
     /// A workload, or a metric of one as WORKLOAD:METRIC [default metric: the workload's primary]
     #[arg(value_name = "WORKLOAD[:METRIC]", required = true)]
     pub what: Option<String>,
-    /// The older side: an arm as `bigiron compare` takes it [default: the first of --kernels]
+    /// The older side: an arm as `bigiron compare` takes it, or with --git a revision [default: the first of --kernels]
     #[arg(long, value_name = "ARM", required_unless_present = "kernels")]
     pub good: Option<String>,
     /// The newer side [default: the last of --kernels]
@@ -37,6 +38,22 @@ pub struct Bisect {
     /// The list in its order: arms, or folders of builds, separated by commas; may be repeated [default: all between two Debian kernels]
     #[arg(long, value_name = "ARM,ARM…|DIR")]
     pub kernels: Vec<String>,
+    /// A repository of kernel sources: the commits from --good to --bad are built, each when its turn comes; nothing is written there
+    #[arg(long, value_name = "DIR", requires_all = ["good", "bad"], conflicts_with = "kernels", help_heading = "Commits")]
+    pub git: Option<PathBuf>,
+    /// Configuration of the kernels: a file, or a target of the tree's such as `defconfig`; what a guest needs is added [default: .config of the tree, else
+    /// that of this machine's kernel, else defconfig]
+    #[arg(long, value_name = "FILE|TARGET", requires = "git", help_heading = "Commits")]
+    pub config: Option<String>,
+    /// An argument for make, such as CC=gcc-12 or -j8; may be repeated
+    #[arg(long, value_name = "ARG", requires = "git", allow_hyphen_values = true, help_heading = "Commits")]
+    pub make_arg: Vec<String>,
+    /// Keep sources and object files when the search has its answer; the next one in the same repository begins with them
+    #[arg(long, requires = "git", help_heading = "Commits")]
+    pub keep_build: bool,
+    /// Only commits that touch one of these paths, as `git log -- PATH` takes them
+    #[arg(last = true, value_name = "PATH", requires = "git", help_heading = "Commits")]
+    pub paths: Vec<String>,
     /// Probability of a wrong place that is put up with
     #[arg(long, value_name = "P", default_value_t = 0.05)]
     pub error: f64,
@@ -89,6 +106,9 @@ pub struct BisectCommon {
     /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = BisectFormat::Text, help_heading = "Result")]
     pub format: BisectFormat,
+    /// Exit with 3 if the bad end is worse, or with 4 if nothing was found though it may be there (implies worse)
+    #[arg(long, value_name = "VERDICT", value_enum, help_heading = "Result")]
+    pub fail_on: Vec<FailOn>,
 }
 
 /// Formats of a bisection's report.

@@ -1,10 +1,12 @@
 //! `bigiron bisect`.
 
 mod ask;
+mod git;
 mod kernels;
 mod levers;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,9 +17,10 @@ use super::conduct::{self, Part, Request};
 use super::folder::RESULTS;
 use super::output;
 use crate::bisect::folder;
+use crate::bisect::git::{Built, Touched};
 use crate::bisect::levers::LeverSearch;
 use crate::bisect::{Bisection, Search, Seen, What};
-use crate::cli::{Bisect, BisectAction, BisectCommon, BisectFormat};
+use crate::cli::{Bisect, BisectAction, BisectCommon, BisectFormat, FailOn};
 use crate::host::sim::Script;
 use crate::kernel::Identity;
 use crate::night::folder::executable;
@@ -30,6 +33,7 @@ use crate::study::repeat::quote;
 pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     match &args.action {
         Some(BisectAction::Levers(args)) => levers::run(args),
+        None if args.git.is_some() => git::run(args),
         None => kernels::run(args),
     }
 }
@@ -45,6 +49,8 @@ struct Work<'a> {
     cancel: Arc<AtomicBool>,
     /// Whether this executable is known to be the one that began it.
     is_same_build: Cell<bool>,
+    /// What builds candidates that are commits, unless they are simulated.
+    builder: Option<git::Builder>,
 }
 
 impl<'a> Work<'a> {
@@ -70,11 +76,23 @@ impl<'a> Work<'a> {
             script: asked.script,
             cancel,
             is_same_build: Cell::new(false),
+            builder: None,
         })
     }
 
     /// Runs a study, or goes on with it.
     fn study(&self, folder: &str, question: Question, kernels: &[Identity]) -> anyhow::Result<()> {
+        self.look(folder, question, kernels, 0).map(drop)
+    }
+
+    /// The same, and looks into as many pairs where they differ.
+    fn look(
+        &self,
+        folder: &str,
+        question: Question,
+        kernels: &[Identity],
+        why: u32,
+    ) -> anyhow::Result<conduct::Conducted> {
         let is_same = || -> anyhow::Result<bool> {
             let now = executable().context("Cannot read this executable's own file")?;
             Ok(now == self.bisection.executable)
@@ -95,11 +113,11 @@ impl<'a> Work<'a> {
             script: self.script.clone(),
             out: Some(&out),
             jobs: self.common.jobs,
-            why: Some(0),
-            locks: None,
+            why: Some(why),
+            locks: Some(0),
             part: Some(Part { kernels, repeat: &self.bisection.repeat, cancel: &self.cancel }),
         };
-        conduct::conduct(&request).map(drop)
+        conduct::conduct(&request)
     }
 
     /// Leaves the report in the folder, and prints it.
@@ -112,25 +130,70 @@ impl<'a> Work<'a> {
             }
         }
         output::data(&report(self.common.format)?)?;
-        Ok(0)
+        let studies = studies(&self.dir, &self.bisection)?;
+        let found = outcome(&self.dir, &self.bisection, &studies)?;
+        Ok(status(&studies, found, &self.common.fail_on))
     }
 }
 
 /// The report of the bisection in `dir`, made again; boots nothing.
-pub(super) fn again(dir: &Path, bisection: &Bisection, format: BisectFormat) -> anyhow::Result<u8> {
+pub(super) fn again(dir: &Path, bisection: &Bisection, format: BisectFormat, fail_on: &[FailOn]) -> anyhow::Result<u8> {
     output::data(&rendered(dir, bisection, format)?)?;
-    Ok(0)
+    let studies = studies(dir, bisection)?;
+    let found = outcome(dir, bisection, &studies)?;
+    Ok(status(&studies, found, fail_on))
+}
+
+/// Exit status under `--fail-on`: what the ends show, and whether what makes it was found.
+fn status(studies: &[Seen], found: Outcome, fail_on: &[FailOn]) -> u8 {
+    use bigiron_stats::Verdict;
+    let verdict = studies.first().and_then(|ends| ends.arms.first()).map(|arm| arm.verdict);
+    let is_answer = matches!(found, Outcome::Found | Outcome::FoundWithOthers | Outcome::NoDifference);
+    match verdict {
+        Some(Verdict::Worse) if !fail_on.is_empty() => super::WORSE,
+        _ if !is_answer && fail_on.contains(&FailOn::Inconclusive) => super::INCONCLUSIVE,
+        _ => 0,
+    }
+}
+
+/// A search among kernels or commits, as it stands in its folder.
+fn search<'b>(dir: &Path, bisection: &'b Bisection, tests: Vec<Seen>) -> anyhow::Result<Search<'b>> {
+    let mut builds = BTreeMap::new();
+    for (index, candidate) in bisection.candidates.iter().enumerate() {
+        if let Some(commit) = &candidate.commit
+            && let Some(built) = Built::read(dir, &commit.hash)?
+        {
+            builds.insert(index, built);
+        }
+    }
+    Ok(Search { bisection, tests, builds })
 }
 
 fn rendered(dir: &Path, bisection: &Bisection, format: BisectFormat) -> anyhow::Result<String> {
     let studies = studies(dir, bisection)?;
-    let report = match bisection.what {
-        What::Kernels => Report::kernels(&Search { bisection, tests: studies }),
-        What::Levers => Report::levers(&LeverSearch { bisection, studies }),
-    };
-    Ok(match format {
-        BisectFormat::Text => text(&report),
-        BisectFormat::Json => json(&report),
+    let touched = Touched::read(dir)?;
+    Ok(match bisection.what {
+        What::Kernels | What::Commits => {
+            let search = search(dir, bisection, studies)?;
+            laid_out(&Report::kernels(&search, touched.as_ref()), format)
+        }
+        What::Levers => laid_out(&Report::levers(&LeverSearch { bisection, studies }), format),
+    })
+}
+
+fn laid_out(report: &Report<'_>, format: BisectFormat) -> String {
+    match format {
+        BisectFormat::Text => text(report),
+        BisectFormat::Json => json(report),
+    }
+}
+
+/// How it ended, if it did.
+fn outcome(dir: &Path, bisection: &Bisection, studies: &[Seen]) -> anyhow::Result<Outcome> {
+    let studies = studies.to_vec();
+    Ok(match bisection.what {
+        What::Kernels | What::Commits => Report::kernels(&search(dir, bisection, studies)?, None).outcome,
+        What::Levers => Report::levers(&LeverSearch { bisection, studies }).outcome,
     })
 }
 
@@ -139,7 +202,7 @@ fn studies(dir: &Path, bisection: &Bisection) -> anyhow::Result<Vec<Seen>> {
     let mut seen = Vec::new();
     let next = |seen: &[Seen]| match (seen.len(), bisection.what) {
         (0, _) => Some(folder::ENDS.to_owned()),
-        (number, What::Kernels) => Some(Bisection::step(number)),
+        (number, What::Kernels | What::Commits) => Some(Bisection::step(number)),
         (_, What::Levers) => {
             let search = LeverSearch { bisection, studies: seen.to_vec() };
             match search.standing() {
@@ -158,12 +221,7 @@ fn studies(dir: &Path, bisection: &Bisection) -> anyhow::Result<Vec<Seen>> {
 
 /// Whether nothing is left to be booted.
 fn is_finished(dir: &Path, bisection: &Bisection) -> anyhow::Result<bool> {
-    let studies = studies(dir, bisection)?;
-    let outcome = match bisection.what {
-        What::Kernels => Report::kernels(&Search { bisection, tests: studies }).outcome,
-        What::Levers => Report::levers(&LeverSearch { bisection, studies }).outcome,
-    };
-    Ok(outcome != Outcome::Unfinished)
+    Ok(outcome(dir, bisection, &studies(dir, bisection)?)? != Outcome::Unfinished)
 }
 
 /// The bisection's folder, and what it holds of this question already: the one named, or the first of the default ones that is not finished.

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
                 .into());
             }
         };
-        return bisect::again(&args.dir, &bisection, format);
+        return bisect::again(&args.dir, &bisection, format, &args.fail_on);
     }
     let folder = Folder::open(&args.dir)?;
     let (records, judgement) = conduct::judged(&folder)?;

@@ -280,24 +280,37 @@ const OPTIONS: &[(&str, &str)] = &[
     ("crc32c", "CRYPTO_CRC32C"),
     ("crc32c_generic", "CRYPTO_CRC32C"),
     ("crc32c_intel", "CRYPTO_CRC32C_INTEL"),
+    ("bfq", "IOSCHED_BFQ"),
     ("ext4", "EXT4_FS"),
     ("f2fs", "F2FS_FS"),
     ("jbd2", "JBD2"),
+    ("kyber_iosched", "MQ_IOSCHED_KYBER"),
     ("libnvdimm", "LIBNVDIMM"),
     ("mbcache", "FS_MBCACHE"),
+    ("mq_deadline", "MQ_IOSCHED_DEADLINE"),
+    ("nbd", "BLK_DEV_NBD"),
     ("nd_btt", "BTT"),
     ("nd_pmem", "BLK_DEV_PMEM"),
     ("nfit", "ACPI_NFIT"),
     ("null_blk", "BLK_DEV_NULL_BLK"),
     ("nvme", "BLK_DEV_NVME"),
     ("nvme_core", "NVME_CORE"),
+    ("overlay", "OVERLAY_FS"),
     ("pvpanic_mmio", "PVPANIC_MMIO"),
+    ("sd_mod", "BLK_DEV_SD"),
     ("virtio_net", "VIRTIO_NET"),
     ("virtio_pci_legacy_dev", "VIRTIO_PCI_LIB_LEGACY"),
     ("virtio_pci_modern_dev", "VIRTIO_PCI_LIB"),
     ("virtio_ring", "VIRTIO"),
     ("xfs", "XFS_FS"),
 ];
+
+/// The option, without `CONFIG_`, that builds a module in.
+pub fn option(module: &str) -> String {
+    let module = normal(module);
+    let known = OPTIONS.iter().find(|(name, _)| *name == module).map(|(_, option)| (*option).to_owned());
+    known.unwrap_or_else(|| module.to_ascii_uppercase())
+}
 
 impl Config {
     fn read(path: &Path) -> Result<Self, KernelError> {
@@ -312,11 +325,7 @@ impl Config {
     }
 
     fn builds_in(&self, module: &str) -> bool {
-        let option = OPTIONS.iter().find(|(name, _)| *name == module).map(|(_, option)| *option);
-        match option {
-            Some(option) => self.yes.contains(option),
-            None => self.yes.contains(&module.to_ascii_uppercase()),
-        }
+        self.yes.contains(&option(module))
     }
 }
 

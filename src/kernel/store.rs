@@ -5,6 +5,7 @@
 //! CACHE/names/NAME        the entry a name stands for
 //! CACHE/postgres/         trees of PostgreSQL servers and loaded databases, kept by `workload::oltp::server`
 //! CACHE/apt/              apt's private state
+//! CACHE/git/              where commits of a source tree are built, by `bisect::git::workspace`
 //! CACHE/tmp/              what is being fetched
 //! CACHE/lock              held by whoever changes any of this
 //! ```

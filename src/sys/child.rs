@@ -1,4 +1,4 @@
-//! Child processes that must not outlive us: QEMU, apt.
+//! Child processes that must not outlive us: QEMU, apt, make.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -6,11 +6,20 @@ use std::process::Command;
 /// Makes the kernel kill the child when the thread that starts it ends, so that not even `kill -9` of bigiron leaves a VM behind;
 /// and gives it a process group of its own, so that a Ctrl-C at the terminal reaches bigiron alone, which ends its children itself.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
+    told_of_death(command, libc::SIGKILL)
+}
+
+/// The same with SIGTERM, for a child that ends its own children and clears up when it is told to.
+pub fn end_with_parent(command: &mut Command) -> &mut Command {
+    told_of_death(command, libc::SIGTERM)
+}
+
+fn told_of_death(command: &mut Command, signal: libc::c_int) -> &mut Command {
     let parent = std::process::id();
     // SAFETY: between fork and exec only async-signal-safe system calls are made, and nothing is allocated.
     unsafe {
         command.process_group(0).pre_exec(move || {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, signal) != 0 {
                 return Err(std::io::Error::last_os_error());
             }
             // The parent may have died before prctl: then no signal would ever come.

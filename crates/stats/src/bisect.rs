@@ -45,6 +45,8 @@ impl Point {
 pub struct Posterior {
     /// P(position `j`) at index `j − 1`.
     positions: Vec<f64>,
+    /// The sum of those before, and at, a point.
+    until: Vec<f64>,
     /// Whether point `i` can be tested; the two ends have been.
     testable: Vec<bool>,
 }
@@ -72,16 +74,36 @@ impl Posterior {
     /// # Panics
     /// If there are fewer than two points.
     pub fn of(points: &[Point]) -> Posterior {
+        Self::among(points, &|_| true)
+    }
+
+    /// The same where it is known of some positions `j`, from 1, that the change is not there. If that is said of all, it is not believed.
+    ///
+    /// # Panics
+    /// If there are fewer than two points.
+    pub fn among(points: &[Point], possible: &dyn Fn(usize) -> bool) -> Posterior {
         assert!(points.len() > 1, "A change lies between two kernels or more");
-        let total: usize = points.iter().map(|p| p.values().len()).sum();
-        let scale: f64 = points.iter().flat_map(Point::values).map(|y| y * y).sum();
-        let logs: Vec<f64> = (1..points.len()).map(|j| log_likelihood(points, j, total, scale)).collect();
+        let last = points.len() - 1;
+        let values: Vec<(usize, f64)> =
+            points.iter().enumerate().flat_map(|(i, p)| p.values().iter().map(move |y| (i, *y))).collect();
+        let scale: f64 = values.iter().map(|(_, y)| y * y).sum();
+        let none = !(1..=last).any(possible);
+        let log = |j: usize| match none || possible(j) {
+            true => log_likelihood(&values, j, scale),
+            false => f64::NEG_INFINITY,
+        };
+        let logs: Vec<f64> = (1..=last).map(log).collect();
         let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = logs.iter().map(|l| (l - most).exp()).collect();
         let sum: f64 = weights.iter().sum();
-        let last = points.len() - 1;
+        let positions: Vec<f64> = weights.iter().map(|w| w / sum).collect();
+        let mut until = vec![0.0; points.len()];
+        for (i, p) in positions.iter().enumerate() {
+            until[i + 1] = until[i] + p;
+        }
         Posterior {
-            positions: weights.iter().map(|w| w / sum).collect(),
+            positions,
+            until,
             testable: points.iter().enumerate().map(|(i, p)| i == 0 || i == last || *p != Point::Skipped).collect(),
         }
     }
@@ -93,7 +115,7 @@ impl Posterior {
 
     /// P(point `i` lies after the change).
     pub fn changed(&self, i: usize) -> f64 {
-        self.positions[..i].iter().sum::<f64>().min(1.0)
+        self.until[i].min(1.0)
     }
 
     /// The point whose test is expected to tell most: with one spread for all, what a test tells grows with the entropy of "does it lie after the
@@ -121,8 +143,23 @@ impl Posterior {
             bad: gaps[*run.end()].bad,
             probability: gaps[run].iter().map(|g| g.probability).sum(),
         };
-        let runs = (1..=gaps.len()).flat_map(|n| (0..=gaps.len() - n).map(move |at| at..=at + n - 1));
-        runs.map(join).find(|span| span.probability >= mass).unwrap_or_else(|| join(0..=gaps.len() - 1))
+        // Of every place the shortest run that begins there: where one ends, that of the next place ends or goes on.
+        let (mut end, mut held) = (0, 0.0);
+        let mut shortest: Option<RangeInclusive<usize>> = None;
+        for start in 0..gaps.len() {
+            while end < gaps.len() && held < mass {
+                held += gaps[end].probability;
+                end += 1;
+            }
+            if held < mass {
+                break;
+            }
+            if shortest.as_ref().is_none_or(|s| end - start < s.end() + 1 - s.start()) {
+                shortest = Some(start..=end - 1);
+            }
+            held -= gaps[start].probability;
+        }
+        join(shortest.unwrap_or(0..=gaps.len() - 1))
     }
 
     fn gaps(&self) -> impl Iterator<Item = Span> {
@@ -135,14 +172,15 @@ impl Posterior {
     }
 }
 
-fn log_likelihood(points: &[Point], j: usize, total: usize, scale: f64) -> f64 {
-    let before = points[..j].iter().flat_map(Point::values).map(|y| y * y).sum::<f64>();
-    let after: Vec<f64> = points[j..].iter().flat_map(Point::values).copied().collect();
+/// Of all values, each with its point, in their order.
+fn log_likelihood(values: &[(usize, f64)], j: usize, scale: f64) -> f64 {
+    let before = values.iter().filter(|(i, _)| *i < j).map(|(_, y)| y * y).sum::<f64>();
+    let after: Vec<f64> = values.iter().filter(|(i, _)| *i >= j).map(|(_, y)| *y).collect();
     let mean = after.iter().sum::<f64>() / after.len() as f64;
     let around: f64 = after.iter().map(|y| (y - mean).powi(2)).sum();
     // A clock without noise gives squares that are all 0; then one millionth of the values' own size is as good as none.
     let squares = (before + around).max(scale * 1e-12).max(f64::MIN_POSITIVE);
-    -0.5 * (after.len().max(1) as f64).ln() - (total as f64 - 1.0) / 2.0 * squares.ln()
+    -0.5 * (after.len().max(1) as f64).ln() - (values.len() as f64 - 1.0) / 2.0 * squares.ln()
 }
 
 /// The spread of a pair within its kernel, all kernels pooled, and its degrees of freedom.
@@ -298,6 +336,31 @@ mod tests {
     }
 
     #[test]
+    fn where_the_change_cannot_be_it_is_not_looked_for() {
+        let points = list(&[&[], &[], &[], &[0.1, 0.11, 0.09, 0.1]]);
+        let posterior = Posterior::among(&points, &|j| j == 2 || j == 3);
+        let positions: Vec<f64> = (1..5).map(|j| posterior.position(j)).collect();
+        assert_eq!(positions, [0.0, 0.5, 0.5, 0.0]);
+        assert_eq!(posterior.next(), Some(2));
+        assert_eq!(posterior.credible(0.95), Span { good: 1, bad: 3, probability: 1.0 });
+        let one = Posterior::among(&points, &|j| j == 3).likeliest();
+        assert_eq!(one, Span { good: 2, bad: 3, probability: 1.0 });
+        assert_eq!(Posterior::among(&points, &|_| false), Posterior::of(&points));
+    }
+
+    #[test]
+    fn the_shortest_run_is_found_in_long_lists() {
+        let mut points = vec![Point::Values(Vec::new()); 20_000];
+        points[19_999] = Point::Values(vec![0.1, 0.11, 0.09, 0.1]);
+        points[12_345] = Point::Values(vec![0.1, 0.101]);
+        points[12_300] = Point::Values(vec![0.0, 0.001]);
+        let posterior = Posterior::of(&points);
+        let span = posterior.credible(0.5);
+        assert!(span.good >= 12_300 && span.bad <= 12_345 && span.probability >= 0.5, "{span:?}");
+        assert!(posterior.next().is_some_and(|at| (12_301..12_345).contains(&at)));
+    }
+
+    #[test]
     fn levels_have_intervals_of_the_pooled_spread() {
         let points = list(&[&[0.0, 0.002], &[], &[0.1, 0.102, 0.1, 0.102]]);
         let levels = levels(&points);
@@ -330,6 +393,11 @@ mod tests {
             prop_assert!((1..plain.len()).all(|i| a.changed(i) >= a.changed(i - 1)));
             let all = a.credible(0.9);
             prop_assert!(all.probability >= 0.9 - 1e-9 && all.good < all.bad);
+            let gaps: Vec<Span> = a.gaps().collect();
+            let (from, to) = (gaps.iter().position(|g| g.good == all.good), gaps.iter().position(|g| g.bad == all.bad));
+            let length = to.unwrap() + 1 - from.unwrap();
+            let shorter = length > 1 && gaps.windows(length - 1).any(|w| w.iter().map(|g| g.probability).sum::<f64>() > 0.9 + 1e-9);
+            prop_assert!(!shorter, "{all:?}");
             prop_assert_eq!(neither(&plain), neither(&scaled));
         }
     }

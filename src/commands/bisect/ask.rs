@@ -5,7 +5,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::bisect::folder::SCHEMA;
-use crate::bisect::{Bisection, Candidate, What};
+use crate::bisect::{Bisection, Candidate, Source, What};
 use crate::cli::{BisectCommon, Design};
 use crate::clock::Clock;
 use crate::commands::compare;
@@ -155,6 +155,7 @@ impl Asked {
             steps: rest.steps,
             workload: self.workload.clone(),
             metric: self.metric.clone(),
+            source: rest.source,
             candidates,
         })
     }
@@ -166,6 +167,8 @@ pub(super) struct Rest {
     pub error: f64,
     pub pairs_per_step: u32,
     pub steps: u32,
+    /// Where commits are built from.
+    pub source: Option<Source>,
 }
 
 /// A design as it is typed.

@@ -1,6 +1,6 @@
 //! A search among kernels.
 
-use super::{Work, ask, place, studies};
+use super::{Work, ask, place, search, studies};
 use crate::bisect::folder::{ENDS, finished};
 use crate::bisect::{Bisection, Candidate, Search, Standing, What, list};
 use crate::cli::Bisect;
@@ -11,6 +11,7 @@ use crate::kernel::store::Store;
 use crate::kernel::{Identity, looks_like_kernel};
 use crate::refusal::Refusal;
 use crate::study::arm::ArmText;
+use crate::study::question::Question;
 use crate::study::repeat::quote;
 use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS};
 
@@ -18,13 +19,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let (Some(what), common) = (&args.what, &args.common) else {
         return Err(Refusal::new("Nothing is named to be bisected; it is WORKLOAD:METRIC").into());
     };
-    if !(args.error > 0.0 && args.error < 0.5) {
-        return Err(Refusal::new(format!(
-            "--error: {} is no such probability; it is above 0 and below 0.5",
-            args.error
-        ))
-        .into());
-    }
+    check_error(args.error)?;
     let store = Store::open().map_err(refuse)?;
     let named = store.names().map_err(refuse)?;
     let end = |text: &Option<String>| text.as_deref().map(|text| arm(text, &named)).transpose();
@@ -55,7 +50,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let names = [&kernels[0], &kernels[kernels.len() - 1]].map(|a| a.name.clone().unwrap_or_default());
     let name = ask::slug(&["bisect", &asked.metric.name, &names[0], "to", &names[1]]);
     let (dir, found) = place(common.out.as_deref(), &name, &question_sha256)?;
-    let rest = ask::Rest { question_sha256, error: args.error, pairs_per_step: pairs, steps: args.steps };
+    let rest = ask::Rest { question_sha256, error: args.error, pairs_per_step: pairs, steps: args.steps, source: None };
     let candidates = || -> anyhow::Result<Vec<Candidate>> {
         let known = if fetched_first { &asked.settled } else { &ends };
         let (identities, _) = conduct::kernels(known, &environment)?;
@@ -63,7 +58,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         let candidate = |arm: &ArmText| {
             let name = arm.name.clone().unwrap_or_default();
             let identity = of(&name);
-            Candidate { identity, name, kernel: arm.kernel.clone(), settings: arm.settings.clone() }
+            Candidate { identity, name, kernel: arm.kernel.clone(), settings: arm.settings.clone(), commit: None }
         };
         Ok(kernels.iter().map(candidate).collect())
     };
@@ -80,6 +75,20 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     work.bisection.steps = work.bisection.steps.max(args.steps);
     work.search(&environment)?;
     work.finish()
+}
+
+/// Refuses what is no probability of an error.
+pub(super) fn check_error(error: f64) -> Result<(), Refusal> {
+    match error > 0.0 && error < 0.5 {
+        true => Ok(()),
+        false => Err(Refusal::new(format!("--error: {error} is no such probability; it is above 0 and below 0.5"))),
+    }
+}
+
+/// The bounds of the search that are not the usual ones, as they are typed.
+pub(super) fn bounds(args: &Bisect) -> impl Iterator<Item = String> {
+    let all = [("error", args.error, 0.05), ("steps", f64::from(args.steps), 50.0)];
+    all.into_iter().filter(|(_, value, usual)| value != usual).map(|(name, value, _)| format!("--{name} {value}"))
 }
 
 fn arm(text: &str, named: &[String]) -> Result<ArmText, Refusal> {
@@ -99,20 +108,16 @@ fn repeat(args: &Bisect, what: &str, options: &str) -> String {
     words.extend(args.kernels.iter().map(|list| format!("--kernels {}", quote(list))));
     words.push(what.to_owned());
     words.push(options.to_owned());
-    for (name, value, usual) in [("error", args.error, 0.05), ("steps", f64::from(args.steps), 50.0)] {
-        if value != usual {
-            words.push(format!("--{name} {value}"));
-        }
-    }
+    words.extend(bounds(args));
     words.join(" ")
 }
 
 impl Work<'_> {
     /// Tests until there is an answer.
-    fn search(&self, environment: &Environment) -> anyhow::Result<()> {
+    pub(super) fn search(&self, environment: &Environment) -> anyhow::Result<()> {
         let mut booted = false;
         loop {
-            let search = Search { bisection: &self.bisection, tests: studies(&self.dir, &self.bisection)? };
+            let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection)?)?;
             let last = self.bisection.candidates.len() - 1;
             let (folder, kernel) = match search.standing() {
                 Standing::Ends => (ENDS.to_owned(), last),
@@ -123,21 +128,29 @@ impl Work<'_> {
                 }
             };
             booted = true;
+            if let Some(builder) = &self.builder
+                && builder.build(self, &search, kernel)?
+            {
+                // What was built may say by itself that there is nothing to be tested.
+                continue;
+            }
             output::note(&self.progress(&search, kernel));
-            let arms: Vec<ArmText> = [0, kernel].map(|i| self.arm(i)).to_vec();
-            let seed = self.bisection.seed;
-            let question = match &folder[..] {
-                ENDS => ask::ends(&self.base, arms, seed),
-                _ => {
-                    let seed = ask::seed_of(seed, &folder);
-                    ask::step(&self.base, arms, self.bisection.pairs_per_step, seed)
-                }
-            };
+            let question = self.question(&folder, kernel);
             let kernels = self.kernels(&search, kernel, &question, environment)?;
             self.study(&folder, question, &kernels)?;
             if finished(&self.dir, &folder)?.is_none() {
                 anyhow::bail!("`{}` ended before all of its boots had a result", self.dir.join(&folder).display());
             }
+        }
+    }
+
+    /// What the study in `folder`, of the good kernel and another, asks.
+    pub(super) fn question(&self, folder: &str, kernel: usize) -> Question {
+        let arms: Vec<ArmText> = [0, kernel].map(|i| self.arm(i)).to_vec();
+        let seed = self.bisection.seed;
+        match folder {
+            ENDS => ask::ends(&self.base, arms, seed),
+            _ => ask::step(&self.base, arms, self.bisection.pairs_per_step, ask::seed_of(seed, folder)),
         }
     }
 
@@ -147,11 +160,11 @@ impl Work<'_> {
     }
 
     /// The baseline's kernel and the candidate's, fetched if need be.
-    fn kernels(
+    pub(super) fn kernels(
         &self,
         search: &Search<'_>,
         kernel: usize,
-        question: &crate::study::question::Question,
+        question: &Question,
         environment: &Environment,
     ) -> anyhow::Result<Vec<Identity>> {
         let known: Option<Vec<Identity>> = [0, kernel].into_iter().map(|i| search.kernel(i).cloned()).collect();
@@ -168,9 +181,10 @@ impl Work<'_> {
     /// What is known, and what comes next.
     fn progress(&self, search: &Search<'_>, kernel: usize) -> String {
         let name = |index: usize| &self.bisection.candidates[index].name;
+        let kind = if self.bisection.what == What::Commits { "commits" } else { "kernels" };
         let Some(posterior) = search.posterior() else {
             return format!(
-                "{} kernels; first the ends, `{}` and `{}`",
+                "{} {kind}; first the ends, `{}` and `{}`",
                 self.bisection.candidates.len(),
                 name(0),
                 name(kernel)

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Outcome, Place, Report, Row};
-use crate::bisect::{Candidate, What};
+use super::{Described, Outcome, Place, Report, Row};
+use crate::bisect::{Candidate, Source, What};
 use crate::clock::Clock;
 use crate::metric::MetricDef;
 
@@ -25,6 +25,11 @@ struct Document<'a> {
     text: &'a [String],
     /// Null unless there is one.
     place: Option<&'a Place>,
+    /// The commits of the place, if kernels were built of commits.
+    #[serde(skip_serializing_if = "<[Described]>::is_empty")]
+    commits: &'a [Described],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a Source>,
     tests: usize,
     boots: u32,
     candidates: &'a [Candidate],
@@ -51,6 +56,8 @@ pub fn json(report: &Report<'_>) -> String {
         outcome: report.outcome,
         text: &report.sentences,
         place: report.place.as_ref(),
+        commits: &report.commits,
+        source: b.source.as_ref(),
         tests: report.tests,
         boots: report.boots,
         candidates: &b.candidates,

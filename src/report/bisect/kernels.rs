@@ -1,22 +1,25 @@
 //! What is said of a search among kernels.
 
 use super::{Outcome, Place, Report, Row, change, changed, metric, nothing, probability, unmeasured};
+use crate::bisect::git::Touched;
 use crate::bisect::search::{Known, Side};
-use crate::bisect::{Found, Search, Standing};
+use crate::bisect::{Found, Search, Standing, What};
 use crate::clock::Clock;
 use crate::report::sentence::join;
 
 impl<'a> Report<'a> {
-    /// The report of a search among kernels.
-    pub fn kernels(search: &Search<'a>) -> Report<'a> {
+    /// The report of a search among kernels, or among commits of which `touched` tells more.
+    pub fn kernels(search: &Search<'a>, touched: Option<&Touched>) -> Report<'a> {
         let bisection = search.bisection;
         let known = search.known();
+        let is_commits = bisection.what == What::Commits;
         let mut report = Report {
             bisection,
             outcome: Outcome::Unfinished,
             sentences: Vec::new(),
             place: None,
-            head: &["kernel", "change", "95 %", "boots", "after", ""],
+            commits: Vec::new(),
+            head: if is_commits { COMMITS_HEAD } else { HEAD },
             rows: Vec::new(),
             next: Vec::new(),
             commands: Vec::new(),
@@ -24,7 +27,7 @@ impl<'a> Report<'a> {
             tests: search.tests.len().saturating_sub(1),
             boots: search.boots(),
         };
-        let told = Told { search, known: &known };
+        let told = Told { search, known: &known, touched };
         let marked = told.conclude(&mut report);
         report.rows = (0..known.len()).map(|i| told.row(i, marked == Some(i))).collect();
         if report.outcome == Outcome::Several {
@@ -37,13 +40,18 @@ impl<'a> Report<'a> {
     }
 }
 
-struct Told<'a, 'b> {
-    search: &'b Search<'a>,
+const HEAD: &[&str] = &["kernel", "change", "95 %", "boots", "after", ""];
+const COMMITS_HEAD: &[&str] = &["commit", "change", "95 %", "boots", "after", "", "subject"];
+
+/// What is said, of what is known.
+pub(super) struct Told<'a, 'b> {
+    pub(super) search: &'b Search<'a>,
     known: &'b [Known],
+    pub(super) touched: Option<&'b Touched>,
 }
 
 impl Told<'_, '_> {
-    fn name(&self, index: usize) -> &str {
+    pub(super) fn name(&self, index: usize) -> &str {
         &self.search.bisection.candidates[index].name
     }
 
@@ -122,7 +130,11 @@ impl Told<'_, '_> {
         let (a, b) = (self.name(good), self.name(bad));
         let what = if neither.is_empty() { "The change" } else { "The largest change" };
         let sure = if p == 1.0 { String::new() } else { format!(", with a probability of {}", probability(p)) };
-        report.sentences.push(format!("{what} of {} lies between `{a}` and `{b}`{sure}", metric(bisection)));
+        let is_commits = bisection.what == What::Commits;
+        report.sentences.push(match is_commits && self.joins(good, bad) == 1 {
+            true => format!("{what} of {} is made by the commit `{b}`{sure}", metric(bisection)),
+            false => format!("{what} of {} lies between `{a}` and `{b}`{sure}", metric(bisection)),
+        });
         report.sentences.push(format!(
             "Over all, `{}` is {} against `{}`",
             self.name(self.known.len() - 1),
@@ -146,6 +158,9 @@ impl Told<'_, '_> {
             ));
         }
         report.place = Some(self.span(good, bad, p));
+        if is_commits {
+            self.commits(report, good, bad);
+        }
         let package = |index: usize| self.search.kernel(index).and_then(|k| k.package.clone());
         if let (Some(older), Some(newer)) = (package(good), package(bad))
             && older != newer
@@ -181,6 +196,10 @@ impl Told<'_, '_> {
         let mut ends = vec![0];
         ends.extend(neither);
         ends.push(last);
+        if bisection.what == What::Commits {
+            self.parts(report, &ends);
+            return;
+        }
         for pair in ends.windows(2).filter(|pair| pair[1] - pair[0] > 1) {
             let list: Vec<String> = (pair[0]..=pair[1]).map(|i| bisection.candidates[i].text()).collect();
             report.commands.push(format!(
@@ -219,10 +238,17 @@ impl Told<'_, '_> {
             Side::Open => "open",
             Side::NotTested => "not tested",
             Side::Skipped => "skipped",
+            Side::Same(_) => "the same",
         };
         let name = self.name(index).to_owned();
+        let mut notes: Vec<String> = known.failed.iter().map(|failed| format!("`{name}` {failed}")).collect();
+        if let Side::Same(other) = known.side {
+            notes.push(format!("`{name}` is, byte for byte, `{}`: it was not booted", self.name(other)));
+        }
         Row {
-            notes: known.failed.iter().map(|failed| format!("`{name}` {failed}")).collect(),
+            notes,
+            subject: self.search.bisection.candidates[index].commit.as_ref().map(|c| c.subject.clone()),
+            build: self.search.builds.get(&index).cloned(),
             name,
             release: self.search.kernel(index).map(|k| k.release.clone()),
             change,
@@ -238,7 +264,7 @@ impl Told<'_, '_> {
 
 fn method(search: &Search<'_>) -> Vec<String> {
     let b = search.bisection;
-    vec![
+    let mut method = vec![
         format!(
             "The first study compared the ends; each test then compared one kernel with the good one, in {} pairs, on the {} clock, seed {}",
             b.pairs_per_step, b.clock, b.seed
@@ -248,5 +274,7 @@ fn method(search: &Search<'_>) -> Vec<String> {
             "after: the probability that the kernel lies after the change, given one change of one size; every place was as likely at first, and the search stops at {}",
             probability(1.0 - b.error)
         ),
-    ]
+    ];
+    method.extend(super::commits::method(search));
+    method
 }

@@ -17,6 +17,7 @@ impl<'a> Report<'a> {
             outcome: Outcome::Unfinished,
             sentences: Vec::new(),
             place: None,
+            commits: Vec::new(),
             head: &["switched", "change", "95 %", "boots", "share", ""],
             rows: Vec::new(),
             next: Vec::new(),
@@ -121,6 +122,8 @@ fn row(search: &LeverSearch<'_>, arm: &SeenArm, whole: bool, marked: bool) -> Ro
     let is_known = search.studies.first().and_then(|s| s.arms.first()).is_some_and(|ends| differs(ends.verdict));
     let share = share.filter(|_| is_known);
     Row {
+        subject: None,
+        build: None,
         name: if whole { format!("all: {}", arm.name) } else { arm.name.clone() },
         release: Some(arm.kernel.release.clone()),
         change,

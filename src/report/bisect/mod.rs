@@ -2,6 +2,7 @@
 //!
 //! Invariant: every format lays out the same [`Report`].
 
+mod commits;
 mod json;
 mod kernels;
 mod levers;
@@ -12,6 +13,8 @@ use serde::Serialize;
 
 use super::quantity::{Quantity, percent_decimals};
 use crate::bisect::Bisection;
+use crate::bisect::git::touched::Function;
+use crate::bisect::git::{Built, Commit};
 use crate::metric::Better;
 
 pub use json::json;
@@ -25,6 +28,8 @@ pub struct Report<'a> {
     /// What was found; the first says it in one sentence.
     pub sentences: Vec<String>,
     pub place: Option<Place>,
+    /// The commits at one of which the change is, as far as they are shown.
+    pub commits: Vec<Described>,
     /// Heads of the table's columns after the first.
     head: &'static [&'static str],
     pub rows: Vec<Row>,
@@ -66,12 +71,30 @@ pub struct Place {
     pub between: Vec<String>,
 }
 
+/// A commit at which the change may be.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Described {
+    #[serde(flatten)]
+    pub commit: Commit,
+    /// Why it was not tested, if it is not the first that was seen after the change.
+    pub untested: Option<String>,
+    pub files: Vec<String>,
+    /// Functions that cost otherwise and are defined in these files, those that matter most first; null if that was not looked into.
+    pub functions: Option<Vec<Function>>,
+}
+
 /// A line of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub name: String,
     /// What it booted, where that is known.
     pub release: Option<String>,
+    /// The first line of a commit's message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// What came of building it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<Built>,
     /// Relative to the first.
     pub change: Option<Quantity>,
     /// 95 %, in per cent.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::table::{Line, table, wrap};
+use super::super::table::{Line, clip, table, wrap};
 use super::super::text::{command, list};
 use super::Report;
 
@@ -38,6 +38,12 @@ pub fn text(report: &Report<'_>) -> String {
     for sentence in &report.sentences {
         out.push_str(&lines(sentence, "", "  "));
     }
+    for commit in &report.commits {
+        out.push('\n');
+        for (head, text) in commit.lines() {
+            out.push_str(&wrap(&text, &format!("  {head:<9}"), "           "));
+        }
+    }
     if !report.rows.is_empty() {
         out.push('\n');
         out.push_str(&rows(report));
@@ -62,20 +68,59 @@ pub fn text(report: &Report<'_>) -> String {
 
 fn rows(report: &Report<'_>) -> String {
     let mut lines = vec![Line::Cells(report.head.iter().map(|h| (*h).to_owned()).collect())];
-    for row in &report.rows {
+    let columns = report.head.len();
+    let mut passed = 0;
+    for (index, row) in report.rows.iter().enumerate() {
+        if is_passed_over(report, index) {
+            passed += 1;
+            continue;
+        }
+        lines.extend(gap(&mut passed));
         let mut name = String::new();
         let _ = write!(name, "{}{}", if row.marked { "► " } else { "  " }, row.name);
-        lines.push(Line::Cells(vec![
+        let mut cells = vec![
             name,
             row.change.as_ref().map_or_else(String::new, ToString::to_string),
             row.interval.clone().unwrap_or_default(),
             row.boots.to_string(),
             row.shown.clone(),
             row.word.to_owned(),
-        ]));
+        ];
+        cells.extend((columns > cells.len()).then(|| clip(row.subject.as_deref().unwrap_or(""), SUBJECT)));
+        lines.push(Line::Cells(cells));
     }
     if let Some(Line::Cells(head)) = lines.first_mut() {
         head[0].insert_str(0, "  ");
     }
-    table(&[false, true, true, true, true, false], &lines)
+    let right = [false, true, true, true, true, false, false];
+    table(&right[..columns], &lines)
+}
+
+/// Widest subject of a commit in the table.
+const SUBJECT: usize = 27;
+
+/// Rows of a table of commits that are always shown together with the first and the last.
+const SHORT: usize = 24;
+
+/// Whether a row of a long table says nothing: a commit that was not tested, beside others.
+fn is_passed_over(report: &Report<'_>, index: usize) -> bool {
+    let says = |i: usize| {
+        let row = &report.rows[i];
+        i == 0
+            || i + 1 == report.rows.len()
+            || row.boots > 0
+            || row.marked
+            || !row.notes.is_empty()
+            || row.build.is_some()
+    };
+    let from = index.saturating_sub(1);
+    report.rows.len() > SHORT
+        && report.rows[index].subject.is_some()
+        && !(from..=(index + 1).min(report.rows.len() - 1)).any(says)
+}
+
+/// A line for rows that were passed over, if any were.
+fn gap(passed: &mut usize) -> Option<Line> {
+    let count = std::mem::take(passed);
+    (count > 0).then(|| Line::Heading(format!("  … {count} more that were not tested")))
 }

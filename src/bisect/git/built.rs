@@ -1,0 +1,107 @@
+//! What came of building a commit, kept in the bisection's folder.
+//!
+//! Invariant: a record appears whole or not at all, so that a commit is either known to be built, known not to build, or not yet tried.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::bisect::folder::BisectError;
+use crate::kernel::Identity;
+use crate::store::StoreError;
+use crate::store::folder::write_whole;
+
+/// The folder of the records and logs, below the bisection's.
+pub const FOLDER: &str = "builds";
+
+/// What came of building one commit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Built {
+    pub commit: String,
+    pub outcome: Outcome,
+    /// Why it could not be built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What make took; 0 if the kernel was in the cache.
+    pub seconds: f64,
+    /// Bytes of the boot image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_bytes: Option<u64>,
+    /// The log's file, below the bisection's folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Identity>,
+}
+
+/// How a build ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    Built,
+    /// It had been built before, with the same configuration.
+    Cached,
+    Failed,
+}
+
+impl Built {
+    fn file(commit: &str) -> String {
+        format!("{}.toml", super::short(commit))
+    }
+
+    /// The name of the log of `commit`, below the bisection's folder.
+    pub fn log(commit: &str) -> String {
+        format!("{FOLDER}/{}.log", super::short(commit))
+    }
+
+    /// Keeps it in the bisection's folder `dir`.
+    pub fn write(&self, dir: &Path) -> Result<(), BisectError> {
+        let folder = dir.join(FOLDER);
+        fs::create_dir_all(&folder).map_err(|e| StoreError::io("create the folder", &folder, e))?;
+        let text = toml::to_string(self).map_err(|e| unreadable(&folder, &e))?;
+        write_whole(&folder, &Self::file(&self.commit), text.as_bytes())?;
+        Ok(())
+    }
+
+    /// What is known of `commit` in the bisection's folder `dir`.
+    pub fn read(dir: &Path, commit: &str) -> Result<Option<Built>, BisectError> {
+        let path = dir.join(FOLDER).join(Self::file(commit));
+        match fs::read_to_string(&path) {
+            Ok(text) => toml::from_str(&text).map(Some).map_err(|e| unreadable(&path, &e)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(StoreError::io("read", &path, e).into()),
+        }
+    }
+}
+
+fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> BisectError {
+    BisectError::Unreadable { path: PathBuf::from(path), why: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let commit = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(Built::read(dir.path(), commit).unwrap(), None);
+        let built = Built {
+            commit: commit.to_owned(),
+            outcome: Outcome::Failed,
+            why: Some("make failed".to_owned()),
+            seconds: 1.5,
+            image_bytes: None,
+            log: Some(Built::log(commit)),
+            kernel: None,
+        };
+        built.write(dir.path()).unwrap();
+        assert_eq!(Built::read(dir.path(), commit).unwrap(), Some(built));
+        fs::write(dir.path().join("builds/0123456789ab.toml"), "commit = 1").unwrap();
+        assert!(Built::read(dir.path(), commit).unwrap_err().to_string().contains("0123456789ab.toml"));
+    }
+}

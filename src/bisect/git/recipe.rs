@@ -1,0 +1,34 @@
+//! What decides a kernel beside its commit: configuration, compiler, make's arguments.
+//!
+//! Invariant: one recipe makes the same bytes of a commit, so that what it made may be taken from the cache.
+
+use super::config::Base;
+use super::make::Arguments;
+use super::short;
+use crate::kernel::hash;
+
+/// What is built, beside the commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    pub base: Base,
+    /// Options that the study needs beside the usual ones.
+    pub more: Vec<String>,
+    pub arguments: Arguments,
+    /// Decides what of the cache may be used.
+    key: String,
+}
+
+impl Recipe {
+    /// Looks at the compiler, which is a part of it.
+    pub fn new(base: Base, more: Vec<String>, arguments: Arguments) -> Recipe {
+        let words: Vec<&str> = arguments.for_the_kernel().collect();
+        let text = format!("{} {words:?} {}", base.sha256(&more), arguments.compiler());
+        let key = hash::of_bytes(text.as_bytes())[..8].to_owned();
+        Recipe { base, more, arguments, key }
+    }
+
+    /// The name in the cache of the kernel that it makes of a commit.
+    pub fn name(&self, commit: &str) -> String {
+        format!("git-{}-{}", short(commit), self.key)
+    }
+}

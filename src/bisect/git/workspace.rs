@@ -1,0 +1,486 @@
+//! Where commits become kernels: sources checked out of the user's objects, and one folder in which they are built one after the other.
+//!
+//! ```text
+//! CACHE/git/KEY/repo/      an index of our own over the objects of the user's repository
+//! CACHE/git/KEY/tree/      the sources of the commit at hand
+//! CACHE/git/KEY/build/     what make makes of them; kept from commit to commit, so that only what changed is made again
+//! CACHE/git/KEY/building   there while make runs
+//! CACHE/git/KEY/lock       held by whoever works here, and by the programs that it started
+//! ```
+//! Invariant: nothing is written to the user's repository, and no kernel is made of what a killed build left half done.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail, ensure};
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use super::config::{self, Base};
+use super::make::{Ended, Make, image};
+use super::{Recipe, Tree, complaint, git, short};
+use crate::kernel::error::doing;
+use crate::kernel::{Kernel, KernelError, Spec, Store, hash};
+use crate::refusal::Refusal;
+
+/// Room for sources and what is made of them, as a multiple of the sources' bytes.
+const ROOM: f64 = 1.5;
+
+/// Characters of a complaint that are kept.
+const COMPLAINT: usize = 160;
+
+/// How a build ended.
+#[derive(Debug)]
+pub enum Done {
+    Kernel {
+        kernel: Box<Kernel>,
+        /// What make took.
+        seconds: f64,
+    },
+    Failed {
+        why: String,
+        seconds: f64,
+    },
+    Interrupted,
+}
+
+/// The folder in which a tree's commits are built, held by this process.
+pub struct Workspace {
+    dir: PathBuf,
+    lock: File,
+}
+
+impl Workspace {
+    /// The workspace of `tree` below `cache`.
+    ///
+    /// # Errors
+    /// Another process works there; no room.
+    pub fn open(store: &Store, tree: &Tree, note: &dyn Fn(&str)) -> anyhow::Result<Workspace> {
+        let objects = tree.objects()?;
+        let key = &hash::of_bytes(objects.as_os_str().as_encoded_bytes())[..SHORT_KEY];
+        let dir = store.dir().join("git").join(key);
+        let lock = take(&dir, tree, note)?;
+        let workspace = Workspace { dir, lock };
+        workspace.prepare(tree, &objects)?;
+        Ok(workspace)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn prepare(&self, tree: &Tree, objects: &Path) -> anyhow::Result<()> {
+        let (repo, sources) = (self.at("repo"), self.at("tree"));
+        if !repo.join("HEAD").is_file() {
+            discard(&repo)?;
+            discard(&sources)?;
+            let format = format!("--object-format={}", tree.format()?);
+            let made = git(&self.dir, ["init", "-q", "--bare", "--template=", &format, "repo"])?;
+            ensure!(made.status.success(), "Cannot make `{}`: {}", repo.display(), complaint(&made));
+        }
+        let alternates = repo.join("objects/info/alternates");
+        fs::create_dir_all(repo.join("objects/info"))?;
+        fs::write(&alternates, [objects.as_os_str().as_encoded_bytes(), b"\n"].concat())
+            .with_context(|| format!("Cannot write `{}`", alternates.display()))?;
+        fs::create_dir_all(&sources)?;
+        if self.at("building").exists() {
+            // Half an object file may be younger than its source.
+            discard(&self.at("build"))?;
+            fs::remove_file(self.at("building"))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses early if the sources and what is made of them do not fit.
+    fn room(&self, commit: &str, store: &Store) -> anyhow::Result<()> {
+        if self.at("build").exists() {
+            return Ok(());
+        }
+        let list = self.git(&["ls-tree", "-r", "-l", "--full-tree", commit])?;
+        let bytes = |line: &str| line.split('\t').next()?.split_whitespace().last()?.parse::<u64>().ok();
+        let all: u64 = list.lines().filter_map(bytes).sum();
+        Ok(store.needs((all as f64 * ROOM) as u64)?)
+    }
+
+    fn git(&self, args: &[&str]) -> anyhow::Result<String> {
+        let (repo, sources) = (self.at("repo"), self.at("tree"));
+        let mut all: Vec<&std::ffi::OsStr> = vec!["--git-dir".as_ref(), repo.as_ref()];
+        all.extend(["--work-tree".as_ref(), sources.as_os_str()]);
+        // The user's settings are for the user's own trees: none may change a byte of the sources.
+        for setting in
+            ["core.autocrlf=false", "core.bare=false", "core.hooksPath=/dev/null", "core.attributesFile=/dev/null"]
+        {
+            all.extend(["-c", setting].map(std::ffi::OsStr::new));
+        }
+        all.extend(args.iter().map(|a| std::ffi::OsStr::new(*a)));
+        let output = git(&sources, all)?;
+        let said = complaint(&output);
+        ensure!(output.status.success(), "`git {}` failed in `{}`: {said}", args[0], sources.display());
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Puts the sources of `commit` into the tree; files that it does not change keep their times.
+    fn check_out(&self, commit: &str) -> anyhow::Result<()> {
+        match fs::remove_file(self.at("repo/index.lock")) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
+            _ => {}
+        }
+        // It also brings back what a killed one left otherwise, by the files' times and sizes.
+        self.git(&["read-tree", "--reset", "-u", commit])?;
+        self.git(&["clean", "-ffdxq"])?;
+        Ok(())
+    }
+
+    /// Makes a kernel of `commit`, or takes it from the cache; what is said by the way goes to the file `log`.
+    ///
+    /// # Errors
+    /// What is no fault of the commit's: a full disk, a repository that cannot be read.
+    pub fn build(
+        &self,
+        store: &Store,
+        commit: &str,
+        recipe: &Recipe,
+        log: &Path,
+        cancel: &AtomicBool,
+        note: &dyn Fn(&str),
+    ) -> anyhow::Result<Done> {
+        let name = recipe.name(commit);
+        if let Some(kernel) = cached(store, &name)? {
+            return Ok(Done::Kernel { kernel: Box::new(kernel), seconds: 0.0 });
+        }
+        self.room(commit, store)?;
+        self.check_out(commit)?;
+        let build = self.at("build");
+        fs::create_dir_all(&build)?;
+        let file = File::create(log).with_context(|| format!("Cannot write `{}`", log.display()))?;
+        let marker = self.at("building");
+        File::create(&marker)?.sync_all()?;
+        // One that an earlier commit left must not pass for this one's.
+        discard(&image(&build))?;
+        let begun = Instant::now();
+        // Whoever make starts holds the lock as long as it lives.
+        fcntl_setfd(&self.lock, FdFlags::empty())?;
+        let make = Make { tree: &self.at("tree"), build: &build, arguments: &recipe.arguments, cancel };
+        let ended = compile(&make, recipe, &file);
+        fcntl_setfd(&self.lock, FdFlags::CLOEXEC)?;
+        let ended = ended.with_context(|| format!("Cannot build {}", short(commit)))?;
+        let seconds = begun.elapsed().as_secs_f64();
+        // make has ended and taken back what it had begun.
+        fs::remove_file(&marker)?;
+        let why = match ended {
+            Step::Interrupted => return Ok(Done::Interrupted),
+            Step::Failed(Some(why)) => Some(why),
+            Step::Failed(None) => Some(reason(log)?),
+            Step::Done if !image(&build).is_file() => Some("make made no arch/x86/boot/bzImage".to_owned()),
+            Step::Done => None,
+        };
+        if let Some(why) = why {
+            return Ok(Done::Failed { why, seconds });
+        }
+        match store.add(&name, &Spec::BuildTree(build), None, note) {
+            Ok(_) => {}
+            Err(e @ (KernelError::Image { .. } | KernelError::BuildTree { .. } | KernelError::OtherRelease { .. })) => {
+                return Ok(Done::Failed { why: e.to_string(), seconds });
+            }
+            Err(e) => return Err(e.into()),
+        }
+        let kernel = cached(store, &name)?.context("The kernel that was built is not in the cache")?;
+        Ok(Done::Kernel { kernel: Box::new(kernel), seconds })
+    }
+
+    /// Removes sources and what was made of them; the kernels stay in the cache.
+    pub fn remove(self) -> io::Result<()> {
+        for name in ["build", "tree", "repo", "building"] {
+            discard(&self.at(name))?;
+        }
+        fs::remove_file(self.at("lock"))?;
+        fs::remove_dir(&self.dir)
+    }
+}
+
+/// Characters of a workspace's name.
+const SHORT_KEY: usize = 12;
+
+/// The kernel of that name, if it is in the cache and whole.
+fn cached(store: &Store, name: &str) -> Result<Option<Kernel>, KernelError> {
+    match store.resolve(&Spec::Named(name.to_owned()), &|_| {}) {
+        Ok(kernel) => store.get(&kernel.identity).map(Some),
+        Err(KernelError::UnknownName { .. }) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// How far the making of a kernel came.
+enum Step {
+    Done,
+    Failed(Option<String>),
+    Interrupted,
+}
+
+/// Configures and compiles.
+fn compile(make: &Make<'_>, recipe: &Recipe, log: &File) -> anyhow::Result<Step> {
+    let path = make.build.join(".config");
+    let run = |targets: &[&str]| -> anyhow::Result<Option<Step>> {
+        Ok(match make.run(targets, log)? {
+            Ended::Done => None,
+            Ended::Failed => Some(Step::Failed(None)),
+            Ended::Interrupted => Some(Step::Interrupted),
+        })
+    };
+    let added = config::added(&recipe.more);
+    match &recipe.base {
+        Base::File { text, .. } => fs::write(&path, format!("{text}\n{added}"))?,
+        Base::Target(target) => {
+            if let Some(step) = run(&[target.as_str()])? {
+                return Ok(step);
+            }
+            File::options().append(true).open(&path)?.write_all(added.as_bytes())?;
+        }
+    }
+    if let Some(step) = run(&["olddefconfig"])? {
+        return Ok(step);
+    }
+    let text = fs::read_to_string(&path)?;
+    let missing = config::missing(&text, &recipe.more);
+    let lacking: Vec<&str> = missing.into_iter().filter(|option| is_option(make.tree, option)).collect();
+    if !lacking.is_empty() {
+        let names: Vec<String> = lacking.iter().map(|option| format!("CONFIG_{option}")).collect();
+        let them = if names.len() == 1 { "it" } else { "them" };
+        return Ok(Step::Failed(Some(format!(
+            "With this configuration {} cannot be set, and a guest needs {them}",
+            names.join(", ")
+        ))));
+    }
+    Ok(run(&["bzImage"])?.unwrap_or(Step::Done))
+}
+
+/// Whether the tree knows an option: what came later, or was taken out since, is not missed.
+fn is_option(tree: &Path, option: &str) -> bool {
+    let is_declared = |text: &str| {
+        let mut words = text.lines().map(|line| line.split_whitespace());
+        words.any(|mut words| matches!(words.next(), Some("config" | "menuconfig")) && words.next() == Some(option))
+    };
+    let mut open = vec![tree.to_path_buf()];
+    while let Some(dir) = open.pop() {
+        let Ok(entries) = fs::read_dir(&dir) else { continue };
+        for entry in entries.filter_map(Result::ok) {
+            let is_kconfig = entry.file_name().to_str().is_some_and(|name| name.starts_with("Kconfig"));
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() {
+                open.push(entry.path());
+            } else if is_kconfig && fs::read_to_string(entry.path()).is_ok_and(|text| is_declared(&text)) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// What the log of a failed build says first, in one line.
+fn reason(log: &Path) -> anyhow::Result<String> {
+    let bytes = fs::read(log)?;
+    let text = String::from_utf8_lossy(&bytes);
+    if text.contains("No space left on device") {
+        bail!("No space left to build in; what was said is in `{}`", log.display());
+    }
+    let is_error = |line: &&str| line.contains(" error: ") || line.contains("undefined reference");
+    let line = text.lines().find(is_error).or_else(|| text.lines().find(|line| line.contains("***")));
+    let line = line.or_else(|| text.lines().rfind(|line| !line.trim().is_empty())).unwrap_or("make failed");
+    Ok(line.trim().chars().take(COMPLAINT).collect())
+}
+
+/// Takes the lock of a workspace.
+fn take(dir: &Path, tree: &Tree, note: &dyn Fn(&str)) -> anyhow::Result<File> {
+    let path = dir.join("lock");
+    loop {
+        fs::create_dir_all(dir).map_err(doing("Cannot create", dir)).map_err(anyhow::Error::new)?;
+        let mut file = File::options().create(true).read(true).append(true).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let holder = fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
+                if Path::new("/proc").join(&holder).exists() {
+                    let shown = tree.dir().display();
+                    return Err(Refusal::new(format!(
+                        "`{shown}` is being built by another bigiron (process {holder})"
+                    ))
+                    .hint("One search at a time builds from a repository")
+                    .into());
+                }
+                note("Waiting for the end of a build that was killed");
+                file.lock()?;
+            }
+            Err(TryLockError::Error(e)) => return Err(KernelError::io("Cannot lock", &path, e).into()),
+        }
+        // Whoever held it may have removed it.
+        let is_this = fs::metadata(&path).is_ok_and(|there| file.metadata().is_ok_and(|f| f.ino() == there.ino()));
+        if is_this {
+            file.set_len(0)?;
+            write!(file, "{}", std::process::id())?;
+            return Ok(file);
+        }
+    }
+}
+
+/// Removes a folder or a file that may not be there.
+fn discard(path: &Path) -> io::Result<()> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::atomic::Ordering;
+
+    use super::super::history::tests::Repo;
+    use super::super::make::Arguments;
+    use super::*;
+    use crate::kernel::fixture::bzimage;
+
+    /// Stands for a kernel's Makefile: options are what was asked for but for those in the file `lacks`, the image is the file `image`, and with a file
+    /// `broken` there is none. What is made is told in a file of the build's folder.
+    const MAKEFILE: &str = "\
+tinyconfig:\n\techo CONFIG_TINY=y > $(O)/.config\n\
+olddefconfig:\n\tif [ -f lacks ]; then grep -v -f lacks $(O)/.config > $(O)/.new; mv $(O)/.new $(O)/.config; fi\n\
+bzImage: $(O)/object\n\tmkdir -p $(O)/arch/x86/boot\n\tcp $< $(O)/arch/x86/boot/bzImage\n\
+$(O)/object: image\n\
+\t@if [ -f broken ]; then echo 'x.c:1:2: error: no such thing' >&2; exit 1; fi\n\
+\tcp $< $@\n\techo made >> $(O)/made\n";
+
+    struct Place {
+        repo: Repo,
+        store: Store,
+        _cache: tempfile::TempDir,
+        recipe: Recipe,
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let (repo, cache) = (Repo::new(), tempfile::tempdir().unwrap());
+            repo.write("Makefile", MAKEFILE);
+            repo.write("Kconfig", "config DEVTMPFS\n\tbool\n");
+            repo.commit("image", bzimage("6.9.0"));
+            let arguments = Arguments::parse(&["-j1".to_owned()]).unwrap();
+            let recipe = Recipe::new(Base::Target("tinyconfig".to_owned()), Vec::new(), arguments);
+            Place { repo, store: Store::at(cache.path()).unwrap(), _cache: cache, recipe }
+        }
+
+        fn open(&self) -> anyhow::Result<Workspace> {
+            Workspace::open(&self.store, &Tree::open(self.repo.dir()).unwrap(), &|_| {})
+        }
+
+        fn build(&self, at: &Workspace, commit: &str) -> anyhow::Result<Done> {
+            let log = self.store.dir().join("log");
+            at.build(&self.store, commit, &self.recipe, &log, &AtomicBool::new(false), &|_| {})
+        }
+    }
+
+    /// How often make made an object since the folder was begun.
+    fn made(at: &Workspace) -> usize {
+        fs::read_to_string(at.at("build/made")).unwrap_or_default().lines().count()
+    }
+
+    fn kernel(done: Done) -> Kernel {
+        match done {
+            Done::Kernel { kernel, .. } => *kernel,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn why(done: Done) -> String {
+        match done {
+            Done::Failed { why, .. } => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn commits_become_kernels_and_the_repository_stays_as_it_is() {
+        let place = Place::new();
+        let one = place.repo.git(&["rev-parse", "HEAD"]);
+        let two = place.repo.commit("comment", "nothing");
+        let three = place.repo.commit("image", bzimage("6.9.1"));
+        place.repo.write("image", "changed and not committed");
+        let look = || {
+            let mut files = String::new();
+            let mut open = vec![place.repo.dir().to_path_buf()];
+            while let Some(dir) = open.pop() {
+                for entry in fs::read_dir(&dir).unwrap().map(Result::unwrap) {
+                    let meta = entry.metadata().unwrap();
+                    files += &format!("{} {} {:?}\n", entry.path().display(), meta.len(), meta.modified().unwrap());
+                    open.extend(meta.is_dir().then(|| entry.path()));
+                }
+            }
+            files
+        };
+        let before = look();
+        let at = place.open().unwrap();
+        let (first, second) = (kernel(place.build(&at, &one).unwrap()), kernel(place.build(&at, &two).unwrap()));
+        assert_eq!((first.identity.release.as_str(), made(&at)), ("6.9.0", 1));
+        assert_eq!(first.identity.image_sha256, second.identity.image_sha256);
+        assert_eq!(first.identity.spec, place.recipe.name(&one));
+        let third = kernel(place.build(&at, &three).unwrap());
+        assert_eq!((third.identity.release.as_str(), made(&at)), ("6.9.1", 2));
+        // From the cache, without make.
+        assert_eq!(kernel(place.build(&at, &one).unwrap()).identity, first.identity);
+        assert_eq!((made(&at), look()), (2, before));
+        let dir = at.dir.clone();
+        at.remove().unwrap();
+        assert!(!dir.exists() && place.store.get(&first.identity).is_ok());
+    }
+
+    #[test]
+    fn what_cannot_be_built_says_why() {
+        let place = Place::new();
+        let broken = place.repo.commit("broken", "");
+        place.repo.git(&["rm", "-q", "broken"]);
+        place.repo.write("lacks", "CONFIG_DEVTMPFS\nCONFIG_EXT4_FS\n");
+        let lacks = place.repo.commit("more", "");
+        place.repo.git(&["rm", "-q", "lacks"]);
+        let text = place.repo.commit("image", "no image");
+        let gone = place.repo.commit("Makefile", "tinyconfig olddefconfig bzImage:\n\ttouch $(O)/.config\n");
+        let at = place.open().unwrap();
+        assert_eq!(why(place.build(&at, &broken).unwrap()), "x.c:1:2: error: no such thing");
+        // No Kconfig of this tree knows EXT4_FS.
+        assert!(why(place.build(&at, &lacks).unwrap()).contains("CONFIG_DEVTMPFS cannot be set"));
+        assert!(why(place.build(&at, &text).unwrap()).contains("not a usable kernel image"));
+        assert!(why(place.build(&at, &gone).unwrap()).contains("made no arch/x86/boot/bzImage"));
+        assert!(place.build(&at, "0123456789012345678901234567890123456789").is_err());
+        assert!(place.store.list().unwrap().is_empty());
+    }
+
+    #[test]
+    fn one_works_there_at_a_time_and_what_a_killed_one_left_is_not_built_upon() {
+        let place = Place::new();
+        let one = place.repo.git(&["rev-parse", "HEAD"]);
+        let two = place.repo.commit("image", bzimage("6.9.1"));
+        let at = place.open().unwrap();
+        let said = place.open().err().unwrap().to_string();
+        assert!(said.contains("is being built by another bigiron"), "{said}");
+        kernel(place.build(&at, &one).unwrap());
+        // As kill -9 in the middle of a checkout and of make leaves them.
+        for (name, text) in [("tree/image", "half"), ("tree/left", ""), ("repo/index.lock", ""), ("building", "")] {
+            fs::write(at.at(name), text).unwrap();
+        }
+        fs::write(at.at("build/object"), "half").unwrap();
+        drop(at);
+        let notes = RefCell::new(Vec::new());
+        let tree = Tree::open(place.repo.dir()).unwrap();
+        let at = Workspace::open(&place.store, &tree, &|text| notes.borrow_mut().push(text.to_owned())).unwrap();
+        assert!(!at.at("build").exists() && notes.borrow().is_empty());
+        assert_eq!(kernel(place.build(&at, &two).unwrap()).identity.release, "6.9.1");
+        assert!(!at.at("tree/left").exists());
+        let cancel = AtomicBool::new(true);
+        cancel.store(true, Ordering::Relaxed);
+        let three = place.repo.commit("image", bzimage("6.9.2"));
+        let done = at.build(&place.store, &three, &place.recipe, &at.at("log"), &cancel, &|_| {}).unwrap();
+        assert!(matches!(done, Done::Interrupted) && !at.at("building").exists());
+    }
+}

@@ -1,0 +1,337 @@
+//! A search among the commits of a source tree, each of which is built when its turn comes.
+
+use std::cell::OnceCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, bail};
+use sha2::{Digest, Sha256};
+
+use super::{Work, ask, place, search, studies};
+use crate::bisect::folder::ENDS;
+use crate::bisect::git::config::Base;
+use crate::bisect::git::make::Arguments;
+use crate::bisect::git::touched::Function;
+use crate::bisect::git::workspace::Done;
+use crate::bisect::git::{Built, Commit, Outcome, Recipe, Touched, Tree, Workspace, built, short};
+use crate::bisect::{Candidate, Found, Search, Source, Standing, What};
+use crate::cli::Bisect;
+use crate::clock::Clock;
+use crate::commands::environment::{Environment, refuse};
+use crate::commands::{conduct, output};
+use crate::kernel::store::Store;
+use crate::kernel::{Identity, KernelError, modules};
+use crate::refusal::Refusal;
+use crate::study::arm::ArmText;
+use crate::study::repeat::quote;
+use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS, Settled};
+use crate::vm::image;
+use crate::workload;
+
+/// Where a machine keeps the configurations of its kernels.
+const BOOT: &str = "/boot";
+
+pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
+    let (Some(what), Some(dir), Some(good), Some(bad)) = (&args.what, &args.git, &args.good, &args.bad) else {
+        return Err(Refusal::new("A search among commits is `--git DIR --good REV --bad REV WORKLOAD:METRIC`").into());
+    };
+    super::kernels::check_error(args.error)?;
+    let common = &args.common;
+    let tree = Tree::open(dir)?;
+    let good = tree.revision("good", good)?;
+    let bad = tree.revision("bad", bad)?;
+    let commits = tree.between(&good, &bad, &args.paths)?;
+    let arguments = Arguments::parse(&args.make_arg)?;
+    let running = rustix::system::uname().release().to_string_lossy().into_owned();
+    let base = Base::choose(args.config.as_deref(), tree.top().as_deref(), Path::new(BOOT), &running)?;
+    let is_simulated = common.sim.is_some();
+    if !is_simulated {
+        arguments.check()?;
+    }
+    let environment = Environment::new(None)?.at(common.out.as_deref());
+    let ends = |kernel: &dyn Fn(&Commit) -> String| {
+        [&commits[0], &commits[commits.len() - 1]].map(|commit| arm(commit, kernel(commit))).to_vec()
+    };
+    let asked = ask::ask(common, what, &ends(&|c| format!("git-{}", short(&c.hash))), &environment)?;
+    let recipe = Recipe::new(base, options(&asked.settled), arguments);
+    let ends = ends(&|c| recipe.name(&c.hash));
+    let usual = if asked.settled.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
+    let pairs = common.pairs_per_step.unwrap_or(usual);
+    settled::settle(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
+    settled::settle(&ask::step(&asked.base, ends, pairs, 0), &environment)
+        .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
+
+    let names: Vec<String> = commits.iter().map(|c| recipe.name(&c.hash)).collect();
+    let all = format!("{} {}", asked.sha256(What::Commits, args.error, pairs), names.join(" "));
+    let question_sha256: String = Sha256::digest(all).iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = ask::slug(&["bisect", &asked.metric.name, short(&good), "to", short(&bad)]);
+    let (out, found) = place(common.out.as_deref(), &name, &question_sha256)?;
+    let source = Source {
+        tree: dir.clone(),
+        config: recipe.base.name(),
+        make: args.make_arg.clone(),
+        paths: args.paths.clone(),
+    };
+    let rest = ask::Rest {
+        question_sha256,
+        error: args.error,
+        pairs_per_step: pairs,
+        steps: args.steps,
+        source: Some(source),
+    };
+    let bisection = match found {
+        Some(found) => found,
+        None => {
+            let candidate = |commit: &Commit| Candidate {
+                name: short(&commit.hash).to_owned(),
+                kernel: recipe.name(&commit.hash),
+                settings: Vec::new(),
+                identity: None,
+                commit: Some(commit.clone()),
+            };
+            let repeat = |options: &str| repeat(args, what, options);
+            let candidates = commits.iter().map(candidate).collect();
+            let new = asked.describe(common, What::Commits, rest, candidates, repeat)?;
+            new.create(&out)?;
+            new
+        }
+    };
+    if !is_simulated {
+        output::note(&format!("Kernels are configured by {}", recipe.base.name()));
+    }
+    let mut work = Work::new(common, out, bisection, asked)?;
+    work.bisection.steps = work.bisection.steps.max(args.steps);
+    if !is_simulated {
+        let builder = Builder {
+            store: Store::open().map_err(refuse)?,
+            tree: tree.clone(),
+            recipe,
+            workspace: OnceCell::new(),
+            cancel: Arc::clone(&work.cancel),
+        };
+        if !super::is_finished(&work.dir, &work.bisection)? {
+            builder.workspace()?;
+        }
+        work.builder = Some(builder);
+    }
+    work.search(&environment)?;
+    work.tell(&tree, &environment)?;
+    if let Some(builder) = work.builder.take()
+        && !args.keep_build
+    {
+        builder.remove();
+    }
+    work.finish()
+}
+
+fn arm(commit: &Commit, kernel: String) -> ArmText {
+    ArmText { name: Some(short(&commit.hash).to_owned()), kernel, settings: Vec::new() }
+}
+
+/// Options that the study's workloads and file system need beside those of all guests.
+fn options(settled: &Settled) -> Vec<String> {
+    let filesystem = image::module(&settled.machine.filesystem);
+    let of_workloads = settled.workloads.iter().filter_map(|planned| {
+        let mut options = planned.options.clone();
+        let arms = settled.arms.iter().flat_map(|arm| crate::lever::options_of(&arm.settings, &planned.name));
+        options.extend(arms.map(|(option, value)| (option.to_owned(), value.to_owned())));
+        Some(workload::find(&planned.name)?.needs(&options).modules)
+    });
+    let mut options: Vec<String> = filesystem.into_iter().chain(of_workloads.flatten()).map(modules::option).collect();
+    options.sort();
+    options.dedup();
+    options
+}
+
+/// The command line that asks the same again.
+fn repeat(args: &Bisect, what: &str, options: &str) -> String {
+    let mut words = vec!["bigiron".to_owned(), "bisect".to_owned()];
+    let mut option = |name: &str, value: Option<&str>| {
+        words.extend(value.map(|value| format!("--{name} {}", quote(value))));
+    };
+    let shown = |path: &PathBuf| path.display().to_string();
+    option("git", args.git.as_ref().map(shown).as_deref());
+    option("good", args.good.as_deref());
+    option("bad", args.bad.as_deref());
+    option("config", args.config.as_deref());
+    words.extend(args.make_arg.iter().map(|word| format!("--make-arg={}", quote(word))));
+    words.extend([what.to_owned(), options.to_owned()]);
+    words.extend(super::kernels::bounds(args));
+    if !args.paths.is_empty() {
+        words.push("--".to_owned());
+        words.extend(args.paths.iter().map(|path| quote(path)));
+    }
+    words.join(" ")
+}
+
+/// What turns candidates into kernels.
+pub(super) struct Builder {
+    store: Store,
+    tree: Tree,
+    recipe: Recipe,
+    /// Opened when there is something to be built.
+    workspace: OnceCell<Workspace>,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Builder {
+    fn workspace(&self) -> anyhow::Result<&Workspace> {
+        if self.workspace.get().is_none() {
+            let opened = Workspace::open(&self.store, &self.tree, &output::note)?;
+            let _ = self.workspace.set(opened);
+        }
+        self.workspace.get().context("The folder for building is not open")
+    }
+
+    /// Sees that the kernels of a test are in the cache; whether anything is known now that was not before.
+    pub(super) fn build(&self, work: &Work<'_>, search: &Search<'_>, kernel: usize) -> anyhow::Result<bool> {
+        let mut is_new = false;
+        for index in [0, kernel] {
+            if let Some(kernel) = search.builds.get(&index).and_then(|built| built.kernel.as_ref())
+                && self.is_there(kernel)?
+            {
+                continue;
+            }
+            let built = self.one(work, index)?;
+            let is_end = index == 0 || index + 1 == work.bisection.candidates.len();
+            if built.outcome == Outcome::Failed && is_end {
+                bail!(
+                    "{} is an end of the search and could not be built: {}{}",
+                    work.bisection.candidates[index].name,
+                    built.why.as_deref().unwrap_or("make failed"),
+                    built.log.map_or_else(String::new, |log| format!("; the log is {}", work.dir.join(log).display()))
+                );
+            }
+            // One that was built anew is known already.
+            is_new |= search.builds.get(&index) != Some(&built);
+            built.write(&work.dir)?;
+        }
+        self.differ(work)?;
+        Ok(is_new)
+    }
+
+    /// Refuses ends that are one kernel.
+    fn differ(&self, work: &Work<'_>) -> anyhow::Result<()> {
+        let [good, .., bad] = &work.bisection.candidates[..] else { return Ok(()) };
+        let bytes = |candidate: &Candidate| -> anyhow::Result<Option<(String, Option<String>)>> {
+            let hash = candidate.commit.as_ref().map_or("", |c| c.hash.as_str());
+            let kernel = Built::read(&work.dir, hash)?.and_then(|built| built.kernel);
+            Ok(kernel.map(|kernel| (kernel.image_sha256, kernel.config_sha256)))
+        };
+        let of_good = bytes(good)?;
+        if of_good.is_some() && of_good == bytes(bad)? {
+            return Err(Refusal::new(format!(
+                "`{}` and `{}` are built to the same bytes: none of the commits between them is in this kernel",
+                good.name, bad.name
+            ))
+            .hint("What they change may not be configured: `--config FILE`")
+            .into());
+        }
+        Ok(())
+    }
+
+    fn is_there(&self, kernel: &Identity) -> anyhow::Result<bool> {
+        match self.store.get(kernel) {
+            Ok(_) => Ok(true),
+            Err(KernelError::NotCached { .. }) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Builds one candidate.
+    fn one(&self, work: &Work<'_>, index: usize) -> anyhow::Result<Built> {
+        let candidate = &work.bisection.candidates[index];
+        let commit = candidate.commit.as_ref().context("A candidate is no commit")?;
+        let log = Built::log(&commit.hash);
+        fs::create_dir_all(work.dir.join(built::FOLDER))?;
+        output::note(&format!("Building {}: {}", candidate.name, commit.subject));
+        let workspace = self.workspace()?;
+        let path = work.dir.join(&log);
+        let done = workspace.build(&self.store, &commit.hash, &self.recipe, &path, &self.cancel, &|_| {})?;
+        let new = |outcome, seconds| Built {
+            commit: commit.hash.clone(),
+            outcome,
+            why: None,
+            seconds,
+            image_bytes: None,
+            log: None,
+            kernel: None,
+        };
+        Ok(match done {
+            Done::Interrupted => bail!("Interrupted; the same command goes on"),
+            Done::Failed { why, seconds } => {
+                output::note(&format!("{} cannot be built: {why}", candidate.name));
+                Built { why: Some(why), log: Some(log), ..new(Outcome::Failed, seconds) }
+            }
+            Done::Kernel { kernel, seconds } => {
+                let image_bytes = fs::metadata(&kernel.image).ok().map(|m| m.len());
+                let of = match seconds {
+                    0.0 => Built { ..new(Outcome::Cached, 0.0) },
+                    _ => Built { log: Some(log), ..new(Outcome::Built, seconds) },
+                };
+                Built { image_bytes, kernel: Some(kernel.identity), ..of }
+            }
+        })
+    }
+
+    /// Removes what is built in.
+    fn remove(self) {
+        if let Some(workspace) = self.workspace.into_inner()
+            && let Err(e) = workspace.remove()
+        {
+            output::line(format_args!("warning: The folder for building cannot be removed: {e}"));
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Keeps what is to be told of the commits at which the change was found.
+    fn tell(&self, tree: &Tree, environment: &Environment) -> anyhow::Result<()> {
+        let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection)?)?;
+        let Standing::Done(Found::Place(span)) = search.standing() else { return Ok(()) };
+        let hash = |index: usize| self.bisection.candidates[index].commit.as_ref().map_or("", |c| c.hash.as_str());
+        let known = Touched::read(&self.dir)?;
+        if known.is_some_and(|known| known.good == hash(span.good) && known.bad == hash(span.bad)) {
+            return Ok(());
+        }
+        let functions = match self.functions(&search, environment) {
+            Ok(functions) => functions,
+            Err(e) if self.cancel.load(std::sync::atomic::Ordering::Relaxed) => return Err(e),
+            Err(e) => {
+                output::line(format_args!("warning: What costs more is not known: {e:#}"));
+                None
+            }
+        };
+        let commits: Vec<&str> = (span.good + 1..=span.bad).map(hash).collect();
+        Touched::of(tree, hash(span.good), &commits, functions.as_deref()).write(&self.dir)?;
+        Ok(())
+    }
+
+    /// The functions that make the difference between the ends, where instructions can be counted.
+    fn functions(&self, search: &Search<'_>, environment: &Environment) -> anyhow::Result<Option<Vec<Function>>> {
+        if self.builder.is_none() || self.bisection.clock != Clock::Exact {
+            return Ok(None);
+        }
+        output::note("What costs more is looked into");
+        let last = self.bisection.candidates.len() - 1;
+        let question = self.question(ENDS, last);
+        let kernels = self.kernels(search, last, &question, environment)?;
+        let looked = self.look(ENDS, question, &kernels, 1)?;
+        Ok(functions(&looked, &self.bisection.metric.name))
+    }
+}
+
+/// The functions of a study's causes that go the way of the difference.
+fn functions(looked: &conduct::Conducted, metric: &str) -> Option<Vec<Function>> {
+    let causes = looked.why.causes.iter().find(|causes| causes.metric == metric)?;
+    let sign = (causes.b - causes.a).signum();
+    let listed = causes.causes.iter().take(causes.listed).filter(|cause| cause.delta() * sign > 0.0);
+    let function = |cause: &crate::judge::causes::Cause| Function {
+        name: cause.name.clone(),
+        more_ns: cause.delta(),
+        file: String::new(),
+    };
+    Some(listed.map(function).collect())
+}
