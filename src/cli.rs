@@ -146,6 +146,10 @@ pub struct Outcome {
     /// are sampled [default: 1, or 2 where they are sampled]
     #[arg(long, value_name = "PAIRS")]
     pub why: Option<u32>,
+    /// Pairs run once more for what they wait for where the arms differ: locks of the kernel (since 5.19) and futexes [default: as `--why` where guests have two
+    /// CPUs or more, and with `--on local`; else 0]
+    #[arg(long, value_name = "PAIRS")]
+    pub locks: Option<u32>,
     /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub format: Format,
@@ -195,9 +199,19 @@ pub struct Report {
     /// The line of the flame graph, as WORKLOAD or WORKLOAD.METRIC [default: the first]
     #[arg(long, value_name = "LINE", requires = "flame")]
     pub line: Option<String>,
+    /// Counters in text: those that differ, or all
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Counters::Differing)]
+    pub counters: Counters,
     /// Exit with 3 if an arm is worse, or with 4 if it is inconclusive or invalid (implies worse)
     #[arg(long, value_name = "VERDICT", value_enum)]
     pub fail_on: Vec<FailOn>,
+}
+
+/// Which counters text shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Counters {
+    Differing,
+    All,
 }
 
 /// What a flame graph shows.

@@ -114,6 +114,7 @@ impl<'a> Work<'a> {
             out: Some(&out),
             jobs: self.common.jobs,
             why: Some(why),
+            locks: Some(0),
             part: Some(Part { kernels, repeat: &self.bisection.repeat, cancel: &self.cancel }),
         };
         conduct::conduct(&request)

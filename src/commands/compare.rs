@@ -23,6 +23,7 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
         out: args.outcome.out.as_deref(),
         jobs: args.outcome.jobs,
         why: args.outcome.why,
+        locks: args.outcome.locks,
         part: None,
     };
     conduct::report(&request, &args.outcome)

@@ -20,13 +20,13 @@ use crate::host::local::{self, LocalHost};
 use crate::host::sim::{Script, SimHost};
 use crate::host::vm::VmHost;
 use crate::judge::causes::Causes;
-use crate::judge::{self, Judgement, causes, stacks};
+use crate::judge::{self, Judgement, calls, causes, counters, locks, stacks};
 use crate::kernel::{Identity, Kernel};
 use crate::refusal::Refusal;
 use crate::report::why::Why;
 use crate::report::{self, Extras, Report};
-use crate::session::SessionError;
 use crate::session::progress::Progress;
+use crate::session::{SessionError, What};
 use crate::size;
 use crate::store::Folder;
 use crate::store::record::Record;
@@ -51,6 +51,8 @@ pub(super) struct Request<'a> {
     pub jobs: Option<usize>,
     /// Pairs to be looked into where lines differ; `None`: what is usual.
     pub why: Option<u32>,
+    /// Pairs whose locks are looked at; `None`: as many as are looked into, where locks can be contended.
+    pub locks: Option<u32>,
     /// What it is a part of, if it is a part of something larger.
     pub part: Option<Part<'a>>,
 }
@@ -92,7 +94,7 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     let (folder, kernels) = match folder::find(&settled, request.out)? {
         Place::Finished(folder) => {
             let judged = judged(&folder)?;
-            let wanted = wanted(&folder, &judged.1, request.why);
+            let wanted = wanted(&folder, &judged.1, request);
             let here = folder.dir().display();
             if wanted.is_empty() {
                 output::note(&format!("`{here}` answers this question already; nothing is booted"));
@@ -101,10 +103,7 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
             output::note(&format!("`{here}` answers this question already; what differs is looked into"));
             let looked = kept(&settled, &identities(folder.plan()), &environment)
                 .and_then(|kernels| host(folder.plan(), &kernels, &environment, request.script.as_ref()))
-                .and_then(|host| match host.looks() {
-                    Ok(()) => look(&folder, host.as_ref(), &wanted, jobs, cancelled_by_signals()?.as_ref()),
-                    Err(why) => Ok(vec![format!("No causes: {why}")]),
-                });
+                .and_then(|host| look(&folder, host.as_ref(), &wanted, jobs, cancelled_by_signals()?.as_ref()));
             return finish(folder, judged, unless_interrupted(looked)?);
         }
         Place::Unfinished(folder) => {
@@ -142,14 +141,13 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     };
     crate::session::run(folder.plan(), &folder, host.as_ref(), jobs, &cancel, &|event| progress.show(&event))?;
     let judged = judged(&folder)?;
-    let wanted = wanted(&folder, &judged.1, request.why);
-    let missing = match host.looks() {
-        Ok(()) => unless_interrupted(look(&folder, host.as_ref(), &wanted, jobs, &cancel))?,
-        Err(why) if !wanted.is_empty() || request.why.is_some_and(|pairs| pairs > 0) => {
-            vec![format!("No causes: {why}")]
-        }
-        Err(_) => Vec::new(),
-    };
+    let wanted = wanted(&folder, &judged.1, request);
+    let mut missing = unless_interrupted(look(&folder, host.as_ref(), &wanted, jobs, &cancel))?;
+    // Who asked for what cannot be had here is told, whether or not anything differs.
+    let asked = request.why.is_some_and(|pairs| pairs > 0) && wanted.iter().all(|(_, what)| *what != What::Functions);
+    if let (Err(why), true) = (host.looks(), asked) {
+        missing.insert(0, format!("No causes: {why}"));
+    }
     finish(folder, judged, missing)
 }
 
@@ -159,29 +157,60 @@ const LOOKED_INTO: u32 = 1;
 /// The same where functions are sampled: twice the samples, which take a sixth of the trials of a study of twelve pairs.
 const SAMPLED: u32 = 2;
 
-/// The slots to be looked into for which there is no evidence yet.
-fn wanted(folder: &Folder, judgement: &Judgement, why: Option<u32>) -> Vec<u32> {
+/// The same of locks in guests on the wall clock.
+const TRACED: u32 = 2;
+
+/// Pairs of a plan whose locks are looked at and that are looked into, unless options say otherwise.
+fn usual(plan: &Plan) -> (u32, u32) {
+    // With one CPU whoever waits does so for a process that sleeps; spinlocks are never contended.
+    let contended = plan.machine.cpus > 1;
+    match (plan.machine.host.as_str(), plan.clock) {
+        ("vm", Clock::Exact) => (if contended { LOOKED_INTO } else { 0 }, LOOKED_INTO),
+        ("vm", Clock::Wall) => (if contended { TRACED } else { 0 }, 0),
+        ("local", Clock::Wall) => (SAMPLED, SAMPLED),
+        _ => (0, 0),
+    }
+}
+
+/// The slots to be looked into for which there is no evidence yet, and for what.
+fn wanted(folder: &Folder, judgement: &Judgement, request: &Request<'_>) -> Vec<(u32, What)> {
     let plan = folder.plan();
-    let usual = match (plan.machine.host.as_str(), plan.clock) {
-        ("vm", Clock::Exact) => LOOKED_INTO,
-        ("local", Clock::Wall) => SAMPLED,
-        _ => return Vec::new(),
-    };
-    let slots = causes::slots(plan, judgement, why.unwrap_or(usual));
-    slots.into_iter().filter(|slot| folder.evidence_of(*slot).is_none()).collect()
+    if plan.machine.host == "sim" || plan.clock == Clock::None {
+        return Vec::new();
+    }
+    let (locks, functions) = usual(plan);
+    let into = if functions == 0 { 0 } else { request.why.unwrap_or(functions) };
+    // Who wants no pair looked into, or more of them, means locks as well.
+    let at = request.locks.unwrap_or(if locks == 0 { 0 } else { request.why.unwrap_or(locks) });
+    let slots = |pairs| causes::slots(plan, judgement, pairs).into_iter();
+    let functions = slots(into).filter(|slot| folder.evidence_of(*slot).is_none()).map(|slot| (slot, What::Functions));
+    let locks = slots(at).filter(|slot| folder.waiting_of(*slot).is_none()).map(|slot| (slot, What::Locks));
+    functions.chain(locks).collect()
 }
 
 /// Looks into slots; what came to nothing, in words.
 fn look(
     folder: &Folder,
     host: &dyn Host,
-    slots: &[u32],
+    slots: &[(u32, What)],
     jobs: usize,
     cancel: &AtomicBool,
 ) -> anyhow::Result<Vec<String>> {
-    let failed = crate::session::look(folder, host, slots, jobs.min(host.parallel()), cancel, &output::note)?;
+    let mut missing = Vec::new();
+    let mut slots = slots.to_vec();
+    for (of, what, can) in [(What::Functions, "causes", host.looks()), (What::Locks, "locks", host.looks_at_locks())] {
+        if let (Err(why), true) = (can, slots.iter().any(|(_, what)| *what == of)) {
+            missing.push(format!("No {what}: {why}"));
+            slots.retain(|(_, what)| *what != of);
+        }
+    }
+    let failed = crate::session::look(folder, host, &slots, jobs.min(host.parallel()), cancel, &output::note)?;
     let name = |slot: u32| &folder.plan().arms[folder.plan().slots[slot as usize].arm].name;
-    Ok(failed.into_iter().map(|(slot, why)| format!("Trial {slot} ({}) came to nothing: {why}", name(slot))).collect())
+    missing.extend(failed.into_iter().map(|(slot, what, why)| {
+        let locks = if what == What::Locks { "The locks of trial" } else { "Trial" };
+        format!("{locks} {slot} ({}) came to nothing: {why}", name(slot))
+    }));
+    Ok(missing)
 }
 
 /// The study is finished and its verdict stands, whatever becomes of the search for causes; only an interruption ends the program.
@@ -222,7 +251,7 @@ pub(super) fn judged(folder: &Folder) -> anyhow::Result<(Vec<Record>, Judgement)
 
 impl Conducted {
     pub(super) fn rendered(&self, format: Format) -> String {
-        render(self.folder.plan(), &self.records, &self.judgement, &self.why, format)
+        render(self.folder.plan(), &self.records, &self.judgement, &self.why, format, false)
     }
 }
 
@@ -233,15 +262,25 @@ pub(super) fn why(folder: &Folder, records: &[Record], judgement: &Judgement) ->
     let of = |c: &Causes| stacks::of_line(plan, judgement, c, &evidence, &|slot| folder.stacks_of(slot));
     Why {
         looking: (!evidence.is_empty()).then(|| causes::looking(records, &evidence)),
+        calls: calls::calls(plan, judgement, &evidence),
         stacks: causes.iter().filter(|c| c.sampled.is_some()).filter_map(of).collect(),
+        locks: locks::Locks::new(plan, records, judgement, &folder.waiting()),
         causes,
         missing: Vec::new(),
     }
 }
 
-/// The report of a study in one of its formats.
-pub(super) fn render(plan: &Plan, records: &[Record], judgement: &Judgement, why: &Why, format: Format) -> String {
-    let extras = Extras { configs: configs(plan), why: why.clone() };
+/// The report of a study in one of its formats; text has `all_counters` or those that differ.
+pub(super) fn render(
+    plan: &Plan,
+    records: &[Record],
+    judgement: &Judgement,
+    why: &Why,
+    format: Format,
+    all_counters: bool,
+) -> String {
+    let counters = counters::counters(plan, records, judgement);
+    let extras = Extras { configs: configs(plan), why: why.clone(), counters, all_counters };
     let report = Report::new(plan, records, judgement, &extras);
     match format {
         Format::Text => report::text(&report),

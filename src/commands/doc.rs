@@ -21,6 +21,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("lever", "net", include_str!("../../docs/levers/net.md")),
     ("lever", "vm", include_str!("../../docs/levers/vm.md")),
     ("concept", "clocks", include_str!("../../docs/concepts/clocks.md")),
+    ("concept", "counters", include_str!("../../docs/concepts/counters.md")),
     ("concept", "kernels", include_str!("../../docs/concepts/kernels.md")),
     ("concept", "statistics", include_str!("../../docs/concepts/statistics.md")),
     ("concept", "why", include_str!("../../docs/concepts/why.md")),

@@ -322,6 +322,7 @@ impl Work<'_> {
             out: Some(&out),
             jobs: self.args.jobs,
             why: Some(0),
+            locks: None,
             part: Some(Part { kernels: &identities, repeat: &self.night.repeat, cancel: &self.cancel }),
         };
         conduct::conduct(&request).map(drop)

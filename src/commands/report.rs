@@ -5,7 +5,7 @@ use super::conduct;
 use super::nightly;
 use super::output;
 use crate::bisect::Bisection;
-use crate::cli::{BisectFormat, Flame, Format, HistoryFormat, Report};
+use crate::cli::{BisectFormat, Counters, Flame, Format, HistoryFormat, Report};
 use crate::judge::Judgement;
 use crate::judge::stacks::Stacks;
 use crate::night::Night;
@@ -56,7 +56,14 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
         output::data(&graph(folder.plan(), &judgement, &why, flame, args.line.as_deref())?)?;
         return Ok(conduct::status(&judgement, &args.fail_on));
     }
-    output::data(&conduct::render(folder.plan(), &records, &judgement, &why, args.format))?;
+    output::data(&conduct::render(
+        folder.plan(),
+        &records,
+        &judgement,
+        &why,
+        args.format,
+        args.counters == Counters::All,
+    ))?;
     Ok(conduct::status(&judgement, &args.fail_on))
 }
 

@@ -70,7 +70,8 @@ fn again(dir: &Path) -> PathBuf {
 }
 
 fn attempt(q: &Question, out: Option<&Path>, jobs: Option<usize>, repeated: bool) -> anyhow::Result<(Conducted, Gate)> {
-    let request = Request { question: q.clone(), file: None, script: None, out, jobs, why: Some(0), part: None };
+    let request =
+        Request { question: q.clone(), file: None, script: None, out, jobs, why: Some(0), locks: None, part: None };
     let conducted = conduct::conduct(&request)?;
     let gate = aa::gate(&conducted.judgement);
     let plan = conducted.folder.plan();

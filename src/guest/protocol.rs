@@ -11,7 +11,9 @@ use crate::lever::vm::Shape;
 use crate::lever::{Fault, Setting};
 use crate::metric::MetricDef;
 use crate::probe::symbols::Program;
+use crate::store::counters::Counters;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
+use crate::store::waits::{LockStat, Traced, Waited};
 use crate::study::storage::Spindle;
 use crate::undo::Change;
 use crate::workload::{Options, Window};
@@ -86,6 +88,12 @@ pub struct Job {
     /// Whether marks are written down with their times and told at the end: where samples are taken.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sampled: bool,
+    /// Whether others work on the machine, so that what the trial's own processes do is counted by itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
+    /// Whether waits for locks are recorded, and told at the end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub locks: bool,
     pub workloads: Vec<WorkloadJob>,
 }
 
@@ -210,8 +218,14 @@ pub enum Event {
     Result { workload: String, values: Vec<(String, f64)>, facts: Vec<(String, String)> },
     /// What the workload has marked, in the order of its cuts.
     Windows { workload: String, windows: Vec<Window> },
+    /// What was counted in all windows of the trial.
+    Counters { counters: Counters },
     /// When what was marked, a part: the marks' numbers and nanoseconds of `CLOCK_MONOTONIC`.
     Marks { marks: Vec<(u8, u64)> },
+    /// What was waited for, by window in the order of the cuts, on so many CPUs.
+    Waits { cpus: u32, traced: Traced, windows: Vec<Waited> },
+    /// The kernel's own account of its locks while a workload ran.
+    LockStat { stat: LockStat },
     /// Programs that ran in the windows.
     Programs { programs: Vec<Program> },
     /// The kernel's functions: a part of `/proc/kallsyms`, whole lines.

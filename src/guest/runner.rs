@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -16,8 +17,16 @@ use super::block::Mounts;
 use super::protocol::{ACK_PORT, Event, Job, LOOKED_INTO, WorkloadJob};
 use super::{channel, rest_after_prepare};
 use crate::lever::Fault;
+use crate::probe::counters::span;
+use crate::probe::locks::names::Places;
+use crate::probe::locks::recorder::{Armed, Recorder, Recording};
+use crate::probe::locks::stat;
+use crate::probe::locks::waits::waited;
+use crate::probe::sampled::spans::Spans;
 use crate::probe::{filesystem, symbols};
+use crate::store::counters::Counters;
 use crate::store::record::{Failure, GuestIdentity};
+use crate::store::waits::{Traced, Waited};
 use crate::sys::process::Exit;
 use crate::sys::{self, port};
 use crate::workload::{self, Context, Outcome, Progress, Sink, WrongData};
@@ -26,27 +35,53 @@ use crate::workload::{self, Context, Outcome, Progress, Sink, WrongData};
 pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow::Result<Option<(Failure, String)>> {
     let (events, events_in) = pipe_with(PipeFlags::CLOEXEC)?;
     let (acks, acks_in) = pipe_with(PipeFlags::CLOEXEC)?;
+    // Before the fork: the child and all that it starts are the trial's.
+    let armed = job.locks.then(Armed::new);
     let child = sys::process::fork_child(|| {
         let (events, acks) = (File::from(clone(&events_in)), File::from(clone(&acks)));
         serve(job, guest, mounts, Path::new("/init"), events, acks);
         0
     })?;
     drop((events_in, acks));
+    let recorder = armed.map(|armed| armed.and_then(Armed::start));
     let mut acks = File::from(acks_in);
+    let mut marks = Vec::new();
     let mut finished = false;
     for line in BufReader::new(File::from(events)).lines() {
         let event: Event =
             serde_json::from_str(&line?).context("The workload's process said something else than an event")?;
         finished |= matches!(event, Event::Done);
-        if !matches!(event, Event::Done) {
-            channel::send(&event);
+        match event {
+            Event::Done => {}
+            // What was waited for is divided among the windows here.
+            Event::Marks { marks: more } if job.locks => marks.extend(more),
+            event => channel::send(&event),
         }
         // A child that is gone by now is told apart below.
         let _ = acks.write_all(b".");
     }
     let exit = child.wait()?;
+    if let Some(recorder) = recorder {
+        channel::send(&waits(recorder.map(Recorder::stop), &marks));
+    }
     send_artifacts(job, mounts);
     Ok((!finished).then(|| (Failure::AgentDied, died(exit))))
+}
+
+/// What was waited for in the windows that were marked, or why that is not known.
+fn waits(recording: Result<Recording, String>, marks: &[(u8, u64)]) -> Event {
+    let spans = Spans::of_numbers(marks);
+    let named = recording.and_then(|recording| {
+        let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let symbols = symbols::Symbols::new(&kallsyms, Vec::new())?;
+        let (windows, traced) = waited(&recording, &spans, &symbols, &Places::new(&kallsyms));
+        Ok(Event::Waits { cpus: recording.cpus, traced, windows })
+    });
+    named.unwrap_or_else(|why| Event::Waits {
+        cpus: 0,
+        traced: Traced { untold: Some(why), ..Traced::default() },
+        windows: vec![Waited::default(); spans.windows()],
+    })
 }
 
 /// Files that a workload may leave for keeping in a guest, and bytes of each: they leave it through a port, a byte at a time.
@@ -109,12 +144,20 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
         voice.say(&Event::Done);
         return;
     }
+    // Without memory for them there are no counters, and that is all.
+    let _ = span::arm(job.shared);
     let mut failed = false;
-    let (mut windows, mut programs) = (Vec::new(), Vec::new());
+    let (mut windows, mut programs, mut read) = (Vec::new(), Vec::new(), Vec::new());
+    let mut cuts = 0;
     for (workload, mounts) in job.workloads.iter().zip(mounts) {
         match one(job, guest, workload, mounts, voice) {
             Ok(outcome) => {
                 programs.extend(outcome.programs);
+                let counted = span::windows(cuts);
+                cuts += counted.len();
+                if counted.len() == outcome.windows.len() {
+                    read.push((workload.name.clone(), outcome.windows.iter().cloned().zip(counted).collect()));
+                }
                 windows.push(Event::Windows { workload: workload.name.clone(), windows: outcome.windows });
                 voice.say(&Event::Result {
                     workload: workload.name.clone(),
@@ -149,6 +192,9 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
         for part in lines.chunks(SYMBOL_LINES) {
             voice.say(&Event::Symbols { text: part.join("\n") + "\n" });
         }
+    }
+    if let Some(counters) = Counters::of(&read).filter(|_| !failed) {
+        voice.say(&Event::Counters { counters });
     }
     if job.sampled && !failed {
         windows.iter().for_each(|event| voice.say(event));
@@ -224,7 +270,13 @@ fn one(
         super::sleep(rest_after_prepare(job.clock));
     }
     inject(job.fault);
+    let accounted = job.locks && Path::new(stat::FILE).exists() && stat::begin().is_ok();
+    let begun = Instant::now();
     let outcome = workload.run(&cx).map_err(failed)?;
+    let ns = begun.elapsed().as_nanos() as u64;
+    if let (true, Ok(stat)) = (accounted, stat::read(&planned.name, ns)) {
+        voice.borrow_mut().say(&Event::LockStat { stat });
+    }
     step(Progress { step: "verify", done: 0, of: 0 });
     workload.verify(&cx).map_err(|e| (Failure::VerifyFailed, e))?;
     complete(planned, &outcome).map_err(error)?;

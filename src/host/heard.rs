@@ -7,7 +7,9 @@ use crate::host::{Phase, Trial};
 use crate::metric::Metric;
 use crate::probe::filesystem;
 use crate::probe::symbols::Program;
+use crate::store::counters::Counters;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
+use crate::store::waits::{LockStat, Traced, Waited};
 use crate::undo::Change;
 use crate::workload::Window;
 
@@ -30,9 +32,13 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) proved: Option<Vec<(String, String)>>,
     /// The workload and what it has marked, in the order of its cuts.
     pub(in crate::host) windows: Vec<(String, Window)>,
+    pub(in crate::host) counters: Option<Counters>,
     /// Marks' numbers and times, in the order in which they were left.
     pub(in crate::host) marks: Vec<(u8, u64)>,
     pub(in crate::host) programs: Vec<Program>,
+    /// What was waited for: CPUs, how it was traced, and by window.
+    pub(in crate::host) waits: Option<(u32, Traced, Vec<Waited>)>,
+    pub(in crate::host) lock_stat: Vec<LockStat>,
     pub(in crate::host) kallsyms: String,
     pub(in crate::host) done: bool,
 }
@@ -63,7 +69,10 @@ impl Heard {
             Event::Windows { workload, windows } => {
                 self.windows.extend(windows.into_iter().map(|window| (workload.clone(), window)));
             }
+            Event::Counters { counters } => self.counters = Some(counters),
             Event::Marks { marks } => self.marks.extend(marks),
+            Event::Waits { cpus, traced, windows } => self.waits = Some((cpus, traced, windows)),
+            Event::LockStat { stat } => self.lock_stat.push(stat),
             Event::Programs { programs } => self.programs = programs,
             Event::Symbols { text } => self.kallsyms += &text,
             Event::Features { found } => {

@@ -15,13 +15,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::foundation;
 use super::heard::Heard;
 use super::kept;
+use super::waits;
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
 use crate::guest::block::Mounts;
@@ -33,10 +34,16 @@ use crate::lever::disks::Disks;
 use crate::lever::site::Site;
 use crate::lever::vm::Shape;
 use crate::network::{Link, Pair};
+use crate::probe::locks::names::Places;
+use crate::probe::locks::recorder as locks;
+use crate::probe::locks::waits::waited;
 use crate::probe::noise::{Sample, Watch};
 use crate::probe::sampled::recorder::{self, Recorder, Recording, Sampling};
+use crate::probe::sampled::spans::Spans;
+use crate::probe::symbols::Symbols;
 use crate::store::evidence::Evidence;
 use crate::store::record::{Failure, GuestIdentity, HostCost};
+use crate::store::waits::Waiting;
 use crate::study::plan::Plan;
 use crate::undo::{Ledger, Mark};
 use crate::workload::{Options, Window, Workload};
@@ -238,6 +245,8 @@ fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
         features: false,
         looked_into: crate::guest::protocol::NOT_LOOKED_INTO,
         sampled: false,
+        shared: true,
+        locks: false,
         workloads,
     }
 }
@@ -248,7 +257,7 @@ impl Host for LocalHost {
     }
 
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
-        self.trial(trial, false, phase).map(|ran| ran.result)
+        self.trial(trial, Looking::Not, phase).map(|ran| ran.result)
     }
 
     fn looks(&self) -> Result<(), String> {
@@ -256,8 +265,17 @@ impl Host for LocalHost {
     }
 
     fn look(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
-        let ran = self.trial(trial, true, phase)?;
+        let ran = self.trial(trial, Looking::Sampling, phase)?;
         sampled::evidence(trial, ran).map_err(|e| HostError::Void(format!("{e:#}")))
+    }
+
+    fn looks_at_locks(&self) -> Result<(), String> {
+        locks::permitted().map_err(|why| format!("{why}, so no locks are traced here"))
+    }
+
+    fn look_at_locks(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Waiting, HostError> {
+        let ran = self.trial(trial, Looking::AtLocks, phase)?;
+        waiting(trial, ran).map_err(|e| HostError::Void(format!("{e:#}")))
     }
 }
 
@@ -267,13 +285,69 @@ struct Ran {
     windows: Vec<(String, Window)>,
     /// Marks' numbers and times.
     marks: Vec<(u8, u64)>,
-    /// What was sampled meanwhile, and how.
-    recording: Option<(Sampling, Recording)>,
+    recorded: Recorded,
+}
+
+/// Whether a trial is looked into, and how.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looking {
+    Not,
+    Sampling,
+    AtLocks,
+}
+
+/// What records while a trial runs.
+enum Recorders {
+    None,
+    Samples(Sampling, Recorder),
+    Locks(locks::Recorder),
+}
+
+/// What was recorded meanwhile.
+enum Recorded {
+    Nothing,
+    /// How, and what.
+    Samples(Sampling, Recording),
+    Locks(locks::Recording),
+}
+
+impl Recorders {
+    fn start(looking: Looking) -> Result<Self, String> {
+        Ok(match looking {
+            Looking::Not => Self::None,
+            Looking::Sampling => {
+                let sampling = Sampling::of_this_machine();
+                Self::Samples(sampling, Recorder::start(sampling)?)
+            }
+            Looking::AtLocks => Self::Locks(locks::Armed::new()?.start()?),
+        })
+    }
+
+    fn stop(self) -> Recorded {
+        match self {
+            Self::None => Recorded::Nothing,
+            Self::Samples(sampling, recorder) => Recorded::Samples(sampling, recorder.stop()),
+            Self::Locks(recorder) => Recorded::Locks(recorder.stop()),
+        }
+    }
+}
+
+/// What a trial waited for, by what was recorded.
+fn waiting(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Waiting> {
+    if let Some((failure, message)) = ran.result.failure {
+        bail!("{}: {message}", failure.verb());
+    }
+    let Recorded::Locks(recording) = ran.recorded else { bail!("Nothing was recorded") };
+    let kallsyms = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let symbols = Symbols::new(&kallsyms, Vec::new()).map_err(anyhow::Error::msg)?;
+    let spans = Spans::of_numbers(&ran.marks);
+    let (windows, traced) = waited(&recording, &spans, &symbols, &Places::new(&kallsyms));
+    waits::evidence(trial, ran.result.metrics, &ran.windows, (recording.cpus, traced, &windows), Vec::new())
 }
 
 impl LocalHost {
-    /// Runs a trial, and samples what this machine does meanwhile if it is to be looked into.
-    fn trial(&self, trial: &Trial<'_>, looked_into: bool, phase: &dyn Fn(Phase)) -> Result<Ran, HostError> {
+    /// Runs a trial, and records what this machine does meanwhile if it is to be looked into.
+    fn trial(&self, trial: &Trial<'_>, looking: Looking, phase: &dyn Fn(Phase)) -> Result<Ran, HostError> {
         let begun = Instant::now();
         let dir = folder(trial.artifacts)?;
         let mut task = self.task(trial, dir.path()).map_err(fatal)?;
@@ -285,15 +359,11 @@ impl LocalHost {
             changes.clone_from(&set.applied.changes);
         }
         task.job.placement.network = link.network();
-        task.job.sampled = looked_into;
-        let recorder = looked_into.then(|| {
-            let sampling = Sampling::of_this_machine();
-            Recorder::start(sampling).map(|recorder| (sampling, recorder))
-        });
-        let recorder = recorder.transpose().map_err(HostError::Void)?;
+        task.job.sampled = looking != Looking::Not;
+        let recorders = Recorders::start(looking).map_err(HostError::Void)?;
         let before = Sample::now();
         let (mut heard, status) = work(&task, trial.cancel, phase)?;
-        let recording = recorder.map(|(sampling, recorder)| (sampling, recorder.stop()));
+        let recorded = recorders.stop();
         let noise = self.watch.card(&before);
         kept::keep(&task.job.workloads, &task.mounts, trial.artifacts).map_err(fatal)?;
         if let Some(set) = set {
@@ -309,6 +379,7 @@ impl LocalHost {
             guest: heard.guest,
             metrics,
             facts: heard.facts.into_iter().chain(noise).chain(trial.arm.foundation.clone()).collect(),
+            counters: heard.counters,
             changes,
             complaints: heard.complaints,
             cost: HostCost {
@@ -317,7 +388,7 @@ impl LocalHost {
                 ..HostCost::default()
             },
         };
-        Ok(Ran { result, windows: heard.windows, marks: heard.marks, recording })
+        Ok(Ran { result, windows: heard.windows, marks: heard.marks, recorded })
     }
 }
 

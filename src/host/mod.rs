@@ -7,14 +7,17 @@ pub mod local;
 pub mod sim;
 mod sums;
 pub mod vm;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use crate::metric::Metric;
+use crate::store::counters::Counters;
 use crate::store::evidence::Evidence;
 use crate::store::record::{Complaint, Failure, GuestIdentity, HostCost};
+use crate::store::waits::Waiting;
 use crate::study::plan::{Arm, Plan, Slot};
 use crate::undo::Change;
 
@@ -50,6 +53,8 @@ pub struct TrialResult {
     pub guest: Option<GuestIdentity>,
     pub metrics: Vec<Metric>,
     pub facts: BTreeMap<String, String>,
+    /// What the kernel counted in the windows.
+    pub counters: Option<Counters>,
     /// What levers changed in the running kernel.
     pub changes: Vec<Change>,
     pub complaints: Vec<Complaint>,
@@ -86,5 +91,16 @@ pub trait Host: Sync {
     /// [`HostError::Void`] if it came to nothing, which says nothing about the trial that was judged.
     fn look(&self, _trial: &Trial<'_>, _phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
         Err(HostError::Fatal(self.looks().err().unwrap_or_default()))
+    }
+    /// Whether [`Host::look_at_locks`] can be had here, or why not.
+    fn looks_at_locks(&self) -> Result<(), String> {
+        Err("locks are traced in guests and on this machine itself".to_owned())
+    }
+    /// Runs a trial again, recording what it waits for.
+    ///
+    /// # Errors
+    /// As [`Host::look`].
+    fn look_at_locks(&self, _trial: &Trial<'_>, _phase: &dyn Fn(Phase)) -> Result<Waiting, HostError> {
+        Err(HostError::Fatal(self.looks_at_locks().err().unwrap_or_default()))
     }
 }

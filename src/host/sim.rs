@@ -223,6 +223,7 @@ impl Host for SimHost {
             }),
             metrics,
             facts: BTreeMap::from([("sim.boot-seed".to_owned(), trial.slot.boot_seed.to_string())]),
+            counters: None,
             changes: Vec::new(),
             complaints,
             cost: HostCost {

@@ -19,6 +19,7 @@ struct Sum {
     operations: u64,
     ns: u64,
     functions: HashMap<String, u64>,
+    calls: HashMap<String, u64>,
 }
 
 impl Sums {
@@ -47,6 +48,15 @@ impl Sums {
         }
     }
 
+    /// Adds the system calls of a window that has been added.
+    pub(super) fn add_calls(&mut self, workload: &str, window: &Window, calls: &HashMap<String, u64>) {
+        for sum in self.0.iter_mut().filter(|s| s.workload == workload && window.metrics.contains(&s.metric)) {
+            for (name, n) in calls {
+                *sum.calls.entry(name.clone()).or_default() += n;
+            }
+        }
+    }
+
     pub(super) fn executed(self) -> Vec<Executed> {
         self.0.into_iter().map(Sum::executed).collect()
     }
@@ -54,11 +64,15 @@ impl Sums {
 
 impl Sum {
     fn executed(self) -> Executed {
-        let Self { workload, metric, operations, ns, functions } = self;
-        let mut functions: Vec<_> = functions.into_iter().collect();
-        functions.sort_by(|(name_a, a), (name_b, b)| b.cmp(a).then_with(|| name_a.cmp(name_b)));
-        Executed { workload, metric, operations, ns, functions }
+        let Self { workload, metric, operations, ns, functions, calls } = self;
+        Executed { workload, metric, operations, ns, functions: ranked(functions), calls: ranked(calls) }
     }
+}
+
+fn ranked(counts: HashMap<String, u64>) -> Vec<(String, u64)> {
+    let mut ranked: Vec<_> = counts.into_iter().collect();
+    ranked.sort_by(|(name_a, a), (name_b, b)| b.cmp(a).then_with(|| name_a.cmp(name_b)));
+    ranked
 }
 
 #[cfg(test)]
@@ -76,7 +90,9 @@ mod tests {
         sums.add("w", &window(&["a", "b"], 10, 100), [("f", 3), ("g", 5)].into_iter());
         sums.add("w", &window(&[], 10, 100), [("f", 7)].into_iter());
         sums.add("w", &window(&["a"], 1, 50), [("f", 4)].into_iter());
+        sums.add_calls("w", &window(&["a"], 1, 50), &HashMap::from([("read".to_owned(), 2)]));
         let executed = sums.executed();
+        assert_eq!((executed[0].calls.as_slice(), executed[1].calls.len()), (&[("read".to_owned(), 2)][..], 0));
         let functions = |n: usize| executed[n].functions.iter().map(|(f, n)| (f.as_str(), *n)).collect::<Vec<_>>();
         assert_eq!((executed[0].metric.as_str(), executed[0].operations, executed[0].ns), ("a", 11, 150));
         assert_eq!((functions(0), functions(1)), (vec![("f", 7), ("g", 5)], vec![("g", 5), ("f", 3)]));

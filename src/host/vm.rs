@@ -24,6 +24,7 @@ use crate::kernel::Kernel;
 use crate::lever::{self, apply::Placement, vm::Shape};
 use crate::store::evidence::Evidence;
 use crate::store::record::HostCost;
+use crate::store::waits::Waiting;
 use crate::study::plan::{Arm, Plan};
 use crate::study::storage::DISK_CACHE_FACT;
 use crate::vm::disk::{self, Disk};
@@ -52,6 +53,15 @@ pub struct VmHost {
     /// For the exact clock alone: on the others the host's time is the guest's.
     lockstep: Option<Result<Library, String>>,
     profile: Result<Plugin, String>,
+}
+
+/// Whether a guest is looked into, and how.
+#[derive(Clone, Copy)]
+enum Looking<'a> {
+    Not,
+    /// Its instructions, into a file.
+    Counting(&'a Plugin, &'a Path),
+    AtLocks,
 }
 
 /// A guest that came to its end.
@@ -103,7 +113,7 @@ impl Host for VmHost {
     }
 
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
-        self.boot(trial, phase, None).map(|booted| booted.result)
+        self.boot(trial, phase, Looking::Not).map(|booted| booted.result)
     }
 
     fn looks(&self) -> Result<(), String> {
@@ -113,25 +123,35 @@ impl Host for VmHost {
     fn look(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
         let plugin = self.profile.as_ref().map_err(|why| HostError::Fatal(why.clone()))?;
         let out = trial.artifacts.join("profile");
-        let booted = self.boot(trial, phase, Some((plugin, &out)))?;
+        let booted = self.boot(trial, phase, Looking::Counting(plugin, &out))?;
         looked::evidence(trial, booted, &out).map_err(|e| HostError::Void(format!("{e:#}")))
+    }
+
+    fn looks_at_locks(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn look_at_locks(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Waiting, HostError> {
+        let booted = self.boot(trial, phase, Looking::AtLocks)?;
+        looked::waiting(trial, booted).map_err(|e| HostError::Void(format!("{e:#}")))
     }
 }
 
 impl VmHost {
     /// Boots the guest of a trial and sees it to its end.
-    fn boot(
-        &self,
-        trial: &Trial<'_>,
-        phase: &dyn Fn(Phase),
-        profile: Option<(&Plugin, &Path)>,
-    ) -> Result<Booted, HostError> {
+    fn boot(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase), looking: Looking<'_>) -> Result<Booted, HostError> {
         let begun = Instant::now();
         let arm = &self.arms[trial.slot.arm];
         let files = Files::in_dir(trial.artifacts);
         let (mut job, disks) = self.job(trial, arm, &files).map_err(|e| HostError::Fatal(format!("{e:#}")))?;
-        if profile.is_some() {
-            job.looked_into = LOOKED_INTO;
+        let mut profile = None;
+        match looking {
+            Looking::Not => {}
+            Looking::Counting(plugin, out) => {
+                job.looked_into = LOOKED_INTO;
+                profile = Some((plugin, out));
+            }
+            Looking::AtLocks => (job.sampled, job.locks) = (true, true),
         }
         let pmems = arm.images.pmems();
         files.write_initramfs(&arm.archive, &job).map_err(|e| full(&e, &files.initramfs))?;
@@ -204,6 +224,7 @@ impl VmHost {
             guest: heard.guest.take(),
             metrics,
             facts: facts.chain(trial.arm.foundation.clone()).collect(),
+            counters: heard.counters.take(),
             changes: std::mem::take(&mut heard.changes),
             complaints: std::mem::take(&mut heard.complaints),
             cost: HostCost {
@@ -300,6 +321,8 @@ impl VmHost {
             features: features_asked(trial),
             looked_into: NOT_LOOKED_INTO,
             sampled: false,
+            shared: false,
+            locks: false,
             workloads,
         };
         Ok((job, disks))

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::line::Line;
 use super::{Comparison, Judgement};
-use crate::metric::Better;
+use crate::metric::{Better, Metric};
 use crate::store::evidence::{Evidence, Executed, Sampled};
 use crate::store::record::{Outcome, Record};
 use crate::study::plan::Plan;
@@ -291,7 +291,7 @@ pub fn looking(records: &[Record], evidence: &[Evidence]) -> Looking {
         sum
     });
     let slow_down = match sampled {
-        Some(_) => slower(&pairs),
+        Some(_) => slower(&pairs.iter().map(|(e, r)| (e.metrics.as_slice(), *r)).collect::<Vec<_>>()),
         None => (before > 0.0 && looked > 0.0).then(|| looked / before),
     };
     Looking {
@@ -303,10 +303,10 @@ pub fn looking(records: &[Record], evidence: &[Evidence]) -> Looking {
 }
 
 /// How many times as slow the primaries of trials were when they were looked into: the geometric mean.
-fn slower(pairs: &[(&Evidence, &Record)]) -> Option<f64> {
+pub(super) fn slower(pairs: &[(&[Metric], &Record)]) -> Option<f64> {
     let mut logs = Vec::new();
-    for (evidence, record) in pairs {
-        for now in evidence.metrics.iter().filter(|m| m.primary) {
+    for (metrics, record) in pairs {
+        for now in metrics.iter().filter(|m| m.primary) {
             let then = record.metrics.iter().find(|m| m.workload == now.workload && m.name == now.name);
             let ratio = then.map_or(0.0, |then| match now.better {
                 Better::Lower => now.value / then.value,

@@ -182,6 +182,7 @@ pub(crate) fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricD
             cpu_s: 11.0,
             overhead_s: 0.2,
         },
+        counters: None,
         artifacts: vec![format!("artifacts/{:04}/console.log", slot.slot)],
     }
 }

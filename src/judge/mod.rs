@@ -4,11 +4,14 @@
 //! study's folder, on another machine, years later. Numbers here are on the log scale; `report` turns them into what people read.
 
 pub mod aa;
+pub mod calls;
 pub mod causes;
+pub mod counters;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod inference;
 pub mod line;
+pub mod locks;
 pub mod stacks;
 pub mod standing;
 pub mod suite;

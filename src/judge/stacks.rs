@@ -103,6 +103,7 @@ mod tests {
                 operations,
                 ns: 1_000_000,
                 functions: vec![("g".to_owned(), samples)],
+                calls: Vec::new(),
             }],
             sampled: Some(Sampled {
                 event: "cpu-clock".to_owned(),

@@ -113,6 +113,7 @@ fn records(plan: &Plan, row: &Row, arm: usize, then: &EntryRow) -> Vec<Record> {
             config_sha256: None,
             metrics: then.metrics.iter().map(metric).collect(),
             facts: Default::default(),
+            counters: None,
             changes: Vec::new(),
             complaints: Vec::new(),
             host: HostCost::default(),

@@ -1,7 +1,9 @@
 //! Probes: what is read before and after the work, and never inside a measured window.
 
+pub mod counters;
 pub mod dmesg;
 pub mod filesystem;
+pub mod locks;
 pub mod machine;
 pub mod noise;
 pub mod sampled;

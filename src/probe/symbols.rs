@@ -15,6 +15,9 @@ const KERNEL: u64 = 0xffff_8000_0000_0000;
 /// User-space instructions of no program that was seen.
 pub const UNKNOWN_PROGRAM: &str = "user: program not known";
 
+/// What the function of a system call of 64-bit programs is called, before its name (since 4.17).
+const SYSTEM_CALL: &str = "__x64_sys_";
+
 /// Kernel instructions before the first symbol.
 const UNKNOWN_FUNCTION: &str = "kernel: no symbol";
 
@@ -69,6 +72,8 @@ pub fn code_symbols(kallsyms: &str) -> impl Iterator<Item = &str> {
 pub struct Symbols {
     /// By address; of several at one address the first named.
     functions: BTreeMap<u64, String>,
+    /// Where system calls begin, and their names.
+    calls: BTreeMap<u64, String>,
     programs: Vec<Program>,
 }
 
@@ -78,19 +83,28 @@ impl Symbols {
     /// # Errors
     /// If it has no addresses: the kernel hides them from who may not see them (`kernel.kptr_restrict`).
     pub fn new(kallsyms: &str, programs: Vec<Program>) -> Result<Self, String> {
-        let mut functions = BTreeMap::new();
+        let (mut functions, mut calls) = (BTreeMap::new(), BTreeMap::new());
         for line in code_symbols(kallsyms) {
             let mut words = line.split_whitespace();
             let (address, name) = (words.next(), words.nth(1));
             let Some((Ok(address), name)) = address.map(|a| u64::from_str_radix(a, 16)).zip(name) else { continue };
             if address >= KERNEL {
                 functions.entry(address).or_insert_with(|| plain(name).to_owned());
+                // What a kernel does not have is one function under the names of many calls.
+                if let Some(call) = name.strip_prefix(SYSTEM_CALL).filter(|call| *call != "ni_syscall") {
+                    calls.entry(address).or_insert_with(|| call.to_owned());
+                }
             }
         }
         if functions.is_empty() {
             return Err("/proc/kallsyms shows no addresses; `sysctl.kernel.kptr_restrict=0` lets it".to_owned());
         }
-        Ok(Self { functions, programs })
+        Ok(Self { functions, calls, programs })
+    }
+
+    /// The system call whose function begins at `address`.
+    pub fn system_call(&self, address: u64) -> Option<&str> {
+        self.calls.get(&address).map(String::as_str)
     }
 
     /// The function at `address`; of a program the file alone.
@@ -121,7 +135,7 @@ mod tests {
     use super::*;
 
     const KALLSYMS: &str = "ffffffff81000000 T _text\nffffffff81000000 T startup_64\nffffffff81000100 t do_it.isra.0\n\
-        ffffffff81000180 D data\nffffffff81000200 W __kmalloc_noprof\nffffffffc0000000 t null_transfer\t[null_blk]\n";
+        ffffffff81000080 T __x64_sys_read\nffffffff81000180 D data\nffffffff81000200 W __kmalloc_noprof\nffffffffc0000000 t null_transfer\t[null_blk]\n";
 
     fn symbols() -> Symbols {
         let maps = [
@@ -153,6 +167,13 @@ mod tests {
             }
             assert_eq!(got, name, "{address:x}");
         }
+    }
+
+    #[test]
+    fn a_system_call_is_its_functions_first_instruction() {
+        let s = symbols();
+        assert_eq!(s.system_call(0xffff_ffff_8100_0080), Some("read"));
+        assert_eq!((s.system_call(0xffff_ffff_8100_0081), s.system_call(0xffff_ffff_8100_0100)), (None, None));
     }
 
     #[test]

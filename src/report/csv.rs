@@ -3,6 +3,7 @@
 //! Invariant: numbers are unrounded and have no unit of their own: the columns `unit` and `*_percent` say it.
 
 use super::Report;
+use crate::judge::counters::Counter;
 use crate::judge::line::Line;
 
 /// Name of each column and how it is read off.
@@ -43,6 +44,31 @@ const COLUMNS: &[Column] = &[
     ("more_pairs", |c| c.line.more_pairs.map_or_else(String::new, |n| n.to_string())),
 ];
 
+/// A counter's row: in the columns of a line, with `METRIC METRIC …/COUNTER` for the metric.
+fn counter(report: &Report<'_>, arm: usize, c: &Counter) -> Vec<String> {
+    let metric = format!("{}/{}", c.metrics.join(" "), c.name);
+    let ends = c.change.ci95.map(|(low, high)| (percent(low), percent(high)));
+    let cell = |name: &str| match name {
+        "arm" => report.plan.arms[arm].name.clone(),
+        "baseline" => report.plan.arms[0].name.clone(),
+        "workload" => c.workload.clone(),
+        "metric" => metric.clone(),
+        "role" => "counter".to_owned(),
+        "unit" => c.unit.name().to_owned(),
+        "clock" => report.plan.clock.name().to_owned(),
+        "baseline_mean" => number(Some(c.a)),
+        "arm_mean" => number(Some(c.b)),
+        "change_percent" => number(Some(percent(c.change.mean))),
+        "ci95_low_percent" => number(ends.map(|e| e.0)),
+        "ci95_high_percent" => number(ends.map(|e| e.1)),
+        "p" => number(Some(c.change.p)),
+        "adjusted_p" => number(c.change.adjusted_p),
+        "pairs" => c.pairs.to_string(),
+        _ => String::new(),
+    };
+    COLUMNS.iter().map(|(name, _)| cell(name)).collect()
+}
+
 /// The rows with a header; the header alone where the report has no numbers.
 pub fn csv(report: &Report<'_>) -> String {
     let mut out = COLUMNS.iter().map(|c| c.0).collect::<Vec<_>>().join(",");
@@ -51,6 +77,13 @@ pub fn csv(report: &Report<'_>) -> String {
         for row in rows {
             let context = Context { report, arm: comparison.arm, line: row.line };
             let cells: Vec<String> = COLUMNS.iter().map(|c| quoted(&(c.1)(&context))).collect();
+            out.push_str(&cells.join(","));
+            out.push('\n');
+        }
+    }
+    for (counts, comparison) in report.counters.iter().zip(&report.judgement.comparisons) {
+        for c in &counts.counters {
+            let cells: Vec<String> = counter(report, comparison.arm, c).iter().map(|cell| quoted(cell)).collect();
             out.push_str(&cells.join(","));
             out.push('\n');
         }

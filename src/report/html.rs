@@ -4,6 +4,8 @@
 //! but for its doctype.
 
 mod causes;
+mod counters;
+mod locks;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -57,6 +59,7 @@ pub fn html(report: &Report<'_>) -> String {
         reading(&mut out, report);
     }
     causes::section(&mut out, report);
+    counters::section(&mut out, report);
     list(&mut out, "What did not go as planned", &trouble_lines(report));
     list(&mut out, "What was not tested", &scope::not_tested(plan));
     kernels(&mut out, report);

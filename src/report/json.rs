@@ -3,6 +3,8 @@
 //! Invariant: a figure shown to people is a quantity (`value`, `unit`, `text`), the same as in the text report; figures on the log scale
 //! stand under `log` and are unrounded.
 
+mod waits;
+
 use std::collections::BTreeMap;
 
 use bigiron_stats::Verdict;
@@ -15,7 +17,8 @@ use super::row::Row;
 use super::scope::{self, Booted};
 use super::sentence::About;
 use super::{Report, subject};
-use crate::judge::causes::Looking;
+use crate::judge::calls::Calls;
+use crate::judge::causes::{Causes, Looking};
 use crate::judge::line::{Missing, Order};
 use crate::judge::standing::SetAside;
 use crate::judge::suite::Reason;
@@ -44,6 +47,10 @@ struct Document<'a> {
     comparisons: Vec<Compared<'a>>,
     /// Null where nothing was looked into.
     causes: Option<Explained<'a>>,
+    /// By comparison; null where nothing was counted.
+    counters: Option<Vec<Counted<'a>>>,
+    /// Null where no locks were looked at.
+    locks: Option<waits::Waits<'a>>,
     set_aside: &'a [SetAside],
     kernels: Vec<Booted>,
     /// One line per workload.
@@ -51,6 +58,36 @@ struct Document<'a> {
     facts: Vec<Fact>,
     not_tested: Vec<String>,
     method: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Counted<'a> {
+    baseline: &'a str,
+    arm: &'a str,
+    reading_ns: f64,
+    tested: usize,
+    never: &'a [String],
+    only_baseline: &'a [String],
+    only_arm: &'a [String],
+    lines: Vec<CountedLine<'a>>,
+}
+
+/// Unrounded: there may be thousands of them.
+#[derive(Serialize)]
+struct CountedLine<'a> {
+    workload: &'a str,
+    /// None for an amount at the end of the workload.
+    metrics: &'a [String],
+    counter: &'a str,
+    unit: &'static str,
+    baseline_mean: f64,
+    arm_mean: f64,
+    change_percent: f64,
+    ci95_percent: Option<[f64; 2]>,
+    p: f64,
+    /// Null where both arms are the same in every pair.
+    adjusted_p: Option<f64>,
+    pairs: usize,
 }
 
 #[derive(Serialize)]
@@ -76,6 +113,8 @@ struct ExplainedLine<'a> {
     explained: f64,
     /// Null where instructions were counted.
     sampled: Option<ExplainedSamples>,
+    /// System calls for one operation; empty where not every instruction was counted.
+    system_calls: Vec<ExplainedCall<'a>>,
     /// Parts of the kernel; all of them together are the difference.
     parts: Vec<ExplainedPart>,
     /// What differs between the arms there, in words.
@@ -96,6 +135,13 @@ struct NotToldApart {
     baseline_ns: f64,
     arm_ns: f64,
     standard_error_ns: f64,
+}
+
+#[derive(Serialize)]
+struct ExplainedCall<'a> {
+    name: &'a str,
+    baseline: f64,
+    arm: f64,
 }
 
 #[derive(Serialize)]
@@ -263,6 +309,8 @@ pub fn json(report: &Report<'_>) -> String {
             .map(|(index, c)| compared(report, c, &report.rows[index], report.configs[index].as_deref()))
             .collect(),
         causes: explained(report),
+        counters: (!report.counters.is_empty()).then(|| counted(report)),
+        locks: waits::of(report),
         set_aside: &judgement.set_aside,
         kernels: scope::booted(plan, report.records),
         durability: fact::durability(plan, &facts),
@@ -273,6 +321,39 @@ pub fn json(report: &Report<'_>) -> String {
     let mut text = serde_json::to_string_pretty(&document).expect("A report has string keys only");
     text.push('\n');
     text
+}
+
+fn counted<'a>(report: &'a Report<'_>) -> Vec<Counted<'a>> {
+    let percent = |log: f64| 100.0 * log.exp_m1();
+    let arms = &report.plan.arms;
+    let all = report.counters.iter().zip(&report.judgement.comparisons);
+    all.map(|(counts, comparison)| Counted {
+        baseline: &arms[0].name,
+        arm: &arms[comparison.arm].name,
+        reading_ns: counts.reading_ns,
+        tested: counts.tested,
+        never: &counts.never,
+        only_baseline: &counts.only_a,
+        only_arm: &counts.only_b,
+        lines: counts
+            .counters
+            .iter()
+            .map(|c| CountedLine {
+                workload: &c.workload,
+                metrics: &c.metrics,
+                counter: &c.name,
+                unit: c.unit.name(),
+                baseline_mean: c.a,
+                arm_mean: c.b,
+                change_percent: percent(c.change.mean),
+                ci95_percent: c.change.ci95.map(|(low, high)| [percent(low), percent(high)]),
+                p: c.change.p,
+                adjusted_p: c.change.adjusted_p,
+                pairs: c.pairs,
+            })
+            .collect(),
+    })
+    .collect()
 }
 
 fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
@@ -314,6 +395,7 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
                     standard_error_ns: s.se,
                 },
             }),
+            system_calls: system_calls(found, of),
             parts: subject::parts(of)
                 .into_iter()
                 .map(|p| ExplainedPart { part: p.name, change_ns: p.delta, share: p.share })
@@ -322,6 +404,13 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
         }
     });
     Some(Explained { looking: found.looking.as_ref(), missing: &found.missing, lines: lines.collect() })
+}
+
+fn system_calls<'a>(why: &'a super::why::Why, causes: &Causes) -> Vec<ExplainedCall<'a>> {
+    let is_it =
+        |c: &&Calls| c.comparison == causes.comparison && c.workload == causes.workload && c.metric == causes.metric;
+    let calls = why.calls.iter().find(is_it).map_or(&[][..], |found| &found.calls);
+    calls.iter().map(|c| ExplainedCall { name: &c.name, baseline: c.a, arm: c.b }).collect()
 }
 
 fn compared<'a>(

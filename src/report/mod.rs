@@ -4,6 +4,7 @@
 
 pub mod bisect;
 pub mod chart;
+pub mod counters;
 pub mod csv;
 pub mod fact;
 pub mod flame;
@@ -11,6 +12,7 @@ pub mod history;
 pub mod html;
 pub mod json;
 pub mod kconfig;
+pub mod locks;
 pub mod night;
 pub mod quantity;
 pub mod row;
@@ -30,6 +32,7 @@ use std::collections::BTreeMap;
 
 use crate::clock::Clock;
 use crate::judge::causes::Causes;
+use crate::judge::counters::Counts;
 use crate::judge::{Judgement, State};
 use crate::kernel::major_minor;
 use crate::store::record::Record;
@@ -52,6 +55,10 @@ pub struct Extras {
     /// Text of the kernel's `.config`, by the arm's name, where there is one.
     pub configs: BTreeMap<String, String>,
     pub why: Why,
+    /// By comparison; empty where nothing was counted.
+    pub counters: Vec<Counts>,
+    /// Whether text shows all of them.
+    pub all_counters: bool,
 }
 
 /// Everything a report says, decided once for all formats.
@@ -65,6 +72,10 @@ pub struct Report<'a> {
     /// By comparison: what differs between the configurations; `None` where one of them is not known.
     pub configs: Vec<Option<Vec<Difference>>>,
     pub why: Why,
+    /// By comparison; empty where nothing was counted.
+    pub counters: Vec<Counts>,
+    /// Whether text shows all of them.
+    pub all_counters: bool,
 }
 
 impl<'a> Report<'a> {
@@ -84,7 +95,17 @@ impl<'a> Report<'a> {
             .map(|c| config(0).zip(config(c.arm)).map(|(a, b)| kconfig::differences(a, b)))
             .collect();
         let sentences = sentence::sentences(plan, judgement, &rows);
-        Report { plan, records, judgement, sentences, rows, configs, why: extras.why.clone() }
+        Report {
+            plan,
+            records,
+            judgement,
+            sentences,
+            rows,
+            configs,
+            why: extras.why.clone(),
+            counters: extras.counters.clone(),
+            all_counters: extras.all_counters,
+        }
     }
 
     /// `debian:6.12 against debian:6.1`.
@@ -115,7 +136,12 @@ impl<'a> Report<'a> {
     /// The sentences below the rows of a line's causes, of which `shown` are.
     pub fn told(&self, causes: &Causes, shown: usize) -> impl Iterator<Item = String> {
         let without = if self.plan.clock == Clock::Exact { subject::without_copies(causes) } else { None };
-        [Some(why::sum(causes, shown)), subject::summary(causes), without, self.touching(causes)].into_iter().flatten()
+        let counts = self.counters.get(causes.comparison);
+        let beside = counts.and_then(|counts| counters::beside(counts, &causes.workload, &causes.metric));
+        let calls = why::calls(&self.why, causes);
+        [Some(why::sum(causes, shown)), beside, calls, subject::summary(causes), without, self.touching(causes)]
+            .into_iter()
+            .flatten()
     }
 
     /// Whether there are numbers to show: the study is finished and has a clock.

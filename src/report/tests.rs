@@ -2,9 +2,11 @@ use std::collections::BTreeMap;
 
 use super::{Extras, Report, csv, html, json, table, text, trial, trials};
 use crate::clock::Clock;
+use crate::judge::calls::{Call, Calls};
 use crate::judge::causes::{Cause, Causes, Looking};
 use crate::judge::fixture::{complain, dbsim, fail, micro, plan, records, void};
 use crate::judge::judge;
+use crate::judge::locks::Locks;
 use crate::judge::stacks::{Frame, Stacks};
 use crate::report::why::Why;
 use crate::store::record::{Failure, Record};
@@ -42,6 +44,8 @@ fn configs() -> Extras {
             (TWO[1].to_owned(), "CONFIG_HZ=1000\nCONFIG_NEW=m\n".to_owned()),
         ]),
         why: why(),
+        counters: vec![super::counters::tests::counts()],
+        all_counters: false,
     }
 }
 
@@ -70,8 +74,16 @@ fn why() -> Why {
         metric: "fork-exit".to_owned(),
         root: Frame { a: 10.0, b: 75.0, called },
     };
+    let calls = Calls {
+        comparison: 0,
+        workload: "micro".to_owned(),
+        metric: "fork-exit".to_owned(),
+        calls: vec![Call { name: "clone".to_owned(), a: 1.0, b: 1.0 }],
+    };
     let missing = vec!["Trial 3 came to <nothing>".to_owned()];
-    Why { looking: Some(looking), causes: vec![causes], stacks: vec![stacks], missing }
+    let (plan, records, waiting) = crate::judge::locks::tests::contended();
+    let locks = Locks::new(&plan, &records, &judge(&plan, &records), &waiting);
+    Why { looking: Some(looking), causes: vec![causes], calls: vec![calls], stacks: vec![stacks], locks, missing }
 }
 
 /// Every kind of study that a report must be able to print.

@@ -8,7 +8,7 @@ use super::row::{Mark, Row};
 use super::scope;
 use super::sentence::{About, join};
 use super::table::{Line, table, wrap};
-use super::{Report, short, why};
+use super::{Report, counters as counting, locks, short, why};
 use crate::probe::filesystem;
 use crate::probe::noise::DISTURBED_FACT;
 use crate::report::kconfig::Difference;
@@ -32,6 +32,7 @@ pub fn text(report: &Report<'_>) -> String {
         legend(&mut out, report);
     }
     why(&mut out, report);
+    counters(&mut out, report);
     trouble(&mut out, report);
     features(&mut out, report);
     list(&mut out, "What was not tested", &scope::not_tested(report.plan));
@@ -202,7 +203,7 @@ fn kind(row: &Row<'_>) -> &'static str {
 /// What the lines that differ are made of.
 fn why(out: &mut String, report: &Report<'_>) {
     let found = &report.why;
-    if found.causes.is_empty() && found.missing.is_empty() {
+    if found.is_empty() {
         return;
     }
     out.push_str("\nWhy\n");
@@ -245,6 +246,58 @@ fn why(out: &mut String, report: &Report<'_>) {
     if let Some(method) = why::method(found) {
         out.push_str(&wrap(&method, "  ", "  "));
     }
+    waits(out, report);
+}
+
+/// What these lines waited for.
+fn waits(out: &mut String, report: &Report<'_>) {
+    let (plan, found) = (report.plan, &report.why.locks);
+    if found.traced.is_none() {
+        return;
+    }
+    out.push_str("\nLocks\n");
+    for (arm, why) in &found.untold {
+        out.push_str(&wrap(&format!("{arm}: {why}"), "  - ", "    "));
+    }
+    for line in &found.lines {
+        let comparison = &report.judgement.comparisons[line.comparison];
+        let arms = (plan.arms[0].name.as_str(), plan.arms[comparison.arm].name.as_str());
+        out.push_str(&locks::text(line, arms, plan.machine.cpus, locks::is_primary(line, &comparison.lines)));
+    }
+    if let Some(method) = locks::method(found) {
+        out.push_str(&wrap(&method, "  ", "  "));
+    }
+}
+
+/// What kernels counted in the windows, where it differs.
+fn counters(out: &mut String, report: &Report<'_>) {
+    let Some(method) = counting::method(report) else { return };
+    out.push_str("\nCounters\n");
+    for (counts, comparison) in report.counters.iter().zip(&report.judgement.comparisons) {
+        if report.counters.len() > 1 {
+            let _ = writeln!(out, "  {} against {}", report.plan.arms[comparison.arm].name, report.plan.arms[0].name);
+        }
+        let shown = counting::shown(counts, report.all_counters);
+        let cells = |texts: [&str; 6]| Line::Cells(texts.iter().map(|t| (*t).to_owned()).collect());
+        let mut lines = vec![cells(["  counter", "A", "B", "change", "95 % CI, %", "in"])];
+        for counter in &shown.counters {
+            let figures = counting::Figures::of(counter);
+            let mark = if counter.differs() && !counter.discovery() { " ?" } else { "" };
+            lines.push(cells([
+                &format!("  {}", counter.name),
+                &figures.a.to_string(),
+                &figures.b.to_string(),
+                &figures.change.map_or_else(String::new, |change| format!("{change}{mark}")),
+                &figures.interval,
+                &counting::place(counter),
+            ]));
+        }
+        if !shown.counters.is_empty() {
+            out.push_str(&table(&[false, true, true, true, true, false], &lines));
+        }
+        out.push_str(&wrap(&counting::sum(counts, &shown), "  ", "  "));
+    }
+    out.push_str(&wrap(&method, "  ", "  "));
 }
 
 /// Failed boots, complaints, void slots, pairs that a line lacks and records set aside: all that did not go as planned.

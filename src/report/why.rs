@@ -2,8 +2,10 @@
 //!
 //! Invariant: what is claimed is what the rows shown add up to; where that is less than half of a difference, it is said.
 
+use crate::judge::calls::Calls;
 use crate::judge::causes::{Cause, Causes, Looking, Uncertain};
 use crate::judge::line::Line;
+use crate::judge::locks::Locks;
 use crate::judge::stacks::Stacks;
 use crate::store::evidence::Sampled;
 
@@ -20,8 +22,12 @@ pub const LINES: usize = 6;
 pub struct Why {
     pub looking: Option<Looking>,
     pub causes: Vec<Causes>,
+    /// System calls of the lines of which every instruction was counted.
+    pub calls: Vec<Calls>,
     /// Of the lines that were sampled.
     pub stacks: Vec<Stacks>,
+    /// What was waited for.
+    pub locks: Locks,
     /// Why there is less than there might be: what could not be looked into.
     pub missing: Vec<String>,
 }
@@ -39,7 +45,7 @@ pub fn signed(value: f64) -> String {
 }
 
 /// `12,345`.
-fn grouped(value: i64) -> String {
+pub(super) fn grouped(value: i64) -> String {
     let digits = value.unsigned_abs().to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -177,6 +183,11 @@ fn sampling(looking: &Looking, sampled: &Sampled, pairs: usize) -> String {
 }
 
 impl Why {
+    /// Whether there is nothing to be said.
+    pub fn is_empty(&self) -> bool {
+        self.causes.is_empty() && self.missing.is_empty() && self.locks.traced.is_none()
+    }
+
     /// The stacks of a line's causes.
     pub fn stacks_of(&self, causes: &Causes) -> Option<&Stacks> {
         let is_it = |s: &&Stacks| {
@@ -184,6 +195,37 @@ impl Why {
         };
         self.stacks.iter().find(is_it)
     }
+}
+
+/// System calls named in a sentence.
+const CALLS: usize = 6;
+
+/// `System calls for one operation, A and B: futex 1.50 and 2.00; 12 others are as many in both.`
+pub fn calls(why: &Why, causes: &Causes) -> Option<String> {
+    let is_it =
+        |c: &&Calls| c.comparison == causes.comparison && c.workload == causes.workload && c.metric == causes.metric;
+    let all = &why.calls.iter().find(is_it)?.calls;
+    // What is one in a thousand operations, or one in a hundred of itself, is the same.
+    let (mut differ, same): (Vec<_>, Vec<_>) =
+        all.iter().partition(|c| (c.a - c.b).abs() > (0.01 * c.a.max(c.b)).max(0.001));
+    let figure = |n: f64| format!("{n:.*}", if n < 0.995 { 3 } else { 2 });
+    if differ.is_empty() {
+        let said: Vec<String> = same.iter().take(CALLS).map(|c| format!("{} {}", c.name, figure(c.b))).collect();
+        return Some(format!("System calls for one operation are as many in both arms: {}.", said.join(", ")));
+    }
+    differ.sort_by(|x, y| (y.a - y.b).abs().total_cmp(&(x.a - x.b).abs()));
+    let said: Vec<String> =
+        differ.iter().take(CALLS).map(|c| format!("{} {} and {}", c.name, figure(c.a), figure(c.b))).collect();
+    let more = match differ.len().saturating_sub(CALLS) {
+        0 => String::new(),
+        n => format!("; {n} more differ"),
+    };
+    let same = match same.len() {
+        0 => String::new(),
+        1 => "; 1 other is as often in both".to_owned(),
+        n => format!("; {n} others are as often in both"),
+    };
+    Some(format!("System calls for one operation, A and B: {}{more}{same}.", said.join(", ")))
 }
 
 /// The causes of a comparison that text has room for: primaries, then the lines that changed most; and how many there is no room for.
@@ -201,6 +243,41 @@ pub fn selected<'a>(why: &'a Why, comparison: usize, lines: &[Line]) -> (Vec<&'a
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::calls::Call;
+
+    #[test]
+    fn calls_that_differ_are_named_and_others_counted() {
+        let causes = Causes {
+            comparison: 0,
+            workload: "w".to_owned(),
+            metric: "m".to_owned(),
+            pairs: 1,
+            a: 1.0,
+            b: 2.0,
+            causes: Vec::new(),
+            listed: 0,
+            gone: 0.0,
+            new: 0.0,
+            sampled: None,
+        };
+        let call = |name: &str, a, b| Call { name: name.to_owned(), a, b };
+        let of = |calls| Why {
+            calls: vec![Calls { comparison: 0, workload: "w".to_owned(), metric: "m".to_owned(), calls }],
+            ..Why::default()
+        };
+        let same = vec![call("read", 1.0, 1.005), call("brk", 0.0002, 0.0009)];
+        let all =
+            [vec![call("futex", 1.5, 2.0), call("fork", 1.0, 0.0), call("clone", 0.0, 0.25)], same.clone()].concat();
+        assert_eq!(
+            super::calls(&of(all), &causes).unwrap(),
+            "System calls for one operation, A and B: fork 1.00 and 0.000, futex 1.50 and 2.00, clone 0.000 and 0.250; 2 others are as often in both."
+        );
+        assert_eq!(
+            super::calls(&of(same), &causes).unwrap(),
+            "System calls for one operation are as many in both arms: read 1.00, brk 0.001."
+        );
+        assert_eq!(super::calls(&Why::default(), &causes), None);
+    }
 
     #[test]
     fn figures_are_short_and_have_their_signs() {

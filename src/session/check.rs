@@ -11,6 +11,7 @@ use crate::study::plan::{Plan, Slot};
 pub(super) fn metrics(plan: &Plan, slot: &Slot, result: &mut TrialResult) {
     if result.failure.is_some() {
         result.metrics.clear();
+        result.counters = None;
         return;
     }
     match expected(plan, slot, &result.metrics) {
@@ -53,6 +54,7 @@ fn expected(plan: &Plan, slot: &Slot, metrics: &[Metric]) -> Result<Vec<Metric>,
 pub(super) fn times(clock: Clock, result: &mut TrialResult) {
     if clock == Clock::None {
         result.metrics.clear();
+        result.counters = None;
         result.facts.retain(|name, value| !is_time(name, value));
     }
 }

@@ -10,6 +10,15 @@ use super::error::SessionError;
 use crate::host::{Host, HostError, Trial};
 use crate::store::Folder;
 
+/// What a slot is looked into for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// What is executed.
+    Functions,
+    /// What is waited for.
+    Locks,
+}
+
 /// Runs `slots` again, up to `jobs` side by side; `note` is told of each. What could not be
 /// looked into comes back, and why.
 ///
@@ -18,21 +27,21 @@ use crate::store::Folder;
 pub fn look(
     folder: &Folder,
     host: &dyn Host,
-    slots: &[u32],
+    slots: &[(u32, What)],
     jobs: usize,
     cancel: &AtomicBool,
     note: &(dyn Fn(&str) + Sync),
-) -> Result<Vec<(u32, String)>, SessionError> {
+) -> Result<Vec<(u32, What, String)>, SessionError> {
     let (next, failed, stop) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(None));
     let halt = AtomicBool::new(false);
     let work = || {
-        while let Some(&slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(&(slot, what)) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
             if cancel.load(Ordering::Relaxed) || halt.load(Ordering::Relaxed) {
                 return;
             }
-            match one(folder, host, slot, cancel, note) {
+            match one(folder, host, (slot, what), cancel, note) {
                 Ok(None) => {}
-                Ok(Some(why)) => failed.lock().unwrap_or_else(PoisonError::into_inner).push((slot, why)),
+                Ok(Some(why)) => failed.lock().unwrap_or_else(PoisonError::into_inner).push((slot, what, why)),
                 Err(e) => {
                     halt.store(true, Ordering::Relaxed);
                     stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
@@ -57,17 +66,25 @@ pub fn look(
 fn one(
     folder: &Folder,
     host: &dyn Host,
-    number: u32,
+    (number, what): (u32, What),
     cancel: &AtomicBool,
     note: &(dyn Fn(&str) + Sync),
 ) -> Result<Option<String>, SessionError> {
     let plan = folder.plan();
     let slot = &plan.slots[number as usize];
-    let scratch = folder.evidence_scratch(number)?;
+    let scratch = match what {
+        What::Functions => folder.evidence_scratch(number)?,
+        What::Locks => folder.waiting_scratch(number)?,
+    };
     let trial = Trial { plan, slot, arm: &plan.arms[slot.arm], attempt: 0, artifacts: scratch.dir(), cancel };
-    note(&format!("Looking into pair {}, {}", slot.pair + 1, plan.arms[slot.arm].name));
-    match host.look(&trial, &|_| {}) {
-        Ok(evidence) => folder.keep_evidence(&evidence).map(|_| None).map_err(Into::into),
+    let at = if what == What::Locks { " at the locks of" } else { " into" };
+    note(&format!("Looking{at} pair {}, {}", slot.pair + 1, plan.arms[slot.arm].name));
+    let kept = match what {
+        What::Functions => host.look(&trial, &|_| {}).map(|evidence| folder.keep_evidence(&evidence)),
+        What::Locks => host.look_at_locks(&trial, &|_| {}).map(|waiting| folder.keep_waiting(&waiting, scratch.dir())),
+    };
+    match kept {
+        Ok(kept) => kept.map(|_| None).map_err(Into::into),
         Err(HostError::Void(why)) => Ok(Some(why)),
         // Told apart by the flag.
         Err(HostError::Cancelled) => Ok(None),

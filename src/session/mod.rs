@@ -16,5 +16,5 @@ mod tests_kill;
 
 pub use error::SessionError;
 pub use event::{Event, TrialId};
-pub use look::look;
+pub use look::{What, look};
 pub use run::{Summary, run};

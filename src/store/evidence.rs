@@ -62,6 +62,9 @@ pub struct Executed {
     pub ns: u64,
     /// Instructions by function, most first; programs count as one function each. Where the evidence is sampled: samples.
     pub functions: Vec<(String, u64)>,
+    /// System calls by name, most first; empty where they are not counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<(String, u64)>,
 }
 
 impl Folder {
@@ -103,15 +106,31 @@ impl Folder {
     /// # Errors
     /// If it cannot be made.
     pub fn evidence_scratch(&self, slot: u32) -> Result<Scratch, StoreError> {
-        let dir = self.evidence_dir()?.join(format!("{slot:04}.running"));
+        self.scratch(&format!("{slot:04}.running"))
+    }
+
+    /// The same for one whose locks are traced.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn waiting_scratch(&self, slot: u32) -> Result<Scratch, StoreError> {
+        self.scratch(&format!("{slot:04}.locks.running"))
+    }
+
+    fn scratch(&self, name: &str) -> Result<Scratch, StoreError> {
+        let dir = self.evidence_dir()?.join(name);
         // What a killed run has left.
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
         Ok(Scratch(dir))
     }
 
-    fn evidence_dir(&self) -> Result<PathBuf, StoreError> {
-        let dir = self.dir().join(EVIDENCE);
+    pub(super) fn evidence_path(&self) -> PathBuf {
+        self.dir().join(EVIDENCE)
+    }
+
+    pub(super) fn evidence_dir(&self) -> Result<PathBuf, StoreError> {
+        let dir = self.evidence_path();
         fs::create_dir_all(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
         Ok(dir)
     }
@@ -159,6 +178,7 @@ mod tests {
             operations: 10,
             ns: 1000,
             functions: vec![("do_syscall_64".to_owned(), 400)],
+            calls: vec![("getpid".to_owned(), 10)],
         };
         let evidence = Evidence {
             schema: SCHEMA,

@@ -2,12 +2,14 @@
 //!
 //! Invariant: what has been recorded is never changed and never guessed at. Everything else in a folder can be made again.
 
+pub mod counters;
 pub mod error;
 pub mod evidence;
 pub mod folder;
 pub mod line;
 pub mod record;
 pub mod tally;
+pub mod waits;
 pub mod writer;
 
 #[cfg(test)]

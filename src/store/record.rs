@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::counters::Counters;
 use super::line::Held;
 use crate::metric::Metric;
 use crate::undo::Change;
@@ -34,6 +35,9 @@ pub struct Record {
     /// Facts from the workloads (`workload.name` → value): recorded, shown, not compared.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
+    /// What the kernel counted in the windows; `None` in records of before this was read, and where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
     /// Files of the kernel that levers changed, and what they said before and after.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,

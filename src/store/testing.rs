@@ -106,5 +106,6 @@ pub(crate) fn record(plan: &Plan, slot: u32, attempt: u32, outcome: Outcome) -> 
         complaints: Vec::new(),
         host: HostCost { wall_s: 0.1, ..HostCost::default() },
         artifacts: Vec::new(),
+        counters: None,
     }
 }

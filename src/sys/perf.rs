@@ -1,7 +1,8 @@
-//! Samples of what CPUs execute: `perf_event_open`, one event and one ring buffer for each CPU.
+//! Samples of what CPUs execute, and the kernel's own events: `perf_event_open`, one ring buffer for each CPU.
 //!
 //! Invariant: what is taken from a ring was written whole by the kernel before it was taken, and is taken once.
 
+use std::ffi::CStr;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -46,9 +47,13 @@ const _: () = assert!(size_of::<Attr>() == 112);
 
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
+const TRACEPOINT: u32 = 2;
 
 /// `sample_type` of every event here: instruction pointer, process and thread, time, CPU and call chain, which is also their order in a record.
 const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 5;
+
+/// What tracepoints add to it at the end: their own fields.
+const RAW: u64 = 1 << 10;
 
 const DISABLED: u64 = 1;
 const MMAP: u64 = 1 << 8;
@@ -56,6 +61,8 @@ const COMM: u64 = 1 << 9;
 const TASK: u64 = 1 << 13;
 const WATERMARK: u64 = 1 << 14;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
+const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
+const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
 const MMAP2: u64 = 1 << 23;
 const COMM_EXEC: u64 = 1 << 24;
 const USE_CLOCKID: u64 = 1 << 25;
@@ -63,6 +70,8 @@ const USE_CLOCKID: u64 = 1 << 25;
 const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 const ENABLE: u64 = 0x2400;
 const DISABLE: u64 = 0x2401;
+const SET_OUTPUT: u64 = 0x2405;
+const SET_FILTER: u64 = 0x4008_2406;
 
 /// Where `perf_event_mmap_page` has `data_head` and `data_tail`.
 const HEAD: usize = 1024;
@@ -73,6 +82,20 @@ const PAGE: usize = 4096;
 /// Bytes of a ring: with its first page less than the 516 KiB that a user may lock for each CPU (`kernel.perf_event_mlock_kb`), and a second's worth
 /// of the deepest call chains.
 const DATA: usize = 64 * PAGE;
+
+/// Kernel functions of a tracepoint's call chain.
+const DEPTH: u16 = 16;
+
+/// One of the kernel's own events.
+#[derive(Clone, Copy, Debug)]
+pub struct Tracepoint<'a> {
+    /// Its number in tracefs.
+    pub id: u64,
+    /// Whether kernel functions that led to it are recorded.
+    pub stack: bool,
+    /// What of its fields must hold for it to be recorded, in tracefs' language.
+    pub filter: Option<&'a CStr>,
+}
 
 impl Trigger {
     fn event(self) -> (u32, u64) {
@@ -120,8 +143,11 @@ pub fn cycles_per_ns(busy: impl FnOnce()) -> io::Result<f64> {
 /// The samples of one CPU.
 #[derive(Debug)]
 pub struct Ring {
-    event: OwnedFd,
+    /// The first is the ring's own; the others write to it too.
+    events: Vec<OwnedFd>,
     base: NonNull<u8>,
+    /// Bytes of data, a power of two.
+    data: usize,
     tail: u64,
 }
 
@@ -148,37 +174,69 @@ impl Ring {
             clockid: libc::CLOCK_MONOTONIC,
             ..Attr::default()
         };
-        let event = open(&attr, -1, cpu as i32)?;
-        let (prot, len) = (libc::PROT_READ | libc::PROT_WRITE, PAGE + DATA);
+        Self::map(open(&attr, -1, cpu as i32)?, DATA)
+    }
+
+    /// What happens of `points` on `cpu`, whoever makes it happen: samples with their fields, in the order in which they happened, and processes that are
+    /// forked as [`Ring::new`] has it. The ring has `data` bytes, a power of two and whole pages.
+    ///
+    /// # Errors
+    /// As [`Ring::new`], and `EINVAL` for a filter that the kernel does not understand or an empty list.
+    pub fn of_tracepoints(points: &[Tracepoint<'_>], cpu: u32, data: usize) -> io::Result<Self> {
+        let mut ring: Option<Self> = None;
+        for point in points {
+            let told = if ring.is_none() { MMAP | MMAP2 | COMM | COMM_EXEC | TASK } else { 0 };
+            let chain = if point.stack { 0 } else { EXCLUDE_CALLCHAIN_KERNEL };
+            let attr = Attr {
+                kind: TRACEPOINT,
+                size: size_of::<Attr>() as u32,
+                config: point.id,
+                sample_period: 1,
+                sample_type: SAMPLE_TYPE | RAW,
+                flags: DISABLED | WATERMARK | SAMPLE_ID_ALL | USE_CLOCKID | EXCLUDE_CALLCHAIN_USER | chain | told,
+                wakeup_watermark: data as u32,
+                clockid: libc::CLOCK_MONOTONIC,
+                sample_max_stack: DEPTH,
+                ..Attr::default()
+            };
+            let event = open(&attr, -1, cpu as i32)?;
+            if let Some(filter) = point.filter {
+                control(&event, SET_FILTER, filter.as_ptr() as usize)?;
+            }
+            match &mut ring {
+                Some(ring) => {
+                    control(&event, SET_OUTPUT, ring.events[0].as_raw_fd() as usize)?;
+                    ring.events.push(event);
+                }
+                None => ring = Some(Self::map(event, data)?),
+            }
+        }
+        ring.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+    }
+
+    fn map(event: OwnedFd, data: usize) -> io::Result<Self> {
+        let (prot, len) = (libc::PROT_READ | libc::PROT_WRITE, PAGE + data);
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, event.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap returned page 0"))?;
-        Ok(Self { event, base, tail: 0 })
+        Ok(Self { events: vec![event], base, data, tail: 0 })
     }
 
     pub fn enable(&self) -> io::Result<()> {
-        self.control(ENABLE)
+        self.events.iter().try_for_each(|event| control(event, ENABLE, 0))
     }
 
     pub fn disable(&self) -> io::Result<()> {
-        self.control(DISABLE)
-    }
-
-    fn control(&self, request: u64) -> io::Result<()> {
-        // SAFETY: takes no argument but the number.
-        match unsafe { libc::ioctl(self.event.as_raw_fd(), request as _, 0) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        self.events.iter().try_for_each(|event| control(event, DISABLE, 0))
     }
 
     /// Appends what has been written since the last time: whole records.
     pub fn take(&mut self, to: &mut Vec<u8>) {
         let head = self.position(HEAD).load(Ordering::Acquire);
-        for piece in pieces(self.tail, head, DATA).into_iter().filter(|piece| !piece.is_empty()) {
+        for piece in pieces(self.tail, head, self.data).into_iter().filter(|piece| !piece.is_empty()) {
             let at = to.len();
             to.resize(at + piece.len(), 0);
             // SAFETY: within the data that follow the first page. The kernel wrote it before it moved the head, and writes there again only
@@ -202,8 +260,16 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, to which no reference exists.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), PAGE + DATA) };
+        // SAFETY: the mapping made in `map`, to which no reference exists.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), PAGE + self.data) };
+    }
+}
+
+fn control(event: &OwnedFd, request: u64, argument: usize) -> io::Result<()> {
+    // SAFETY: takes nothing, a descriptor's number, or a string that ends with 0 and is there until the call returns.
+    match unsafe { libc::ioctl(event.as_raw_fd(), request as _, argument) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -98,6 +98,8 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         features: false,
         looked_into: crate::guest::protocol::NOT_LOOKED_INTO,
         sampled: false,
+        shared: false,
+        locks: false,
         workloads: Vec::new(),
     };
     let mut archive = Archive::new();

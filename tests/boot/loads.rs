@@ -65,6 +65,12 @@ fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time
         record
     });
     assert_eq!(one["metrics"], again["metrics"]);
+    assert_eq!(one["counters"], again["counters"]);
+    let windows = one["counters"]["windows"].as_array().expect("the kernel counts");
+    for workload in workloads {
+        let of = windows.iter().find(|w| w["workload"] == workload).expect("its windows");
+        assert!(of["operations"].as_u64() > Some(0) && of["counts"].as_array().unwrap().len() > 10, "{of}");
+    }
     let metrics = one["metrics"].as_array().unwrap();
     for workload in workloads {
         let primaries = metrics.iter().filter(|m| m["workload"] == workload && m["primary"] == true);

@@ -82,6 +82,15 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
         let causes = causes(&report, metric);
         assert!((0.95..=1.05).contains(&causes["explained"].as_f64().unwrap()), "{causes}");
     }
+    // A fork is a fork in both kernels, whether the kernel counts it or its system calls are counted.
+    let counted = report["counters"][0]["lines"].as_array().expect("the kernel counts");
+    let is_it = |c: &&Value| c["counter"] == "sched.forks" && c["metrics"] == serde_json::json!(["fork-exit"]);
+    let forks = counted.iter().find(is_it).expect("forks");
+    let calls = causes(&report, "fork-exit")["system_calls"].as_array().unwrap();
+    let exits = calls.iter().find(|c| c["name"] == "exit_group" || c["name"] == "exit").expect("a call");
+    for (of, a, b) in [(forks, "baseline_mean", "arm_mean"), (exits, "baseline", "arm")] {
+        assert!([a, b].iter().all(|arm| (of[*arm].as_f64().unwrap() - 1.0).abs() < 0.05), "{of}");
+    }
     // What was looked into is what was judged.
     let looking = &report["causes"]["looking"];
     assert_eq!((&looking["trials"], &looking["identical"]), (&2.into(), &2.into()), "{}", report["causes"]);
@@ -109,13 +118,22 @@ fn a_kernel_against_itself_is_the_same() {
 fn switching_the_mitigations_off_is_seen_and_helps_and_is_named() {
     let test = test();
     let arms = ["compare", "debian:6.12", "debian:6.12,boot.mitigations=off", "micro"];
-    let few = ["--set", "micro.only=null-call", "--clock", "exact", "--seed", "3", "--out", "control"];
+    let few = ["--set", "micro.only=null-call", "--clock", "exact", "--seed", "3", "--locks", "1", "--out", "control"];
     let ran = test.run(&[&arms[..], &few[..]].concat()).status(0);
     let report = report(&test, "control");
     assert_eq!(report["verdict"], "better", "{}", ran.stdout);
     assert!(interval(&report, "null-call").1 < -5.0, "fewer instructions per system call: {}", ran.stdout);
     let first = causes(&report, "null-call")["causes"][0]["function"].as_str().unwrap().to_owned();
     assert!(first.starts_with("entry_SYSCALL") || first.contains("untrain") || first.contains("srso"), "{first}");
+    // What was waited for was asked for: with one CPU it may be nothing, but the kernel has told of all of it.
+    let traced = &report["locks"]["traced"];
+    assert_eq!((&traced["trials"], &traced["lost"]), (&2.into(), &0.into()), "{traced}");
+    assert!(
+        traced["events"].as_u64().unwrap() > 0 && report["locks"]["untold"] == Value::Array(Vec::new()),
+        "{traced}"
+    );
+    let lines = report["locks"]["lines"].as_array().unwrap();
+    assert!(lines.iter().any(|line| line["metric"] == "null-call"), "{}", report["locks"]);
 }
 
 #[test]

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, bail, ensure};
-use bigiron_profile::Mark;
+use anyhow::{bail, ensure};
 
-use super::Ran;
+use super::{Ran, Recorded};
 use crate::host::Trial;
 use crate::host::sums::Sums;
 use crate::probe::sampled::profile::profiles;
@@ -20,10 +19,9 @@ pub(super) fn evidence(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Evidence> 
     if let Some((failure, message)) = ran.result.failure {
         bail!("{}: {message}", failure.verb());
     }
-    let (sampling, recording) = ran.recording.context("Nothing was recorded")?;
+    let Recorded::Samples(sampling, recording) = ran.recorded else { bail!("Nothing was recorded") };
     ensure!(!ran.windows.is_empty(), "Its workloads do not mark what they measure");
-    let mark = |number: u8| [Mark::Begin, Mark::End, Mark::Cut].into_iter().find(|mark| *mark as u8 == number);
-    let spans = Spans::new(ran.marks.into_iter().filter_map(|(number, ns)| Some((mark(number)?, ns))));
+    let spans = Spans::of_numbers(&ran.marks);
     ensure!(
         spans.windows() == ran.windows.len(),
         "{} windows were marked with their times, and the trial tells of {}; more marks than can be kept are none",

@@ -225,6 +225,8 @@ impl<'a> Machine<'a> {
             features: false,
             looked_into: crate::guest::protocol::NOT_LOOKED_INTO,
             sampled: false,
+            shared: false,
+            locks: false,
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
                 proves_only: matches!(end, End::Proof),

@@ -1,4 +1,4 @@
-//! A trial that is looked into: the same boot, with QEMU counting what its windows execute.
+//! A trial that is looked into: the same boot, with QEMU counting what its windows execute, or the guest recording what they wait for.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,8 +9,10 @@ use bigiron_profile::Windows;
 use super::Booted;
 use crate::host::Trial;
 use crate::host::sums::Sums;
+use crate::host::waits;
 use crate::probe::symbols::Symbols;
 use crate::store::evidence::{Evidence, SCHEMA};
+use crate::store::waits::Waiting;
 
 /// What a guest executed, from what it said and from the file that the plugin wrote.
 pub(super) fn evidence(trial: &Trial<'_>, booted: Booted, profile: &Path) -> anyhow::Result<Evidence> {
@@ -31,11 +33,15 @@ pub(super) fn evidence(trial: &Trial<'_>, booted: Booted, profile: &Path) -> any
     let symbols = Symbols::new(&booted.heard.kallsyms, booted.heard.programs).map_err(anyhow::Error::msg)?;
     let mut sums = Sums::default();
     for ((workload, window), counts) in said.into_iter().zip(counted) {
-        let mut functions: HashMap<String, u64> = HashMap::new();
+        let (mut functions, mut calls) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
         for (address, count) in counts {
+            if let Some(call) = symbols.system_call(address) {
+                *calls.entry(call.to_owned()).or_default() += count;
+            }
             *functions.entry(symbols.name(address)).or_default() += count;
         }
         sums.add(&workload, &window, functions.iter().map(|(name, n)| (name.as_str(), *n)));
+        sums.add_calls(&workload, &window, &calls);
     }
     Ok(Evidence {
         schema: SCHEMA,
@@ -47,4 +53,14 @@ pub(super) fn evidence(trial: &Trial<'_>, booted: Booted, profile: &Path) -> any
         sampled: None,
         stacks: String::new(),
     })
+}
+
+/// What a guest waited for, by what it said.
+pub(super) fn waiting(trial: &Trial<'_>, booted: Booted) -> anyhow::Result<Waiting> {
+    if let Some((failure, message)) = booted.result.failure {
+        bail!("{}: {message}", failure.verb());
+    }
+    let heard = booted.heard;
+    let (cpus, traced, windows) = heard.waits.context("The guest did not tell what it waited for")?;
+    waits::evidence(trial, booted.result.metrics, &heard.windows, (cpus, traced, &windows), heard.lock_stat)
 }

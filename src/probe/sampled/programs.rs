@@ -86,7 +86,7 @@ impl Programs {
 
     /// A process that samples, for tests of what follows from it.
     #[cfg(test)]
-    pub(super) fn sampler(&mut self, pid: u32, program: Mapping) {
+    pub(in crate::probe) fn sampler(&mut self, pid: u32, program: Mapping) {
         self.add(pid, Role::Sampler, "", vec![program]);
     }
 

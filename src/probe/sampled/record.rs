@@ -34,8 +34,12 @@ pub enum Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     pub pid: u32,
+    /// The thread.
+    pub tid: u32,
     pub cpu: u32,
     pub stack: Stack,
+    /// A tracepoint's fields, as its format says where they are; else empty.
+    pub raw: Vec<u8>,
 }
 
 /// Addresses of a call chain, the innermost first.
@@ -143,10 +147,10 @@ fn parse(record: &[u8]) -> Option<(u64, Record)> {
     Some((time, record))
 }
 
-/// In the order of `sample_type`'s bits: IP, TID, TIME, CPU, CALLCHAIN.
+/// In the order of `sample_type`'s bits: IP, TID, TIME, CPU, CALLCHAIN, and RAW where there is one.
 fn sample(words: &mut Words<'_>) -> Option<(u64, Sample)> {
     let ip = words.word()?;
-    let (pid, _) = words.halves()?;
+    let (pid, tid) = words.halves()?;
     let time = words.word()?;
     let (cpu, _) = words.halves()?;
     let length = words.word()?;
@@ -168,7 +172,8 @@ fn sample(words: &mut Words<'_>) -> Option<(u64, Sample)> {
         let side = if (ip as i64) < 0 { &mut stack.kernel } else { &mut stack.user };
         side.push(ip);
     }
-    Some((time, Sample { pid, cpu, stack }))
+    let raw = if words.0.is_empty() { Vec::new() } else { words.raw()? };
+    Some((time, Sample { pid, tid, cpu, stack, raw }))
 }
 
 /// What is left of a record.
@@ -187,6 +192,12 @@ impl Words<'_> {
         let (second, rest) = rest.split_first_chunk::<4>()?;
         self.0 = rest;
         Some((u32::from_ne_bytes(*first), u32::from_ne_bytes(*second)))
+    }
+
+    /// Bytes after their number, of 32 bits.
+    fn raw(&mut self) -> Option<Vec<u8>> {
+        let (len, rest) = self.0.split_first_chunk::<4>()?;
+        rest.get(..u32::from_ne_bytes(*len) as usize).map(<[u8]>::to_vec)
     }
 
     fn skip(&mut self, words: usize) -> Option<()> {
@@ -245,8 +256,19 @@ pub(super) mod tests {
         let kernel = [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0200];
         let chain = [CONTEXT_KERNEL, kernel[0], kernel[1], CONTEXT_USER, 0x40_1000, 0x40_2000];
         let stack = Stack { kernel: kernel.to_vec(), user: vec![0x40_1000, 0x40_2000] };
-        let sample = Sample { pid: 7, cpu: 1, stack };
-        assert_eq!(all(&sampled(&chain)), [Ok((123_456, Record::Sample(sample)))]);
+        let sample = Sample { pid: 7, tid: 8, cpu: 1, stack, raw: Vec::new() };
+        assert_eq!(all(&sampled(&chain)), [Ok((123_456, Record::Sample(sample.clone())))]);
+        // A tracepoint's fields follow after their length, with what fills the last word up.
+        let mut traced = sampled(&chain);
+        traced.extend(12_u32.to_ne_bytes());
+        traced.extend(*b"fields and 0");
+        let size = traced.len() as u16;
+        traced[6..8].copy_from_slice(&size.to_ne_bytes());
+        let raw = b"fields and 0".to_vec();
+        assert_eq!(all(&traced), [Ok((123_456, Record::Sample(Sample { raw, ..sample })))]);
+        let at = traced.len() - 16;
+        traced[at] = 13;
+        assert_eq!(all(&traced), [Err(Torn)]);
     }
 
     #[test]

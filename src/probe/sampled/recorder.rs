@@ -125,7 +125,7 @@ pub fn permitted() -> Result<(), String> {
     Ring::new(Trigger::CpuClock, PERIOD_NS, cpu).map(drop).map_err(|e| refusal(&e))
 }
 
-fn refusal(e: &io::Error) -> String {
+pub(crate) fn refusal(e: &io::Error) -> String {
     match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
             let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
@@ -140,7 +140,7 @@ fn refusal(e: &io::Error) -> String {
 }
 
 /// The CPUs that are online.
-fn online() -> Vec<u32> {
+pub(crate) fn online() -> Vec<u32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

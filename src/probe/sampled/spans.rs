@@ -34,6 +34,12 @@ impl Spans {
         Self { spans, windows }
     }
 
+    /// The same from marks by their numbers, as they are passed on.
+    pub fn of_numbers(marks: &[(u8, u64)]) -> Self {
+        let mark = |number: u8| [Mark::Begin, Mark::End, Mark::Cut].into_iter().find(|mark| *mark as u8 == number);
+        Self::new(marks.iter().filter_map(|(number, ns)| Some((mark(*number)?, *ns))))
+    }
+
     /// How many windows were cut.
     pub fn windows(&self) -> usize {
         self.windows
@@ -44,6 +50,21 @@ impl Spans {
         let after = self.spans.partition_point(|(begin, ..)| *begin <= time);
         let (_, end, window) = *self.spans.get(after.checked_sub(1)?)?;
         (time < end && window < self.windows).then_some(window)
+    }
+
+    /// The windows that time from `from` to `to` lies in, and how many nanoseconds of it do.
+    pub fn parts(&self, from: u64, to: u64) -> Vec<(usize, u64)> {
+        let mut parts: Vec<(usize, u64)> = Vec::new();
+        let first = self.spans.partition_point(|(_, end, _)| *end <= from);
+        for (begin, end, window) in self.spans[first..].iter().take_while(|(begin, ..)| *begin < to) {
+            let ns = to.min(*end).saturating_sub(from.max(*begin));
+            match parts.last_mut() {
+                Some((last, sum)) if last == window => *sum += ns,
+                _ if *window < self.windows => parts.push((*window, ns)),
+                _ => {}
+            }
+        }
+        parts
     }
 
     /// Nanoseconds of a window.
@@ -68,6 +89,22 @@ mod tests {
             assert_eq!(spans.window(time), window, "{time}");
         }
         assert_eq!((spans.ns(0), spans.ns(1)), (20, 10));
+    }
+
+    #[test]
+    fn a_stretch_of_time_is_divided_among_the_windows_it_lies_in() {
+        let spans = Spans::new([(Begin, 10), (End, 20), (Begin, 30), (End, 40), (Cut, 45), (Begin, 50), (Cut, 60)]);
+        for (from, to, parts) in [
+            (0, 10, vec![]),
+            (12, 15, vec![(0, 3)]),
+            (15, 35, vec![(0, 10)]),
+            (20, 30, vec![]),
+            (35, 55, vec![(0, 5), (1, 5)]),
+            (0, 100, vec![(0, 20), (1, 10)]),
+            (59, 70, vec![(1, 1)]),
+        ] {
+            assert_eq!(spans.parts(from, to), parts, "{from}..{to}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{escape, minus, prose};
 /// Why the lines that differ do: primaries and the largest changes open, the others closed.
 pub(super) fn section(out: &mut String, report: &Report<'_>) {
     let found = &report.why;
-    if found.causes.is_empty() && found.missing.is_empty() {
+    if found.is_empty() {
         return;
     }
     out.push_str("<h2>Why</h2>\n");
@@ -54,4 +54,5 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
     if let Some(method) = why::method(found) {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", prose(&method));
     }
+    super::locks::section(out, report);
 }

@@ -12,10 +12,10 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::load::now_ns;
+use crate::probe::counters::span;
 use crate::sys::family::{Children, Family};
 use crate::sys::latch::Event;
 use crate::sys::launch::{self, Usage};
-use crate::sys::mark;
 use crate::sys::process::{Exit, exit_now};
 use crate::sys::segment::{Segment, shared_struct};
 use crate::workload::WrongData;
@@ -194,8 +194,7 @@ impl<'s> Board<'s> {
             }
             gate.news.wait_timeout(ticket, GLANCE);
         }
-        let start = now_ns();
-        mark::begin();
+        let start = span::open(now_ns);
         gate.open.store(1, SeqCst);
         gate.opened.signal();
         while let Some((key, exit)) = children.next_end()? {
@@ -203,9 +202,8 @@ impl<'s> Board<'s> {
                 return Err(untimely(key, exit));
             }
         }
-        mark::end();
-        gate.elapsed_ns.store(now_ns() - start, SeqCst);
-        mark::cut();
+        gate.elapsed_ns.store(span::close(now_ns) - start, SeqCst);
+        span::cut();
         let usage = launch::children_usage();
         gate.user_ns.store(usage.user_ns, SeqCst);
         gate.system_ns.store(usage.system_ns, SeqCst);

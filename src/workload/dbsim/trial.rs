@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::clock::Clock;
 use crate::network::{Network, Wiring};
+use crate::probe::counters::span;
 use crate::sys::mark;
 use crate::sys::segment::Segment;
 use crate::workload::Progress;
@@ -114,7 +115,7 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     progress("window", 2);
     let (wire, nodes) = (instance.wire.traffic()?, Nodes::now());
     let window = Window::watch(&instance, &mut crew, cx)?;
-    mark::cut();
+    span::cut();
     facts.extend(instance.wire.facts(wire)?);
     facts.extend(alone.facts_since(window.page_tables.len())?);
     if let Some(nodes) = nodes {
@@ -224,8 +225,7 @@ struct Window {
 
 impl Window {
     fn watch(instance: &Instance<'_>, crew: &mut Crew<'_>, cx: &JobContext<'_>) -> Result<Self> {
-        let before = Totals::of(instance, crew)?;
-        mark::begin();
+        let before = span::open(|| Totals::of(instance, crew))?;
         instance.enter(Phase::Measure);
         let mut series = Series::begin(instance.plan.time(), sample(instance));
         let mut next_tick = before.at + nanoseconds(series.every());
@@ -261,6 +261,7 @@ impl Window {
         }
         // Reading the clocks of thousands of processes takes its time, which is not the window's.
         let after = Totals { at: closed.0, ended: closed.1, ..Totals::of(instance, crew)? };
+        span::after();
         let page_tables = crew.page_table_bytes()?;
         if instance.by_time() {
             instance.enter(Phase::Close);

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{KINDS, Kind, Request, Settings};
 use crate::load::gang::{Board, Gang, Member, Shape, Stage, Work};
 use crate::load::{Histogram, Recorder, ShardedHistogram, now_ns};
-use crate::sys::mark;
+use crate::probe::counters::span;
 use crate::sys::segment::{Segment, shared_struct};
 use crate::workload::length::Length;
 use crate::workload::limits;
@@ -109,13 +109,13 @@ pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce
             .iter()
             .fold((0, 0), |(bytes, requests), c| (bytes + c.bytes.load(Relaxed), requests + c.requests.load(Relaxed)))
     };
-    mark::begin();
+    span::open(|| ());
     let (stage, (bytes, requests)) = match settings.length {
         Length::Passes(_) => (gang.stage()?, counted()),
         Length::Time(time) => gang.stage_for(time, counted)?,
     };
-    mark::end();
-    mark::cut();
+    span::close(|| ());
+    span::cut();
     gang.leave()?;
     ensure!(
         bytes > 0 && stage.ns > 0,

@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::block::Stamp;
 use super::rng::SplitMix64;
+use crate::probe::counters::span;
 use crate::sys::mark;
 
 pub use crate::load::files::{file_system, open, open_direct, whole};
@@ -118,16 +119,14 @@ pub const DATA_FILE: &str = "data";
 /// Nanoseconds that `n` operations take.
 #[inline]
 pub fn timed<E: Into<anyhow::Error>>(n: u64, mut op: impl FnMut() -> Result<(), E>) -> anyhow::Result<u64> {
-    let start = now_ns();
-    mark::begin();
+    let start = span::open(now_ns);
     for _ in 0..n {
         if let Err(e) = op() {
             mark::end();
             return Err(e.into());
         }
     }
-    mark::end();
-    Ok(now_ns() - start)
+    Ok(span::close(now_ns) - start)
 }
 
 /// `CLOCK_MONOTONIC_RAW`: not slewed by NTP; under the exact clock it is virtual time.

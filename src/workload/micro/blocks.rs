@@ -13,8 +13,8 @@ use rustix::fs::{Advice, OFlags};
 use super::bench::{Bench, DATA_BYTES, DATA_FILE, Window, now_ns, open, whole};
 use super::block::{BLOCK, Stamp};
 use super::rng::SplitMix64;
+use crate::probe::counters::span;
 use crate::sys::async_io::{Completion, Engine, LibAio, Request, Uring};
-use crate::sys::mark;
 
 /// Blocks of the data file.
 pub const BLOCKS: u64 = DATA_BYTES / BLOCK as u64;
@@ -141,14 +141,12 @@ fn read_with(b: &Bench<'_>, engine: &mut impl Engine, depth: usize) -> anyhow::R
     while ended < warm_up {
         ended += reader.turn()?;
     }
-    let start = now_ns();
-    mark::begin();
+    let start = span::open(now_ns);
     let mut ops = 0;
     while ops < b.ops {
         ops += reader.turn()?;
     }
-    mark::end();
-    let ns = now_ns() - start;
+    let ns = span::close(now_ns) - start;
     reader.engine.wait(depth, &mut reader.done)?;
     Ok(Window { ops, ns })
 }

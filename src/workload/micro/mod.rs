@@ -25,7 +25,7 @@ use super::{Context, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, W
 use crate::clock::Clock;
 use crate::load::{rng, stamp as block};
 use crate::metric::{Better, Kind, MetricDef, Unit};
-use crate::sys::mark;
+use crate::probe::counters::span;
 use crate::sys::net::interface_up;
 
 pub(super) use self::bench::file_system;
@@ -138,7 +138,7 @@ impl Workload for Micro {
                     |w| if w.ns > 0 { Ok(w) } else { Err(anyhow!("The clock did not move in {} operations", w.ops)) },
                 )
                 .with_context(|| format!("Cannot measure `{}`", test.name))?;
-            mark::cut();
+            span::cut();
             outcome.windows.push(Marked::of(test.name, window.ops, window.ns));
             outcome.values.insert(test.name.to_owned(), value(test, window));
             if counted(test, &selection, cx.clock) {

@@ -18,9 +18,9 @@ use super::board::{Board, Trouble};
 use super::out_of_memory;
 use super::work::{Disk, Place, Scale, Test};
 use crate::load::now_ns;
+use crate::probe::counters::span;
 use crate::sys::family::{Children, Family};
 use crate::sys::launch::children_usage;
-use crate::sys::mark;
 use crate::sys::process::Exit;
 use crate::sys::segment::Segment;
 use crate::workload::WrongData;
@@ -177,8 +177,7 @@ fn lead(work: &Work<'_>, board: &Board<'_>, children: &mut Children) -> Result<(
     for _ in 0..3 {
         rustix::fs::sync();
     }
-    common.started.store(now_ns(), Release);
-    mark::begin();
+    common.started.store(span::open(now_ns), Release);
     board.open();
     while let Some((number, exit)) = children.next_end().context("Cannot wait for the users")? {
         match exit {
@@ -187,9 +186,8 @@ fn lead(work: &Work<'_>, board: &Board<'_>, children: &mut Children) -> Result<(
             Exit::Signal(n) => board.complain(Trouble::Killed, &format!("User {number} was ended by signal {n}")),
         }
     }
-    mark::end();
-    common.ended.store(now_ns(), Release);
-    mark::cut();
+    common.ended.store(span::close(now_ns), Release);
+    span::cut();
     let usage = children_usage();
     common.user_ns.store(usage.user_ns, Release);
     common.system_ns.store(usage.system_ns, Release);

@@ -10,7 +10,7 @@ use super::metrics::GEOMEAN;
 use super::options::Settings;
 use super::work::{Disk, Place};
 use crate::load::now_ns;
-use crate::sys::mark;
+use crate::probe::counters::span;
 use crate::workload::{Context, Outcome, Progress, Window};
 
 /// Runs every test of the mix.
@@ -28,16 +28,15 @@ pub fn run(settings: &Settings, cx: &Context<'_>, disk: &Disk) -> Result<Outcome
         let mut place = Place::new(disk, &cx.executable, 0, cx.seed).scaled(scale).syncing(settings.syncs);
         // What the test before has left to be written is not this one's.
         rustix::fs::sync();
-        let start = now_ns();
-        mark::begin();
+        let start = span::open(now_ns);
         let (mut calls, mut elapsed) = (0_u64, 0);
         while elapsed < period {
             (test.run)(&mut place).with_context(|| format!("Test `{}`", test.name))?;
             calls += 1;
             elapsed = now_ns().saturating_sub(start);
         }
-        mark::end();
-        mark::cut();
+        span::close(|| ());
+        span::cut();
         ensure!(elapsed > 0, "The clock did not move in {calls} calls of `{}`", test.name);
         let per_second = calls as f64 * 1e9 / elapsed as f64;
         let operations = per_second * test.operations(file_bytes, scale);

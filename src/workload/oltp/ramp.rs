@@ -21,7 +21,7 @@ use super::metrics::USERS_HELD;
 use super::pg::PgError;
 use super::trial::{self, Opening, TrialContext};
 use super::watch::Seen;
-use crate::sys::mark;
+use crate::probe::counters::span;
 use crate::workload::dbsim::limits;
 use crate::workload::{Outcome, Progress, Window, WrongData};
 
@@ -61,7 +61,7 @@ fn of_steps(job: &Job, house: &mut House, cx: &TrialContext<'_>) -> Result<Outco
     opening.meet(cx)?;
     let mut steps = steps(job, &house.target(), cx, &opening.marks, book)?;
     // Steps of several numbers of users explain no one metric.
-    mark::cut();
+    span::cut();
     let windows = vec![Window { metrics: Vec::new(), operations: 0, ns: 0 }];
     match steps.loss.take() {
         None => opening.note(cx, steps.committed)?,

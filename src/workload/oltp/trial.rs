@@ -25,8 +25,8 @@ use super::sqlite::Engine;
 use super::watch::{Seen, Watch};
 use super::{metrics, settings};
 use crate::clock::Clock;
+use crate::probe::counters::span;
 use crate::probe::symbols;
-use crate::sys::mark;
 use crate::workload::{Outcome, Progress, Sink, Window};
 
 /// What the run tells the check after it, in the trial's directory.
@@ -125,7 +125,7 @@ fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Res
     opening.meet(cx)?;
     let progress = Progress { step: "run", done: 0, of: 1 };
     let (mut driven, seen) = drive(&config, target, (cx, progress), opening.marks.latest, &mut book)?;
-    mark::cut();
+    span::cut();
     // While the server is there to be seen.
     let programs = symbols::running();
     if let Some(why) = driven.lost {

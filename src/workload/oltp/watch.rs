@@ -11,6 +11,7 @@ use super::database::{Database, Value};
 use super::driver::{Moment, Target};
 use super::footprint::Footprint;
 use super::pg::Connection;
+use crate::probe::counters::span;
 
 /// What a run looked like from outside.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +72,12 @@ impl Watch {
             counters::statistics(session, &mut read);
         }
         self.at.insert(slot, read);
+        // The client that opens or closes the window has no time for it.
+        match moment {
+            Moment::Opened => span::before(),
+            Moment::Closed => span::after(),
+            _ => {}
+        }
     }
 
     fn sample(&mut self) {

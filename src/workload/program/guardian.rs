@@ -18,8 +18,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::cgroup::{Group, Place};
 use super::measured::{Counted, Ended, Run};
+use crate::probe::counters::span;
 use crate::sys::launch::{self, Program, Usage};
-use crate::sys::mark;
 use crate::sys::process::Exit;
 
 /// The words by which a run is asked for with and without a window of its own.
@@ -160,12 +160,10 @@ impl<'a> Life<'a> {
             Err(e) => return Some(Err(e)),
         };
         let waited = self.wait(&running.end, line);
+        let ended = if measured { span::close(Instant::now) } else { Instant::now() };
+        let wall_ns = (ended - started).as_nanos() as u64;
         if measured {
-            mark::end();
-        }
-        let wall_ns = started.elapsed().as_nanos() as u64;
-        if measured {
-            mark::cut();
+            span::cut();
         }
         let over = !matches!(waited, Ok(Waited::Ended));
         if over {
@@ -199,10 +197,7 @@ impl<'a> Life<'a> {
             false => File::options().write(true).open("/dev/null")?,
         };
         let group = self.cgroups.as_ref().and_then(|place| place.group(name));
-        let started = Instant::now();
-        if measured {
-            mark::begin();
-        }
+        let started = if measured { span::open(Instant::now) } else { Instant::now() };
         let running = program.start(stdout.as_fd(), stderr.as_fd(), group.as_ref().map(Group::fd));
         let running = running.with_context(|| {
             let (path, dir) = (program.path.to_string_lossy(), program.dir.to_string_lossy());

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::load::files::{file_system, open_direct};
 use crate::load::gang::{Board, Gang, Member, Shape, Stage, Work};
 use crate::metric::{Better, Kind, MetricDef, Unit};
-use crate::sys::mark;
+use crate::probe::counters::span;
 use crate::sys::segment::{PAGE, Segment};
 
 /// The primary metric's name.
@@ -105,10 +105,10 @@ impl Workload for RawIo {
             (cx.progress)(Progress { step: &cell.name, done: n as u32, of: matrix.cells.len() as u32 });
             // The engine is opened and warmed up in a stage of its own.
             gang.stage()?;
-            mark::begin();
+            span::open(|| ());
             let stage = gang.stage()?;
-            mark::end();
-            mark::cut();
+            span::close(|| ());
+            span::cut();
             let rate = rate(&matrix, cell, stage)?;
             logs += rate.ln();
             let value = if cell.pattern == Pattern::Sequential { rate * cell.block as f64 } else { rate };

@@ -21,7 +21,7 @@ use crate::load::gang::{Board, Gang, Member, Shape, Stage, Work};
 use crate::load::stamp::Stamp;
 use crate::load::{ShardedHistogram, now_ns};
 use crate::metric::{Better, Kind, MetricDef, Unit};
-use crate::sys::mark;
+use crate::probe::counters::span;
 use crate::sys::segment::{PAGE, Segment};
 
 /// The primary metric's name.
@@ -134,11 +134,11 @@ impl Workload for Tio {
                             (0..threads).try_for_each(|t| drop_from_cache(&file::path(&cx.dir, t)))?;
                         }
                     }
-                    mark::begin();
+                    span::open(|| ());
                     let stage = gang.stage()?;
-                    mark::end();
+                    span::close(|| ());
                     if turn.is_none_or(|turn| turn + 1 == threads) {
-                        mark::cut();
+                        span::cut();
                     }
                     took[row].ns += stage.ns;
                     took[row].cpu_ns += stage.cpu_ns;

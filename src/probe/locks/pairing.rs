@@ -1,0 +1,162 @@
+//! Waits from their begins and ends.
+//!
+//! Invariant: a wait has one begin and one end, of one thread and lock; where an end may have been lost nothing is guessed, and what was open is counted as
+//! not paired.
+
+use std::collections::BTreeMap;
+
+/// Who waits: a thread, or an interrupt that came while a CPU had no thread to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waiter {
+    Thread(u32),
+    Idle { cpu: u32 },
+}
+
+impl Waiter {
+    /// All CPUs' idle threads have the number 0.
+    pub fn new(tid: u32, cpu: u32) -> Self {
+        if tid == 0 { Self::Idle { cpu } } else { Self::Thread(tid) }
+    }
+}
+
+/// A begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begin<T> {
+    pub time: u64,
+    pub origin: T,
+    /// Whether it spins from here on, rather than sleep.
+    pub spins: bool,
+    /// Whether one that follows before the end is of the same wait: a mutex is spun for, then slept for, and spun for again.
+    pub goes_on: bool,
+}
+
+/// A wait that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended<T> {
+    pub begin: u64,
+    pub ns: u64,
+    pub origin: T,
+    /// It never slept.
+    pub spun: bool,
+}
+
+/// Waits that go on.
+#[derive(Debug)]
+pub struct Pairing<T> {
+    open: BTreeMap<(Waiter, u64), Begin<T>>,
+    /// Begins and ends that have no other half.
+    pub unpaired: u64,
+}
+
+impl<T> Default for Pairing<T> {
+    fn default() -> Self {
+        Self { open: BTreeMap::new(), unpaired: 0 }
+    }
+}
+
+impl<T: Copy> Pairing<T> {
+    /// `waiter` begins to wait for `lock`. It may wait for another one already: an interrupt has its own locks.
+    pub fn begin(&mut self, waiter: Waiter, lock: u64, begin: Begin<T>) {
+        match self.open.get_mut(&(waiter, lock)) {
+            Some(open) if open.goes_on && begin.goes_on => open.spins &= begin.spins,
+            Some(open) => {
+                // Nobody waits for one lock twice at a time: the end was lost.
+                *open = begin;
+                self.unpaired += 1;
+            }
+            None => drop(self.open.insert((waiter, lock), begin)),
+        }
+    }
+
+    /// `waiter` waits for `lock` no longer.
+    pub fn end(&mut self, waiter: Waiter, lock: u64, time: u64) -> Option<Ended<T>> {
+        let Some(begin) = self.open.remove(&(waiter, lock)) else {
+            self.unpaired += 1;
+            return None;
+        };
+        let ns = time.saturating_sub(begin.time);
+        Some(Ended { begin: begin.time, ns, origin: begin.origin, spun: begin.spins })
+    }
+
+    /// Forgets a wait that was none.
+    pub fn forget(&mut self, waiter: Waiter, lock: u64) {
+        self.open.remove(&(waiter, lock));
+    }
+
+    /// Events were lost: ends of what is open may be among them.
+    pub fn lost(&mut self) {
+        self.unpaired += self.open.len() as u64;
+        self.open.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPIN: Begin<char> = Begin { time: 0, origin: 'a', spins: true, goes_on: false };
+
+    fn at(time: u64, begin: Begin<char>) -> Begin<char> {
+        Begin { time, ..begin }
+    }
+
+    fn ended(begin: u64, ns: u64, origin: char, spun: bool) -> Option<Ended<char>> {
+        Some(Ended { begin, ns, origin, spun })
+    }
+
+    #[test]
+    fn waits_of_several_threads_and_of_an_interrupt_inside_one_are_told_apart() {
+        let (one, two) = (Waiter::new(7, 0), Waiter::new(8, 1));
+        let mut pairing = Pairing::default();
+        pairing.begin(one, 100, at(10, Begin { spins: false, ..SPIN }));
+        pairing.begin(two, 100, at(12, SPIN));
+        // An interrupt of the first thread's CPU waits for a lock of its own.
+        pairing.begin(one, 200, at(15, Begin { origin: 'b', ..SPIN }));
+        assert_eq!(pairing.end(one, 200, 18), ended(15, 3, 'b', true));
+        // The thread has moved to another CPU meanwhile.
+        assert_eq!(pairing.end(Waiter::new(7, 1), 100, 30), ended(10, 20, 'a', false));
+        assert_eq!(pairing.end(two, 100, 31), ended(12, 19, 'a', true));
+        assert_eq!(pairing.unpaired, 0);
+    }
+
+    #[test]
+    fn idle_cpus_are_not_one_thread() {
+        let mut pairing = Pairing::default();
+        pairing.begin(Waiter::new(0, 0), 100, at(10, SPIN));
+        pairing.begin(Waiter::new(0, 1), 100, at(11, Begin { origin: 'b', ..SPIN }));
+        assert_eq!(pairing.end(Waiter::new(0, 0), 100, 20), ended(10, 10, 'a', true));
+        assert_eq!(pairing.end(Waiter::new(0, 1), 100, 20), ended(11, 9, 'b', true));
+    }
+
+    #[test]
+    fn a_mutex_that_is_spun_and_slept_for_is_one_wait() {
+        let mutex = Begin { goes_on: true, ..SPIN };
+        let one = Waiter::new(7, 0);
+        let mut pairing = Pairing::default();
+        pairing.begin(one, 100, at(10, mutex));
+        pairing.begin(one, 100, at(15, Begin { spins: false, ..mutex }));
+        pairing.begin(one, 100, at(90, mutex));
+        assert_eq!(pairing.end(one, 100, 95), ended(10, 85, 'a', false));
+        pairing.begin(one, 100, at(96, mutex));
+        assert_eq!(pairing.end(one, 100, 97), ended(96, 1, 'a', true));
+        assert_eq!(pairing.unpaired, 0);
+    }
+
+    #[test]
+    fn a_lost_half_makes_no_wait() {
+        let one = Waiter::new(7, 0);
+        let mut pairing = Pairing::default();
+        assert_eq!(pairing.end(one, 100, 5), None);
+        pairing.begin(one, 100, at(10, SPIN));
+        pairing.begin(one, 100, at(20, SPIN));
+        assert_eq!(pairing.end(one, 100, 25), ended(20, 5, 'a', true));
+        assert_eq!(pairing.unpaired, 2);
+        pairing.begin(one, 100, at(30, SPIN));
+        pairing.begin(one, 300, at(31, SPIN));
+        pairing.lost();
+        assert_eq!((pairing.end(one, 100, 40), pairing.unpaired), (None, 5));
+        pairing.begin(one, 100, at(50, SPIN));
+        pairing.forget(one, 100);
+        assert_eq!((pairing.end(one, 100, 60), pairing.unpaired), (None, 6));
+    }
+}
