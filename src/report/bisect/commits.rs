@@ -141,8 +141,8 @@ pub(super) fn method(search: &Search<'_>) -> Option<String> {
     let seconds: Vec<f64> = of(Outcome::Built).map(|built: &Built| built.seconds).collect();
     let longest = seconds.iter().copied().fold(0.0, f64::max);
     let mut made = vec![format!(
-        "{} kernels were built (make took {}, {} at most)",
-        seconds.len(),
+        "{} built (make took {}, {} at most)",
+        if seconds.len() == 1 { "1 kernel was".to_owned() } else { format!("{} kernels were", seconds.len()) },
         time(seconds.iter().sum()),
         time(longest)
     )];
