@@ -38,7 +38,8 @@ use crate::probe::locks::names::Places;
 use crate::probe::locks::recorder as locks;
 use crate::probe::locks::waits::waited;
 use crate::probe::noise::{Sample, Watch};
-use crate::probe::sampled::recorder::{self, Recorder, Recording, Sampling};
+use crate::probe::recorder::Recorder;
+use crate::probe::sampled::recorder::{self, Recording, Sampling};
 use crate::probe::sampled::spans::Spans;
 use crate::probe::symbols::Symbols;
 use crate::store::evidence::Evidence;
@@ -299,8 +300,8 @@ enum Looking {
 /// What records while a trial runs.
 enum Recorders {
     None,
-    Samples(Sampling, Recorder),
-    Locks(locks::Recorder),
+    Samples(Sampling, Recorder<Recording>),
+    Locks(Recorder<locks::Recording>),
 }
 
 /// What was recorded meanwhile.
@@ -317,7 +318,7 @@ impl Recorders {
             Looking::Not => Self::None,
             Looking::Sampling => {
                 let sampling = Sampling::of_this_machine();
-                Self::Samples(sampling, Recorder::start(sampling)?)
+                Self::Samples(sampling, recorder::start(sampling)?)
             }
             Looking::AtLocks => Self::Locks(locks::Armed::new()?.start()?),
         })

@@ -6,5 +6,6 @@ pub mod filesystem;
 pub mod locks;
 pub mod machine;
 pub mod noise;
+pub mod recorder;
 pub mod sampled;
 pub mod symbols;

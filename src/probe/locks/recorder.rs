@@ -5,9 +5,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -16,6 +15,7 @@ use super::format::{Field, Format};
 use super::names::{IMAGE, MUTEX, SPIN};
 use super::pairing::{Begin, Pairing, Waiter};
 use super::tracefs::Tracefs;
+use crate::probe::recorder::Recorder;
 use crate::probe::sampled::programs::Programs;
 use crate::probe::sampled::record::{Record, Sample, records};
 use crate::probe::sampled::recorder::{online, refusal};
@@ -323,12 +323,8 @@ impl Armed {
     ///
     /// # Errors
     /// If there is no thread to be had.
-    pub fn start(self) -> Result<Recorder, String> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let record = move || self.record(&stopped);
-        let thread = thread::Builder::new().name("recorder".to_owned()).spawn(record).map_err(|e| e.to_string())?;
-        Ok(Recorder { stop, thread: Some(thread) })
+    pub fn start(self) -> Result<Recorder<Recording>, String> {
+        Recorder::start(move |stopped| self.record(stopped))
     }
 
     fn record(mut self, stopped: &AtomicBool) -> Recording {
@@ -361,33 +357,6 @@ impl Armed {
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// A recording that goes on; it ends when this is dropped.
-#[derive(Debug)]
-pub struct Recorder {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Recording>>,
-}
-
-impl Recorder {
-    /// Ends it: what was recorded.
-    pub fn stop(mut self) -> Recording {
-        self.end().unwrap_or_default()
-    }
-
-    fn end(&mut self) -> Option<Recording> {
-        self.stop.store(true, Ordering::Release);
-        let thread = self.thread.take()?;
-        thread.thread().unpark();
-        thread.join().ok()
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        self.end();
-    }
 }
 
 #[cfg(test)]

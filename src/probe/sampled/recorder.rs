@@ -1,17 +1,17 @@
 //! The recorder: a thread that empties the rings of all CPUs while a trial runs.
 //!
-//! Invariant: recording stops when its handle is dropped, and whatever was lost meanwhile is in the count.
+//! Invariant: whatever was lost while it recorded is in the count.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 use super::programs::Programs;
 use super::record::{Record, Stack, records};
+use crate::probe::recorder::Recorder;
 use crate::sys::perf::{Ring, Trigger, cycles_per_ns};
 use crate::sys::spin;
 
@@ -149,70 +149,39 @@ pub(crate) fn online() -> Vec<u32> {
     text.trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// A recording that goes on.
-#[derive(Debug)]
-pub struct Recorder {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Recording>>,
-}
-
-impl Recorder {
-    /// Begins to sample all CPUs that are online.
-    ///
-    /// # Errors
-    /// Why it cannot be done, as [`permitted`] says it.
-    pub fn start(sampling: Sampling) -> Result<Self, String> {
-        let ring = |cpu| Ring::new(sampling.trigger, sampling.period, cpu);
-        let cpus = online();
-        let mut rings = cpus.iter().map(|cpu| ring(*cpu)).collect::<io::Result<Vec<_>>>().map_err(|e| refusal(&e))?;
-        rings.iter().try_for_each(Ring::enable).map_err(|e| refusal(&e))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let record = move || {
-            // After the rings have begun to tell of new ones, so that none is missed.
-            let mut recording = Recording {
-                programs: Programs::running(std::process::id()),
-                cpus: rings.len() as u32,
-                ..Recording::default()
-            };
-            let mut taken = vec![Vec::new(); rings.len()];
-            loop {
-                let last = stopped.load(Ordering::Acquire);
-                if last {
-                    rings.iter().for_each(|ring| drop(ring.disable()));
-                }
-                for (ring, bytes) in rings.iter_mut().zip(&mut taken) {
-                    bytes.clear();
-                    ring.take(bytes);
-                }
-                recording.add(&taken);
-                if last {
-                    return recording;
-                }
-                thread::park_timeout(EVERY);
-            }
+/// Begins to sample all CPUs that are online.
+///
+/// # Errors
+/// Why it cannot be done, as [`permitted`] says it.
+pub fn start(sampling: Sampling) -> Result<Recorder<Recording>, String> {
+    let ring = |cpu| Ring::new(sampling.trigger, sampling.period, cpu);
+    let cpus = online();
+    let mut rings = cpus.iter().map(|cpu| ring(*cpu)).collect::<io::Result<Vec<_>>>().map_err(|e| refusal(&e))?;
+    rings.iter().try_for_each(Ring::enable).map_err(|e| refusal(&e))?;
+    Recorder::start(move |stopped| {
+        // After the rings have begun to tell of new ones, so that none is missed.
+        let mut recording = Recording {
+            programs: Programs::running(std::process::id()),
+            cpus: rings.len() as u32,
+            ..Recording::default()
         };
-        let thread = thread::Builder::new().name("recorder".to_owned()).spawn(record).map_err(|e| e.to_string())?;
-        Ok(Self { stop, thread: Some(thread) })
-    }
-
-    /// Ends it: what was recorded.
-    pub fn stop(mut self) -> Recording {
-        self.end().unwrap_or_default()
-    }
-
-    fn end(&mut self) -> Option<Recording> {
-        self.stop.store(true, Ordering::Release);
-        let thread = self.thread.take()?;
-        thread.thread().unpark();
-        thread.join().ok()
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        self.end();
-    }
+        let mut taken = vec![Vec::new(); rings.len()];
+        loop {
+            let last = stopped.load(Ordering::Acquire);
+            if last {
+                rings.iter().for_each(|ring| drop(ring.disable()));
+            }
+            for (ring, bytes) in rings.iter_mut().zip(&mut taken) {
+                bytes.clear();
+                ring.take(bytes);
+            }
+            recording.add(&taken);
+            if last {
+                return recording;
+            }
+            thread::park_timeout(EVERY);
+        }
+    })
 }
 
 #[cfg(test)]
@@ -232,7 +201,7 @@ mod tests {
     #[test]
     fn what_this_process_does_is_recorded_or_refused_in_words() {
         let sampling = Sampling { trigger: Trigger::CpuClock, period: PERIOD_NS };
-        match Recorder::start(sampling) {
+        match start(sampling) {
             Ok(recorder) => {
                 let before = crate::sys::cpu_clock::thread_cpu_time();
                 while crate::sys::cpu_clock::thread_cpu_time() < before + Duration::from_millis(50) {

@@ -1,0 +1,49 @@
+//! A recording that a thread of this process makes while others work.
+//!
+//! Invariant: the thread has ended when its recorder is gone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// A recording that goes on.
+#[derive(Debug)]
+pub struct Recorder<T> {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Recorder<T> {
+    /// Has `record` record until what it is given says that it is to stop; it is woken for that if it is parked.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn start(record: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Result<Self, String> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || record(&stopped));
+        Ok(Self { stop, thread: Some(thread.map_err(|e| e.to_string())?) })
+    }
+}
+
+impl<T> Recorder<T> {
+    fn end(&mut self) -> Option<T> {
+        self.stop.store(true, Ordering::Release);
+        let thread = self.thread.take()?;
+        thread.thread().unpark();
+        thread.join().ok()
+    }
+}
+
+impl<T: Default> Recorder<T> {
+    /// Ends it: what was recorded.
+    pub fn stop(mut self) -> T {
+        self.end().unwrap_or_default()
+    }
+}
+
+impl<T> Drop for Recorder<T> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
