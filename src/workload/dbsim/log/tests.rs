@@ -269,7 +269,7 @@ fn commits_gather_for_as_long_as_the_job_says() {
     let commit = |n, ago: u64| {
         let mut redo = log.reserve(0, 2, journal::change_bytes(600) + RECORD_HEADER).unwrap();
         redo.append(&record(0, n, 600));
-        redo.commit(&[&commit_record(0, n)], now_ns() - ago)
+        redo.commit(&[&commit_record(0, n)], now_ns().saturating_sub(ago))
     };
     commit(1, 0);
     assert!(log.gather() > hour / 2 && log.gather() <= hour);
