@@ -10,6 +10,7 @@ mod disks;
 mod levers;
 pub mod protocol;
 mod quiet;
+mod recording;
 mod rotational;
 pub mod runner;
 

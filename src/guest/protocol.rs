@@ -10,6 +10,7 @@ use crate::lever::apply::Placement;
 use crate::lever::vm::Shape;
 use crate::lever::{Fault, Setting};
 use crate::metric::MetricDef;
+use crate::probe::sampled::profile::Profiles;
 use crate::probe::symbols::Program;
 use crate::store::counters::Counters;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
@@ -85,7 +86,7 @@ pub struct Job {
     pub features: bool,
     /// [`LOOKED_INTO`] or [`NOT_LOOKED_INTO`]: whether what its instructions belong to is told at the end.
     pub looked_into: u8,
-    /// Whether marks are written down with their times and told at the end: where samples are taken.
+    /// Whether marks are written down with their times and told at the end: where something is recorded meanwhile.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sampled: bool,
     /// Whether others work on the machine, so that what the trial's own processes do is counted by itself.
@@ -94,6 +95,9 @@ pub struct Job {
     /// Whether waits for locks are recorded, and told at the end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locks: bool,
+    /// Whether the guest samples what its CPUs execute, and tells it at the end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub samples: bool,
     pub workloads: Vec<WorkloadJob>,
 }
 
@@ -224,6 +228,8 @@ pub enum Event {
     Marks { marks: Vec<(u8, u64)> },
     /// What was waited for, by window in the order of the cuts, on so many CPUs.
     Waits { cpus: u32, traced: Traced, windows: Vec<Waited> },
+    /// What was sampled, or why nothing was.
+    Samples { taken: Result<Profiles, String> },
     /// The kernel's own account of its locks while a workload ran.
     LockStat { stat: LockStat },
     /// Programs that ran in the windows.

@@ -15,19 +15,14 @@ use rustix::process::{Signal, kill_process};
 
 use super::block::Mounts;
 use super::protocol::{ACK_PORT, Event, Job, LOOKED_INTO, WorkloadJob};
+use super::recording::Armed;
 use super::{channel, rest_after_prepare};
 use crate::lever::Fault;
 use crate::probe::counters::span;
-use crate::probe::locks::names::Places;
-use crate::probe::locks::recorder::{Armed, Recording};
 use crate::probe::locks::stat;
-use crate::probe::locks::waits::waited;
-use crate::probe::recorder::Recorder;
-use crate::probe::sampled::spans::Spans;
 use crate::probe::{filesystem, symbols};
 use crate::store::counters::Counters;
 use crate::store::record::{Failure, GuestIdentity};
-use crate::store::waits::{Traced, Waited};
 use crate::sys::process::Exit;
 use crate::sys::{self, port};
 use crate::workload::{self, Context, Outcome, Progress, Sink, WrongData};
@@ -36,15 +31,14 @@ use crate::workload::{self, Context, Outcome, Progress, Sink, WrongData};
 pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow::Result<Option<(Failure, String)>> {
     let (events, events_in) = pipe_with(PipeFlags::CLOEXEC)?;
     let (acks, acks_in) = pipe_with(PipeFlags::CLOEXEC)?;
-    // Before the fork: the child and all that it starts are the trial's.
-    let armed = job.locks.then(Armed::new);
+    let armed = Armed::of(job);
     let child = sys::process::fork_child(|| {
         let (events, acks) = (File::from(clone(&events_in)), File::from(clone(&acks)));
         serve(job, guest, mounts, Path::new("/init"), events, acks);
         0
     })?;
     drop((events_in, acks));
-    let recorder = armed.map(|armed| armed.and_then(Armed::start));
+    let recording = armed.map(Armed::start);
     let mut acks = File::from(acks_in);
     let mut marks = Vec::new();
     let mut finished = false;
@@ -54,35 +48,19 @@ pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow
         finished |= matches!(event, Event::Done);
         match event {
             Event::Done => {}
-            // What was waited for is divided among the windows here.
-            Event::Marks { marks: more } if job.locks => marks.extend(more),
+            // What is recorded here is divided among the windows here.
+            Event::Marks { marks: more } if recording.is_some() => marks.extend(more),
             event => channel::send(&event),
         }
         // A child that is gone by now is told apart below.
         let _ = acks.write_all(b".");
     }
     let exit = child.wait()?;
-    if let Some(recorder) = recorder {
-        channel::send(&waits(recorder.map(Recorder::stop), &marks));
+    if let Some(recording) = recording {
+        channel::send(&recording.stop(&marks));
     }
     send_artifacts(job, mounts);
     Ok((!finished).then(|| (Failure::AgentDied, died(exit))))
-}
-
-/// What was waited for in the windows that were marked, or why that is not known.
-fn waits(recording: Result<Recording, String>, marks: &[(u8, u64)]) -> Event {
-    let spans = Spans::of_numbers(marks);
-    let named = recording.and_then(|recording| {
-        let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let symbols = symbols::Symbols::new(&kallsyms, Vec::new())?;
-        let (windows, traced) = waited(&recording, &spans, &symbols, &Places::new(&kallsyms));
-        Ok(Event::Waits { cpus: recording.cpus, traced, windows })
-    });
-    named.unwrap_or_else(|why| Event::Waits {
-        cpus: 0,
-        traced: Traced { untold: Some(why), ..Traced::default() },
-        windows: vec![Waited::default(); spans.windows()],
-    })
 }
 
 /// Files that a workload may leave for keeping in a guest, and bytes of each: they leave it through a port, a byte at a time.

@@ -6,6 +6,7 @@ use crate::guest::protocol::Event;
 use crate::host::{Phase, Trial};
 use crate::metric::Metric;
 use crate::probe::filesystem;
+use crate::probe::sampled::profile::Profiles;
 use crate::probe::symbols::Program;
 use crate::store::counters::Counters;
 use crate::store::record::{Complaint, Failure, GuestIdentity};
@@ -38,6 +39,8 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) programs: Vec<Program>,
     /// What was waited for: CPUs, how it was traced, and by window.
     pub(in crate::host) waits: Option<(u32, Traced, Vec<Waited>)>,
+    /// What was sampled, or why nothing was.
+    pub(in crate::host) samples: Option<Result<Profiles, String>>,
     pub(in crate::host) lock_stat: Vec<LockStat>,
     pub(in crate::host) kallsyms: String,
     pub(in crate::host) done: bool,
@@ -72,6 +75,7 @@ impl Heard {
             Event::Counters { counters } => self.counters = Some(counters),
             Event::Marks { marks } => self.marks.extend(marks),
             Event::Waits { cpus, traced, windows } => self.waits = Some((cpus, traced, windows)),
+            Event::Samples { taken } => self.samples = Some(taken),
             Event::LockStat { stat } => self.lock_stat.push(stat),
             Event::Programs { programs } => self.programs = programs,
             Event::Symbols { text } => self.kallsyms += &text,

@@ -3,7 +3,6 @@
 //! Invariant: what a trial wrote lies in a folder that is gone after it, no process of a trial outlives the trial or bigiron, and what its
 //! levers changed is as it was before the next trial begins.
 
-mod sampled;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -22,8 +21,8 @@ use sha2::{Digest, Sha256};
 use super::foundation;
 use super::heard::Heard;
 use super::kept;
-use super::waits;
 use super::{Host, HostError, Phase, Trial, TrialResult};
+use super::{samples, waits};
 use crate::clock::Clock;
 use crate::guest::block::Mounts;
 use crate::guest::protocol::{Job, PROTOCOL, WorkloadJob};
@@ -39,6 +38,7 @@ use crate::probe::locks::recorder as locks;
 use crate::probe::locks::waits::waited;
 use crate::probe::noise::{Sample, Watch};
 use crate::probe::recorder::Recorder;
+use crate::probe::sampled::profile::Profiles;
 use crate::probe::sampled::recorder::{self, Recording, Sampling};
 use crate::probe::sampled::spans::Spans;
 use crate::probe::symbols::Symbols;
@@ -248,6 +248,7 @@ fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
         sampled: false,
         shared: true,
         locks: false,
+        samples: false,
         workloads,
     }
 }
@@ -267,7 +268,7 @@ impl Host for LocalHost {
 
     fn look(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
         let ran = self.trial(trial, Looking::Sampling, phase)?;
-        sampled::evidence(trial, ran).map_err(|e| HostError::Void(format!("{e:#}")))
+        sampled(trial, ran).map_err(|e| HostError::Void(format!("{e:#}")))
     }
 
     fn looks_at_locks(&self) -> Result<(), String> {
@@ -318,7 +319,7 @@ impl Recorders {
             Looking::Not => Self::None,
             Looking::Sampling => {
                 let sampling = Sampling::of_this_machine();
-                Self::Samples(sampling, recorder::start(sampling)?)
+                Self::Samples(sampling, recorder::Armed::new(sampling)?.start()?)
             }
             Looking::AtLocks => Self::Locks(locks::Armed::new()?.start()?),
         })
@@ -331,6 +332,18 @@ impl Recorders {
             Self::Locks(recorder) => Recorded::Locks(recorder.stop()),
         }
     }
+}
+
+/// What a trial executed, by what was recorded.
+fn sampled(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Evidence> {
+    if let Some((failure, message)) = ran.result.failure {
+        bail!("{}: {message}", failure.verb());
+    }
+    let Recorded::Samples(sampling, recording) = ran.recorded else { bail!("Nothing was recorded") };
+    let kallsyms = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let spans = Spans::of_numbers(&ran.marks);
+    let profiles = Profiles::new(sampling, &recording, &spans, &kallsyms).map_err(anyhow::Error::msg)?;
+    samples::evidence(trial, ran.result.metrics, 0.0, ran.windows, profiles)
 }
 
 /// What a trial waited for, by what was recorded.

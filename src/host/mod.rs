@@ -4,6 +4,7 @@ pub mod foundation;
 mod heard;
 mod kept;
 pub mod local;
+mod samples;
 pub mod sim;
 mod sums;
 pub mod vm;

@@ -52,7 +52,8 @@ pub struct VmHost {
     arms: Vec<PreparedArm>,
     /// For the exact clock alone: on the others the host's time is the guest's.
     lockstep: Option<Result<Library, String>>,
-    profile: Result<Plugin, String>,
+    /// The same: guests on other clocks sample themselves.
+    plugin: Option<Result<Plugin, String>>,
 }
 
 /// Whether a guest is looked into, and how.
@@ -61,6 +62,7 @@ enum Looking<'a> {
     Not,
     /// Its instructions, into a file.
     Counting(&'a Plugin, &'a Path),
+    Sampling,
     AtLocks,
 }
 
@@ -94,11 +96,9 @@ impl VmHost {
             })
             .collect::<anyhow::Result<_>>()?;
         let lockstep = (plan.clock == Clock::Exact).then(|| Library::of(&qemu));
-        let profile = match plan.clock {
-            Clock::Exact => Plugin::of(&qemu),
-            _ => Err(format!("the clock `{}` counts no instructions; `--clock exact` does", plan.clock)),
-        };
-        Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep, profile })
+        let counts = plan.clock == Clock::Exact;
+        let plugin = counts.then(|| Plugin::new().map_err(|e| format!("the plugin cannot be put into memory ({e})")));
+        Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep, plugin })
     }
 
     /// Why guests of the exact clock will not run in lockstep, if that is known before the first boot.
@@ -117,14 +117,20 @@ impl Host for VmHost {
     }
 
     fn looks(&self) -> Result<(), String> {
-        self.profile.as_ref().map(drop).map_err(Clone::clone)
+        // On the wall clock guests sample themselves; one that cannot says so. Without a clock nothing differs by time.
+        self.plugin.as_ref().map_or(Ok(()), |plugin| plugin.as_ref().map(drop).map_err(Clone::clone))
     }
 
     fn look(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
-        let plugin = self.profile.as_ref().map_err(|why| HostError::Fatal(why.clone()))?;
-        let out = trial.artifacts.join("profile");
-        let booted = self.boot(trial, phase, Looking::Counting(plugin, &out))?;
-        looked::evidence(trial, booted, &out).map_err(|e| HostError::Void(format!("{e:#}")))
+        let evidence = match &self.plugin {
+            Some(plugin) => {
+                let plugin = plugin.as_ref().map_err(|why| HostError::Fatal(why.clone()))?;
+                let out = trial.artifacts.join("profile");
+                looked::counted(trial, self.boot(trial, phase, Looking::Counting(plugin, &out))?, &out)
+            }
+            None => looked::sampled(trial, self.boot(trial, phase, Looking::Sampling)?),
+        };
+        evidence.map_err(|e| HostError::Void(format!("{e:#}")))
     }
 
     fn looks_at_locks(&self) -> Result<(), String> {
@@ -151,6 +157,7 @@ impl VmHost {
                 job.looked_into = LOOKED_INTO;
                 profile = Some((plugin, out));
             }
+            Looking::Sampling => (job.sampled, job.samples) = (true, true),
             Looking::AtLocks => (job.sampled, job.locks) = (true, true),
         }
         let pmems = arm.images.pmems();
@@ -323,6 +330,7 @@ impl VmHost {
             sampled: false,
             shared: false,
             locks: false,
+            samples: false,
             workloads,
         };
         Ok((job, disks))

@@ -3,6 +3,8 @@
 //! Invariant: what text shows of counters are differences that survive the correction for their number; where none can, those shown say that they may
 //! be chance.
 
+use std::collections::BTreeMap;
+
 use super::Report;
 use super::quantity::{Quantity, percent_decimals};
 use super::sentence::join;
@@ -32,6 +34,8 @@ pub struct Figures {
 /// What is to be shown of a comparison.
 pub struct Shown<'a> {
     pub counters: Vec<&'a Counter>,
+    /// In how many other places those of a name differ, which have no line of their own.
+    elsewhere: BTreeMap<&'a str, usize>,
     /// How many survive the correction.
     pub surviving: usize,
     /// Whether these survive; if not, they are the largest of those whose own interval excludes no change.
@@ -61,31 +65,44 @@ impl Figures {
     }
 }
 
-/// The counters of a comparison that differ, the largest change first; all that were not nothing, in their own order, if they are asked for.
+impl Shown<'_> {
+    /// Where a counter was read: `chat messages`, `micro fork-exit and 3 others`, or `chat, at its end`.
+    pub fn place(&self, counter: &Counter) -> String {
+        let others = match self.elsewhere.get(counter.name.as_str()) {
+            None | Some(0) => String::new(),
+            Some(1) => " and another".to_owned(),
+            Some(n) => format!(" and {n} others"),
+        };
+        match &counter.metrics[..] {
+            [] => format!("{}, at its end{others}", counter.workload),
+            metrics => format!("{} {}{others}", counter.workload, metrics.join(", ")),
+        }
+    }
+}
+
+/// The counters of a comparison that differ, the largest change first, each name once; all that were not nothing, in their own order, if they are asked for.
 pub fn shown(counts: &Counts, all: bool) -> Shown<'_> {
     let surviving = counts.counters.iter().filter(|c| c.discovery()).count();
     let survive = surviving > 0;
     if all {
-        return Shown { counters: counts.counters.iter().collect(), surviving, survive };
+        return Shown { counters: counts.counters.iter().collect(), elsewhere: BTreeMap::new(), surviving, survive };
     }
     let wanted = |c: &&Counter| if survive { c.discovery() } else { c.differs() };
     let (mut amounts, mut counters): (Vec<&Counter>, Vec<&Counter>) =
         counts.counters.iter().filter(wanted).partition(|c| c.metrics.is_empty());
+    let mut elsewhere = BTreeMap::new();
     for of in [&mut amounts, &mut counters] {
         of.sort_by(|x, y| y.change.mean.abs().total_cmp(&x.change.mean.abs()));
+        // What one cause counts in ten metrics would leave no line for another.
+        of.retain(|counter| {
+            let others = elsewhere.entry(counter.name.as_str()).and_modify(|n| *n += 1).or_insert(0_usize);
+            *others == 0
+        });
     }
     amounts.truncate(AMOUNTS);
     counters.truncate(ROWS - amounts.len());
     counters.append(&mut amounts);
-    Shown { counters, surviving, survive }
-}
-
-/// Where a counter was read: `chat messages`, or `chat, at its end`.
-pub fn place(counter: &Counter) -> String {
-    match &counter.metrics[..] {
-        [] => format!("{}, at its end", counter.workload),
-        metrics => format!("{} {}", counter.workload, metrics.join(", ")),
-    }
+    Shown { counters, elsewhere, surviving, survive }
 }
 
 /// `irq.TLB`, or `irq.TLB: TLB shootdowns`.

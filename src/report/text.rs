@@ -289,7 +289,7 @@ fn counters(out: &mut String, report: &Report<'_>) {
                 &figures.b.to_string(),
                 &figures.change.map_or_else(String::new, |change| format!("{change}{mark}")),
                 &figures.interval,
-                &counting::place(counter),
+                &shown.place(counter),
             ]));
         }
         if !shown.counters.is_empty() {

@@ -14,6 +14,23 @@ const IO_FLUSHER: libc::c_int = 57;
 /// # Errors
 /// Without the right to (root, or CAP_SYS_NICE, CAP_IPC_LOCK and CAP_SYS_RESOURCE).
 pub fn serve_devices() -> io::Result<()> {
+    before_all_others()?;
+    rustix::mm::mlockall(
+        rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE | rustix::mm::MlockAllFlags::ONFAULT,
+    )?;
+    // SAFETY: takes numbers only.
+    let flusher = unsafe { libc::prctl(IO_FLUSHER, 1, 0, 0, 0) };
+    if flusher != 0 && io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Has this thread, and those it starts, run as soon as they can and until they sleep (SCHED_FIFO).
+///
+/// # Errors
+/// Without the right to (root, or CAP_SYS_NICE).
+pub fn before_all_others() -> io::Result<()> {
     // Its layout is Linux's own; musl's sched_param has more fields behind it.
     #[repr(C)]
     struct Parameter {
@@ -23,14 +40,6 @@ pub fn serve_devices() -> io::Result<()> {
     // SAFETY: the kernel reads one sched_param, an int. The system call itself: musl's function only ever fails.
     let set = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const parameter) };
     if set != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    rustix::mm::mlockall(
-        rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE | rustix::mm::MlockAllFlags::ONFAULT,
-    )?;
-    // SAFETY: takes numbers only.
-    let flusher = unsafe { libc::prctl(IO_FLUSHER, 1, 0, 0, 0) };
-    if flusher != 0 && io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
         return Err(io::Error::last_os_error());
     }
     Ok(())

@@ -100,6 +100,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         sampled: false,
         shared: false,
         locks: false,
+        samples: false,
         workloads: Vec::new(),
     };
     let mut archive = Archive::new();

@@ -23,9 +23,9 @@ const STUDY: &[&str] = &[
     "--jobs",
     "2",
     "--set",
-    "oltp.ramp=50",
+    "oltp.ramp=20",
     "--set",
-    "oltp.length=400",
+    "oltp.length=200",
     "--out",
     "study",
 ];
@@ -61,7 +61,7 @@ fn the_same_transactions_take_the_same_time_twice() {
     for slot in [0, 1] {
         let (one, two) = (&first[&slot], &again[&slot]);
         assert_eq!(one["outcome"]["kind"], "completed", "{one:#}");
-        assert_eq!(one["facts"]["oltp.transactions"], "400");
+        assert_eq!(one["facts"]["oltp.transactions"], "200");
         assert!(one["facts"]["oltp.agreement"].as_str().unwrap().contains("by the database's"));
         assert!(one["facts"]["oltp.durability"].as_str().unwrap().contains("fsync=on"));
         assert_eq!(one["metrics"], two["metrics"], "slot {slot}");

@@ -14,12 +14,12 @@ const FEW: &str = "micro.only=fork-exit,fault-private,pipe-rtt";
 /// The same, and one that waits for a disk at every operation: thousands of times the guest jumps to its next timer.
 const FEW_AND_A_DISK: &str = "micro.only=fork-exit,fault-private,pipe-rtt,pread-4k-direct";
 
-/// A process that keeps one core busy until dropped.
+/// A process that keeps one core busy until dropped; below the tests beside it, which it would only delay.
 struct Spinner(Child);
 
 impl Spinner {
     fn start() -> Self {
-        let spin = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
+        let spin = Command::new("nice").args(["sh", "-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
         Spinner(spin.unwrap())
     }
 }

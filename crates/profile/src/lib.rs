@@ -16,6 +16,8 @@
 mod kernel;
 #[cfg(plugin)]
 mod plugin;
+#[cfg(plugin)]
+mod scores;
 #[cfg(any(plugin, test))]
 mod table;
 
@@ -42,8 +44,11 @@ pub enum Mark {
 }
 
 impl Mark {
+    /// Bytes of the instruction.
+    pub const LEN: usize = 8;
+
     /// The instruction: `0f 1f 84 00`, then this mark's number and `42 49 67`.
-    pub const fn instruction(self) -> [u8; 8] {
+    pub const fn instruction(self) -> [u8; Self::LEN] {
         [0x0f, 0x1f, 0x84, 0x00, self as u8, 0x42, 0x49, 0x67]
     }
 

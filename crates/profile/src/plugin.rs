@@ -1,10 +1,13 @@
-//! What QEMU calls, and is called by: version 1 of its plugin interface (QEMU 4.2 to 8.2; docs/devel/tcg-plugins in its source).
+//! What QEMU calls, and is called by: its plugin interface, versions 1 (QEMU 4.2 to 8.2) and 2 to 5 (QEMU 9.0 to 10.2; include/qemu/qemu-plugin.h in
+//! its source, where each says what it changed).
 //!
 //! Invariant: one thread calls all of this, for under `-icount` one thread runs all vCPUs. bigiron loads the plugin there alone.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicI32, Ordering};
 
+use crate::scores::Scores;
 use crate::table::{Counter, Table};
 use crate::{MAGIC, Mark, kernel};
 
@@ -14,8 +17,29 @@ const KERNEL: u64 = 0xffff_8000_0000_0000;
 /// Different instructions that one boot may execute; those of a kernel and its programs are some hundred thousand.
 const COUNTERS: usize = 4 << 20;
 
+/// QEMU reads it once the plugin is loaded, and refuses one that is older or newer than those it knows.
 #[unsafe(no_mangle)]
-pub static qemu_plugin_version: c_int = 1;
+pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(FIRST);
+
+/// The first version, in which code adds to a number wherever it is.
+const FIRST: c_int = 1;
+
+/// The one from which on it adds to a number of the vCPU's, in a scoreboard.
+const SCOREBOARDS: c_int = 2;
+
+/// The one from which on an instruction's bytes are copied.
+const COPIES: c_int = 3;
+
+/// Tells QEMU the version that it knows, before it asks.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;
+
+extern "C" fn loaded() {
+    if Scores::new().is_some() {
+        qemu_plugin_version.store(SCOREBOARDS, Ordering::Relaxed);
+    }
+}
 
 type Id = u64;
 
@@ -37,7 +61,9 @@ unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: unsafe extern "C" fn(Id, *mut Block));
     fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
     fn qemu_plugin_tb_get_insn(block: *const Block, n: usize) -> *mut Instruction;
-    fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const u8;
+    /// Before [`COPIES`] it returns where the bytes are, and takes the instruction alone; then it returns how many were copied. Either way
+    /// the arguments are in the same registers.
+    fn qemu_plugin_insn_data(instruction: *const Instruction, to: *mut u8, room: usize) -> usize;
     fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
     fn qemu_plugin_register_vcpu_insn_exec_cb(
@@ -46,16 +72,51 @@ unsafe extern "C" {
         flags: c_int,
         data: *mut c_void,
     );
-    fn qemu_plugin_register_vcpu_insn_exec_inline(
-        instruction: *mut Instruction,
-        op: c_int,
-        counter: *mut c_void,
-        immediate: u64,
-    );
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// `qemu_plugin_register_vcpu_insn_exec_inline`, which there is in [`FIRST`] alone.
+type Inline = unsafe extern "C" fn(*mut Instruction, c_int, *mut c_void, u64);
+
+/// The function of QEMU's called `name`, if it has one.
+pub(crate) fn function(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name ends with a zero; no handle stands for all that is loaded (RTLD_DEFAULT).
+    let found = unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// How translated code counts.
+enum Counts {
+    Inline(Inline),
+    Scores(Scores),
+}
+
+impl Counts {
+    fn find() -> Option<Self> {
+        if let Some(scores) = Scores::new() {
+            return Some(Counts::Scores(scores));
+        }
+        let inline = function(c"qemu_plugin_register_vcpu_insn_exec_inline")?;
+        // SAFETY: QEMU's function of that name is one of that type.
+        Some(Counts::Inline(unsafe { core::mem::transmute::<*mut c_void, Inline>(inline) }))
+    }
+}
+
+/// As much of QEMU's `qemu_info_t` as is needed: the oldest version of plugins that it takes, and its own; and how many vCPUs there are.
+#[repr(C)]
+pub struct Info {
+    target_name: *const c_char,
+    least_version: c_int,
+    version: c_int,
+    system_emulation: bool,
+    vcpus: c_int,
 }
 
 struct Profile {
     table: Table,
+    counts: Counts,
+    /// Whether an instruction's bytes are copied.
+    copies: bool,
     file: Output,
 }
 
@@ -80,7 +141,7 @@ unsafe fn profile() -> Option<&'static mut Profile> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: Id,
-    _info: *const c_void,
+    info: *const Info,
     argc: c_int,
     argv: *const *const c_char,
 ) -> c_int {
@@ -92,6 +153,12 @@ pub unsafe extern "C" fn qemu_plugin_install(
     });
     // SAFETY: it ends with a zero.
     let Some(fd) = path.and_then(|path| unsafe { kernel::create(path.as_ptr()) }) else { return 1 };
+    let Some(mut counts) = Counts::find() else { return 1 };
+    // SAFETY: QEMU's own description of itself, for the time of this call.
+    let (version, vcpus) = unsafe { ((*info).version, (*info).vcpus) };
+    if let Counts::Scores(scores) = &mut counts {
+        scores.vcpus = vcpus as u32;
+    }
     // SAFETY: both are numbers.
     let (counters, index) = unsafe { (kernel::zeroed::<Counter>(COUNTERS), kernel::zeroed::<u32>(2 * COUNTERS)) };
     let (Some(counters), Some(index)) = (counters, index) else { return 1 };
@@ -99,7 +166,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
     file.word(MAGIC);
     file.flush();
     // SAFETY: nothing else of this runs yet.
-    unsafe { *PROFILE.0.get() = Some(Profile { table: Table::new(counters, index), file }) };
+    unsafe {
+        *PROFILE.0.get() = Some(Profile { table: Table::new(counters, index), counts, copies: version >= COPIES, file })
+    };
     // SAFETY: the callback is one.
     unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
     0
@@ -112,12 +181,22 @@ unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
         let Some(profile) = profile() else { return };
         for n in 0..qemu_plugin_tb_n_insns(block) {
             let instruction = qemu_plugin_tb_get_insn(block, n);
-            if let Some(counter) = profile.table.counter(place(qemu_plugin_insn_vaddr(instruction))) {
-                qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD_U64, counter.cast(), 1);
+            if let Some(number) = profile.table.counter(place(qemu_plugin_insn_vaddr(instruction))) {
+                match &mut profile.counts {
+                    Counts::Inline(add) => add(instruction, ADD_U64, profile.table.executed(number).cast(), 1),
+                    Counts::Scores(scores) => scores.add(instruction, ADD_U64, number),
+                }
             }
-            let bytes =
-                core::slice::from_raw_parts(qemu_plugin_insn_data(instruction), qemu_plugin_insn_size(instruction));
-            if let Some(mark) = Mark::of(bytes) {
+            let mut bytes = [0; Mark::LEN];
+            let size = qemu_plugin_insn_size(instruction);
+            if size != Mark::LEN {
+                continue;
+            }
+            let at = qemu_plugin_insn_data(instruction, bytes.as_mut_ptr(), Mark::LEN);
+            if !profile.copies {
+                core::ptr::copy_nonoverlapping(core::ptr::with_exposed_provenance(at), bytes.as_mut_ptr(), Mark::LEN);
+            }
+            if let Some(mark) = Mark::of(&bytes) {
                 let data = core::ptr::without_provenance_mut(mark as usize);
                 qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, data);
             }
@@ -134,7 +213,10 @@ fn place(address: u64) -> u64 {
 /// The guest executes a mark.
 unsafe extern "C" fn marked(_vcpu: c_uint, data: *mut c_void) {
     // SAFETY: no other reference lives while the guest executes.
-    let Some(Profile { table, file }) = (unsafe { profile() }) else { return };
+    let Some(Profile { table, counts, file, .. }) = (unsafe { profile() }) else { return };
+    if let Counts::Scores(scores) = counts {
+        scores.gather(table);
+    }
     match data.addr() {
         n if n == Mark::Begin as usize => table.begin(),
         n if n == Mark::End as usize => table.end(),

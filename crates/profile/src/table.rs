@@ -1,13 +1,13 @@
 //! Counters by address.
 //!
-//! Invariant: a counter never moves, for code that QEMU has translated adds to it by its address.
+//! Invariant: a counter never moves and keeps its number, for code that QEMU has translated adds to it by its address, or to another by its number.
 
 /// What is kept for an address.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Counter {
     pub(crate) address: u64,
-    /// Executions since the machine was switched on: what translated code adds to.
+    /// Executions since the machine was switched on: what translated code adds to, or what it has added elsewhere ([`Table::gather`]).
     pub(crate) executed: u64,
     /// What that was when the span now open began.
     base: u64,
@@ -31,17 +31,15 @@ impl Table {
         Self { counters, used: 0, index, full: false, open: false }
     }
 
-    /// The counter of `address`, made if there is none yet; `None` when there is no room for another.
-    pub(crate) fn counter(&mut self, address: u64) -> Option<*mut u64> {
+    /// The number of the counter of `address`, from 0, made if there is none yet; `None` when there is no room for another.
+    pub(crate) fn counter(&mut self, address: u64) -> Option<usize> {
         let mask = self.index.len() - 1;
         // Fibonacci hashing: neighbouring instructions differ in their lowest bits.
         let mut at = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
         loop {
             match self.index[at] {
                 0 => break,
-                n if self.counters[n as usize - 1].address == address => {
-                    return Some(&raw mut self.counters[n as usize - 1].executed);
-                }
+                n if self.counters[n as usize - 1].address == address => return Some(n as usize - 1),
                 _ => at = (at + 1) & mask,
             }
         }
@@ -49,11 +47,30 @@ impl Table {
             self.full = true;
             return None;
         }
-        let counter = &mut self.counters[self.used];
-        counter.address = address;
+        self.counters[self.used].address = address;
         self.used += 1;
         self.index[at] = self.used as u32;
-        Some(&raw mut counter.executed)
+        Some(self.used - 1)
+    }
+
+    /// What counts the executions of a counter.
+    pub(crate) fn executed(&mut self, number: usize) -> *mut u64 {
+        &raw mut self.counters[number].executed
+    }
+
+    /// Executions that were counted elsewhere, in groups of `size` counters in the order of their numbers: `group` adds those of a group, given its number.
+    /// To be called before a span begins and ends.
+    pub(crate) fn gather(&mut self, size: usize, group: &mut dyn FnMut(usize, &mut dyn FnMut(usize, u64))) {
+        for (number, counters) in self.counters[..self.used].chunks_mut(size).enumerate() {
+            for counter in &mut *counters {
+                counter.executed = 0;
+            }
+            group(number, &mut |at, count| {
+                if let Some(counter) = counters.get_mut(at) {
+                    counter.executed += count;
+                }
+            });
+        }
     }
 
     /// A span begins.
@@ -99,7 +116,8 @@ mod tests {
     }
 
     fn execute(table: &mut Table, address: u64, times: u64) {
-        let counter = table.counter(address).unwrap();
+        let number = table.counter(address).unwrap();
+        let counter = table.executed(number);
         // SAFETY: the counter is the table's, which lives, and nobody else looks at it.
         unsafe { *counter += times };
     }
@@ -145,6 +163,28 @@ mod tests {
         let (n, counts) = cut(&mut t);
         assert_eq!(n, 512);
         assert!(counts.iter().all(|(_, count)| *count == 6));
+    }
+
+    #[test]
+    fn what_was_counted_elsewhere_is_gathered_by_number() {
+        let mut t = table(8);
+        for (number, address) in [10, 20, 30].into_iter().enumerate() {
+            assert_eq!(t.counter(address), Some(number));
+        }
+        // Two processors' counts of groups of two.
+        let mut elsewhere = [[[1, 2], [3, 0]], [[0, 5], [7, 0]]];
+        let gather = |t: &mut Table, elsewhere: &[[[u64; 2]; 2]; 2]| {
+            t.gather(2, &mut |group, add| {
+                elsewhere.iter().for_each(|cpu| cpu[group].iter().enumerate().for_each(|(at, n)| add(at, *n)));
+            });
+        };
+        gather(&mut t, &elsewhere);
+        t.begin();
+        elsewhere[0][0][1] += 4;
+        elsewhere[1][1][0] += 6;
+        gather(&mut t, &elsewhere);
+        t.end();
+        assert_eq!(cut(&mut t), (2, vec![(20, 4), (30, 6)]));
     }
 
     #[test]

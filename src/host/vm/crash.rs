@@ -227,6 +227,7 @@ impl<'a> Machine<'a> {
             sampled: false,
             shared: false,
             locks: false,
+            samples: false,
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
                 proves_only: matches!(end, End::Proof),

@@ -1,4 +1,4 @@
-//! A trial that is looked into: the same boot, with QEMU counting what its windows execute, or the guest recording what they wait for.
+//! A trial that is looked into: the same boot, with QEMU counting what its windows execute, or the guest sampling that or recording what they wait for.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,30 +9,30 @@ use bigiron_profile::Windows;
 use super::Booted;
 use crate::host::Trial;
 use crate::host::sums::Sums;
-use crate::host::waits;
+use crate::host::{samples, waits};
 use crate::probe::symbols::Symbols;
 use crate::store::evidence::{Evidence, SCHEMA};
 use crate::store::waits::Waiting;
 
 /// What a guest executed, from what it said and from the file that the plugin wrote.
-pub(super) fn evidence(trial: &Trial<'_>, booted: Booted, profile: &Path) -> anyhow::Result<Evidence> {
+pub(super) fn counted(trial: &Trial<'_>, booted: Booted, profile: &Path) -> anyhow::Result<Evidence> {
     if let Some((failure, message)) = booted.result.failure {
         bail!("{}: {message}", failure.verb());
     }
     let bytes = std::fs::read(profile).with_context(|| format!("Cannot read {}", profile.display()))?;
-    let counted: Vec<_> = Windows::new(&bytes)
+    let windows: Vec<_> = Windows::new(&bytes)
         .and_then(Iterator::collect)
         .map_err(|why| anyhow::anyhow!("The profile is not usable: {why}"))?;
     let said = booted.heard.windows;
     ensure!(
-        counted.len() == said.len(),
+        windows.len() == said.len(),
         "{} windows were counted, and the guest tells of {}",
-        counted.len(),
+        windows.len(),
         said.len()
     );
     let symbols = Symbols::new(&booted.heard.kallsyms, booted.heard.programs).map_err(anyhow::Error::msg)?;
     let mut sums = Sums::default();
-    for ((workload, window), counts) in said.into_iter().zip(counted) {
+    for ((workload, window), counts) in said.into_iter().zip(windows) {
         let (mut functions, mut calls) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
         for (address, count) in counts {
             if let Some(call) = symbols.system_call(address) {
@@ -53,6 +53,17 @@ pub(super) fn evidence(trial: &Trial<'_>, booted: Booted, profile: &Path) -> any
         sampled: None,
         stacks: String::new(),
     })
+}
+
+/// What a guest executed, by the samples that it took itself.
+pub(super) fn sampled(trial: &Trial<'_>, booted: Booted) -> anyhow::Result<Evidence> {
+    if let Some((failure, message)) = booted.result.failure {
+        bail!("{}: {message}", failure.verb());
+    }
+    let heard = booted.heard;
+    let taken = heard.samples.context("The guest did not tell what it sampled")?;
+    let profiles = taken.map_err(|why| anyhow::anyhow!("The guest cannot be sampled: {why}"))?;
+    samples::evidence(trial, booted.result.metrics, booted.result.cost.cpu_s, heard.windows, profiles)
 }
 
 /// What a guest waited for, by what it said.

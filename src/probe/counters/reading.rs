@@ -34,12 +34,13 @@ pub struct Counted {
 }
 
 impl Reading {
-    /// Reads what there is; with `end` what is wanted only when a window closes, too, and with `own` what the trial's own processes have done.
-    pub fn now(end: bool, own: bool) -> Self {
+    /// Reads what there is; with `end` what is wanted only when a window closes, too, and what the process `own`, if any, and all its
+    /// descendants have done, this one left out.
+    pub fn now(end: bool, own: Option<u32>) -> Self {
         let begun = Instant::now();
         // Not to be split: a file that is read in one piece is of one moment.
         let mut reading = Self::of(end, &|path| fs::read_to_string(format!("/proc/{path}")).ok());
-        reading.own = own.then(|| own::read(std::process::id()));
+        reading.own = own.map(|root| own::read(root, std::process::id()));
         reading.ns = begun.elapsed().as_nanos() as u64;
         reading
     }

@@ -1,15 +1,17 @@
 //! The edges of what a workload measures: a mark for those who look into it, and a reading of all counters before the first and after the last.
 //!
-//! Readings are taken before the clock is read at the beginning, and after it is read at the end, so that they are in no measured time.
+//! Readings are taken by a process of their own ([`super::reader`]), before the clock is read at the beginning, and after it is read at the end,
+//! so that they are in no measured time.
 //!
 //! Invariant: unless [`arm`] was called an edge is its clock and its mark. A window's counters are kept where it is cut, for whoever armed this,
 //! whichever of its descendants cuts it.
 
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::reading::{Counted, Reading};
+use super::reader::{Order, Reader};
+use super::reading::Counted;
 use crate::sys::mark;
 use crate::sys::shared_memory::SharedMemory;
 
@@ -17,35 +19,23 @@ use crate::sys::shared_memory::SharedMemory;
 const BYTES: usize = 4 << 20;
 
 /// Where windows' counters are kept: the number of bytes taken, then for each window its length and its text, filled up to whole words.
-static KEPT: OnceLock<Kept> = OnceLock::new();
+static KEPT: OnceLock<SharedMemory> = OnceLock::new();
 
-/// What this process has of the window that it measures.
-static SO_FAR: Mutex<SoFar> = Mutex::new(SoFar { before: None, counted: None });
+static READER: OnceLock<Reader> = OnceLock::new();
 
-struct Kept {
-    memory: SharedMemory,
-    /// Whether what the processes of this trial do is read, too.
-    own: bool,
-}
-
-struct SoFar {
-    before: Option<Reading>,
-    counted: Option<Counted>,
-}
-
-/// From now on counters are read by this process and all that it forks; `own`: also what these processes alone have done.
+/// From now on counters are read for this process and all that it forks; `own`: also what the process that measures and its descendants alone
+/// have done. A second time nothing changes.
 ///
 /// # Errors
-/// If there is no memory to keep them in.
+/// If there is no memory to keep them in, or no process that reads them.
 pub fn arm(own: bool) -> io::Result<()> {
+    if READER.get().is_some() {
+        return Ok(());
+    }
     let memory = SharedMemory::new(BYTES)?;
-    // A second time nothing changes.
-    let _ = KEPT.set(Kept { memory, own });
+    let memory = KEPT.get_or_init(|| memory);
+    let _ = READER.set(Reader::start(own, |counted| keep(memory, counted))?);
     Ok(())
-}
-
-fn so_far() -> MutexGuard<'static, SoFar> {
-    SO_FAR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is measured begins here, at the time that comes back.
@@ -69,33 +59,24 @@ pub fn close<T>(clock: impl FnOnce() -> T) -> T {
 /// What the spans since the last cut have measured is one window.
 pub fn cut() {
     mark::cut();
-    if let Some(kept) = KEPT.get() {
-        let counted = so_far().counted.take();
-        keep(&kept.memory, counted.as_ref());
-    }
+    ask(Order::Cut);
 }
 
 /// Counters at the beginning of a span that somebody else marks.
-#[cold]
-#[inline(never)]
 pub fn before() {
-    if let Some(kept) = KEPT.get() {
-        so_far().before = Some(Reading::now(false, kept.own));
-    }
+    ask(Order::Before);
 }
 
 /// And at its end.
+pub fn after() {
+    ask(Order::After);
+}
+
 #[cold]
 #[inline(never)]
-pub fn after() {
-    let Some(kept) = KEPT.get() else { return };
-    let after = Reading::now(true, kept.own);
-    let mut so_far = so_far();
-    let Some(before) = so_far.before.take() else { return };
-    let counted = Counted::between(&before, &after);
-    match &mut so_far.counted {
-        Some(sum) => sum.and(counted),
-        none => *none = Some(counted),
+fn ask(order: Order) {
+    if let Some(reader) = READER.get() {
+        reader.ask(order);
     }
 }
 
@@ -115,7 +96,7 @@ fn keep(memory: &SharedMemory, counted: Option<&Counted>) {
 
 /// The counters of every window cut since [`arm`], in order, from the `first` on; `None` for one in which nothing was read.
 pub fn windows(first: usize) -> Vec<Option<Counted>> {
-    KEPT.get().map_or_else(Vec::new, |kept| read(&kept.memory).into_iter().skip(first).collect())
+    KEPT.get().map_or_else(Vec::new, |memory| read(memory).into_iter().skip(first).collect())
 }
 
 fn read(memory: &SharedMemory) -> Vec<Option<Counted>> {

@@ -6,14 +6,25 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::{Deserialize, Serialize};
+
 use super::programs::{Names, Role};
 use super::record::Stack;
-use super::recorder::Recording;
+use super::recorder::{PERIOD_NS, Recording, Sampling};
 use super::spans::Spans;
 use crate::probe::symbols::{Symbols, UNKNOWN_PROGRAM};
+use crate::store::evidence::Sampled;
+
+/// What was sampled in a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profiles {
+    pub sampled: Sampled,
+    /// By window, in the order of the cuts.
+    pub windows: Vec<Profile>,
+}
 
 /// A window's samples.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     /// By the innermost function.
     pub functions: BTreeMap<String, u64>,
@@ -41,8 +52,27 @@ const HALTED: [&str; 12] = [
     "pv_native_safe_halt",
 ];
 
+impl Profiles {
+    /// Of a recording that was made in this way; `kallsyms` as the kernel shows it.
+    ///
+    /// # Errors
+    /// If that shows no functions, why.
+    pub fn new(sampling: Sampling, recording: &Recording, spans: &Spans, kallsyms: &str) -> Result<Self, String> {
+        let symbols = Symbols::new(kallsyms, Vec::new())?;
+        let sampled = Sampled {
+            event: sampling.name().to_owned(),
+            period_ns: PERIOD_NS,
+            cpus: recording.cpus,
+            samples: recording.samples.len() as u64,
+            lost: recording.lost,
+            others: recording.samples.iter().filter(|s| recording.programs.role(s.image) == Role::Other).count() as u64,
+        };
+        Ok(Self { sampled, windows: profiles(recording, spans, &symbols) })
+    }
+}
+
 /// Windows' samples by function and stack.
-pub fn profiles(recording: &Recording, spans: &Spans, symbols: &Symbols) -> Vec<Profile> {
+fn profiles(recording: &Recording, spans: &Spans, symbols: &Symbols) -> Vec<Profile> {
     // Few stacks, often: each is named once for each image and window.
     let mut counts: HashMap<(usize, u32, u32), u64> = HashMap::new();
     for sample in &recording.samples {

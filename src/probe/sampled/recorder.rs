@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -149,29 +149,45 @@ pub(crate) fn online() -> Vec<u32> {
     text.trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// Begins to sample all CPUs that are online.
-///
-/// # Errors
-/// Why it cannot be done, as [`permitted`] says it.
-pub fn start(sampling: Sampling) -> Result<Recorder<Recording>, String> {
-    let ring = |cpu| Ring::new(sampling.trigger, sampling.period, cpu);
-    let cpus = online();
-    let mut rings = cpus.iter().map(|cpu| ring(*cpu)).collect::<io::Result<Vec<_>>>().map_err(|e| refusal(&e))?;
-    rings.iter().try_for_each(Ring::enable).map_err(|e| refusal(&e))?;
-    Recorder::start(move |stopped| {
-        // After the rings have begun to tell of new ones, so that none is missed.
+/// Rings that tell of all CPUs that are online.
+pub struct Armed {
+    rings: Vec<Ring>,
+}
+
+impl Armed {
+    /// From here on samples are taken. Processes that this one forks from now on are the trial's.
+    ///
+    /// # Errors
+    /// Why it cannot be done, as [`permitted`] says it.
+    pub fn new(sampling: Sampling) -> Result<Self, String> {
+        let ring = |cpu| Ring::new(sampling.trigger, sampling.period, cpu);
+        let rings = online().iter().map(|cpu| ring(*cpu)).collect::<io::Result<Vec<_>>>().map_err(|e| refusal(&e))?;
+        rings.iter().try_for_each(Ring::enable).map_err(|e| refusal(&e))?;
+        Ok(Self { rings })
+    }
+
+    /// Has a thread of this process empty the rings.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn start(self) -> Result<Recorder<Recording>, String> {
+        Recorder::start(move |stopped| self.record(stopped))
+    }
+
+    fn record(mut self, stopped: &AtomicBool) -> Recording {
         let mut recording = Recording {
+            // After the rings have begun to tell of new ones, so that none is missed.
             programs: Programs::running(std::process::id()),
-            cpus: rings.len() as u32,
+            cpus: self.rings.len() as u32,
             ..Recording::default()
         };
-        let mut taken = vec![Vec::new(); rings.len()];
+        let mut taken = vec![Vec::new(); self.rings.len()];
         loop {
             let last = stopped.load(Ordering::Acquire);
             if last {
-                rings.iter().for_each(|ring| drop(ring.disable()));
+                self.rings.iter().for_each(|ring| drop(ring.disable()));
             }
-            for (ring, bytes) in rings.iter_mut().zip(&mut taken) {
+            for (ring, bytes) in self.rings.iter_mut().zip(&mut taken) {
                 bytes.clear();
                 ring.take(bytes);
             }
@@ -181,7 +197,7 @@ pub fn start(sampling: Sampling) -> Result<Recorder<Recording>, String> {
             }
             thread::park_timeout(EVERY);
         }
-    })
+    }
 }
 
 #[cfg(test)]
@@ -201,7 +217,7 @@ mod tests {
     #[test]
     fn what_this_process_does_is_recorded_or_refused_in_words() {
         let sampling = Sampling { trigger: Trigger::CpuClock, period: PERIOD_NS };
-        match start(sampling) {
+        match Armed::new(sampling).and_then(Armed::start) {
             Ok(recorder) => {
                 let before = crate::sys::cpu_clock::thread_cpu_time();
                 while crate::sys::cpu_clock::thread_cpu_time() < before + Duration::from_millis(50) {

@@ -60,6 +60,28 @@ fn text_has_those_that_survive_the_largest_change_first() {
 }
 
 #[test]
+fn a_name_has_one_line_and_says_where_else_it_differs() {
+    let mut counts = counts();
+    for (metric, b) in [("null-call", 30.0), ("page-fault", 2.5)] {
+        let more = counter("sched.context-switches", 1.9, b, 0.01, Some(0.01));
+        counts.counters.push(Counter { metrics: vec![metric.to_owned()], ..more });
+    }
+    let found = shown(&counts, false);
+    let places: Vec<String> = found.counters.iter().map(|c| format!("{}: {}", c.name, found.place(c))).collect();
+    assert_eq!(
+        places,
+        [
+            "vm.pgalloc_<odd>: micro fork-exit",
+            "sched.context-switches: micro null-call and 2 others",
+            "sched.run-queue-wait-ns: micro fork-exit"
+        ]
+    );
+    assert!(sum(&counts, &found).contains("; 2 of them are not shown here"), "{}", sum(&counts, &found));
+    let all = shown(&counts, true);
+    assert_eq!((all.counters.len(), all.place(all.counters[0])), (7, "micro fork-exit".to_owned()));
+}
+
+#[test]
 fn figures_are_short_and_what_is_the_same_has_no_change() {
     let figures = Figures::of(&counter("sched.context-switches", 1.9, 3.1, 0.01, Some(0.01)));
     let change = figures.change.unwrap();

@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 
 use super::super::Report;
-use super::super::counters::{Figures, method, name, place, shown, sum};
+use super::super::counters::{Figures, Shown, method, name, shown, sum};
 use super::{escape, minus, prose};
-use crate::judge::counters::Counter;
 
 /// Counters that differ, and all others behind a fold.
 pub(super) fn section(out: &mut String, report: &Report<'_>) {
@@ -17,11 +16,11 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
             let _ = writeln!(out, "<h3>{arm}</h3>");
         }
         let few = shown(counts, false);
-        table(out, few.counters.iter().copied());
+        table(out, &few);
         let _ = writeln!(out, "<p class=\"note\">{}</p>", prose(&sum(counts, &few)));
         let _ =
             writeln!(out, "<details>\n<summary>{arm}: all {} that were not nothing</summary>", counts.counters.len());
-        table(out, counts.counters.iter());
+        table(out, &shown(counts, true));
         for (title, names) in [
             ("Nothing in both arms", &counts.never),
             ("Only A's kernel has", &counts.only_a),
@@ -36,16 +35,15 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
     let _ = writeln!(out, "<p class=\"note\">{}</p>", prose(&method));
 }
 
-fn table<'a>(out: &mut String, counters: impl Iterator<Item = &'a Counter>) {
-    let mut counters = counters.peekable();
-    if counters.peek().is_none() {
+fn table(out: &mut String, shown: &Shown<'_>) {
+    if shown.counters.is_empty() {
         return;
     }
     out.push_str(
         "<div class=\"scroll\"><table class=\"cols\"><thead><tr><th>counter</th><th class=\"n\">A</th><th class=\"n\">B</th>\
          <th class=\"n\">change</th><th class=\"n\">95 % CI, %</th><th>in</th></tr></thead><tbody>\n",
     );
-    for counter in counters {
+    for counter in &shown.counters {
         let figures = Figures::of(counter);
         let mark = if counter.differs() && !counter.discovery() { " ?" } else { "" };
         let change = figures.change.map_or_else(String::new, |change| format!("{}{mark}", minus(&change.to_string())));
@@ -56,7 +54,7 @@ fn table<'a>(out: &mut String, counters: impl Iterator<Item = &'a Counter>) {
             minus(&figures.a.to_string()),
             minus(&figures.b.to_string()),
             minus(&figures.interval),
-            escape(&place(counter))
+            escape(&shown.place(counter))
         );
     }
     out.push_str("</tbody></table></div>\n");

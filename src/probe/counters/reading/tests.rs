@@ -61,9 +61,9 @@ fn spans_of_a_window_add_up_and_what_one_does_not_know_is_not_known() {
 
 #[test]
 fn this_kernel_counts() {
-    let before = Reading::now(false, false);
+    let before = Reading::now(false, None);
     let bytes = std::fs::read("/proc/self/exe").unwrap();
-    let counted = Counted::between(&before, &Reading::now(true, false));
+    let counted = Counted::between(&before, &Reading::now(true, None));
     assert!(!bytes.is_empty() && counted.events["sched.context-switches"].is_some());
     assert!(counted.amounts.contains_key("mem.PageTables"));
 }

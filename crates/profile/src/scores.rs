@@ -1,0 +1,88 @@
+//! Counters as QEMU keeps them from 9.0 on: one of each vCPU's, in scoreboards that it makes and that translated code adds to.
+//!
+//! A scoreboard has room for 16 vCPUs from its beginning and is all zeroed, so there is not one of all counters but as many as are needed.
+//!
+//! Invariant: counter `n` of the table is the `n % GROUP`th of scoreboard `n / GROUP`.
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use crate::plugin::{Instruction, function};
+use crate::table::Table;
+
+/// Counters in a scoreboard: 4 MiB.
+const GROUP: usize = 32 << 10;
+
+/// Scoreboards at most: as many as hold all counters of the table.
+const SCOREBOARDS: usize = 128;
+
+/// A number in a scoreboard, `qemu_plugin_u64`.
+#[repr(C)]
+struct Entry {
+    scoreboard: *mut c_void,
+    offset: usize,
+}
+
+type New = unsafe extern "C" fn(usize) -> *mut c_void;
+type Find = unsafe extern "C" fn(*mut c_void, c_uint) -> *mut c_void;
+type Add = unsafe extern "C" fn(*mut Instruction, c_int, Entry, u64);
+
+/// The scoreboards.
+pub(crate) struct Scores {
+    new: New,
+    find: Find,
+    add: Add,
+    made: [*mut c_void; SCOREBOARDS],
+    /// vCPUs of the machine.
+    pub(crate) vcpus: u32,
+}
+
+impl Scores {
+    /// None yet; `None` if this QEMU has no such thing.
+    pub(crate) fn new() -> Option<Self> {
+        let [new, find, add] = [
+            c"qemu_plugin_scoreboard_new",
+            c"qemu_plugin_scoreboard_find",
+            c"qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu",
+        ]
+        .map(function);
+        // SAFETY: QEMU's functions of these names are of these types.
+        unsafe {
+            Some(Self {
+                new: core::mem::transmute::<*mut c_void, New>(new?),
+                find: core::mem::transmute::<*mut c_void, Find>(find?),
+                add: core::mem::transmute::<*mut c_void, Add>(add?),
+                made: [core::ptr::null_mut(); SCOREBOARDS],
+                vcpus: 0,
+            })
+        }
+    }
+
+    /// Each execution of `instruction` does `op` with 1 to the counter of that number.
+    ///
+    /// # Safety
+    /// The instruction is one that QEMU translates now.
+    pub(crate) unsafe fn add(&mut self, instruction: *mut Instruction, op: c_int, number: usize) {
+        let Some(scoreboard) = self.made.get_mut(number / GROUP) else { return };
+        // SAFETY: QEMU's own functions, called while it translates; the number lies in the scoreboard.
+        unsafe {
+            if scoreboard.is_null() {
+                *scoreboard = (self.new)(GROUP * size_of::<u64>());
+            }
+            let offset = number % GROUP * size_of::<u64>();
+            (self.add)(instruction, op, Entry { scoreboard: *scoreboard, offset }, 1);
+        }
+    }
+
+    /// Hands the table what was counted so far.
+    pub(crate) fn gather(&self, table: &mut Table) {
+        table.gather(GROUP, &mut |group, add| {
+            let Some(scoreboard) = self.made.get(group).filter(|made| !made.is_null()) else { return };
+            for vcpu in 0..self.vcpus {
+                // SAFETY: QEMU's own function; a vCPU's part of the scoreboard is as long as it was asked for, and only this thread adds to it.
+                let counts =
+                    unsafe { core::slice::from_raw_parts((self.find)(*scoreboard, vcpu).cast::<u64>(), GROUP) };
+                counts.iter().enumerate().filter(|(_, count)| **count > 0).for_each(|(at, count)| add(at, *count));
+            }
+        });
+    }
+}
