@@ -24,18 +24,20 @@ use crate::probe::locks::stat;
 use crate::probe::locks::waits::waited;
 use crate::probe::recorder::Recorder;
 use crate::probe::sampled::spans::Spans;
+use crate::probe::shortage::{self, Shortage};
 use crate::probe::{filesystem, symbols};
 use crate::store::counters::Counters;
 use crate::store::record::{Failure, GuestIdentity};
 use crate::store::waits::{Traced, Waited};
 use crate::sys::process::Exit;
 use crate::sys::{self, port};
-use crate::workload::{self, Context, Outcome, Progress, Sink, WrongData};
+use crate::workload::{self, Context, Outcome, Progress, Sink};
 
 /// Runs the job's workloads in a child and passes its events on. The trial's failure, if the child could not say it itself.
 pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow::Result<Option<(Failure, String)>> {
     let (events, events_in) = pipe_with(PipeFlags::CLOEXEC)?;
     let (acks, acks_in) = pipe_with(PipeFlags::CLOEXEC)?;
+    let killed = shortage::killed();
     // Before the fork: the child and all that it starts are the trial's.
     let armed = job.locks.then(Armed::new);
     let child = sys::process::fork_child(|| {
@@ -66,7 +68,14 @@ pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow
         channel::send(&waits(recorder.map(Recorder::stop), &marks));
     }
     send_artifacts(job, mounts);
-    Ok((!finished).then(|| (Failure::AgentDied, died(exit))))
+    let killed = shortage::killed().saturating_sub(killed);
+    Ok((!finished).then(|| match killed {
+        0 => (Failure::AgentDied, died(exit)),
+        n => {
+            let shortage = Shortage::of_memory("", n, &died(exit), "let the workload do less");
+            (Failure::OutOfMemory, shortage.to_string())
+        }
+    }))
 }
 
 /// What was waited for in the windows that were marked, or why that is not known.
@@ -221,10 +230,8 @@ fn one(
     voice: &mut Voice<'_>,
 ) -> Result<Outcome, (Failure, anyhow::Error)> {
     let error = |e| (Failure::WorkloadError, e);
-    let failed = |e: anyhow::Error| match e.is::<WrongData>() {
-        true => (Failure::VerifyFailed, e),
-        false => error(e),
-    };
+    let (killed, dir) = (shortage::killed(), mounts.dir.join("work"));
+    let failed = |e: anyhow::Error| shortage::failure(e, killed, &dir);
     let workload =
         workload::find(&planned.name).ok_or_else(|| error(anyhow!("This executable has no such workload")))?;
     let executable = voice.executable.to_owned();
@@ -241,7 +248,7 @@ fn one(
         options: &planned.options,
         seed: job.seed,
         clock: job.clock,
-        dir: mounts.dir.join("work"),
+        dir: dir.clone(),
         images: &mounts.images,
         devices: &mounts.devices,
         foundation: &planned.foundation,
@@ -256,7 +263,7 @@ fn one(
         None => {
             std::fs::create_dir(&cx.dir).map_err(|e| error(anyhow!("{}: {e}", cx.dir.display())))?;
             step(Progress { step: "prepare", done: 0, of: 0 });
-            workload.prepare(&cx).context("Preparing").map_err(error)?;
+            workload.prepare(&cx).context("Preparing").map_err(failed)?;
         }
         Some((acknowledged, proves_only)) => {
             let facts = workload.recover(&cx, Path::new(acknowledged)).map_err(failed)?.into_iter().collect();

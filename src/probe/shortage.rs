@@ -1,0 +1,135 @@
+//! What a machine ran out of while a workload ran on it: memory, or space on a file system.
+//!
+//! Invariant: the kernel's own word decides, its count of the processes that it has killed or the number of its error, never a guess from a
+//! signal.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use thiserror::Error;
+
+use crate::store::record::Failure;
+use crate::workload::WrongData;
+
+/// There was too little of something; the message says of what, who wanted it, and what would be right.
+#[derive(Debug, Error)]
+pub enum Shortage {
+    #[error("{0}")]
+    Memory(String),
+    #[error("{0}")]
+    Space(String),
+}
+
+/// A file system with fewer bytes than this is full: a file's next block and what describes it do not fit.
+const FULL: u64 = 64 << 10;
+
+/// Processes that the kernel has killed for want of memory since it was booted; 0 where it does not count them.
+pub fn killed() -> u64 {
+    fs::read_to_string("/proc/vmstat").map_or(0, |text| labelled(&text, "oom_kill"))
+}
+
+impl Shortage {
+    /// Memory was too little for `whom` (` with 8 users`, or nothing): the kernel has killed so many processes, `seen` is what was noticed of
+    /// it, and `less` would do besides more memory.
+    pub fn of_memory(whom: &str, killed: u64, seen: &str, less: &str) -> Self {
+        let memory = fs::read_to_string("/proc/meminfo").map_or(0, |text| labelled(&text, "MemTotal:")) >> 10;
+        let seen = match killed {
+            0 => seen.to_owned(),
+            1 => format!("the kernel killed a process ({seen})"),
+            n => format!("the kernel killed {n} processes ({seen})"),
+        };
+        Self::Memory(format!(
+            "Out of memory{whom}: {seen}; the kernel has {memory} MiB to give, give a guest more (`--memory`) or {less}"
+        ))
+    }
+}
+
+/// What a workload's failure is: `error`, with the processes that the kernel had killed before it began, and the folder that it worked in.
+pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path) -> (Failure, anyhow::Error) {
+    if error.is::<WrongData>() {
+        return (Failure::VerifyFailed, error);
+    }
+    match error.downcast_ref::<Shortage>() {
+        Some(Shortage::Memory(_)) => return (Failure::OutOfMemory, error),
+        Some(Shortage::Space(_)) => return (Failure::NoSpace, error),
+        None => {}
+    }
+    let killed = killed().saturating_sub(killed_before);
+    if killed > 0 {
+        let shortage = Shortage::of_memory("", killed, &format!("{error:#}"), "let the workload do less");
+        return (Failure::OutOfMemory, shortage.into());
+    }
+    match no_space(&error, space(dir)) {
+        Some(message) => (Failure::NoSpace, Shortage::Space(message).into()),
+        None => (Failure::WorkloadError, error),
+    }
+}
+
+/// What is said of a full file system, if `error` is of one: the kernel's number says so, or a program's words of one that is full.
+fn no_space(error: &anyhow::Error, (total, free): (u64, u64)) -> Option<String> {
+    let text = format!("{error:#}");
+    let numbered = error.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        io.or_else(|| cause.downcast_ref::<rustix::io::Errno>().map(|e| e.raw_os_error())) == Some(libc::ENOSPC)
+    });
+    let told = text.contains("No space left on device") && free < FULL;
+    (numbered || told).then(|| {
+        let (total, free) = (total >> 20, free >> 20);
+        format!("No space left: {text}; the file system that it works on has {total} MiB, of which {free} are free now")
+    })
+}
+
+/// Bytes of the file system of `dir`, and those of them that are free, for root too.
+fn space(dir: &Path) -> (u64, u64) {
+    rustix::fs::statvfs(dir).map_or((0, u64::MAX), |stat| (stat.f_blocks * stat.f_frsize, stat.f_bfree * stat.f_frsize))
+}
+
+/// The number after `label` on its line.
+fn labelled(text: &str, label: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(label)?.split_whitespace().next()?.parse().ok());
+    line.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context as _, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn the_kernels_count_is_read() {
+        assert_eq!(labelled("nr_dirty 3\noom_kill 12\noom_killer 4\n", "oom_kill"), 12);
+        assert_eq!(labelled("nr_dirty 3\n", "oom_kill"), 0);
+        let seen = "User 3 was ended by signal 9";
+        let text = Shortage::of_memory(" with 8 users", 1, seen, "ask for fewer users").to_string();
+        assert!(text.starts_with("Out of memory with 8 users: the kernel killed a process (User 3 was"), "{text}");
+        assert!(!text.contains("has 0 MiB") && text.ends_with("or ask for fewer users"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_is_known_for_what_was_too_little() {
+        let dir = tempfile::tempdir().unwrap();
+        // Nobody can have been killed since a count that is never reached.
+        let of = |error: anyhow::Error| failure(error, u64::MAX, dir.path());
+        let full = || Err::<(), _>(io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write `f`").unwrap_err();
+        let (kind, error) = of(full());
+        assert_eq!(kind, Failure::NoSpace);
+        let text = error.to_string();
+        assert!(text.starts_with("No space left: Cannot write `f`: No space left on device (os error 28); the"), "{text}");
+        assert_eq!(of(anyhow!("x")).0, Failure::WorkloadError);
+        assert_eq!(of(anyhow!(WrongData("x".to_owned()))).0, Failure::VerifyFailed);
+        let said = anyhow!(Shortage::Memory("Out of memory".to_owned())).context("Preparing");
+        let (kind, error) = of(said);
+        assert_eq!((kind, format!("{error:#}")), (Failure::OutOfMemory, "Preparing: Out of memory".to_owned()));
+        assert_eq!(of(anyhow!(Shortage::Space("x".to_owned()))).0, Failure::NoSpace);
+    }
+
+    #[test]
+    fn a_programs_words_count_where_the_file_system_is_full() {
+        let said = || anyhow!("run-1 of `dd` ended with status 1: dd: error writing 'x': No space left on device");
+        assert!(no_space(&said(), (256 << 20, 4096)).unwrap().ends_with("has 256 MiB, of which 0 are free now"));
+        assert_eq!(no_space(&said(), (256 << 20, 100 << 20)), None);
+        assert_eq!(no_space(&anyhow!("x"), (256 << 20, 0)), None);
+    }
+}
