@@ -58,10 +58,10 @@ fn outcome(memory: &str, settings: &[&str]) -> (String, String) {
 #[test]
 fn a_guest_that_runs_out_of_memory_is_reported_as_that() {
     // Each user has two processes besides its own for 5 s: a shell and what it runs.
-    let settings = ["multiuser.mix=shell_rtns_2", "multiuser.jobs=1", "multiuser.scale=1", "multiuser.users=800"];
-    let (failure, message) = outcome("400M", &settings);
+    let settings = ["multiuser.mix=shell_rtns_2", "multiuser.jobs=1", "multiuser.scale=1", "multiuser.users=500"];
+    let (failure, message) = outcome("330M", &settings);
     assert_eq!(failure, "out-of-memory", "{message}");
-    assert!(message.starts_with("multiuser: Out of memory with 800 users: the kernel killed "), "{message}");
+    assert!(message.starts_with("multiuser: Out of memory with 500 users: the kernel killed "), "{message}");
     assert!(message.contains("give a guest more (`--memory`) or ask for fewer users"), "{message}");
 }
 
