@@ -231,7 +231,9 @@ fn one(
 ) -> Result<Outcome, (Failure, anyhow::Error)> {
     let error = |e| (Failure::WorkloadError, e);
     let (killed, dir) = (shortage::killed(), mounts.dir.join("work"));
-    let failed = |e: anyhow::Error| shortage::failure(e, killed, &dir);
+    // Where a workload's room is an option, that is what it is called.
+    let more = planned.options.contains_key("disk").then(|| format!("{}.disk", planned.name));
+    let failed = |e: anyhow::Error| shortage::failure(e, killed, &dir, more.as_deref());
     let workload =
         workload::find(&planned.name).ok_or_else(|| error(anyhow!("This executable has no such workload")))?;
     let executable = voice.executable.to_owned();

@@ -45,8 +45,9 @@ impl Shortage {
     }
 }
 
-/// What a workload's failure is: `error`, with the processes that the kernel had killed before it began, and the folder that it worked in.
-pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path) -> (Failure, anyhow::Error) {
+/// What a workload's failure is: `error`, with the processes that the kernel had killed before it began, and the folder that it worked in;
+/// `more` is the lever that gives it more room there, if there is one.
+pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path, more: Option<&str>) -> (Failure, anyhow::Error) {
     if error.is::<WrongData>() {
         return (Failure::VerifyFailed, error);
     }
@@ -60,14 +61,14 @@ pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path) -> (Failure
         let shortage = Shortage::of_memory("", killed, &format!("{error:#}"), "let the workload do less");
         return (Failure::OutOfMemory, shortage.into());
     }
-    match no_space(&error, space(dir)) {
+    match no_space(&error, space(dir), more) {
         Some(message) => (Failure::NoSpace, Shortage::Space(message).into()),
         None => (Failure::WorkloadError, error),
     }
 }
 
 /// What is said of a full file system, if `error` is of one: the kernel's number says so, or a program's words of one that is full.
-fn no_space(error: &anyhow::Error, (total, free): (u64, u64)) -> Option<String> {
+fn no_space(error: &anyhow::Error, (total, free): (u64, u64), more: Option<&str>) -> Option<String> {
     let text = format!("{error:#}");
     let numbered = error.chain().any(|cause| {
         let io = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
@@ -76,13 +77,16 @@ fn no_space(error: &anyhow::Error, (total, free): (u64, u64)) -> Option<String> 
     let told = text.contains("No space left on device") && free < FULL;
     (numbered || told).then(|| {
         let (total, free) = (total >> 20, free >> 20);
-        format!("No space left: {text}; the file system that it works on has {total} MiB, of which {free} are free now")
+        let more = more.map_or(String::new(), |lever| format!("; `{lever}` gives it more"));
+        // Before what was said, of which the end may be a program's, with many lines.
+        format!("No space left on the file system that it works on, {total} MiB with {free} free now{more}: {text}")
     })
 }
 
-/// Bytes of the file system of `dir`, and those of them that are free, for root too.
+/// Bytes of the file system of `dir`, and those of them that can be had: ext4 keeps some back, from root too.
 fn space(dir: &Path) -> (u64, u64) {
-    rustix::fs::statvfs(dir).map_or((0, u64::MAX), |stat| (stat.f_blocks * stat.f_frsize, stat.f_bfree * stat.f_frsize))
+    let bytes = |stat: rustix::fs::StatVfs| (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
+    rustix::fs::statvfs(dir).map_or((0, u64::MAX), bytes)
 }
 
 /// The number after `label` on its line.
@@ -111,12 +115,13 @@ mod tests {
     fn a_failure_is_known_for_what_was_too_little() {
         let dir = tempfile::tempdir().unwrap();
         // Nobody can have been killed since a count that is never reached.
-        let of = |error: anyhow::Error| failure(error, u64::MAX, dir.path());
+        let of = |error: anyhow::Error| failure(error, u64::MAX, dir.path(), None);
         let full = || Err::<(), _>(io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write `f`").unwrap_err();
         let (kind, error) = of(full());
         assert_eq!(kind, Failure::NoSpace);
         let text = error.to_string();
-        assert!(text.starts_with("No space left: Cannot write `f`: No space left on device (os error 28); the"), "{text}");
+        assert!(text.starts_with("No space left on the file system that it works on, "), "{text}");
+        assert!(text.ends_with(": Cannot write `f`: No space left on device (os error 28)"), "{text}");
         assert_eq!(of(anyhow!("x")).0, Failure::WorkloadError);
         assert_eq!(of(anyhow!(WrongData("x".to_owned()))).0, Failure::VerifyFailed);
         let said = anyhow!(Shortage::Memory("Out of memory".to_owned())).context("Preparing");
@@ -128,8 +133,12 @@ mod tests {
     #[test]
     fn a_programs_words_count_where_the_file_system_is_full() {
         let said = || anyhow!("run-1 of `dd` ended with status 1: dd: error writing 'x': No space left on device");
-        assert!(no_space(&said(), (256 << 20, 4096)).unwrap().ends_with("has 256 MiB, of which 0 are free now"));
-        assert_eq!(no_space(&said(), (256 << 20, 100 << 20)), None);
-        assert_eq!(no_space(&anyhow!("x"), (256 << 20, 0)), None);
+        let text = no_space(&said(), (256 << 20, 4096), Some("command.disk")).unwrap();
+        assert!(
+            text.contains(" works on, 256 MiB with 0 free now; `command.disk` gives it more: run-1 of `dd`"),
+            "{text}"
+        );
+        assert_eq!(no_space(&said(), (256 << 20, 100 << 20), None), None);
+        assert_eq!(no_space(&anyhow!("x"), (256 << 20, 0), None), None);
     }
 }
