@@ -1,7 +1,7 @@
 //! What a machine ran out of while a workload ran on it: memory, or space on a file system.
 //!
-//! Invariant: the kernel's own word decides, its count of the processes that it has killed or the number of its error, never a guess from a
-//! signal.
+//! Invariant: the kernel's own word decides, its count of the processes that it has killed, the number of its error, or how full it says that a
+//! file system is, never a guess from a signal.
 
 use std::fs;
 use std::io;
@@ -67,15 +67,16 @@ pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path, more: Optio
     }
 }
 
-/// What is said of a full file system, if `error` is of one: the kernel's number says so, or a program's words of one that is full.
+/// What is said of a full file system, if `error` is of one: the kernel's number says so, or it is full. What a program says of it need not
+/// have been kept: its standard error may be a file there.
 fn no_space(error: &anyhow::Error, (total, free): (u64, u64), more: Option<&str>) -> Option<String> {
     let text = format!("{error:#}");
     let numbered = error.chain().any(|cause| {
         let io = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
         io.or_else(|| cause.downcast_ref::<rustix::io::Errno>().map(|e| e.raw_os_error())) == Some(libc::ENOSPC)
     });
-    let told = text.contains("No space left on device") && free < FULL;
-    (numbered || told).then(|| {
+    // A file system that has no size, such as a ramfs, is never full.
+    (numbered || total > 0 && free < FULL).then(|| {
         let (total, free) = (total >> 20, free >> 20);
         let more = more.map_or(String::new(), |lever| format!("; `{lever}` gives it more"));
         // Before what was said, of which the end may be a program's, with many lines.
@@ -131,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_words_count_where_the_file_system_is_full() {
-        let said = || anyhow!("run-1 of `dd` ended with status 1: dd: error writing 'x': No space left on device");
-        let text = no_space(&said(), (256 << 20, 4096), Some("command.disk")).unwrap();
+    fn a_full_file_system_is_told_whatever_the_program_could_say() {
+        let failed = || anyhow!("run-1 of `dd` ended with status 1; standard error is empty");
+        let text = no_space(&failed(), (256 << 20, 4096), Some("command.disk")).unwrap();
         assert!(
             text.contains(" works on, 256 MiB with 0 free now; `command.disk` gives it more: run-1 of `dd`"),
             "{text}"
         );
-        assert_eq!(no_space(&said(), (256 << 20, 100 << 20), None), None);
-        assert_eq!(no_space(&anyhow!("x"), (256 << 20, 0), None), None);
+        assert_eq!(no_space(&failed(), (256 << 20, 100 << 20), None), None);
+        assert_eq!(no_space(&failed(), (0, 0), None), None);
     }
 }

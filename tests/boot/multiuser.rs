@@ -46,25 +46,6 @@ fn users_of_every_kind_work_side_by_side() {
     assert!(facts["multiuser.users.0000025"].as_str().unwrap().contains("jobs/min"), "{facts}");
 }
 
-/// What came of the first boot of a study of 6.12 with these settings of `multiuser`.
-fn outcome(memory: &str, settings: &[&str]) -> (String, String) {
-    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
-    let args: Vec<_> = ["multiuser", "--memory", memory].into_iter().chain(settings).collect();
-    let outcome = &first(&test(), "study", &args)["outcome"];
-    let text = |name: &str| outcome[name].as_str().unwrap_or_else(|| panic!("no {name}: {outcome}")).to_owned();
-    (text("failure"), text("message"))
-}
-
-#[test]
-fn a_guest_that_runs_out_of_memory_is_reported_as_that() {
-    // Each user has two processes besides its own for 5 s: a shell and what it runs.
-    let settings = ["multiuser.mix=shell_rtns_2", "multiuser.jobs=1", "multiuser.scale=1", "multiuser.users=500"];
-    let (failure, message) = outcome("330M", &settings);
-    assert_eq!(failure, "out-of-memory", "{message}");
-    assert!(message.starts_with("multiuser: Out of memory with 500 users: the kernel killed "), "{message}");
-    assert!(message.contains("give a guest more (`--memory`) or ask for fewer users"), "{message}");
-}
-
 #[test]
 fn a_disk_that_fills_up_is_reported_as_that() {
     // Where a ramp without an end gets to is not known before: its file system has room for some users, the second point has more.
@@ -77,8 +58,11 @@ fn a_disk_that_fills_up_is_reported_as_that() {
         "multiuser.increment=1000",
         "multiuser.adaptive=off",
     ];
-    let (failure, message) = outcome("1G", &settings);
-    assert_eq!(failure, "no-space", "{message}");
+    let settings = settings.into_iter().flat_map(|setting| ["--set", setting]);
+    let args: Vec<_> = ["multiuser"].into_iter().chain(settings).collect();
+    let outcome = &first(&test(), "study", &args)["outcome"];
+    assert_eq!(outcome["failure"], "no-space", "{outcome}");
+    let message = outcome["message"].as_str().unwrap();
     assert!(
         message.starts_with("multiuser: The disk is full with 1001 users and files of 256 KiB: User "),
         "{message}"
