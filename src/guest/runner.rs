@@ -20,17 +20,19 @@ use super::{channel, rest_after_prepare};
 use crate::lever::Fault;
 use crate::probe::counters::span;
 use crate::probe::locks::stat;
+use crate::probe::shortage::{self, Shortage};
 use crate::probe::{filesystem, symbols};
 use crate::store::counters::Counters;
 use crate::store::record::{Failure, GuestIdentity};
 use crate::sys::process::Exit;
 use crate::sys::{self, port};
-use crate::workload::{self, Context, Outcome, Progress, Sink, WrongData};
+use crate::workload::{self, Context, Outcome, Progress, Sink};
 
 /// Runs the job's workloads in a child and passes its events on. The trial's failure, if the child could not say it itself.
 pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow::Result<Option<(Failure, String)>> {
     let (events, events_in) = pipe_with(PipeFlags::CLOEXEC)?;
     let (acks, acks_in) = pipe_with(PipeFlags::CLOEXEC)?;
+    let killed = shortage::killed();
     let armed = Armed::of(job);
     let child = sys::process::fork_child(|| {
         let (events, acks) = (File::from(clone(&events_in)), File::from(clone(&acks)));
@@ -60,7 +62,14 @@ pub(super) fn run(job: &Job, guest: &GuestIdentity, mounts: &[Mounts]) -> anyhow
         channel::send(&recording.stop(&marks));
     }
     send_artifacts(job, mounts);
-    Ok((!finished).then(|| (Failure::AgentDied, died(exit))))
+    let killed = shortage::killed().saturating_sub(killed);
+    Ok((!finished).then(|| match killed {
+        0 => (Failure::AgentDied, died(exit)),
+        n => {
+            let shortage = Shortage::of_memory("", n, &died(exit), "let the workload do less");
+            (Failure::OutOfMemory, shortage.to_string())
+        }
+    }))
 }
 
 /// Files that a workload may leave for keeping in a guest, and bytes of each: they leave it through a port, a byte at a time.
@@ -199,10 +208,10 @@ fn one(
     voice: &mut Voice<'_>,
 ) -> Result<Outcome, (Failure, anyhow::Error)> {
     let error = |e| (Failure::WorkloadError, e);
-    let failed = |e: anyhow::Error| match e.is::<WrongData>() {
-        true => (Failure::VerifyFailed, e),
-        false => error(e),
-    };
+    let (killed, dir) = (shortage::killed(), mounts.dir.join("work"));
+    // Where a workload's room is an option, that is what it is called.
+    let more = planned.options.contains_key("disk").then(|| format!("{}.disk", planned.name));
+    let failed = |e: anyhow::Error| shortage::failure(e, killed, &dir, more.as_deref());
     let workload =
         workload::find(&planned.name).ok_or_else(|| error(anyhow!("This executable has no such workload")))?;
     let executable = voice.executable.to_owned();
@@ -219,7 +228,7 @@ fn one(
         options: &planned.options,
         seed: job.seed,
         clock: job.clock,
-        dir: mounts.dir.join("work"),
+        dir: dir.clone(),
         images: &mounts.images,
         devices: &mounts.devices,
         foundation: &planned.foundation,
@@ -234,7 +243,7 @@ fn one(
         None => {
             std::fs::create_dir(&cx.dir).map_err(|e| error(anyhow!("{}: {e}", cx.dir.display())))?;
             step(Progress { step: "prepare", done: 0, of: 0 });
-            workload.prepare(&cx).context("Preparing").map_err(error)?;
+            workload.prepare(&cx).context("Preparing").map_err(failed)?;
         }
         Some((acknowledged, proves_only)) => {
             let facts = workload.recover(&cx, Path::new(acknowledged)).map_err(failed)?.into_iter().collect();

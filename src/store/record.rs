@@ -82,6 +82,10 @@ pub enum Failure {
     NoAgent,
     /// The process that ran the workload was killed or crashed.
     AgentDied,
+    /// Memory was too little for the workload.
+    OutOfMemory,
+    /// The file system was too small for it.
+    NoSpace,
     /// The workload reported an error.
     WorkloadError,
     /// The data left behind was lost or wrong.
@@ -97,6 +101,8 @@ impl Failure {
             Failure::EarlyExit => "exited early",
             Failure::NoAgent => "never started its agent",
             Failure::AgentDied => "lost its agent",
+            Failure::OutOfMemory => "ran out of memory",
+            Failure::NoSpace => "ran out of disk space",
             Failure::WorkloadError => "failed its workload",
             Failure::VerifyFailed => "lost or corrupted data",
         }

@@ -34,3 +34,21 @@ fn the_users_own_tools_run_in_a_guest_and_take_the_same_time_twice() {
     assert!((0.5e9..5e9).contains(&wall), "{wall} ns of virtual time");
     assert_eq!(trials[0], trials[1]);
 }
+
+#[test]
+fn a_command_that_takes_all_disk_or_memory_is_reported_as_that() {
+    let test = test().file("src/input", "");
+    let outcome = |out: &str, args: &[&str]| {
+        let args =
+            [&["--set", "command.dir=src", "--set", "command.disk=64M", "--memory", "512M", "--"], args].concat();
+        let outcome = super::first(&test, out, &args)["outcome"].clone();
+        (outcome["failure"].as_str().unwrap().to_owned(), outcome["message"].as_str().unwrap().to_owned())
+    };
+    let (failure, message) = outcome("disk", &["dd", "if=/dev/zero", "of=x", "bs=1M", "count=400"]);
+    assert_eq!(failure, "no-space", "{message}");
+    assert!(message.starts_with("command: No space left on the file system that it works on, "), "{message}");
+    assert!(message.contains("; `command.disk` gives it more: run-1 of `dd "), "{message}");
+    let (failure, message) = outcome("memory", &["tail", "/dev/zero"]);
+    assert_eq!(failure, "out-of-memory", "{message}");
+    assert!(message.starts_with("command: Out of memory: the kernel killed a process (run-1 of `tail "), "{message}");
+}

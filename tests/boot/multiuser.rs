@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{test, underway};
+use super::{first, test, underway};
 
 /// A test of each kind: what needs sockets, System V memory, a shell, direct I/O, in an initramfs with nothing but bigiron.
 const MIX: &str = "multiuser.mix=fork_test,exec_test,signal_test,shell_rtns_1,pipe_cpy,fifo_test,shared_memory,tcp_test,udp_test,link_test,\
@@ -44,4 +44,28 @@ fn users_of_every_kind_work_side_by_side() {
     assert_eq!(facts["multiuser.jobs-per-user"], "17");
     assert!(facts["multiuser.test.tcp_test"].as_str().unwrap().starts_with("1 of each user; 26 in all;"), "{facts}");
     assert!(facts["multiuser.users.0000025"].as_str().unwrap().contains("jobs/min"), "{facts}");
+}
+
+#[test]
+fn a_disk_that_fills_up_is_reported_as_that() {
+    // Where a ramp without an end gets to is not known before: its file system has room for some users, the second point has more.
+    let settings = [
+        "multiuser.mix=disk_rr",
+        "multiuser.jobs=1",
+        "multiuser.filesize=256K",
+        "multiuser.users=auto",
+        "multiuser.start=1",
+        "multiuser.increment=1000",
+        "multiuser.adaptive=off",
+    ];
+    let settings = settings.into_iter().flat_map(|setting| ["--set", setting]);
+    let args: Vec<_> = ["multiuser"].into_iter().chain(settings).collect();
+    let outcome = &first(&test(), "study", &args)["outcome"];
+    assert_eq!(outcome["failure"], "no-space", "{outcome}");
+    let message = outcome["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("multiuser: The disk is full with 1001 users and files of 256 KiB: User "),
+        "{message}"
+    );
+    assert!(message.contains("say with `multiuser.end` how many users there has to be room for"), "{message}");
 }

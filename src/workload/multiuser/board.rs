@@ -164,7 +164,7 @@ impl<'s> Board<'s> {
 }
 
 /// What an error is.
-fn trouble(error: &anyhow::Error) -> Trouble {
+pub fn trouble(error: &anyhow::Error) -> Trouble {
     let errno = |cause: &(dyn std::error::Error + 'static)| {
         let io = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
         io.or_else(|| cause.downcast_ref::<rustix::io::Errno>().map(|e| e.raw_os_error()))

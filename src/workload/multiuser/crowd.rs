@@ -15,10 +15,10 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::board::{Board, Trouble};
-use super::out_of_memory;
 use super::work::{Disk, Place, Scale, Test};
 use crate::load::now_ns;
 use crate::probe::counters::span;
+use crate::probe::shortage::{self, Shortage};
 use crate::sys::family::{Children, Family};
 use crate::sys::launch::children_usage;
 use crate::sys::process::Exit;
@@ -41,6 +41,8 @@ pub struct Work<'a> {
     pub tests: &'a [(&'static Test, u32)],
     pub scale: Scale,
     pub syncs: bool,
+    /// What gives a full disk more room, for messages.
+    pub more_space: &'a str,
 }
 
 /// What was seen of a point.
@@ -74,10 +76,10 @@ pub struct Times {
 pub fn run(work: &Work<'_>) -> Result<Seen> {
     let segment = Segment::new(Board::bytes(work.users as usize, work.tests.len())).context("Cannot share memory")?;
     let board = Board::new(&segment, work.users as usize, work.tests.len());
-    let killed = out_of_memory::killed();
+    let killed = shortage::killed();
     let family = Family::found(|children| head(work, &board, children)).context("Cannot start the users")?;
     let exit = family.wait().context("Cannot wait for the users")?;
-    let killed = out_of_memory::killed().saturating_sub(killed);
+    let killed = shortage::killed().saturating_sub(killed);
     if let Some((trouble, text)) = board.complaint() {
         return Err(failure(work, trouble, &text, killed));
     }
@@ -112,24 +114,33 @@ pub fn run(work: &Work<'_>) -> Result<Seen> {
     })
 }
 
+/// `1 user`, `8 users`.
+pub fn users(n: u32) -> String {
+    if n == 1 { "1 user".to_owned() } else { format!("{n} users") }
+}
+
 /// The error that a complaint is.
 fn failure(work: &Work<'_>, trouble: Trouble, text: &str, killed: u64) -> anyhow::Error {
-    let users = match work.users {
-        1 => "1 user".to_owned(),
-        n => format!("{n} users"),
-    };
+    let users = users(work.users);
     match trouble {
         Trouble::WrongData => anyhow!(WrongData(format!("With {users}: {text}"))),
         // Who is not heard of may have been killed in the middle of anything.
-        _ if killed > 0 || trouble == Trouble::NoMemory => anyhow!(out_of_memory::message(&users, killed, text)),
+        _ if killed > 0 || trouble == Trouble::NoMemory => {
+            anyhow!(Shortage::of_memory(&format!(" with {users}"), killed, text, "ask for fewer users"))
+        }
         Trouble::Full => {
-            let kib = work.disks.first().map_or(0, Disk::file_bytes) / 1024;
-            anyhow!(
-                "The disk is full with {users} and files of {kib} KiB: {text}; give more storage, or smaller files with `multiuser.filesize` and `multiuser.poolsize`"
-            )
+            anyhow!(full(work.users, work.disks.first().map_or(0, Disk::file_bytes), work.more_space, text))
         }
         _ => anyhow!("With {users}: {text}"),
     }
+}
+
+/// A full disk; `more` is what gives it more room.
+pub fn full(n: u32, file_bytes: u64, more: &str, text: &str) -> Shortage {
+    let (users, kib) = (users(n), file_bytes / 1024);
+    Shortage::Space(format!(
+        "The disk is full with {users} and files of {kib} KiB: {text}; {more}, or ask for smaller files with `multiuser.filesize` and `multiuser.poolsize`"
+    ))
 }
 
 /// The users' head: forks them, releases them, waits for them. Returns its exit status.
@@ -280,7 +291,8 @@ mod tests {
         let tests = [(test("good", |_| Ok(())), 3), (test("other", run), 2)];
         let disks = [Disk::lay_out(dir.path(), 1024, tests.iter().map(|(t, _)| *t)).unwrap()];
         let executable = Path::new("/bin/true");
-        super::run(&Work { users, seed: 5, executable, disks: &disks, tests: &tests, scale: Scale::FULL, syncs: false })
+        let (disks, tests, more_space) = (&disks[..], &tests[..], "buy a larger one");
+        super::run(&Work { users, seed: 5, executable, disks, tests, scale: Scale::FULL, syncs: false, more_space })
     }
 
     #[test]
@@ -304,9 +316,12 @@ mod tests {
     #[test]
     fn a_full_disk_and_a_dead_user_are_named() {
         let full = |_: &mut Place<'_>| Err(std::io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write `f`");
-        let text = point(1, full).unwrap_err().to_string();
+        let error = point(1, full).unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(Shortage::Space(_))));
+        let text = error.to_string();
         assert!(
-            text.starts_with("The disk is full with 1 user and files of 1 KiB: User 0, test `other`: Cannot write `f`"),
+            text.starts_with("The disk is full with 1 user and files of 1 KiB: User 0, test `other`: Cannot write `f`")
+                && text.contains("; buy a larger one, or ask for smaller files"),
             "{text}"
         );
         let text = point(3, |place| {

@@ -10,7 +10,6 @@ mod curve;
 mod metrics;
 mod mixes;
 mod options;
-mod out_of_memory;
 mod ramp;
 mod rates;
 mod single;

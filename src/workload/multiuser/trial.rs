@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow};
 use rustix::process::Resource;
 
+use super::board::{self, Trouble};
 use super::crowd::{self, Seen, Times, Work};
 use super::curve::{Curve, Point};
 use super::metrics;
@@ -101,14 +102,21 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Outco
     let mut times = vec![Times::default(); tests.len()];
     let mut disks: Vec<Disk> = Vec::new();
     let mut before = Vec::new();
+    let more_space = match settings.most_users() {
+        (_, true) => "say with `multiuser.end` how many users there has to be room for",
+        (_, false) => "make room on it",
+    };
     let mut point = |users: u32, done: u32, of: u32| -> Result<u64> {
-        let step = if users == 1 { "1 user".to_owned() } else { format!("{users} users") };
+        let step = crowd::users(users);
         (cx.progress)(Progress { step: &step, done, of });
         limits::check(processes(settings, users))?;
         let file_bytes = settings.file_bytes(users, cx.clock);
         if disks.is_empty() || settings.has_pool() {
             let lay = |dir: &PathBuf| Disk::lay_out(dir, file_bytes, tests.iter().map(|(t, _)| *t));
-            disks = dirs.iter().map(lay).collect::<Result<_>>().with_context(|| format!("Laying out for {step}"))?;
+            disks = dirs.iter().map(lay).collect::<Result<_>>().map_err(|e| match board::trouble(&e) {
+                Trouble::Full => crowd::full(users, file_bytes, more_space, &format!("{e:#}")).into(),
+                _ => e.context(format!("Laying out for {step}")),
+            })?;
             before = dirs.iter().map(|dir| names(dir)).collect::<Result<_>>()?;
         }
         let work = Work {
@@ -119,6 +127,7 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Outco
             tests: &tests,
             scale: settings.scale(cx.clock),
             syncs: settings.syncs,
+            more_space,
         };
         let seen = crowd::run(&work)?;
         for (dir, before) in dirs.iter().zip(&before) {
