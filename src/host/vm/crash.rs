@@ -197,6 +197,11 @@ impl<'a> Machine<'a> {
     fn job(&self, end: &End<'_>) -> anyhow::Result<Job> {
         let (plan, arm, planned) = (self.plan, &self.host.arms[0], &self.plan.workloads[0]);
         ensure!(arm.raw_disks.is_none(), "The disks of `vm.disks` are in the guest's memory and would lose everything");
+        ensure!(
+            lever::fs::journal(&plan.arms[0].settings).is_none(),
+            "A test of crashes has one disk, and with `{}` there are two",
+            lever::fs::JOURNAL
+        );
         let options = lever::workload_options(plan, &plan.arms[0], &planned.name);
         let (first, kind) = (self.lives == 0, super::arm::kind(plan, &plan.arms[0]));
         let storage =
