@@ -154,13 +154,15 @@ impl VmHost {
             Looking::AtLocks => (job.sampled, job.locks) = (true, true),
         }
         let pmems = arm.images.pmems();
+        let shape = Shape::of(&trial.arm.settings);
         files.write_initramfs(&arm.archive, &job).map_err(|e| full(&e, &files.initramfs))?;
         let config = Config {
             clock: trial.plan.clock,
             accelerator: self.accelerator,
             cpus: trial.plan.machine.cpus,
             memory_bytes: trial.plan.machine.memory_bytes,
-            nodes: Shape::of(&trial.arm.settings).nodes,
+            nodes: shape.nodes,
+            threads: shape.threads,
             seed: trial.slot.boot_seed,
             kernel: &arm.kernel,
             initramfs: &files.initramfs,

@@ -24,6 +24,7 @@ struct Machines {
     storage: &'static str,
     filesystem: &'static str,
     only: &'static str,
+    cpus: u32,
     settings: &'static [&'static str],
 }
 
@@ -33,6 +34,7 @@ const USUAL: Machines = Machines {
     storage: "nvme",
     filesystem: "ext4",
     only: DISK,
+    cpus: 1,
     settings: &[],
 };
 
@@ -51,7 +53,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         design: Design { pairs: 8, seed: 1, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
         machine: Machine {
             host: "vm".to_owned(),
-            cpus: 1,
+            cpus: machines.cpus,
             memory_bytes: 1 << 30,
             storage: machines.storage.to_owned(),
             filesystem: machines.filesystem.to_owned(),
@@ -155,6 +157,16 @@ fn journals_of_other_file_systems_and_kernels_on_disks_of_their_own() {
         let result = completes(&machines);
         assert!(to_journal(&result) > 20, "{}: {:?}", machines.filesystem, result.facts);
     }
+}
+
+#[test]
+fn threads_of_a_core_are_siblings_until_the_kernel_is_told_to_have_none() {
+    // Read back before anything is measured: all of them, or one of a core.
+    let of = |settings| Machines { only: "null-call", cpus: 2, settings, ..USUAL };
+    let online = |machines: &Machines| completes(machines).guest.unwrap().cpus;
+    assert_eq!(online(&of(&["vm.threads=2"])), 2);
+    assert_eq!(online(&of(&["vm.threads=2", "boot.nosmt"])), 1);
+    assert_eq!(online(&of(&["boot.nosmt"])), 2, "of cores with one thread none goes");
 }
 
 #[test]

@@ -101,13 +101,15 @@ impl<'a> Machine<'a> {
         }
         files.write_initramfs(&initramfs, &job).map_err(|e| full(&e, &files.initramfs))?;
         let serial = self.plan.workloads[0].name.clone();
+        let shape = Shape::of(&self.plan.arms[0].settings);
         let disks = [Disk { path: running.clone(), serial, cache: Cache::WriteBack, log: Some(log.clone()) }];
         let config = Config {
             clock: self.plan.clock,
             accelerator: self.host.accelerator,
             cpus: self.plan.machine.cpus,
             memory_bytes: self.plan.machine.memory_bytes,
-            nodes: Shape::of(&self.plan.arms[0].settings).nodes,
+            nodes: shape.nodes,
+            threads: shape.threads,
             seed: self.draws.next_u64(),
             kernel: &arm.kernel,
             initramfs: &files.initramfs,

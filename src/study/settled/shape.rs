@@ -1,12 +1,12 @@
 //! Machines and disks whose shape an arm asks for: what cannot be built is refused before anything boots.
 //!
-//! Invariant: what passes here gives QEMU whole CPUs and whole MiB for every node.
+//! Invariant: what passes here gives QEMU whole cores and whole MiB for every node.
 
 use std::num::NonZero;
 
 use super::{Settled, SettledArm};
 use crate::lever::fs;
-use crate::lever::vm::{BLOCK_SIZE, DISKS, NUMA, Shape};
+use crate::lever::vm::{BLOCK_SIZE, DISKS, NUMA, Shape, THREADS};
 use crate::refusal::Refusal;
 use crate::size;
 use crate::study::plan::PlannedWorkload;
@@ -26,6 +26,7 @@ impl Settled {
         for (i, arm) in self.arms.iter().enumerate() {
             let shape = Shape::of(&arm.settings);
             self.check_nodes(&shape)
+                .and_then(|()| self.check_threads(&shape))
                 .and_then(|()| self.check_disks(&shape, arm))
                 .and_then(|()| self.check_journal(&shape, arm))
                 .map_err(|why| self.places.refuse(&format!("arms.{i}"), why))?;
@@ -50,6 +51,20 @@ impl Settled {
             ));
         }
         Ok(())
+    }
+
+    fn check_threads(&self, shape: &Shape) -> Result<(), String> {
+        let (cpus, threads) = (self.machine.cpus, shape.threads);
+        let nodes = shape.nodes_with_cpus(cpus);
+        if (cpus / nodes).is_multiple_of(threads) {
+            return Ok(());
+        }
+        let (whole, of) = (nodes * threads, if nodes > 1 { format!(" on {nodes} nodes") } else { String::new() });
+        let right = match cpus / whole * whole {
+            0 => whole.to_string(),
+            fewer => format!("{fewer} or {}", fewer + whole),
+        };
+        Err(format!("Lever `{THREADS}={threads}` makes no whole cores of {cpus} CPUs{of}; {right} CPUs would be right"))
     }
 
     fn check_disks(&self, shape: &Shape, arm: &SettledArm) -> Result<(), String> {

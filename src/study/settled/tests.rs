@@ -247,6 +247,11 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     refused(&with("debian:6.12,vm.numa=2", cpus(3)), &OLD, "deals 3 CPUs unevenly; 2 or 4 CPUs would be right");
     refused(&with("debian:6.12,vm.numa=32", dbsim()), &OLD, "less than 64M; give at least 2G of memory");
     settle(&with("debian:6.12,vm.numa=2", cpus(1)), &OLD).unwrap();
+    refused(&with("debian:6.12,vm.threads=2", cpus(3)), &OLD, "no whole cores of 3 CPUs; 2 or 4 CPUs would be right");
+    refused(&with("debian:6.12,vm.threads=2", cpus(1)), &OLD, "no whole cores of 1 CPUs; 2 CPUs would be right");
+    let both = "debian:6.12,vm.numa=2,vm.threads=2";
+    refused(&with(both, cpus(2)), &OLD, "no whole cores of 2 CPUs on 2 nodes; 4 CPUs would be right");
+    settle(&with(both, cpus(4)), &OLD).unwrap();
     let four = "debian:6.12,vm.disks=4";
     refused(&with(four, dbsim()), &OLD, "10 data files do not fit onto 4 disks, one on each; set `dbsim.data.files=4`");
     let micro = Question { workloads: vec!["micro".into()], ..Question::default() };
