@@ -12,10 +12,10 @@ use rustix::mount::{MountFlags, mount};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::{Copy, Device, Job, Storage, Tree, WorkloadJob};
-use super::{disks, rotational};
+use super::{disks, journal, rotational};
 use crate::lever::fs as fs_lever;
 use crate::sys::process::Child;
-use crate::vm::image::Extents;
+use crate::vm::image::{self, Extents};
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -34,6 +34,9 @@ pub struct Mounts {
     /// What is to be said of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
+    /// The disk of the file system's journal, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<PathBuf>,
 }
 
 /// Makes and mounts what the job's workloads asked for, in the order of the job.
@@ -54,7 +57,7 @@ pub(super) fn mount_all(job: &Job) -> anyhow::Result<(Vec<Mounts>, Vec<Child>)> 
 fn mount_for(w: &WorkloadJob, job: &Job, servers: &mut Vec<Child>) -> anyhow::Result<Mounts> {
     let dir = Path::new("/data").join(&w.name);
     fs::create_dir_all(&dir)?;
-    let mut images = BTreeMap::new();
+    let (mut images, mut journal) = (BTreeMap::new(), None);
     for tree in &w.trees {
         let at = Path::new("/data").join(format!("{}.{}", w.name, tree.name));
         fs::create_dir_all(&at)?;
@@ -62,19 +65,35 @@ fn mount_for(w: &WorkloadJob, job: &Job, servers: &mut Vec<Child>) -> anyhow::Re
         images.insert(tree.name.clone(), at);
     }
     if let Some(storage) = &w.storage {
-        let device = device(&w.name, storage, job.shape.block_bytes, servers)
-            .with_context(|| format!("No disk for `{}`", w.name))?;
-        mount_asked(&device, &dir, &storage.filesystem, &job.mount)?;
+        let block_bytes = job.shape.block_bytes;
+        let none = || format!("No disk for `{}`", w.name);
+        let device = device(&w.name, &storage.device, block_bytes, servers)
+            .and_then(|device| begin(storage, &device).map(|()| device))
+            .with_context(none)?;
+        journal = match &storage.journal {
+            Some(disk) => Some(journal::disk(&w.name, disk, block_bytes, servers).with_context(none)?),
+            None => None,
+        };
+        mount_asked(&device, &dir, storage, &job.mount, journal.as_deref())?;
+        if let (Some(disk), Some(at)) = (&storage.journal, &journal) {
+            journal::verify(disk, at, &dir, &storage.filesystem)?;
+        }
         if let Some(files) = &storage.files {
             lay_files(files, &dir).with_context(|| format!("No files on the disk for `{}`", w.name))?;
         }
         images.extend(w.loaded.iter().map(|name| (name.clone(), dir.clone())));
     }
-    Ok(Mounts { dir, images, ..Mounts::default() })
+    Ok(Mounts { dir, images, journal, ..Mounts::default() })
 }
 
-fn device(name: &str, storage: &Storage, block_bytes: u32, servers: &mut Vec<Child>) -> anyhow::Result<PathBuf> {
-    let device = match &storage.device {
+/// Makes a device, or finds it.
+pub(super) fn device(
+    name: &str,
+    device: &Device,
+    block_bytes: u32,
+    servers: &mut Vec<Child>,
+) -> anyhow::Result<PathBuf> {
+    Ok(match device {
         Device::NullBlk { size_mib, completion_ns, queues } => {
             null_blk(name, *size_mib, (*completion_ns, *queues), block_bytes)?
         }
@@ -86,19 +105,26 @@ fn device(name: &str, storage: &Storage, block_bytes: u32, servers: &mut Vec<Chi
         Device::Ram { index } => PathBuf::from(format!("/dev/ram{index}")),
         Device::Virtio { serial } => virtio(serial)?,
         Device::Pmem { index } => pmem(*index)?,
-    };
+    })
+}
+
+/// Writes what a disk begins with.
+fn begin(storage: &Storage, device: &Path) -> anyhow::Result<()> {
     if let Some(copy) = &storage.copy {
-        copy_extents(copy, &device)?;
+        copy_extents(copy, device)?;
     }
-    if let Some(image) = &storage.image {
-        let packed = fs::read(image).with_context(|| format!("No {image} in the initramfs"))?;
-        let disk = OpenOptions::new().write(true).open(&device)?;
-        for (offset, data) in Extents::new(&packed) {
-            disk.write_all_at(data, offset).with_context(|| format!("Writing {}", device.display()))?;
-        }
-        disk.sync_all()?;
+    storage.image.as_ref().map_or(Ok(()), |image| lay_image(image, device))
+}
+
+/// Writes a packed image of the initramfs onto an empty disk.
+pub(super) fn lay_image(image: &str, device: &Path) -> anyhow::Result<()> {
+    let packed = fs::read(image).with_context(|| format!("No {image} in the initramfs"))?;
+    let disk = OpenOptions::new().write(true).open(device)?;
+    for (offset, data) in Extents::new(&packed) {
+        disk.write_all_at(data, offset).with_context(|| format!("Writing {}", device.display()))?;
     }
-    Ok(device)
+    disk.sync_all()?;
+    Ok(())
 }
 
 /// Lays what is on a pmem device onto another disk.
@@ -273,18 +299,37 @@ fn disks_named(prefix: &str) -> anyhow::Result<Vec<String>> {
 }
 
 /// Mounts a workload's disk with `options`, every one of which the kernel takes: what it passes over, it says in its log.
-fn mount_asked(device: &Path, dir: &Path, filesystem: &str, options: &str) -> anyhow::Result<()> {
-    let lines = |log: Vec<String>| log.len();
-    let before = if options.is_empty() { 0 } else { lines(super::kernel_log()?) };
-    let (flags, data) = fs_lever::split(options);
-    let mounted = mount_at(device, dir, filesystem, flags, &data);
-    if options.is_empty() {
-        return mounted;
+fn mount_asked(
+    device: &Path,
+    dir: &Path,
+    storage: &Storage,
+    options: &str,
+    journal: Option<&Path>,
+) -> anyhow::Result<()> {
+    let filesystem = &storage.filesystem;
+    let (flags, mut data) = fs_lever::split(options);
+    if options.is_empty() && journal.is_none() {
+        return mount_at(device, dir, filesystem, flags, &data);
     }
+    let mut levers = Vec::new();
+    if !options.is_empty() {
+        levers.push(format!("`fs.mount={options}`"));
+    }
+    if let (Some(disk), Some(at)) = (&storage.journal, journal) {
+        levers.push(format!("`{}={}`", fs_lever::JOURNAL, disk.storage));
+        let option = image::journal::mount_option(filesystem)
+            .with_context(|| format!("{filesystem} has no journal on a disk of its own"))?;
+        data += &format!("{}{option}={}", if data.is_empty() { "" } else { "," }, at.display());
+    }
+    let before = super::kernel_log()?.len();
+    let mounted = mount_at(device, dir, filesystem, flags, &data);
     let log = super::kernel_log()?;
     let said = log.get(before..).unwrap_or_default().join("\n");
     if let Err(e) = mounted {
-        bail!("Lever `fs.mount={options}` did not take: {e:#}; the kernel logged `{}`", said.trim());
+        bail!("Lever {} did not take: {e:#}; the kernel logged `{}`", levers.join(" with "), said.trim());
+    }
+    if options.is_empty() {
+        return Ok(());
     }
     if let Some(line) = fs_lever::ignored(options, &said) {
         bail!("Lever `fs.mount={options}` did not take: the kernel logged `{line}`");

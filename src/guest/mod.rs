@@ -7,6 +7,7 @@
 pub mod block;
 mod channel;
 mod disks;
+mod journal;
 mod levers;
 pub mod protocol;
 mod quiet;

@@ -177,6 +177,19 @@ pub struct Storage {
     /// Files that are laid onto the empty file system when it is mounted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Tree>,
+    /// The disk of its journal, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalDisk>,
+}
+
+/// A disk that has the journal of a file system on another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JournalDisk {
+    /// The storage that was asked for, by its name.
+    pub storage: String,
+    pub device: Device,
+    /// The empty journal as packed extents, a path in the initramfs; `None` if the device comes with it.
+    pub image: Option<String>,
 }
 
 /// Bytes to be copied from persistent memory.

@@ -16,7 +16,7 @@ use rustix::process::{Signal, kill_process};
 use super::block::Mounts;
 use super::protocol::{ACK_PORT, Event, Job, LOOKED_INTO, WorkloadJob};
 use super::recording::Armed;
-use super::{channel, rest_after_prepare};
+use super::{channel, journal, rest_after_prepare};
 use crate::lever::Fault;
 use crate::probe::counters::span;
 use crate::probe::locks::stat;
@@ -118,6 +118,12 @@ impl Voice<'_> {
     }
 }
 
+/// What is to be said of a workload's disks when it is done.
+fn said(mounts: &Mounts) -> BTreeMap<String, String> {
+    let journal = mounts.journal.as_deref().map(journal::facts).unwrap_or_default();
+    mounts.facts.clone().into_iter().chain(journal).collect()
+}
+
 /// Runs the job's workloads in this process. Each event goes out as a line, and one byte must come back before work goes on.
 pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &Path, events: File, acks: File) {
     let voice = &mut Voice { events, acks, executable };
@@ -150,7 +156,7 @@ pub fn serve(job: &Job, guest: &GuestIdentity, mounts: &[Mounts], executable: &P
                 voice.say(&Event::Result {
                     workload: workload.name.clone(),
                     values: outcome.values.into_iter().collect(),
-                    facts: mounts.facts.clone().into_iter().chain(outcome.facts).collect(),
+                    facts: said(mounts).into_iter().chain(outcome.facts).collect(),
                 });
             }
             Err((failure, e)) => {

@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use super::heard::Heard;
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::clock::Clock;
-use crate::guest::protocol::{self, Job, LOOKED_INTO, NOT_LOOKED_INTO, PROTOCOL, Storage, WorkloadJob};
+use crate::guest::protocol::{self, Job, JournalDisk, LOOKED_INTO, NOT_LOOKED_INTO, PROTOCOL, Storage, WorkloadJob};
 use crate::kernel::Kernel;
 use crate::lever::{self, apply::Placement, vm::Shape};
 use crate::store::evidence::Evidence;
@@ -161,13 +161,15 @@ impl VmHost {
             Looking::AtLocks => (job.sampled, job.locks) = (true, true),
         }
         let pmems = arm.images.pmems();
+        let shape = Shape::of(&trial.arm.settings);
         files.write_initramfs(&arm.archive, &job).map_err(|e| full(&e, &files.initramfs))?;
         let config = Config {
             clock: trial.plan.clock,
             accelerator: self.accelerator,
             cpus: trial.plan.machine.cpus,
             memory_bytes: trial.plan.machine.memory_bytes,
-            nodes: Shape::of(&trial.arm.settings).nodes,
+            nodes: shape.nodes,
+            threads: shape.threads,
             seed: trial.slot.boot_seed,
             kernel: &arm.kernel,
             initramfs: &files.initramfs,
@@ -264,7 +266,11 @@ impl VmHost {
             if let protocol::Device::Virtio { serial } = &device {
                 make(serial, loaded.moves_to_mib().map_or(Content::Image(&loaded.path), Content::Empty))?;
             }
-            return Ok(Some(loaded.storage(device, kind)));
+            let journal = match loaded.moves_to_mib() {
+                Some(size_mib) => self.journal(plan, (planned, arm), n, size_mib, make)?,
+                None => None,
+            };
+            return Ok(Some(Storage { journal, ..loaded.storage(device, kind) }));
         }
         let Some(size_mib) = storage_mib(plan, planned, name, options) else { return Ok(None) };
         let device = disk::device(profile, size_mib, machine.cpus, n, name);
@@ -273,13 +279,38 @@ impl VmHost {
             make(serial, Content::Empty(size_mib))?;
             image = None;
         }
-        Ok(Some(Storage { device, filesystem: kind.filesystem.to_owned(), image, copy: None, files: None }))
+        let journal = self.journal(plan, (planned, arm), n, size_mib, make)?;
+        Ok(Some(Storage { device, filesystem: kind.filesystem.to_owned(), image, copy: None, files: None, journal }))
+    }
+
+    /// The disk of the journal of the plan's workload number `n`, whose file system is of `size_mib`, if the arm's journals have their own.
+    fn journal(
+        &self,
+        plan: &Plan,
+        (planned, arm): (&Arm, &PreparedArm),
+        n: usize,
+        size_mib: u64,
+        make: &mut dyn FnMut(&str, Content<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Option<JournalDisk>> {
+        let Some(profile) = lever::fs::journal(&planned.settings) else { return Ok(None) };
+        let journal_mib = arm.journal_mib(size_mib).context("A journal that was not made")?;
+        let serial = journal_serial(&plan.workloads[n].name);
+        // Behind those with the file systems.
+        let index = plan.workloads.len() + n;
+        let device = disk::device(profile, journal_mib, plan.machine.cpus, index, &serial);
+        let mut image = Some(arm::kind(plan, planned).on(n).journal_path(size_mib));
+        if let protocol::Device::Virtio { serial } = &device {
+            make(serial, Content::Journal(size_mib))?;
+            image = None;
+        }
+        Ok(Some(JournalDisk { storage: profile.name.to_owned(), device, image }))
     }
 
     fn lay(&self, kind: image::Kind<'_>, content: Content<'_>, path: &Path) -> anyhow::Result<()> {
         match content {
             Content::Image(image) => image::restore(image, path),
             Content::Empty(size_mib) => image::write_raw(&self.cache, kind, size_mib, path),
+            Content::Journal(size_mib) => image::journal::write_raw_journal(&self.cache, kind, size_mib, path),
         }
     }
 
@@ -342,6 +373,13 @@ pub(super) enum Content<'a> {
     Image(&'a Path),
     /// A file system of so many MiB.
     Empty(u64),
+    /// The journal of one of so many MiB.
+    Journal(u64),
+}
+
+/// The serial number of the disk with the journal of `workload`'s file system.
+fn journal_serial(workload: &str) -> String {
+    format!("{workload}-journal")
 }
 
 /// Whether a trial finds out what its file system can do: where arms differ in it, and once, since all pairs would find the same.
@@ -360,4 +398,16 @@ fn full(e: &std::io::Error, path: &Path) -> HostError {
 
 fn round(d: Duration) -> f64 {
     (d.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload;
+
+    #[test]
+    fn every_journal_has_a_serial_number_that_virtio_does_not_cut() {
+        // VIRTIO_BLK_ID_BYTES.
+        assert!(workload::all().iter().all(|w| journal_serial(w.name()).len() <= 20));
+    }
 }

@@ -1,16 +1,30 @@
-//! `fs.*`: the file system on a guest's disk: which, how it is made, how it is mounted.
+//! `fs.*`: the file system on a guest's disk: which, how it is made, how it is mounted, where its journal lies.
 
 use rustix::mount::MountFlags;
 
 use super::Setting;
 use super::runtime::{Lever, Place, Touches};
 use super::takes::Takes;
+use crate::study::storage::{self, Profile};
 use crate::suggest;
 use crate::vm::image;
 
 const fn lever(name: &'static str, summary: &'static str) -> Lever {
     Lever { name, place: Place::FileSystem, takes: Takes::Text, touches: Touches::Nothing, since: None, summary }
 }
+
+/// Where the journal lies.
+pub const JOURNAL: &str = "fs.journal";
+
+/// Every storage that a guest can have.
+const STORAGE: &[(&str, &str)] = &[
+    ("nvme", "nvme"),
+    ("ssd", "ssd"),
+    ("hdd", "hdd"),
+    ("hdd-15k", "hdd-15k"),
+    ("ram", "ram"),
+    ("host-file", "host-file"),
+];
 
 pub const LEVERS: &[Lever] = &[
     lever("fs.type", "the file system of an arm, in place of the study's"),
@@ -19,6 +33,10 @@ pub const LEVERS: &[Lever] = &[
         "fs.mount",
         "mount options, such as `data=writeback`; `noatime` goes without saying, unless another atime is asked for",
     ),
+    Lever {
+        takes: Takes::Words(STORAGE),
+        ..lever(JOURNAL, "storage of a disk of its own for the journal of ext3, ext4 or xfs")
+    },
 ];
 
 /// Options of mount(8) that are flags of mount(2): the others are the file system's.
@@ -69,6 +87,11 @@ pub fn mkfs(settings: &[Setting]) -> &str {
 /// Mount options as typed.
 pub fn mount(settings: &[Setting]) -> &str {
     of(settings, "fs.mount").unwrap_or("")
+}
+
+/// The storage of the journal, if it has a disk of its own.
+pub fn journal(settings: &[Setting]) -> Option<&'static Profile> {
+    of(settings, JOURNAL).and_then(storage::find)
 }
 
 /// Whether `settings` ask for anything that the study's own file system is not.
@@ -135,5 +158,14 @@ mod tests {
         assert!(check("fs.type", "ext5").unwrap_err().contains("`ext4`"));
         assert!(check("fs.mkfs", "/dev/sda").is_err());
         assert!(check("fs.mount", "ro").is_err());
+    }
+
+    #[test]
+    fn a_journal_lies_on_any_storage_of_a_guest() {
+        assert!(STORAGE.iter().map(|(name, _)| *name).eq(storage::names(crate::clock::Clock::Wall)));
+        for none in ["flash", "folder", "off"] {
+            let why = crate::lever::check(JOURNAL, none).unwrap_err().to_string();
+            assert!(why.contains("it is `nvme`, `ssd`, `hdd`, "), "{why}");
+        }
     }
 }

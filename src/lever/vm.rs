@@ -10,6 +10,7 @@ use super::runtime::{Lever, Place, Touches};
 use super::takes::Takes;
 
 pub const NUMA: &str = "vm.numa";
+pub const THREADS: &str = "vm.threads";
 pub const DISKS: &str = "vm.disks";
 pub const BLOCK_SIZE: &str = "vm.block-size";
 
@@ -22,6 +23,11 @@ const fn lever(name: &'static str, takes: Takes, summary: &'static str) -> Lever
 
 pub const LEVERS: &[Lever] = &[
     lever(NUMA, Takes::Number { least: 1, most: 64 }, "NUMA nodes, to which CPUs and memory are dealt in equal parts"),
+    lever(
+        THREADS,
+        Takes::Words(&[("1", "1"), ("2", "2"), ("4", "4")]),
+        "threads of a core (SMT): so many CPUs are siblings, which share nothing but their place in the topology",
+    ),
     lever(
         DISKS,
         Takes::Number { least: 0, most: 1000 },
@@ -39,6 +45,8 @@ pub const LEVERS: &[Lever] = &[
 pub struct Shape {
     /// NUMA nodes; with one there is no topology at all.
     pub nodes: u32,
+    /// CPUs of a core.
+    pub threads: u32,
     /// Raw disks besides those with file systems.
     pub disks: u32,
     /// Of a disk's logical block.
@@ -47,7 +55,7 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { nodes: 1, disks: 0, block_bytes: SECTOR }
+        Self { nodes: 1, threads: 1, disks: 0, block_bytes: SECTOR }
     }
 }
 
@@ -57,6 +65,7 @@ impl Shape {
         let number = |lever: &str| settings.iter().find(|(name, _)| name == lever).and_then(|(_, n)| n.parse().ok());
         Self {
             nodes: number(NUMA).unwrap_or(1),
+            threads: number(THREADS).unwrap_or(1),
             disks: number(DISKS).unwrap_or(0),
             block_bytes: number(BLOCK_SIZE).unwrap_or(SECTOR),
         }
@@ -71,11 +80,38 @@ impl Shape {
         self.nodes.min(cpus)
     }
 
-    /// Whether the running kernel, whose files `read` gives, has the nodes.
+    /// Whether the running kernel, whose files `read` gives, has the nodes and the threads.
     ///
     /// # Errors
     /// What it has instead.
     pub fn verify(&self, cpus: u32, read: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+        self.verify_nodes(cpus, read)?;
+        self.verify_threads(read)
+    }
+
+    fn verify_threads(&self, read: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+        if self.threads == 1 {
+            return Ok(());
+        }
+        let lever = format!("Lever `{THREADS}={}` did not take", self.threads);
+        let read = |path: &str| read(path).ok_or_else(|| format!("{lever}: `{path}` cannot be read"));
+        let control = read("/sys/devices/system/cpu/smt/control")?;
+        // Where something else (`boot.nosmt`) has switched them off, each core is left with one.
+        let want = if matches!(control.trim(), "off" | "forceoff") { 1 } else { self.threads as usize };
+        for cpu in parse_list(&read("/sys/devices/system/cpu/online")?).unwrap_or_default() {
+            let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+            let text = read(&path)?;
+            if parse_list(&text).map_or(0, |siblings| siblings.len()) != want {
+                return Err(format!(
+                    "{lever}: `{path}` says `{}`; where a machine is emulated Linux before 6.9 takes every thread for a core",
+                    text.trim()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_nodes(&self, cpus: u32, read: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
         if self.nodes == 1 {
             return Ok(());
         }
@@ -107,8 +143,10 @@ mod tests {
         assert!(Shape::of(&[]).is_plain());
         assert_eq!(Shape::of(&[lever::parse("vm.numa=4").unwrap()]).nodes, 4);
         let settings = ["vm.disks=256", "vm.block-size=4096"].map(|text| lever::parse(text).unwrap());
-        assert_eq!(Shape::of(&settings), Shape { nodes: 1, disks: 256, block_bytes: 4096 });
+        assert_eq!(Shape::of(&settings), Shape { disks: 256, block_bytes: 4096, ..Shape::default() });
+        assert_eq!(Shape::of(&[lever::parse("vm.threads=2").unwrap()]).threads, 2);
         assert!(lever::parse("vm.block-size=1024").unwrap_err().to_string().contains("`512` or `4096`"));
+        assert!(lever::parse("vm.threads=3").unwrap_err().to_string().contains("`1`, `2` or `4`"));
         assert!(lever::parse("vm.numa=0").unwrap_err().to_string().contains("from 1 to 64"));
     }
 
@@ -131,5 +169,29 @@ mod tests {
         assert!(shape.verify(2, &with("0-1", "0")).unwrap_err().contains("has_cpu"));
         assert!(shape.verify(2, &|_| None).unwrap_err().contains("without NUMA"));
         Shape::default().verify(2, &|_| None).unwrap();
+    }
+
+    #[test]
+    fn the_kernel_must_see_the_threads() {
+        let with = |control: &'static str, online: &'static str, siblings: fn(u32) -> &'static str| {
+            move |path: &str| {
+                let cpu = path.strip_prefix("/sys/devices/system/cpu/cpu").and_then(|rest| rest.split('/').next());
+                let text = match (path.rsplit('/').next().unwrap(), cpu) {
+                    ("control", _) => control,
+                    ("online", _) => online,
+                    (_, cpu) => siblings(cpu.unwrap().parse().unwrap()),
+                };
+                Some(format!("{text}\n"))
+            }
+        };
+        let shape = Shape { threads: 2, ..Shape::default() };
+        let pairs = |cpu| if cpu < 2 { "0-1" } else { "2-3" };
+        shape.verify(4, &with("on", "0-3", pairs)).unwrap();
+        shape.verify(2, &with("forceoff", "0,2", |cpu| if cpu == 0 { "0" } else { "2" })).unwrap();
+        let why = shape.verify(2, &with("notsupported", "0-1", |cpu| if cpu == 0 { "0" } else { "1" })).unwrap_err();
+        assert!(why.starts_with("Lever `vm.threads=2` did not take: `/sys/devices/system/cpu/cpu0/topology/"), "{why}");
+        assert!(why.contains("says `0`; ") && why.contains("before 6.9"), "{why}");
+        assert!(shape.verify(4, &with("on", "0-3", |_| "0-3")).is_err());
+        assert!(shape.verify(4, &|_| None).unwrap_err().contains("cannot be read"));
     }
 }

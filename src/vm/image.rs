@@ -1,8 +1,11 @@
 //! Empty file systems, made without root by the host's mkfs on a sparse file, and packed as the extents that are not zero.
 //!
-//! Invariant: an image is built once per (file system, size, mkfs version) and kept by that key, so that both arms of every pair start
+//! Invariant: an image is built once per (file system, size, options, mkfs version) and kept by that key, so that both arms of every pair start
 //! from the same bytes; mkfs itself is not reproducible byte for byte on every version.
 
+pub mod journal;
+
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -11,6 +14,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
 
 /// A file system that can be made here.
 struct Maker {
@@ -68,11 +72,13 @@ pub struct Kind<'a> {
     disk: usize,
     /// The disk's logical block is 4 KiB.
     wide: bool,
+    /// The journal lies on a disk of its own, see [`journal`].
+    apart: bool,
 }
 
 impl<'a> Kind<'a> {
     pub fn new(filesystem: &'a str, options: &'a str) -> Self {
-        Self { filesystem, options, disk: 0, wide: false }
+        Self { filesystem, options, disk: 0, wide: false, apart: false }
     }
 
     /// The same on disk `n` of the guest: a UUID of its own, where the kernel refuses a second file system with the same one. All others share an image.
@@ -85,6 +91,17 @@ impl<'a> Kind<'a> {
     #[must_use]
     pub fn of_blocks(self, bytes: u32) -> Self {
         Self { wide: bytes > 512, ..self }
+    }
+
+    /// The same with its journal on a disk of its own, or inside.
+    #[must_use]
+    pub fn with_journal_apart(self, apart: bool) -> Self {
+        Self { apart, ..self }
+    }
+
+    /// Whether its journal is on a disk of its own.
+    pub fn is_apart(self) -> bool {
+        self.apart
     }
 
     fn for_wide(self) -> &'static [&'static str] {
@@ -103,6 +120,11 @@ impl<'a> Kind<'a> {
         } else {
             format!("/images/{filesystem}-{size_mib}-{disk}")
         }
+    }
+
+    /// Where the image of its journal lies there, if that has a disk of its own.
+    pub fn journal_path(self, size_mib: u64) -> String {
+        format!("{}-journal", self.path(size_mib))
     }
 
     fn uuid(self) -> String {
@@ -165,11 +187,38 @@ pub fn find_tool(tool: &str) -> Option<PathBuf> {
 /// # Errors
 /// The tool is missing (names the package), or failed (with what it said).
 pub fn packed(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow::Result<Vec<u8>> {
-    let filesystem = kind.filesystem;
+    if kind.apart {
+        return journal::packed_disk(cache, kind, size_mib);
+    }
+    let tool = tool_of(kind.filesystem)?;
+    kept(cache, kind, size_mib, "", &mut |raw| {
+        raw.as_file().set_len(size_mib << 20)?;
+        make(&tool, kind, &[], raw.path())
+    })
+}
+
+/// The program that makes `filesystem`.
+fn tool_of(filesystem: &str) -> anyhow::Result<PathBuf> {
     let (name, package) = tool(filesystem).with_context(|| format!("No way to make a `{filesystem}` file system"))?;
-    let tool =
-        find_tool(name).with_context(|| format!("`{name}` is not installed; `apt-get install {package}` brings it"))?;
-    let version = Command::new(&tool).arg("-V").stdin(Stdio::null()).output().with_context(|| format!("`{name}`"))?;
+    installed(name, package)
+}
+
+fn installed(name: &str, package: &str) -> anyhow::Result<PathBuf> {
+    find_tool(name).with_context(|| format!("`{name}` is not installed; `apt-get install {package}` brings it"))
+}
+
+/// What `make` writes into the file that it is given, packed: from `cache`, or made now. `part` tells images apart that are made for one disk.
+fn kept(
+    cache: &Path,
+    kind: Kind<'_>,
+    size_mib: u64,
+    part: &str,
+    make: &mut dyn FnMut(&mut NamedTempFile) -> anyhow::Result<()>,
+) -> anyhow::Result<Vec<u8>> {
+    let filesystem = kind.filesystem;
+    let tool = tool_of(filesystem)?;
+    let version = Command::new(&tool).arg("-V").stdin(Stdio::null()).output();
+    let version = version.with_context(|| tool.display().to_string())?;
     let key = Sha256::new()
         .chain_update(filesystem)
         .chain_update(size_mib.to_le_bytes())
@@ -178,21 +227,21 @@ pub fn packed(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow::Result<Vec
         .chain_update(kind.options)
         .chain_update(kind.for_wide().concat())
         .chain_update(if kind.disk == 0 { String::new() } else { kind.uuid() })
+        .chain_update(part)
         .finalize();
     let key: String = key.iter().take(8).map(|b| format!("{b:02x}")).collect();
     let dir = cache.join("images");
-    let kept = dir.join(format!("{filesystem}-{size_mib}M-{key}.img"));
+    let kept = dir.join(format!("{filesystem}-{size_mib}M-{part}{key}.img"));
     if let Ok(bytes) = std::fs::read(&kept) {
         return Ok(bytes);
     }
     std::fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
     let keep = || format!("Cannot make a file system in `{}`; set BIGIRON_CACHE to a folder with room", dir.display());
-    let mut raw = tempfile::NamedTempFile::new_in(&dir).with_context(keep)?;
-    raw.as_file().set_len(size_mib << 20).with_context(keep)?;
-    make(&tool, kind, raw.path())?;
+    let mut raw = NamedTempFile::new_in(&dir).with_context(keep)?;
+    make(&mut raw)?;
     let bytes = pack(raw.as_file_mut())?;
     // Renamed into place: two processes may make the same image, and none may see half of one. The first one stays.
-    let mut file = tempfile::NamedTempFile::new_in(&dir).with_context(keep)?;
+    let mut file = NamedTempFile::new_in(&dir).with_context(keep)?;
     file.write_all(&bytes).and_then(|()| file.as_file().sync_all()).with_context(keep)?;
     match file.persist_noclobber(&kept) {
         Ok(_) => Ok(bytes),
@@ -200,11 +249,16 @@ pub fn packed(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow::Result<Vec
     }
 }
 
-/// Makes a file system on the file at `path`, which has its size already.
-fn make(tool: &Path, kind: Kind<'_>, path: &Path) -> anyhow::Result<()> {
+/// A program of one of the packages. Those of e2fsprogs take their time stamps from these; others ignore them.
+fn command(tool: &Path) -> Command {
     let mut command = Command::new(tool);
-    // mke2fs takes its time stamps from these; others ignore them.
-    command.env("SOURCE_DATE_EPOCH", EPOCH).env("E2FSPROGS_FAKE_TIME", EPOCH);
+    command.env("SOURCE_DATE_EPOCH", EPOCH).env("E2FSPROGS_FAKE_TIME", EPOCH).stdin(Stdio::null());
+    command
+}
+
+/// Makes a file system on the file at `path`, which has its size already, with `more` options than the kind's.
+fn make(tool: &Path, kind: Kind<'_>, more: &[OsString], path: &Path) -> anyhow::Result<()> {
+    let mut command = command(tool);
     match kind.filesystem {
         "ext2" | "ext3" | "ext4" => {
             let extended = format!("hash_seed={HASH_SEED},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
@@ -229,8 +283,13 @@ fn make(tool: &Path, kind: Kind<'_>, path: &Path) -> anyhow::Result<()> {
         }
         other => bail!("No way to make a `{other}` file system"),
     }
-    let output =
-        command.args(kind.for_wide()).args(kind.options.split_whitespace()).arg(path).stdin(Stdio::null()).output()?;
+    done(command.args(kind.for_wide()).args(kind.options.split_whitespace()).args(more).arg(path))
+}
+
+/// Runs a program to its end, and says what it said if it failed.
+fn done(command: &mut Command) -> anyhow::Result<()> {
+    let tool = PathBuf::from(command.get_program());
+    let output = command.output().with_context(|| tool.display().to_string())?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("{} failed ({}): {}", tool.display(), output.status, said.trim());
@@ -240,10 +299,17 @@ fn make(tool: &Path, kind: Kind<'_>, path: &Path) -> anyhow::Result<()> {
 
 /// A plain file with an empty `filesystem` of `size_mib`, for a disk of the VM: the packed image unpacked again.
 pub fn write_raw(cache: &Path, kind: Kind<'_>, size_mib: u64, to: &Path) -> anyhow::Result<()> {
-    let packed = packed(cache, kind, size_mib)?;
-    let file = File::create(to).with_context(|| format!("Cannot make {}", to.display()))?;
+    unpack(&packed(cache, kind, size_mib)?, size_mib, &created(to)?)
+}
+
+fn created(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| format!("Cannot make {}", path.display()))
+}
+
+/// Writes a packed image of `size_mib` into an empty file.
+fn unpack(packed: &[u8], size_mib: u64, file: &File) -> anyhow::Result<()> {
     file.set_len(size_mib << 20)?;
-    for (offset, data) in Extents::new(&packed) {
+    for (offset, data) in Extents::new(packed) {
         file.write_all_at(data, offset)?;
     }
     Ok(())

@@ -116,6 +116,7 @@ fn boot(qemu: &Qemu, kernel: &Path) -> anyhow::Result<Result<Duration, String>> 
         cpus: 1,
         memory_bytes: 512 << 20,
         nodes: 1,
+        threads: 1,
         seed: 1,
         kernel,
         initramfs: &file("initramfs"),

@@ -113,6 +113,8 @@ pub struct Config<'a> {
     pub memory_bytes: u64,
     /// NUMA nodes; with one there is no topology. CPUs are whole multiples of the nodes that have any.
     pub nodes: u32,
+    /// CPUs of a core; a node's are whole multiples of them.
+    pub threads: u32,
     /// Feeds QEMU's random source, and so the guest's RDRAND.
     pub seed: u64,
     pub kernel: &'a Path,
@@ -195,13 +197,12 @@ fn machine_arguments(config: &Config<'_>) -> Vec<OsString> {
 
 /// A socket for each node: kernels take CPUs of one socket on two nodes for a mistake of the firmware's.
 fn smp(config: &Config<'_>) -> String {
-    match config.nodes {
-        1 => config.cpus.to_string(),
-        nodes => {
-            let sockets = nodes.min(config.cpus);
-            format!("{},sockets={sockets},cores={},threads=1", config.cpus, config.cpus / sockets)
-        }
+    let Config { cpus, nodes, threads, .. } = *config;
+    if nodes == 1 && threads == 1 {
+        return cpus.to_string();
     }
+    let sockets = nodes.min(cpus);
+    format!("{cpus},sockets={sockets},cores={},threads={threads}", cpus / sockets / threads)
 }
 
 /// CPUs and memory dealt to nodes; the first ones get what does not divide, and those beyond the CPUs have memory alone.
@@ -410,12 +411,13 @@ mod tests {
 
     #[test]
     fn nodes_share_what_the_machine_has() {
-        let config = |cpus, nodes| Config {
+        let config = |cpus, nodes, threads| Config {
             clock: Clock::Exact,
             accelerator: Accelerator::Tcg,
             cpus,
             memory_bytes: 1 << 30,
             nodes,
+            threads,
             seed: 7,
             kernel: Path::new("k"),
             initramfs: Path::new("i"),
@@ -427,10 +429,13 @@ mod tests {
             pmems: &[],
             profile: None,
         };
-        let line = |cpus, nodes| {
-            let args = machine_arguments(&config(cpus, nodes));
+        let line_of = |cpus, nodes, threads| {
+            let args = machine_arguments(&config(cpus, nodes, threads));
             args.into_iter().map(|a| a.into_string().unwrap()).collect::<Vec<_>>().join(" ")
         };
+        let line = |cpus, nodes| line_of(cpus, nodes, 1);
+        assert!(line_of(4, 1, 2).contains("-smp 4,sockets=1,cores=2,threads=2 "), "{}", line_of(4, 1, 2));
+        assert!(line_of(8, 2, 2).contains("-smp 8,sockets=2,cores=2,threads=2 "), "{}", line_of(8, 2, 2));
         assert!(line(4, 1).contains("-smp 4 -nodefaults"), "{}", line(4, 1));
         let two = line(4, 2);
         assert!(two.contains("-smp 4,sockets=2,cores=2,threads=1"), "{two}");
@@ -456,6 +461,7 @@ mod tests {
             cpus: 1,
             memory_bytes: 1 << 30,
             nodes: 1,
+            threads: 1,
             seed: 7,
             kernel: Path::new("k"),
             initramfs: Path::new("i"),

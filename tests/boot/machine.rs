@@ -8,6 +8,7 @@ use bigiron::host::vm::VmHost;
 use bigiron::host::{Host, HostError, Trial, TrialResult};
 use bigiron::kernel::spec::Spec;
 use bigiron::kernel::store::Store;
+use bigiron::lever;
 use bigiron::study::plan::{Arm, Design, Machine, Plan, PlannedWorkload, SCHEMA, Slot};
 use bigiron::vm::qemu::{Accelerator, Qemu};
 use bigiron::workload;
@@ -23,10 +24,19 @@ struct Machines {
     storage: &'static str,
     filesystem: &'static str,
     only: &'static str,
+    cpus: u32,
+    settings: &'static [&'static str],
 }
 
-const USUAL: Machines =
-    Machines { kernel: "debian:6.12", clock: Clock::Exact, storage: "nvme", filesystem: "ext4", only: DISK };
+const USUAL: Machines = Machines {
+    kernel: "debian:6.12",
+    clock: Clock::Exact,
+    storage: "nvme",
+    filesystem: "ext4",
+    only: DISK,
+    cpus: 1,
+    settings: &[],
+};
 
 fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
     let store = Store::at(&cache()).unwrap();
@@ -43,7 +53,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         design: Design { pairs: 8, seed: 1, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
         machine: Machine {
             host: "vm".to_owned(),
-            cpus: 1,
+            cpus: machines.cpus,
             memory_bytes: 1 << 30,
             storage: machines.storage.to_owned(),
             filesystem: machines.filesystem.to_owned(),
@@ -51,7 +61,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         arms: vec![Arm {
             name: "a".to_owned(),
             kernel: kernel.identity.clone(),
-            settings: Vec::new(),
+            settings: machines.settings.iter().map(|text| lever::parse(text).unwrap()).collect(),
             foundation: Default::default(),
         }],
         workloads: vec![PlannedWorkload { name: "micro".to_owned(), metrics: micro.metrics(&options), options }],
@@ -110,6 +120,53 @@ fn a_spinning_disk_seeks_and_turns() {
         assert!((4e6..16e6).contains(&read), "{kernel}: {read}");
         assert!((8e6..60e6).contains(&append), "{kernel}: {append}");
     }
+}
+
+/// Requests that were written to the journal's disk.
+fn to_journal(result: &TrialResult) -> u64 {
+    result.facts["micro.journal-disk-writes"].parse().unwrap()
+}
+
+#[test]
+fn a_journal_on_flash_takes_the_commits_of_a_spinning_disk() {
+    let only = "append-8k-fdatasync,create-10k";
+    let inside = Machines { only, storage: "hdd", ..USUAL };
+    let flash = Machines { settings: &["fs.journal=nvme"], ..inside };
+    let (spinning, first, again) = (completes(&inside), completes(&flash), completes(&flash));
+    let append = |result: &TrialResult| value(result, "append-8k-fdatasync");
+    // The data's own write still waits for the platter; the journal's two do not.
+    assert!(append(&first) < 0.7 * append(&spinning), "{} {}", append(&first), append(&spinning));
+    assert!(to_journal(&first) > 100 && first.facts["micro.journal-disk"] == "micro-journal", "{:?}", first.facts);
+    assert!(!spinning.facts.contains_key("micro.journal-disk"));
+    let values = |result: &TrialResult| result.metrics.iter().map(|m| (m.name.clone(), m.value)).collect::<Vec<_>>();
+    assert_eq!((values(&first), &first.facts), (values(&again), &again.facts), "to the nanosecond");
+    // The other way round, the journal is what everybody waits for.
+    let slow = completes(&Machines { only, settings: &["fs.journal=hdd"], ..USUAL });
+    assert!(append(&slow) > 4e6 && slow.facts["micro.journal-disk"] == "nbd1", "{} {:?}", append(&slow), slow.facts);
+}
+
+#[test]
+fn journals_of_other_file_systems_and_kernels_on_disks_of_their_own() {
+    let only = "append-8k-fdatasync";
+    let of = |filesystem, kernel, settings| Machines { only, storage: "ssd", filesystem, kernel, settings, ..USUAL };
+    for machines in [
+        of("xfs", "debian:6.12", &["fs.journal=hdd-15k"]),
+        of("ext3", "debian:5.10", &["fs.journal=nvme", "fs.mount=data=journal"]),
+        Machines { clock: Clock::None, storage: "ram", ..of("ext4", "debian:6.1", &["fs.journal=host-file"]) },
+    ] {
+        let result = completes(&machines);
+        assert!(to_journal(&result) > 20, "{}: {:?}", machines.filesystem, result.facts);
+    }
+}
+
+#[test]
+fn threads_of_a_core_are_siblings_until_the_kernel_is_told_to_have_none() {
+    // Read back before anything is measured: all of them, or one of a core.
+    let of = |settings| Machines { only: "null-call", cpus: 2, settings, ..USUAL };
+    let online = |machines: &Machines| completes(machines).guest.unwrap().cpus;
+    assert_eq!(online(&of(&["vm.threads=2"])), 2);
+    assert_eq!(online(&of(&["vm.threads=2", "boot.nosmt"])), 1);
+    assert_eq!(online(&of(&["boot.nosmt"])), 2, "of cores with one thread none goes");
 }
 
 #[test]

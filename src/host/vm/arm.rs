@@ -11,7 +11,7 @@ use crate::kernel::{Kernel, KernelError, modinfo, modules};
 use crate::lever::{self, vm};
 use crate::study::plan::{Arm, Plan};
 use crate::study::storage::{self, Medium, Profile};
-use crate::vm::image;
+use crate::vm::image::{self, journal::packed_journal};
 use crate::vm::initramfs::Archive;
 use crate::workload;
 
@@ -27,6 +27,15 @@ pub(super) struct PreparedArm {
     pub(super) cmdline: Vec<String>,
     pub(super) images: ArmImages,
     pub(super) raw_disks: Option<RawDisks>,
+    /// MiB of file systems, and of the journals that they have on other disks.
+    journals: Vec<(u64, u64)>,
+}
+
+impl PreparedArm {
+    /// MiB of the journal of a file system of `size_mib`, if that has a disk of its own.
+    pub(super) fn journal_mib(&self, size_mib: u64) -> Option<u64> {
+        self.journals.iter().find(|(of, _)| *of == size_mib).map(|(_, journal)| *journal)
+    }
 }
 
 pub(super) fn prepare(
@@ -47,12 +56,25 @@ pub(super) fn prepare(
         wanted.extend(["nfit", "nd_pmem", "ext4"]);
     }
     let empty = empty_images(plan, arm, &images);
-    let largest = empty.iter().map(|(_, size_mib)| *size_mib).max().unwrap_or(0);
+    let mut journals = Vec::new();
+    if let Some(profile) = lever::fs::journal(&arm.settings) {
+        for &(kind, size_mib) in &empty {
+            let journal = packed_journal(cache, kind, size_mib)
+                .with_context(|| format!("Lever `{}={}` is not available", lever::fs::JOURNAL, profile.name))?;
+            journals.push((size_mib, journal.size_mib));
+            if profile.is_in_memory() {
+                archive.file(&kind.journal_path(size_mib), 0o644, &journal.packed);
+            }
+        }
+    }
+    let sizes = empty.iter().map(|(_, size_mib)| *size_mib).chain(journals.iter().map(|(_, mib)| *mib));
+    let largest = sizes.max().unwrap_or(0);
+    let disks = plan.workloads.len() * if journals.is_empty() { 1 } else { 2 };
     let mut packed = |n: usize, module: &ModuleFile| {
         // Unpacked here: a kernel need not be able to unpack them, and none pays for it.
         let path = format!("/modules/{n:02}-{}.ko", module.name);
         archive.file(&path, 0o644, &modinfo::read_module(&module.path, module.compression)?);
-        let parameters = parameters(&module.name, plan.workloads.len(), largest);
+        let parameters = parameters(&module.name, disks, largest);
         anyhow::Ok(Module { path, parameters, optional: module.optional })
     };
     let mut first = optional(kernel, image::helpers(kind(plan, arm).filesystem))?;
@@ -95,11 +117,12 @@ pub(super) fn prepare(
         cmdline: lever::cmdline(&arm.settings),
         images,
         raw_disks,
+        journals,
     })
 }
 
-/// Left alone, null_blk makes a disk of its own beside those of configfs, and brd sixteen small ones: one for each workload, as
-/// large as the largest, is wanted (memory is taken only as it is written).
+/// Left alone, null_blk makes a disk of its own beside those of configfs, and brd sixteen small ones: one for each file system and each
+/// journal, as large as the largest, is wanted (memory is taken only as it is written).
 fn parameters(module: &str, disks: usize, size_mib: u64) -> String {
     match module {
         "null_blk" => "nr_devices=0".to_owned(),
@@ -143,7 +166,9 @@ fn scsi_debug(plan: &Plan, raw: &RawDisks) -> anyhow::Result<String> {
 /// What the arm's disks are made with.
 pub(super) fn kind<'a>(plan: &'a Plan, arm: &'a Arm) -> image::Kind<'a> {
     let filesystem = lever::fs::kind(&arm.settings, &plan.machine.filesystem);
-    image::Kind::new(filesystem, lever::fs::mkfs(&arm.settings)).of_blocks(vm::Shape::of(&arm.settings).block_bytes)
+    image::Kind::new(filesystem, lever::fs::mkfs(&arm.settings))
+        .of_blocks(vm::Shape::of(&arm.settings).block_bytes)
+        .with_journal_apart(lever::fs::journal(&arm.settings).is_some())
 }
 
 /// Those of `modules` that the kernel has, with what they need; what it has not is left to it to say.
@@ -219,16 +244,19 @@ fn wanted_modules(plan: &Plan, arm: &Arm, kernel: &Kernel) -> anyhow::Result<Vec
         wanted.extend(needs.modules);
     }
     if storage {
-        match storage_of(plan)?.medium {
-            Medium::Ram => wanted.push("brd"),
-            Medium::Modelled { .. } => wanted.extend(["configfs", "null_blk"]),
-            // The scheduler of single queues, as the kernel chooses it where it is built in.
-            Medium::Rotational(_) => {
-                wanted.extend(has(kernel, "mq_deadline"));
-                wanted.push("nbd");
+        let journal = lever::fs::journal(&arm.settings);
+        for profile in [Some(storage_of(plan)?), journal].into_iter().flatten() {
+            match profile.medium {
+                Medium::Ram => wanted.push("brd"),
+                Medium::Modelled { .. } => wanted.extend(["configfs", "null_blk"]),
+                // The scheduler of single queues, as the kernel chooses it where it is built in.
+                Medium::Rotational(_) => {
+                    wanted.extend(has(kernel, "mq_deadline"));
+                    wanted.push("nbd");
+                }
+                Medium::HostFile => wanted.extend(["virtio_pci", "virtio_blk"]),
+                Medium::Folder => anyhow::bail!("Storage `{}` is no disk of a guest", storage::LOCAL),
             }
-            Medium::HostFile => wanted.extend(["virtio_pci", "virtio_blk"]),
-            Medium::Folder => anyhow::bail!("Storage `{}` is no disk of a guest", storage::LOCAL),
         }
         let filesystem = kind(plan, arm).filesystem;
         wanted.push(image::module(filesystem).with_context(|| format!("No file system `{filesystem}`"))?);

@@ -101,13 +101,15 @@ impl<'a> Machine<'a> {
         }
         files.write_initramfs(&initramfs, &job).map_err(|e| full(&e, &files.initramfs))?;
         let serial = self.plan.workloads[0].name.clone();
+        let shape = Shape::of(&self.plan.arms[0].settings);
         let disks = [Disk { path: running.clone(), serial, cache: Cache::WriteBack, log: Some(log.clone()) }];
         let config = Config {
             clock: self.plan.clock,
             accelerator: self.host.accelerator,
             cpus: self.plan.machine.cpus,
             memory_bytes: self.plan.machine.memory_bytes,
-            nodes: Shape::of(&self.plan.arms[0].settings).nodes,
+            nodes: shape.nodes,
+            threads: shape.threads,
             seed: self.draws.next_u64(),
             kernel: &arm.kernel,
             initramfs: &files.initramfs,
@@ -197,6 +199,11 @@ impl<'a> Machine<'a> {
     fn job(&self, end: &End<'_>) -> anyhow::Result<Job> {
         let (plan, arm, planned) = (self.plan, &self.host.arms[0], &self.plan.workloads[0]);
         ensure!(arm.raw_disks.is_none(), "The disks of `vm.disks` are in the guest's memory and would lose everything");
+        ensure!(
+            lever::fs::journal(&plan.arms[0].settings).is_none(),
+            "A test of crashes has one disk, and with `{}` there are two",
+            lever::fs::JOURNAL
+        );
         let options = lever::workload_options(plan, &plan.arms[0], &planned.name);
         let (first, kind) = (self.lives == 0, super::arm::kind(plan, &plan.arms[0]));
         let storage =

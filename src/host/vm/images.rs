@@ -52,7 +52,8 @@ impl ArmImages {
                 ensure!(bytes.is_multiple_of(ALIGNMENT), "{} is not whole 2 MiB", image.path.display());
                 let is_data = image.role == ImageRole::Data;
                 let kind = kind(plan, arm);
-                let moves = is_data && (image.filesystem != kind.filesystem || !kind.options.is_empty());
+                let moves =
+                    is_data && (image.filesystem != kind.filesystem || !kind.options.is_empty() || kind.is_apart());
                 // A disk of the host holds its own copy.
                 let is_pmem = !is_data || moves || medium != Medium::HostFile;
                 let copied = is_data && !moves && matches!(medium, Medium::Modelled { .. } | Medium::Rotational(_));
@@ -111,8 +112,14 @@ impl ArmImage {
     }
 
     pub(super) fn storage(&self, device: Device, kind: image::Kind<'_>) -> Storage {
-        let mut storage =
-            Storage { filesystem: kind.filesystem.to_owned(), image: None, copy: None, files: None, device };
+        let mut storage = Storage {
+            filesystem: kind.filesystem.to_owned(),
+            image: None,
+            copy: None,
+            files: None,
+            journal: None,
+            device,
+        };
         match (self.moves_to_mib(), self.pmem) {
             (Some(size_mib), Some(pmem)) => {
                 let own = self.filesystem.to_owned();

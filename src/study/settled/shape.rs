@@ -1,15 +1,18 @@
-//! Machines whose shape an arm asks for: what cannot be built is refused before anything boots.
+//! Machines and disks whose shape an arm asks for: what cannot be built is refused before anything boots.
 //!
-//! Invariant: what passes here gives QEMU whole CPUs and whole MiB for every node.
+//! Invariant: what passes here gives QEMU whole cores and whole MiB for every node.
 
 use std::num::NonZero;
 
 use super::{Settled, SettledArm};
-use crate::lever::vm::{BLOCK_SIZE, DISKS, NUMA, Shape};
+use crate::lever::fs;
+use crate::lever::vm::{BLOCK_SIZE, DISKS, NUMA, Shape, THREADS};
 use crate::refusal::Refusal;
 use crate::size;
 use crate::study::plan::PlannedWorkload;
 use crate::study::storage::{self, Medium};
+use crate::suggest;
+use crate::vm::image::journal;
 use crate::workload::{self, RawNeeds};
 
 /// Least memory of a node: less, and the kernel leaves it out or has no room for what it keeps on each.
@@ -23,7 +26,9 @@ impl Settled {
         for (i, arm) in self.arms.iter().enumerate() {
             let shape = Shape::of(&arm.settings);
             self.check_nodes(&shape)
+                .and_then(|()| self.check_threads(&shape))
                 .and_then(|()| self.check_disks(&shape, arm))
+                .and_then(|()| self.check_journal(&shape, arm))
                 .map_err(|why| self.places.refuse(&format!("arms.{i}"), why))?;
         }
         Ok(())
@@ -46,6 +51,20 @@ impl Settled {
             ));
         }
         Ok(())
+    }
+
+    fn check_threads(&self, shape: &Shape) -> Result<(), String> {
+        let (cpus, threads) = (self.machine.cpus, shape.threads);
+        let nodes = shape.nodes_with_cpus(cpus);
+        if (cpus / nodes).is_multiple_of(threads) {
+            return Ok(());
+        }
+        let (whole, of) = (nodes * threads, if nodes > 1 { format!(" on {nodes} nodes") } else { String::new() });
+        let right = match cpus / whole * whole {
+            0 => whole.to_string(),
+            fewer => format!("{fewer} or {}", fewer + whole),
+        };
+        Err(format!("Lever `{THREADS}={threads}` makes no whole cores of {cpus} CPUs{of}; {right} CPUs would be right"))
     }
 
     fn check_disks(&self, shape: &Shape, arm: &SettledArm) -> Result<(), String> {
@@ -73,6 +92,37 @@ impl Settled {
             ));
         }
         Ok(())
+    }
+
+    fn check_journal(&self, shape: &Shape, arm: &SettledArm) -> Result<(), String> {
+        let Some(profile) = fs::journal(&arm.settings) else { return Ok(()) };
+        let lever = format!("Lever `{}={}`", fs::JOURNAL, profile.name);
+        let filesystem = fs::kind(&arm.settings, &self.machine.filesystem);
+        if journal::mount_option(filesystem).is_none() {
+            let right = suggest::list(journal::filesystems());
+            return Err(format!(
+                "{lever} is not for {filesystem}: {right} can have their journal on a disk of its own"
+            ));
+        }
+        profile.goes_with(self.clock).map_err(|why| {
+            let right = suggest::list(storage::names(self.clock));
+            format!("{lever} cannot be had: {why}; {right} would be right")
+        })?;
+        if shape.disks > 0 {
+            return Err(format!(
+                "{lever} is about the disk of a file system, and with `{DISKS}={}` the data lies on raw ones; leave one of the two out",
+                shape.disks
+            ));
+        }
+        let has_disk = |planned: &PlannedWorkload| {
+            let workload = workload::find(&planned.name)?;
+            let options = super::of_arm(workload, &planned.options, arm).ok()?;
+            workload.needs(&options).storage_bytes
+        };
+        match self.workloads.iter().any(|planned| has_disk(planned).is_some()) {
+            true => Ok(()),
+            false => Err(format!("{lever} has nothing to act on: no workload of this study has a disk; `dbsim` has")),
+        }
     }
 
     /// What the arm's workloads want of raw disks, the most of all.

@@ -247,6 +247,11 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     refused(&with("debian:6.12,vm.numa=2", cpus(3)), &OLD, "deals 3 CPUs unevenly; 2 or 4 CPUs would be right");
     refused(&with("debian:6.12,vm.numa=32", dbsim()), &OLD, "less than 64M; give at least 2G of memory");
     settle(&with("debian:6.12,vm.numa=2", cpus(1)), &OLD).unwrap();
+    refused(&with("debian:6.12,vm.threads=2", cpus(3)), &OLD, "no whole cores of 3 CPUs; 2 or 4 CPUs would be right");
+    refused(&with("debian:6.12,vm.threads=2", cpus(1)), &OLD, "no whole cores of 1 CPUs; 2 CPUs would be right");
+    let both = "debian:6.12,vm.numa=2,vm.threads=2";
+    refused(&with(both, cpus(2)), &OLD, "no whole cores of 2 CPUs on 2 nodes; 4 CPUs would be right");
+    settle(&with(both, cpus(4)), &OLD).unwrap();
     let four = "debian:6.12,vm.disks=4";
     refused(&with(four, dbsim()), &OLD, "10 data files do not fit onto 4 disks, one on each; set `dbsim.data.files=4`");
     let micro = Question { workloads: vec!["micro".into()], ..Question::default() };
@@ -257,7 +262,16 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     settle(&with("debian:6.12,vm.disks=16,vm.block-size=4096", on("ssd")), &OLD).unwrap();
     // 1,000 disks of 12 MiB, and what the kernel keeps for each.
     refused(&with("debian:6.12,vm.disks=1000", dbsim()), &OLD, "1G of memory are too little");
+    let journal = |settings: &str| with(&format!("debian:6.12,fs.journal={settings}"), dbsim());
+    refused(&journal("nvme,fs.type=btrfs"), &OLD, "not for btrfs: `ext3`, `ext4` or `xfs` can");
+    refused(&journal("host-file"), &OLD, "let the host's time into the clock `exact`; `nvme`, `ssd`, ");
+    refused(&journal("ssd,vm.disks=16"), &OLD, "with `vm.disks=16` the data lies on raw ones");
+    let chat = Question { workloads: vec!["chat".into()], ..Question::default() };
+    refused(&with("debian:6.12,fs.journal=nvme", chat), &OLD, "no workload of this study has a disk");
+    settle(&Question { storage: Some("hdd".into()), ..journal("nvme,fs.type=xfs") }, &OLD).unwrap();
     let local = Question { host: Some("local".into()), ..two() };
+    let running = Question { arms: question(&["running,fs.journal=nvme", "running"]).arms, ..local.clone() };
+    refused(&running, &OLD, "acts on a guest");
     let running = Question { arms: question(&["running,vm.numa=2", "running"]).arms, ..local };
     refused(&running, &OLD, "acts on a guest");
 }
