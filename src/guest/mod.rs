@@ -62,6 +62,8 @@ fn work() -> anyhow::Result<()> {
     // The disks are there as long as those who serve them.
     let (mounted, _servers) = block::mount_all(&job)?;
     loopback_up().context("The loopback interface does not come up")?;
+    // Programs that look their own machine up find it there.
+    rustix::system::sethostname(b"localhost").context("The guest gets no name")?;
     // There as long as the guest is, and its name spaces with it.
     let wanted = job.workloads.iter().any(|w| workload::wants_pair(&w.name, &w.options));
     let link = net::link(wanted, Pair::beside)?;
