@@ -129,14 +129,15 @@ fn to_journal(result: &TrialResult) -> u64 {
 
 #[test]
 fn a_journal_on_flash_takes_the_commits_of_a_spinning_disk() {
-    let only = "append-8k-fdatasync,create-10k";
+    let only = "append-8k-fdatasync";
     let inside = Machines { only, storage: "hdd", ..USUAL };
     let flash = Machines { settings: &["fs.journal=nvme"], ..inside };
     let (spinning, first, again) = (completes(&inside), completes(&flash), completes(&flash));
     let append = |result: &TrialResult| value(result, "append-8k-fdatasync");
     // The data's own write still waits for the platter; the journal's two do not.
     assert!(append(&first) < 0.7 * append(&spinning), "{} {}", append(&first), append(&spinning));
-    assert!(to_journal(&first) > 100 && first.facts["micro.journal-disk"] == "micro-journal", "{:?}", first.facts);
+    // 40 appends, each a commit of two writes: what has changed, and the block that ends it.
+    assert!(to_journal(&first) >= 80 && first.facts["micro.journal-disk"] == "micro-journal", "{:?}", first.facts);
     assert!(!spinning.facts.contains_key("micro.journal-disk"));
     let values = |result: &TrialResult| result.metrics.iter().map(|m| (m.name.clone(), m.value)).collect::<Vec<_>>();
     assert_eq!((values(&first), &first.facts), (values(&again), &again.facts), "to the nanosecond");
