@@ -13,7 +13,7 @@ use crate::store::waits::{Traced, Waited};
 
 /// What is going to be recorded; why it cannot be where it cannot.
 pub(super) enum Armed {
-    Locks(Result<locks::Armed, String>),
+    Locks(Box<Result<locks::Armed, String>>),
     Samples(Sampling, Result<samples::Armed, String>),
 }
 
@@ -27,7 +27,7 @@ impl Armed {
     /// What the job asks for. To be called before its processes are forked: they and all that they start are the trial's.
     pub(super) fn of(job: &Job) -> Option<Self> {
         if job.locks {
-            return Some(Self::Locks(locks::Armed::new()));
+            return Some(Self::Locks(Box::new(locks::Armed::new())));
         }
         job.samples.then(|| {
             let sampling = Sampling::of_this_machine();
@@ -38,7 +38,7 @@ impl Armed {
     /// To be called after that: a process with threads is not to be forked.
     pub(super) fn start(self) -> Recording {
         match self {
-            Self::Locks(armed) => Recording::Locks(armed.and_then(locks::Armed::start)),
+            Self::Locks(armed) => Recording::Locks((*armed).and_then(locks::Armed::start)),
             Self::Samples(sampling, armed) => Recording::Samples(sampling, armed.and_then(samples::Armed::start)),
         }
     }

@@ -15,6 +15,9 @@ pub(crate) struct Counter {
     counted: u64,
 }
 
+/// Adds executions to a counter, given its place in its group.
+pub(crate) type Add<'a> = dyn FnMut(usize, u64) + 'a;
+
 /// A table of fixed size.
 pub(crate) struct Table {
     counters: &'static mut [Counter],
@@ -60,7 +63,7 @@ impl Table {
 
     /// Executions that were counted elsewhere, in groups of `size` counters in the order of their numbers: `group` adds those of a group, given its number.
     /// To be called before a span begins and ends.
-    pub(crate) fn gather(&mut self, size: usize, group: &mut dyn FnMut(usize, &mut dyn FnMut(usize, u64))) {
+    pub(crate) fn gather(&mut self, size: usize, group: &mut dyn FnMut(usize, &mut Add<'_>)) {
         for (number, counters) in self.counters[..self.used].chunks_mut(size).enumerate() {
             for counter in &mut *counters {
                 counter.executed = 0;
