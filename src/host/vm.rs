@@ -52,7 +52,7 @@ pub struct VmHost {
     arms: Vec<PreparedArm>,
     /// For the exact clock alone: on the others the host's time is the guest's.
     lockstep: Option<Result<Library, String>>,
-    /// The same: guests on other clocks sample themselves.
+    /// What counts instructions, or why nothing is looked into; none on the wall clock, where guests sample themselves.
     plugin: Option<Result<Plugin, String>>,
 }
 
@@ -96,8 +96,11 @@ impl VmHost {
             })
             .collect::<anyhow::Result<_>>()?;
         let lockstep = (plan.clock == Clock::Exact).then(|| Library::of(&qemu));
-        let counts = plan.clock == Clock::Exact;
-        let plugin = counts.then(|| Plugin::new().map_err(|e| format!("the plugin cannot be put into memory ({e})")));
+        let plugin = match plan.clock {
+            Clock::Exact => Some(Plugin::new().map_err(|e| format!("the plugin cannot be put into memory ({e})"))),
+            Clock::Wall => None,
+            Clock::None => Some(Err(format!("the clock `{}` times nothing; `--clock exact` does", plan.clock))),
+        };
         Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep, plugin })
     }
 
@@ -117,7 +120,7 @@ impl Host for VmHost {
     }
 
     fn looks(&self) -> Result<(), String> {
-        // On the wall clock guests sample themselves; one that cannot says so. Without a clock nothing differs by time.
+        // A guest that cannot sample itself says so.
         self.plugin.as_ref().map_or(Ok(()), |plugin| plugin.as_ref().map(drop).map_err(Clone::clone))
     }
 

@@ -1,7 +1,6 @@
 //! The process that reads counters for those who measure.
 //!
-//! It is one of its own so that what reading leaves behind, in the heap above all, is not copied whenever a measuring process forks, and does not
-//! lie between what that process has in its caches and page tables.
+//! It is one of its own so that a measuring process goes on with the heap and the caches that it had; what short calls take scatters less for it.
 //!
 //! Invariant: an order is answered when it is carried out. Without a reader nothing is read, and nobody waits.
 
