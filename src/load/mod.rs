@@ -1,6 +1,7 @@
 //! What every load generator needs: latency histograms, private to a process or recorded into shared memory while others read; processes
-//! that do a trial's stages side by side; random draws; blocks that say where they belong.
+//! that do a trial's stages side by side; CPU time used up on purpose; random draws; blocks that say where they belong.
 
+pub mod burn;
 pub mod files;
 pub mod gang;
 pub mod histogram;

@@ -9,6 +9,7 @@ pub mod ethtool;
 pub mod exchange;
 pub mod family;
 pub mod futex;
+pub mod heap;
 pub mod jump;
 pub mod latch;
 pub mod launch;

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::load::burn::burn;
 use crate::load::{Recorder, now_ns};
-use crate::sys::cpu_clock::thread_cpu_time;
-use crate::sys::spin;
 
 use super::block::{self, CHANGE_MAX, Stamp};
 use super::cache::Pin;
@@ -241,37 +240,5 @@ impl<'a> Executor<'a> {
         self.keys.extend((0..bytes / 8).map(|i| mix(seed.wrapping_add(i))));
         self.keys.sort_unstable();
         std::hint::black_box(&self.keys);
-    }
-}
-
-/// Computes until the thread has used so much CPU time, as the scheduler counts it: a loop in registers, and looks at the thread's
-/// CPU clock, ever fewer per time as the speed of the loop becomes known.
-fn burn(time: Duration) {
-    let start = thread_cpu_time();
-    let (mut turns, mut next) = (0u64, 64u64);
-    loop {
-        spin::iterations(next);
-        turns += next;
-        let used = thread_cpu_time() - start;
-        let Some(left) = time.checked_sub(used).filter(|l| !l.is_zero()) else { return };
-        // Half of what is left, at the speed so far, looks at the clock included.
-        let turns_left = u128::from(turns) * left.as_nanos() / used.as_nanos().max(1);
-        next = (turns_left / 2).clamp(64, 1 << 40) as u64;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_much_cpu_time_is_burnt_as_was_asked_for() {
-        for us in [1, 50, 3_000] {
-            let time = Duration::from_micros(us);
-            let start = thread_cpu_time();
-            burn(time);
-            let used = thread_cpu_time() - start;
-            assert!(used >= time, "{used:?} of {time:?}");
-        }
     }
 }

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, anyhow};
 use self::content::Pattern;
 use self::server::{FileServer, Syncing};
 use super::loadfile::replay::{Service, replay};
-use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP};
+use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, WORK};
 use super::loadfile::{Action, DEFAULT, Loadfile, Settings, metrics};
 use super::{Context, Needs, NightlyRow, OptionDef, Options, Outcome, Progress, Workload};
 use crate::clock::Clock;
@@ -40,7 +40,7 @@ const SYNC_DIR: OptionDef = OptionDef {
     allowed: &["off", "on"],
     summary: "Whether a directory is synced after every change of it",
 };
-const OPTIONS: &[OptionDef] = &[CLIENTS_OPTION, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, LENGTH, SYNC, SYNC_DIR];
+const OPTIONS: &[OptionDef] = &[CLIENTS_OPTION, LOADFILE, REQUESTS_OPTION, SEED, WORK, WARM_UP, LENGTH, SYNC, SYNC_DIR];
 
 impl Workload for FsClients {
     fn name(&self) -> &'static str {

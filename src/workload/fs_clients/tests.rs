@@ -86,6 +86,17 @@ fn a_warm_up_by_time_is_followed_by_whole_passes() {
     bench.verify().unwrap();
 }
 
+#[test]
+fn a_clients_own_work_comes_before_requests_and_is_no_part_of_them() {
+    let bench = Bench::new(&[("clients", "1"), ("length", "1"), ("requests", "200"), ("work", "2ms")]);
+    let outcome = bench.run().unwrap();
+    // At most 500 a second; half as much again for a frequency that rises after the loop was timed.
+    assert!(outcome.values["requests"] < 750.0, "{:?}", outcome.values);
+    assert!(outcome.values["close-mean"] < 1e6, "{:?}", outcome.values);
+    assert_eq!(outcome.facts["work-per-request"], "2ms");
+    bench.verify().unwrap();
+}
+
 fn loadfile(text: &str) -> String {
     format!(
         "# loadfile own.txt\nDeltree \"\\clients\\client1\" NT_STATUS_OK\nMkdir \"\\clients\\client1\" NT_STATUS_OK\n{text}"
@@ -156,6 +167,8 @@ fn options_that_cannot_be_are_refused() {
         ("requests", "10", "it can be 200 to 1000000"),
         ("length", "0", "1 pass at least"),
         ("length", "soon", "a number of passes such as `3`"),
+        ("work", "2s", "a time such as `5us`, up to 1s, or `0`"),
+        ("work", "5", "a time such as `5us`"),
         ("loadfile-seed", "x", "a whole number"),
         ("loadfile", "/nonexistent", "Cannot read the loadfile"),
         ("loadfile", "# loadfile a.txt\nFlush 3 NT_STATUS_OK\n", "a.txt:1: Handle 3 is not open"),

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::{Kind, Replayed, Settings};
 use crate::metric::{Better, Kind as MetricKind, MetricDef, Unit};
+use crate::workload::dbsim::job::units::print_duration;
 use crate::workload::{Outcome, Window};
 
 /// The primary metric's name.
@@ -97,6 +98,7 @@ pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<Outcome> {
     let mut facts = BTreeMap::from([
         ("loadfile".to_owned(), settings.name.clone()),
         ("clients".to_owned(), settings.clients.to_string()),
+        ("work-per-request".to_owned(), print_duration(settings.work)),
         ("warmup".to_owned(), settings.warm_up.to_string()),
         ("length".to_owned(), settings.length.to_string()),
         ("requests-per-pass".to_owned(), settings.file.requests.len().to_string()),

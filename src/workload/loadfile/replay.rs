@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::{Context as _, Result, ensure};
 
 use super::{KINDS, Kind, Request, Settings};
+use crate::load::burn::Piece;
 use crate::load::gang::{Board, Gang, Member, Shape, Stage, Work};
 use crate::load::{Histogram, Recorder, ShardedHistogram, now_ns};
 use crate::probe::counters::span;
@@ -149,6 +150,7 @@ impl<S: Service> Work for Replay<'_, S> {
             server: self.service.open(number)?,
             counter: &self.counters[number],
             recorders,
+            work: Piece::lasting(self.settings.work),
             measured: false,
             next: 0,
             passes: 0,
@@ -175,6 +177,8 @@ struct Client<'a, S> {
     server: S,
     counter: &'a Counter,
     recorders: Vec<Option<Recorder<'a>>>,
+    /// Before each request.
+    work: Piece,
     measured: bool,
     /// Of the pass.
     next: usize,
@@ -224,8 +228,12 @@ impl<S: Server> Client<'_, S> {
         self.server.begin(self.passes)
     }
 
-    /// The next request, begun at `at`; when it was answered.
-    fn request(&mut self, at: u64) -> Result<u64> {
+    /// The next request, begun at `at` unless the client has work of its own to do before it; when it was answered.
+    fn request(&mut self, mut at: u64) -> Result<u64> {
+        if !self.settings.work.is_zero() {
+            self.work.run();
+            at = now_ns();
+        }
         let request = &self.settings.file.requests[self.next];
         self.server.serve(request).with_context(|| {
             format!("Line {} ({}) of loadfile `{}`", request.line, request.action.kind().word(), self.settings.name)

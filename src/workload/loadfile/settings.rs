@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use super::{DEFAULT, Loadfile, Size, of};
 use crate::clock::Clock;
+use crate::workload::dbsim::job::units;
 use crate::workload::length::{A_LENGTH, Length};
 use crate::workload::{OptionDef, Options};
 
 /// Clients at most, and requests of a generated pass at least and at most.
 const CLIENTS: std::ops::RangeInclusive<usize> = 1..=10_000;
 const REQUESTS: std::ops::RangeInclusive<u32> = 200..=1_000_000;
+/// CPU time before a request at most.
+const MOST_WORK: Duration = Duration::from_secs(1);
 /// Passes, and times, that are measured and that come before.
 const PASSES: (u32, u32) = (2, 1);
 const TIMES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(2));
@@ -27,6 +30,9 @@ pub const LOADFILE: OptionDef =
 pub const REQUESTS_OPTION: OptionDef = option("requests", "4000", "Requests of a generated loadfile, 200 to 1000000");
 pub const SEED: OptionDef =
     option("loadfile-seed", "1", "Which loadfile is generated; the same one in every trial of a study");
+/// What they do besides.
+pub const WORK: OptionDef =
+    option("work", "0", "CPU time that a client takes for itself before each request, such as `5us`, up to 1s");
 /// For how long.
 pub const WARM_UP: OptionDef =
     option("warmup", "auto", "Before what is measured: `1` pass, `5s`, or `auto`: 2 s on the wall clock, else 1 pass");
@@ -43,6 +49,8 @@ pub struct Settings {
     pub name: String,
     pub file: Arc<Loadfile>,
     pub clients: usize,
+    /// CPU time that a client takes for itself before each request.
+    pub work: Duration,
     pub warm_up: Length,
     pub length: Length,
 }
@@ -62,6 +70,8 @@ impl Settings {
         let requests = text(&REQUESTS_OPTION).parse().ok().filter(|n| REQUESTS.contains(n));
         let requests = requests.ok_or_else(|| wrong(&REQUESTS_OPTION, "200 to 1000000"))?;
         let seed = text(&SEED).parse().map_err(|_| wrong(&SEED, "a whole number"))?;
+        let work = units::duration(text(&WORK)).filter(|t| *t <= MOST_WORK);
+        let work = work.ok_or_else(|| wrong(&WORK, "a time such as `5us`, up to 1s, or `0`"))?;
         let read = |def: &OptionDef, passes, time| {
             Length::parse(text(def), clock, passes, time).ok_or_else(|| wrong(def, A_LENGTH))
         };
@@ -76,6 +86,6 @@ impl Settings {
                 "The loadfile `{name}` reads and writes nothing, so that it has no throughput; a ReadX or WriteX has to succeed"
             ));
         }
-        Ok(Self { name, file, clients, warm_up, length })
+        Ok(Self { name, file, clients, work, warm_up, length })
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 use self::exchange::Caller;
 use super::loadfile::replay::{Service, replay};
-use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP};
+use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, WORK};
 use super::loadfile::{Kind, Packets, Settings, metrics};
 use super::{Context, Needs, OptionDef, Options, Outcome, Progress, Workload};
 use crate::clock::Clock;
@@ -28,7 +28,7 @@ const NETWORK: OptionDef = OptionDef {
     allowed: &["loopback", "veth"],
     summary: "What TCP goes over: a loopback, or a pair of devices between two network namespaces",
 };
-const OPTIONS: &[OptionDef] = &[CLIENTS_OPTION, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, LENGTH, NETWORK];
+const OPTIONS: &[OptionDef] = &[CLIENTS_OPTION, LOADFILE, REQUESTS_OPTION, SEED, WORK, WARM_UP, LENGTH, NETWORK];
 
 impl Workload for NetClients {
     fn name(&self) -> &'static str {

@@ -12,19 +12,21 @@ use crate::sys::register::{Division, Register};
 
 /// Twelve operations on `a`, `x` and `y`: each takes the next one in, once or twice, in turn.
 ///
+/// What is done twice is one expression, as a C program has it: x + y + y of integers is a single instruction where the processor has one for it.
 /// With addition, 0, v and -v come back as they were; with multiplication 1, v and 1/v.
 #[inline(always)]
 fn chain<T: Register>(rounds: u64, numbers: [T; 3], op: impl Fn(T, T) -> T) -> [T; 3] {
     let [mut a, mut x, mut y] = numbers.map(Register::opaque);
-    let op = |left, right| op(left, right).opaque();
+    let once = |left, right| op(left, right).opaque();
+    let twice = |left, right| op(op(left, right), right).opaque();
     for _ in 0..rounds {
-        a = op(a, x);
-        x = op(op(x, y), y);
-        y = op(op(y, a), a);
-        a = op(op(a, x), x);
-        x = op(op(x, y), y);
-        y = op(op(y, a), a);
-        a = op(a, x);
+        a = once(a, x);
+        x = twice(x, y);
+        y = twice(y, a);
+        a = twice(a, x);
+        x = twice(x, y);
+        y = twice(y, a);
+        a = once(a, x);
     }
     [a, x, y]
 }

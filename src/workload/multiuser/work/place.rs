@@ -8,6 +8,7 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
 
 use super::{Needs, Test, directory, disk, values};
+use crate::sys::heap::Heap;
 
 /// Bytes that every disk test reads or writes at a time.
 pub const BLOCK: usize = 1024;
@@ -109,6 +110,8 @@ pub(super) struct Kept {
     /// Where the walks through the numeric tests' values are.
     pub halved: usize,
     pub wide: usize,
+    /// What blocks are allocated from.
+    pub heap: Option<Box<Heap>>,
     /// What copies are made to.
     pub copies: Vec<u8>,
     /// What is sorted, once it has been.
