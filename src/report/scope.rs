@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::kernel::major_minor;
 use crate::lever;
 use crate::metric::Unit;
-use crate::store::record::{Outcome, Record};
+use crate::store::record::{Failure, Outcome, Record};
 use crate::study::plan::Plan;
 use crate::study::storage::{self, Medium};
 
@@ -63,6 +63,20 @@ pub(super) fn out_of_step(records: &[Record]) -> Option<String> {
             "In {out} of {boots} boots QEMU's threads did not run in lockstep (`bigiron doctor` says why): repeated, they may differ by \
              some nanoseconds"
         )
+    })
+}
+
+/// A caution where a kernel panicked or hung, and the emulator may have had a part in it.
+pub(super) fn several_emulated(plan: &Plan, records: &[Record]) -> Option<String> {
+    let died = |r: &Record| {
+        r.host.accelerator == "tcg"
+            && matches!(r.outcome, Outcome::Failed { failure: Failure::Panic | Failure::Hang, .. })
+    };
+    (plan.machine.cpus > 1 && records.iter().any(died)).then(|| {
+        "Emulating several CPUs (QEMU with TCG, without KVM) is not free of faults of its own, some of which make a kernel panic or hang \
+         while it boots: before a kernel is blamed for what it did in few of many boots, try another QEMU, or `--cpus 1` (`bigiron doc \
+         clocks`)"
+            .to_owned()
     })
 }
 

@@ -300,7 +300,22 @@ fn reports_do_not_depend_on_the_order_or_cost_of_records() {
     }
 }
 
-/// Every tag is closed by its own, attributes are quoted, and `<` and `&` occur only as markup.
+#[test]
+fn panics_of_several_emulated_cpus_are_told_with_a_caution() {
+    let (mut plan, mut records) = study(1.0);
+    let cautions = |plan: &Plan, records: &[Record]| {
+        let printed = print(plan, records, &Extras::default());
+        [printed.text.replace("\n  ", " "), printed.html].map(|text| text.contains("is not free of faults of its own"))
+    };
+    fail(&mut records[3], Failure::Panic, "Kernel panic - not syncing");
+    assert_eq!(cautions(&plan, &records), [false; 2], "one CPU");
+    plan.machine.cpus = 2;
+    assert_eq!(cautions(&plan, &records), [true; 2]);
+    records.iter_mut().for_each(|r| r.host.accelerator = "kvm".to_owned());
+    assert_eq!(cautions(&plan, &records), [false; 2], "KVM");
+    assert_eq!(cautions(&plan, &self::study(1.0).1), [false; 2], "nothing failed");
+}
+
 #[test]
 fn boots_that_may_not_repeat_to_the_last_digit_are_told() {
     let (plan, mut records) = study(1.05);
@@ -312,6 +327,7 @@ fn boots_that_may_not_repeat_to_the_last_digit_are_told() {
     assert!(printed.html.contains("lockstep"));
 }
 
+/// Every tag is closed by its own, attributes are quoted, and `<` and `&` occur only as markup.
 fn well_formed(page: &str) -> Result<(), String> {
     let page = page.strip_prefix("<!DOCTYPE html>").ok_or("no doctype")?;
     let mut open: Vec<&str> = Vec::new();

@@ -369,6 +369,7 @@ pub(super) fn trouble_lines(report: &Report<'_>) -> Vec<String> {
         }
     }
     lines.extend(disturbed(report));
+    lines.extend(scope::several_emulated(report.plan, report.records));
     lines.extend(scope::out_of_step(report.records));
     for row in report.rows.iter().flatten().filter(|r| r.line.missing.absent > 0) {
         let line = row.line;
