@@ -12,4 +12,4 @@ pub mod stamp;
 
 pub use histogram::Histogram;
 pub use now::now_ns;
-pub use shared::{BUCKETS, Recorder, ShardedHistogram, SharedHistogram};
+pub use shared::{BUCKETS, LotRecorder, Recorder, ShardedHistogram, SharedHistogram};

@@ -83,6 +83,11 @@ impl<'s> ShardedHistogram<'s> {
         Recorder { shards, alone: self.alone }
     }
 
+    /// The same for a process that sleeps between any two latencies.
+    pub fn lot_recorder(&self, process: usize) -> LotRecorder<'s> {
+        LotRecorder { to: self.recorder(process), lot: Vec::with_capacity(LOT) }
+    }
+
     /// What all have counted so far.
     pub fn read(&self) -> Histogram {
         let mut all = Histogram::new();
@@ -107,18 +112,62 @@ impl Recorder<'_> {
 
     /// Counts `count` latencies of `ns` nanoseconds each: of a batch that was handed over as one and seen to have ended as one.
     pub fn record_many(&self, ns: u64, count: u64) {
-        let sum = ns * count;
+        self.record_all([ns], count);
+    }
+
+    /// Counts each of these latencies, in nanoseconds, `count` times.
+    #[inline]
+    fn record_all(&self, latencies: impl IntoIterator<Item = u64>, count: u64) {
+        let mut sum = 0;
         if self.alone {
             // One writer: plain loads and stores, no locked instruction on the measured path.
             let to = &self.shards[0];
-            let bucket = &to.buckets[index(ns)];
-            bucket.store(bucket.load(Relaxed) + count, Relaxed);
+            for ns in latencies {
+                let bucket = &to.buckets[index(ns)];
+                bucket.store(bucket.load(Relaxed) + count, Relaxed);
+                sum += ns * count;
+            }
             to.sum.store(to.sum.load(Relaxed) + sum, Relaxed);
         } else {
             // By CPU, so that on small machines no cache line goes from one to another. Who is moved meanwhile loses no count.
             let to = &self.shards[sched_getcpu() % self.shards.len()];
-            to.buckets[index(ns)].fetch_add(count, Relaxed);
+            for ns in latencies {
+                to.buckets[index(ns)].fetch_add(count, Relaxed);
+                sum += ns * count;
+            }
             to.sum.fetch_add(sum, Relaxed);
+        }
+    }
+}
+
+/// Latencies that a [`LotRecorder`] keeps, at most.
+const LOT: usize = 32;
+
+/// Counts latencies by the lot, the last when it is dropped: for a process that sleeps between any two, and finds the histogram's pages
+/// in no cache of its CPU each time it has been woken. Who dies takes the lot in hand along.
+pub struct LotRecorder<'s> {
+    to: Recorder<'s>,
+    lot: Vec<u64>,
+}
+
+impl LotRecorder<'_> {
+    /// Counts one latency of `ns` nanoseconds.
+    pub fn record(&mut self, ns: u64) {
+        self.lot.push(ns);
+        if self.lot.len() == LOT {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.to.record_all(self.lot.drain(..), 1);
+    }
+}
+
+impl Drop for LotRecorder<'_> {
+    fn drop(&mut self) {
+        if !self.lot.is_empty() {
+            self.settle();
         }
     }
 }
@@ -177,6 +226,28 @@ mod tests {
         let (batch, single) = (batch.read(), single.read());
         assert_eq!((batch.count(), batch.mean()), (20, single.mean()));
         assert_eq!(batch.quantile(0.9), single.quantile(0.9));
+    }
+
+    #[test]
+    fn a_lot_is_as_many_single_ones() {
+        for processes in [1, SHARDS + 1] {
+            let segment = Segment::new(2 * ShardedHistogram::bytes(processes) + 128).unwrap();
+            let (lots, single) =
+                (ShardedHistogram::new(&segment, processes), ShardedHistogram::new(&segment, processes));
+            let mut recorder = lots.lot_recorder(0);
+            // Two whole lots, and one that its recorder takes along until it is dropped.
+            for ns in (1..=2 * LOT as u64 + 5).map(|i| i * i * 997) {
+                recorder.record(ns);
+                single.recorder(0).record(ns);
+            }
+            assert_eq!(lots.read().count(), 2 * LOT as u64);
+            drop(recorder);
+            let (lots, single) = (lots.read(), single.read());
+            assert_eq!((lots.count(), lots.mean()), (2 * LOT as u64 + 5, single.mean()));
+            for q in [0.1, 0.5, 0.9, 1.0] {
+                assert_eq!(lots.quantile(q), single.quantile(q));
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use anyhow::Result;
 
-use crate::load::Recorder;
+use crate::load::{LotRecorder, Recorder};
 
 use super::audit::Audits;
 use super::executor::Executor;
@@ -16,7 +16,7 @@ use super::transaction::{Stream, Transaction, share};
 use super::waits::{self, Event};
 
 /// Of so many transactions one is looked at closely, in turn by worker: what that costs must not show.
-const AUDITED: u64 = 16;
+const AUDITED: u64 = 64;
 
 /// Draws transactions and does them: a foreground, or the server of a client.
 pub struct Transactor<'a> {
@@ -26,7 +26,7 @@ pub struct Transactor<'a> {
     stream: Stream<'a>,
     transaction: Transaction,
     audits: Audits,
-    kinds: Vec<Recorder<'a>>,
+    kinds: Vec<LotRecorder<'a>>,
     stretches: Vec<Recorder<'a>>,
     /// Transactions so far.
     number: u64,
@@ -46,7 +46,7 @@ impl<'a> Transactor<'a> {
             stream: Stream::new(instance.job, &instance.choosers, instance.seed, worker as u64),
             transaction: Transaction::default(),
             audits: Audits::new(),
-            kinds: instance.kind_latency.iter().map(|h| h.recorder(worker)).collect(),
+            kinds: instance.kind_latency.iter().map(|h| h.lot_recorder(worker)).collect(),
             stretches: instance.stretch_latency.iter().map(|h| h.recorder(worker)).collect(),
             number: 0,
         })

@@ -3,7 +3,7 @@
 //! Invariant: the stages of a commit follow each other without a gap, so their sum is the commit, and the sum of their means is
 //! the mean of the whole.
 
-use crate::load::{Histogram, Recorder, ShardedHistogram};
+use crate::load::{Histogram, LotRecorder, ShardedHistogram};
 use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::sys::segment::Segment;
 
@@ -45,8 +45,8 @@ pub struct CommitHistograms<'s> {
 
 /// Counts the commits of one process.
 pub struct CommitRecorder<'s> {
-    whole: Recorder<'s>,
-    stages: [Recorder<'s>; STAGES.len()],
+    whole: LotRecorder<'s>,
+    stages: [LotRecorder<'s>; STAGES.len()],
 }
 
 impl<'s> CommitHistograms<'s> {
@@ -63,8 +63,8 @@ impl<'s> CommitHistograms<'s> {
 
     /// The recorder of one process.
     pub fn recorder(&self, process: usize) -> CommitRecorder<'s> {
-        let stages = std::array::from_fn(|stage| self.stages[stage].recorder(process));
-        CommitRecorder { whole: self.whole.recorder(process), stages }
+        let stages = std::array::from_fn(|stage| self.stages[stage].lot_recorder(process));
+        CommitRecorder { whole: self.whole.lot_recorder(process), stages }
     }
 
     /// Whole commits.
@@ -87,9 +87,9 @@ impl<'s> CommitHistograms<'s> {
 
 impl CommitRecorder<'_> {
     /// Counts one commit.
-    pub fn record(&self, commit: &Stages) {
+    pub fn record(&mut self, commit: &Stages) {
         self.whole.record(commit.total());
-        for (stage, ns) in self.stages.iter().zip(commit.0) {
+        for (stage, ns) in self.stages.iter_mut().zip(commit.0) {
             stage.record(ns);
         }
     }
