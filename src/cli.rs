@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use bisect::{Bisect, BisectAction, BisectCommon, BisectFormat, BisectLevers};
+pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat, BisectLevers};
 pub use nightly::{History, HistoryFormat, Nightly};
 pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::config::Change;
 use super::git::Commit;
 use crate::clock::Clock;
 use crate::kernel::Identity;
@@ -55,7 +56,7 @@ pub struct Bisection {
     pub steps: u32,
     pub workload: String,
     pub metric: MetricDef,
-    /// Where the kernels are built from, if they are commits.
+    /// Where the kernels are built from, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
     /// Kernels in their order, the good one first and the bad one last; of levers, the two arms.
@@ -70,18 +71,26 @@ pub enum What {
     Kernels,
     /// The place among the commits of a source tree.
     Commits,
+    /// The place among configurations of one source tree.
+    Configs,
     /// The levers, of those in which two arms differ.
     Levers,
 }
 
-/// Where commits are built from, and how.
+/// Where kernels are built from, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// The repository, as it was named.
     pub tree: PathBuf,
-    /// Where the configuration comes from.
+    /// Where the configuration comes from; of two, the good one.
     pub config: String,
+    /// Where the bad configuration comes from, if configurations are searched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bad_config: Option<String>,
+    /// The commit that they are configurations of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub make: Vec<String>,
     /// Commits that touch none of these are no candidates.
@@ -89,7 +98,34 @@ pub struct Source {
     pub paths: Vec<String>,
 }
 
+/// A link of a chain of configurations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// How many of the differences are as the bad configuration has them.
+    pub switched: usize,
+    /// The options that it switches against the candidate before it; in what is not laid out yet, some may have no effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<Change>,
+}
+
 impl Candidate {
+    /// By what a record of its build is kept, if it is built.
+    pub fn build(&self) -> Option<&str> {
+        match (&self.commit, &self.link) {
+            (Some(commit), _) => Some(&commit.hash),
+            (None, Some(_)) => Some(&self.name),
+            (None, None) => None,
+        }
+    }
+
+    /// What tells it from the one before it, in few words.
+    pub fn subject(&self) -> Option<String> {
+        let short = |change: &Change| format!("{}={}", change.option, change.to);
+        let of_link = |link: &Link| link.options.iter().map(short).collect::<Vec<_>>().join(", ");
+        self.commit.as_ref().map(|commit| commit.subject.clone()).or_else(|| self.link.as_ref().map(of_link))
+    }
+
     /// As it is typed.
     pub fn text(&self) -> String {
         ArmText { name: None, kernel: self.kernel.clone(), settings: self.settings.clone() }.to_string()
@@ -112,6 +148,9 @@ pub struct Candidate {
     /// The commit that it is built of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<Commit>,
+    /// The configuration that it is built in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
 }
 
 /// What can go wrong with a bisection's folder beyond what can with a study's.

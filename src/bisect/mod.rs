@@ -1,9 +1,11 @@
-//! A bisection: which of the kernels between two, of the commits of a source tree, or of the levers between two arms, makes a difference that was measured.
+//! A bisection: which of the kernels between two, of the commits of a source tree or the options of its
+//! configuration, or of the levers between two arms, makes a difference that was measured.
 //!
 //! Invariant: a bisection is a folder of ordinary studies and a description written before the first boot. What is to be tested next, and
 //! what was found, are functions of these alone, so one that was killed goes on where it was and tests the same kernels.
 
 pub mod builds;
+pub mod config;
 pub mod folder;
 pub mod git;
 pub mod levers;
@@ -11,6 +13,6 @@ pub mod list;
 pub mod search;
 pub mod seen;
 
-pub use folder::{Bisection, Candidate, Source, What};
+pub use folder::{Bisection, Candidate, Link, Source, What};
 pub use search::{Found, Search, Standing};
 pub use seen::Seen;

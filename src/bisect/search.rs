@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use bigiron_stats::Verdict;
 use bigiron_stats::bisect::{self, Level, Point, Posterior, Span};
 
-use super::folder::Bisection;
+use super::folder::{Bisection, What};
 use super::git::{Built, Outcome};
 use super::seen::{Seen, differs};
 use crate::kernel::Identity;
@@ -17,7 +17,7 @@ pub struct Search<'a> {
     pub bisection: &'a Bisection,
     /// The study of the ends, then the tests.
     pub tests: Vec<Seen>,
-    /// What came of building candidates that are commits, by their numbers.
+    /// What came of building candidates that are commits or configurations, by their numbers.
     pub builds: BTreeMap<usize, Built>,
 }
 
@@ -107,7 +107,7 @@ impl Search<'_> {
             (0..excluded.len()).filter_map(|i| Some((i, self.builds.get(&i)?.kernel.as_ref()?))).collect();
         let mut farthest: HashMap<(&str, Option<&str>), (usize, usize)> = HashMap::new();
         for (i, kernel) in known {
-            let reach = farthest.entry((&kernel.image_sha256, kernel.config_sha256.as_deref())).or_insert((i, i));
+            let reach = farthest.entry(self.bytes(kernel)).or_insert((i, i));
             reach.1 = i;
         }
         for (first, last) in farthest.into_values() {
@@ -116,11 +116,18 @@ impl Search<'_> {
         move |j| !excluded[j]
     }
 
+    /// What decides whether two kernels are one. Configurations are searched for what they do to the image: one that differs without a trace there
+    /// differs in nothing that boots.
+    fn bytes<'k>(&self, kernel: &'k Identity) -> (&'k str, Option<&'k str>) {
+        let config = kernel.config_sha256.as_deref().filter(|_| self.bisection.what != What::Configs);
+        (&kernel.image_sha256, config)
+    }
+
     /// The candidate before or after which has the same bytes and was tested, if this one was not.
     fn same(&self, index: usize) -> Option<usize> {
         let bytes = |i: usize| {
             let kernel = self.builds.get(&i)?.kernel.as_ref()?;
-            Some((&kernel.image_sha256, &kernel.config_sha256))
+            Some(self.bytes(kernel))
         };
         let mine = bytes(index)?;
         let is_tested = |i: &usize| {
@@ -246,6 +253,7 @@ mod tests {
             settings: Vec::new(),
             identity: None,
             commit: None,
+            link: None,
         };
         let metric = MetricDef {
             name: "fork-exit".to_owned(),

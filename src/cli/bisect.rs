@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::{Design, FailOn};
 
-/// Find the kernel, or the lever, that makes a difference
+/// Find the kernel, the option or the lever that makes a difference
 ///
 /// Between a good kernel and a bad one (either may be the faster) lies a list of kernels: all that Debian has of one flavour, by their versions, the
 /// list that is given, or the commits of a source tree, which are built. The ends are compared first; then kernel after kernel is tested, each time the one whose test is expected to tell
@@ -20,6 +20,7 @@ use super::{Design, FailOn};
     bigiron bisect --kernels debian:5.10,debian:6.1,debian:6.12,debian:6.18 micro:mmap --clock exact --seed 7\n  \
     bigiron bisect --kernels ./builds/ dbsim\n  \
     bigiron bisect --git linux --good v6.11 --bad v6.12 --config guest.config micro:page-fault -- mm kernel\n  \
+    bigiron bisect config --git linux --good good.config --bad bad.config micro:null-call\n  \
     bigiron bisect levers debian:6.12 debian:6.12,boot.mitigations=off,boot.preempt=full micro:null-call\n\n\
     `bigiron doc bisect` describes the method and how to read the result."
 )]
@@ -67,6 +68,47 @@ pub struct Bisect {
 #[derive(Debug, Subcommand)]
 pub enum BisectAction {
     Levers(BisectLevers),
+    Config(BisectConfig),
+}
+
+/// Find which of the options in which two kernel configurations differ makes the difference
+///
+/// Both are laid out in one source tree by `make olddefconfig`, with what a guest needs built in. From one to the other leads a chain of configurations, each
+/// with one more option as the bad one has it. They are searched as kernels are, and built when their turn comes; the same command goes on with a
+/// bisection that was interrupted.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+    bigiron bisect config --git linux --at v6.12 --good good.config --bad bad.config micro:null-call --clock exact --seed 7")]
+pub struct BisectConfig {
+    /// A workload, or a metric of one as WORKLOAD:METRIC [default metric: the workload's primary]
+    #[arg(value_name = "WORKLOAD[:METRIC]")]
+    pub what: String,
+    /// A repository of kernel sources; nothing is written there
+    #[arg(long, value_name = "DIR")]
+    pub git: PathBuf,
+    /// The commit of which all kernels are built
+    #[arg(long, value_name = "REV", default_value = "HEAD")]
+    pub at: String,
+    /// The configuration that is compared against: a file, or a target of the tree's such as `defconfig`
+    #[arg(long, value_name = "FILE|TARGET")]
+    pub good: String,
+    /// The other one, which may be the better
+    #[arg(long, value_name = "FILE|TARGET")]
+    pub bad: String,
+    /// An argument for make, such as CC=gcc-12 or -j8; may be repeated
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub make_arg: Vec<String>,
+    /// Keep sources and object files when the search has its answer; the next one in the same repository begins with them
+    #[arg(long)]
+    pub keep_build: bool,
+    /// Probability of a wrong place that is put up with
+    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    pub error: f64,
+    /// Most tests before it gives up
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub steps: u32,
+    #[command(flatten)]
+    pub common: BisectCommon,
 }
 
 /// Find which of the levers in which two arms differ makes the difference
@@ -85,7 +127,7 @@ pub struct BisectLevers {
     pub common: BisectCommon,
 }
 
-/// What both bisections are told.
+/// What all bisections are told.
 #[derive(Debug, Args)]
 pub struct BisectCommon {
     /// `--pairs` is for the ends

@@ -1,6 +1,7 @@
 //! `bigiron bisect`.
 
 mod ask;
+mod configs;
 mod git;
 mod kernels;
 mod levers;
@@ -16,6 +17,7 @@ use anyhow::Context as _;
 use super::conduct::{self, Part, Request};
 use super::folder::RESULTS;
 use super::output;
+use crate::bisect::config::Switched;
 use crate::bisect::folder;
 use crate::bisect::git::{Built, Touched};
 use crate::bisect::levers::LeverSearch;
@@ -25,7 +27,7 @@ use crate::host::sim::Script;
 use crate::kernel::Identity;
 use crate::night::folder::executable;
 use crate::refusal::Refusal;
-use crate::report::bisect::{Outcome, Report, json, text};
+use crate::report::bisect::{More, Outcome, Report, json, text};
 use crate::store::Folder;
 use crate::study::question::Question;
 use crate::study::repeat::quote;
@@ -33,6 +35,7 @@ use crate::study::repeat::quote;
 pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     match &args.action {
         Some(BisectAction::Levers(args)) => levers::run(args),
+        Some(BisectAction::Config(args)) => configs::run(args),
         None if args.git.is_some() => git::run(args),
         None => kernels::run(args),
     }
@@ -49,7 +52,7 @@ struct Work<'a> {
     cancel: Arc<AtomicBool>,
     /// Whether this executable is known to be the one that began it.
     is_same_build: Cell<bool>,
-    /// What builds candidates that are commits, unless they are simulated.
+    /// What builds candidates that are commits or configurations, unless they are simulated.
     builder: Option<git::Builder>,
 }
 
@@ -67,8 +70,18 @@ impl<'a> Work<'a> {
         bisection: Bisection,
         asked: ask::Asked,
     ) -> anyhow::Result<Work<'a>> {
-        let cancel = conduct::cancelled_by_signals()?;
-        Ok(Work {
+        Ok(Work::with(common, dir, bisection, asked, conduct::cancelled_by_signals()?))
+    }
+
+    /// The same, where signals are caught already.
+    fn with(
+        common: &'a BisectCommon,
+        dir: PathBuf,
+        bisection: Bisection,
+        asked: ask::Asked,
+        cancel: Arc<AtomicBool>,
+    ) -> Work<'a> {
+        Work {
             common,
             dir,
             bisection,
@@ -77,7 +90,7 @@ impl<'a> Work<'a> {
             cancel,
             is_same_build: Cell::new(false),
             builder: None,
-        })
+        }
     }
 
     /// Runs a study, or goes on with it.
@@ -156,12 +169,12 @@ fn status(studies: &[Seen], found: Outcome, fail_on: &[FailOn]) -> u8 {
     }
 }
 
-/// A search among kernels or commits, as it stands in its folder.
+/// A search among kernels, commits or configurations, as it stands in its folder.
 fn search<'b>(dir: &Path, bisection: &'b Bisection, tests: Vec<Seen>) -> anyhow::Result<Search<'b>> {
     let mut builds = BTreeMap::new();
     for (index, candidate) in bisection.candidates.iter().enumerate() {
-        if let Some(commit) = &candidate.commit
-            && let Some(built) = Built::read(dir, &commit.hash)?
+        if let Some(key) = candidate.build()
+            && let Some(built) = Built::read(dir, key)?
         {
             builds.insert(index, built);
         }
@@ -171,11 +184,11 @@ fn search<'b>(dir: &Path, bisection: &'b Bisection, tests: Vec<Seen>) -> anyhow:
 
 fn rendered(dir: &Path, bisection: &Bisection, format: BisectFormat) -> anyhow::Result<String> {
     let studies = studies(dir, bisection)?;
-    let touched = Touched::read(dir)?;
     Ok(match bisection.what {
-        What::Kernels | What::Commits => {
+        What::Kernels | What::Commits | What::Configs => {
             let search = search(dir, bisection, studies)?;
-            laid_out(&Report::kernels(&search, touched.as_ref()), format)
+            let more = More { dir, touched: Touched::read(dir)?, switched: Switched::read(dir)? };
+            laid_out(&Report::kernels(&search, &more), format)
         }
         What::Levers => laid_out(&Report::levers(&LeverSearch { bisection, studies }), format),
     })
@@ -192,7 +205,10 @@ fn laid_out(report: &Report<'_>, format: BisectFormat) -> String {
 fn outcome(dir: &Path, bisection: &Bisection, studies: &[Seen]) -> anyhow::Result<Outcome> {
     let studies = studies.to_vec();
     Ok(match bisection.what {
-        What::Kernels | What::Commits => Report::kernels(&search(dir, bisection, studies)?, None).outcome,
+        What::Kernels | What::Commits | What::Configs => {
+            let more = More { dir, touched: None, switched: None };
+            Report::kernels(&search(dir, bisection, studies)?, &more).outcome
+        }
         What::Levers => Report::levers(&LeverSearch { bisection, studies }).outcome,
     })
 }
@@ -202,7 +218,7 @@ fn studies(dir: &Path, bisection: &Bisection) -> anyhow::Result<Vec<Seen>> {
     let mut seen = Vec::new();
     let next = |seen: &[Seen]| match (seen.len(), bisection.what) {
         (0, _) => Some(folder::ENDS.to_owned()),
-        (number, What::Kernels | What::Commits) => Some(Bisection::step(number)),
+        (number, What::Kernels | What::Commits | What::Configs) => Some(Bisection::step(number)),
         (_, What::Levers) => {
             let search = LeverSearch { bisection, studies: seen.to_vec() };
             match search.standing() {

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use crate::bisect::config::Options;
 use crate::kernel::{compare_versions, hash};
 use crate::refusal::Refusal;
 
@@ -107,11 +108,7 @@ impl Base {
     /// A file that cannot be read, or is no configuration.
     pub fn choose(given: Option<&str>, top: Option<&Path>, boot: &Path, running: &str) -> Result<Base, Refusal> {
         if let Some(text) = given {
-            let is_target = text.ends_with("config") && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-            if is_target && !Path::new(text).exists() {
-                return Ok(Base::Target(text.to_owned()));
-            }
-            return Base::read(Path::new(text));
+            return Base::given("config", text);
         }
         let own = top.map(|top| top.join(".config")).filter(|path| path.is_file());
         let usual = || {
@@ -123,13 +120,25 @@ impl Base {
             let newest = names.filter(|n| n.starts_with("config-")).max_by(|a, b| compare_versions(a, b))?;
             Some(boot.join(newest))
         };
-        own.or_else(usual).map_or_else(|| Ok(Base::Target("defconfig".to_owned())), |path| Base::read(&path))
+        own.or_else(usual).map_or_else(|| Ok(Base::Target("defconfig".to_owned())), |path| Base::read("config", &path))
     }
 
-    fn read(path: &Path) -> Result<Base, Refusal> {
+    /// What was given by `option`: a file, or the name of a target.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no configuration.
+    pub fn given(option: &str, text: &str) -> Result<Base, Refusal> {
+        let is_target = text.ends_with("config") && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        match is_target && !Path::new(text).exists() {
+            true => Ok(Base::Target(text.to_owned())),
+            false => Base::read(option, Path::new(text)),
+        }
+    }
+
+    fn read(option: &str, path: &Path) -> Result<Base, Refusal> {
         let shown = path.display();
         let bad = |why: String| {
-            Refusal::new(format!("--config: `{shown}` {why}"))
+            Refusal::new(format!("--{option}: `{shown}` {why}"))
                 .hint("A kernel's configuration is a file like /boot/config-6.12, or a target of the tree's such as `defconfig`")
         };
         let bytes = fs::read(path).map_err(|e| bad(format!("cannot be read: {e}")))?;
@@ -145,6 +154,10 @@ impl Base {
         let text = String::from_utf8(bytes).map_err(|_| bad("is no text".to_owned()))?;
         if !text.lines().any(|l| l.starts_with("CONFIG_")) {
             return Err(bad("is no kernel's configuration: it sets no option".to_owned()));
+        }
+        if let Err((line, why)) = Options::parse(&text) {
+            let said = text.lines().nth(line - 1).unwrap_or_default().trim().chars().take(60).collect::<String>();
+            return Err(bad(format!("is wrong in line {line}, `{said}`: {why}")));
         }
         Ok(Base::File { path: path.to_path_buf(), text })
     }
@@ -213,6 +226,8 @@ mod tests {
         assert!(why(&at("none")).contains("cannot be read"));
         fs::write(at("text"), "hello\n").unwrap();
         assert!(why(&at("text")).contains("sets no option"));
+        fs::write(at("wrong"), "CONFIG_A=y\n# a comment\nCONFIG_B y\n").unwrap();
+        assert!(why(&at("wrong")).contains("is wrong in line 3, `CONFIG_B y`"));
         let packed = crate::kernel::fixture::pack(b"CONFIG_E=y\n", ".gz");
         fs::write(at("config.gz"), packed).unwrap();
         let base = choose(at("config.gz").to_str()).unwrap();

@@ -235,6 +235,25 @@ impl Tree {
         self.ask(&["cat-file", "blob", &format!("{commit}:{file}")]).ok()
     }
 
+    /// The lines that match an extended expression in the files of a commit whose paths match `glob`: path, number from 1, text.
+    pub fn grep(&self, commit: &str, expression: &str, glob: &str) -> Vec<(String, usize, String)> {
+        let pathspec = format!(":(top){glob}");
+        let args = ["grep", "--full-name", "--no-color", "-I", "-n", "-E", "-e", expression, commit, "--", &pathspec];
+        // Without a match git calls it a failure.
+        let text = self.ask(&args).unwrap_or_default();
+        let line = |line: &str| {
+            let mut parts = line.strip_prefix(commit)?.strip_prefix(':')?.splitn(3, ':');
+            Some((parts.next()?.to_owned(), parts.next()?.parse().ok()?, parts.next()?.to_owned()))
+        };
+        text.lines().filter_map(line).collect()
+    }
+
+    /// The commit of that hash.
+    pub fn commit(&self, hash: &str) -> Result<Commit, Refusal> {
+        let mut found = self.log(&["-1", hash], &[])?;
+        found.pop().ok_or_else(|| Refusal::new(format!("`{hash}` is no commit of `{}`", self.dir.display())))
+    }
+
     /// The commits that a merge joins, as the two ends of a search among them; `None` if it is no merge.
     pub fn merged(&self, commit: &str) -> Option<(String, String)> {
         let parents = self.ask(&["rev-parse", &format!("{commit}^@")]).ok()?;

@@ -9,6 +9,7 @@
 //! ```
 //! Invariant: nothing is written to the user's repository, and no kernel is made of what a killed build left half done.
 
+use std::cell::RefCell;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -20,7 +21,7 @@ use anyhow::{Context as _, bail, ensure};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::config::{self, Base};
-use super::make::{Ended, Make, image};
+use super::make::{Arguments, Ended, Make, image};
 use super::{Recipe, Tree, complaint, git, short};
 use crate::kernel::error::doing;
 use crate::kernel::{Kernel, KernelError, Spec, Store, hash};
@@ -47,10 +48,22 @@ pub enum Done {
     Interrupted,
 }
 
+/// What came of laying out a configuration.
+#[derive(Debug)]
+pub enum Configured {
+    /// The `.config`.
+    Text(String),
+    /// Why it cannot be had.
+    Failed(String),
+    Interrupted,
+}
+
 /// The folder in which a tree's commits are built, held by this process.
 pub struct Workspace {
     dir: PathBuf,
     lock: File,
+    /// The commit whose sources this process has put into the tree.
+    checked_out: RefCell<String>,
 }
 
 impl Workspace {
@@ -63,7 +76,7 @@ impl Workspace {
         let key = &hash::of_bytes(objects.as_os_str().as_encoded_bytes())[..SHORT_KEY];
         let dir = store.dir().join("git").join(key);
         let lock = take(&dir, tree, note)?;
-        let workspace = Workspace { dir, lock };
+        let workspace = Workspace { dir, lock, checked_out: RefCell::default() };
         workspace.prepare(tree, &objects)?;
         Ok(workspace)
     }
@@ -152,24 +165,17 @@ impl Workspace {
             return Ok(Done::Kernel { kernel: Box::new(kernel), seconds: 0.0 });
         }
         self.room(commit, store)?;
-        self.check_out(commit)?;
-        let build = self.at("build");
-        fs::create_dir_all(&build)?;
-        let file = File::create(log).with_context(|| format!("Cannot write `{}`", log.display()))?;
-        let marker = self.at("building");
-        File::create(&marker)?.sync_all()?;
-        // One that an earlier commit left must not pass for this one's.
-        discard(&image(&build))?;
         let begun = Instant::now();
-        // Whoever make starts holds the lock as long as it lives.
-        fcntl_setfd(&self.lock, FdFlags::empty())?;
-        let make = Make { tree: &self.at("tree"), build: &build, arguments: &recipe.arguments, cancel };
-        let ended = compile(&make, recipe, &file);
-        fcntl_setfd(&self.lock, FdFlags::CLOEXEC)?;
-        let ended = ended.with_context(|| format!("Cannot build {}", short(commit)))?;
+        let ended = self.making(commit, log, &recipe.arguments, cancel, |make, file| {
+            // One that an earlier commit left must not pass for this one's.
+            discard(&image(make.build))?;
+            Ok(match configure(make, recipe, file)? {
+                Step::Done => made(make.run(&["bzImage"], file)?),
+                other => other,
+            })
+        })?;
+        let build = self.at("build");
         let seconds = begun.elapsed().as_secs_f64();
-        // make has ended and taken back what it had begun.
-        fs::remove_file(&marker)?;
         let why = match ended {
             Step::Interrupted => return Ok(Done::Interrupted),
             Step::Failed(Some(why)) => Some(why),
@@ -191,9 +197,66 @@ impl Workspace {
         Ok(Done::Kernel { kernel: Box::new(kernel), seconds })
     }
 
+    /// What the Kconfig of `commit` makes of the recipe's configuration; what is said by the way goes to the file `log`.
+    ///
+    /// # Errors
+    /// What is no fault of the configuration's: a full disk, a repository that cannot be read.
+    pub fn configure(
+        &self,
+        store: &Store,
+        commit: &str,
+        recipe: &Recipe,
+        log: &Path,
+        cancel: &AtomicBool,
+    ) -> anyhow::Result<Configured> {
+        self.room(commit, store)?;
+        let ended = self.making(commit, log, &recipe.arguments, cancel, |make, file| configure(make, recipe, file))?;
+        Ok(match ended {
+            Step::Interrupted => Configured::Interrupted,
+            Step::Failed(Some(why)) => Configured::Failed(why),
+            Step::Failed(None) => Configured::Failed(reason(log)?),
+            Step::Done => Configured::Text(fs::read_to_string(self.at("build").join(".config"))?),
+        })
+    }
+
+    /// Lets `work` run make in the sources of `commit`.
+    fn making(
+        &self,
+        commit: &str,
+        log: &Path,
+        arguments: &Arguments,
+        cancel: &AtomicBool,
+        work: impl FnOnce(&Make<'_>, &File) -> anyhow::Result<Step>,
+    ) -> anyhow::Result<Step> {
+        if *self.checked_out.borrow() != commit {
+            self.checked_out.borrow_mut().clear();
+            self.check_out(commit)?;
+            commit.clone_into(&mut self.checked_out.borrow_mut());
+        }
+        let build = self.at("build");
+        fs::create_dir_all(&build)?;
+        let file = File::create(log).with_context(|| format!("Cannot write `{}`", log.display()))?;
+        let marker = self.at("building");
+        File::create(&marker)?.sync_all()?;
+        // Whoever make starts holds the lock as long as it lives.
+        fcntl_setfd(&self.lock, FdFlags::empty())?;
+        let make = Make { tree: &self.at("tree"), build: &build, arguments, cancel };
+        let ended = work(&make, &file);
+        fcntl_setfd(&self.lock, FdFlags::CLOEXEC)?;
+        let ended = ended.with_context(|| format!("Cannot build {}", short(commit)))?;
+        // make has ended and taken back what it had begun.
+        fs::remove_file(&marker)?;
+        Ok(ended)
+    }
+
+    /// Where to put what is said while there is no other place.
+    pub fn log(&self) -> PathBuf {
+        self.at("log")
+    }
+
     /// Removes sources and what was made of them; the kernels stay in the cache.
     pub fn remove(self) -> io::Result<()> {
-        for name in ["build", "tree", "repo", "building"] {
+        for name in ["build", "tree", "repo", "building", "log"] {
             discard(&self.at(name))?;
         }
         fs::remove_file(self.at("lock"))?;
@@ -220,27 +283,33 @@ enum Step {
     Interrupted,
 }
 
-/// Configures and compiles.
-fn compile(make: &Make<'_>, recipe: &Recipe, log: &File) -> anyhow::Result<Step> {
+/// How a run of make ended.
+fn made(ended: Ended) -> Step {
+    match ended {
+        Ended::Done => Step::Done,
+        Ended::Failed => Step::Failed(None),
+        Ended::Interrupted => Step::Interrupted,
+    }
+}
+
+/// Lays out the configuration, and looks for what a guest needs in what came of it.
+fn configure(make: &Make<'_>, recipe: &Recipe, log: &File) -> anyhow::Result<Step> {
     let path = make.build.join(".config");
-    let run = |targets: &[&str]| -> anyhow::Result<Option<Step>> {
-        Ok(match make.run(targets, log)? {
-            Ended::Done => None,
-            Ended::Failed => Some(Step::Failed(None)),
-            Ended::Interrupted => Some(Step::Interrupted),
-        })
+    let run = |target: &str| -> anyhow::Result<Option<Step>> {
+        let ended = made(make.run(&[target], log)?);
+        Ok((!matches!(ended, Step::Done)).then_some(ended))
     };
     let added = config::added(&recipe.more);
     match &recipe.base {
         Base::File { text, .. } => fs::write(&path, format!("{text}\n{added}"))?,
         Base::Target(target) => {
-            if let Some(step) = run(&[target.as_str()])? {
+            if let Some(step) = run(target)? {
                 return Ok(step);
             }
             File::options().append(true).open(&path)?.write_all(added.as_bytes())?;
         }
     }
-    if let Some(step) = run(&["olddefconfig"])? {
+    if let Some(step) = run("olddefconfig")? {
         return Ok(step);
     }
     let text = fs::read_to_string(&path)?;
@@ -254,7 +323,7 @@ fn compile(make: &Make<'_>, recipe: &Recipe, log: &File) -> anyhow::Result<Step>
             names.join(", ")
         ))));
     }
-    Ok(run(&["bzImage"])?.unwrap_or(Step::Done))
+    Ok(Step::Done)
 }
 
 /// Whether the tree knows an option: what came later, or was taken out since, is not missed.
@@ -336,11 +405,9 @@ fn discard(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
     use std::sync::atomic::Ordering;
 
     use super::super::history::tests::Repo;
-    use super::super::make::Arguments;
     use super::*;
     use crate::kernel::fixture::bzimage;
 

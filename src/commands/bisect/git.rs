@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context as _, bail};
 use sha2::{Digest, Sha256};
 
+use super::configs::Links;
 use super::{Work, ask, place, search, studies};
 use crate::bisect::folder::ENDS;
 use crate::bisect::git::config::Base;
@@ -71,6 +72,8 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let source = Source {
         tree: dir.clone(),
         config: recipe.base.name(),
+        bad_config: None,
+        commit: None,
         make: args.make_arg.clone(),
         paths: args.paths.clone(),
     };
@@ -90,6 +93,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
                 settings: Vec::new(),
                 identity: None,
                 commit: Some(commit.clone()),
+                link: None,
             };
             let repeat = |options: &str| repeat(args, what, options);
             let candidates = commits.iter().map(candidate).collect();
@@ -109,6 +113,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
             tree: tree.clone(),
             recipe,
             workspace: OnceCell::new(),
+            links: None,
             cancel: Arc::clone(&work.cancel),
         };
         if !super::is_finished(&work.dir, &work.bisection)? {
@@ -131,7 +136,7 @@ fn arm(commit: &Commit, kernel: String) -> ArmText {
 }
 
 /// Options that the study's workloads and file system need beside those of all guests.
-fn options(settled: &Settled) -> Vec<String> {
+pub(super) fn options(settled: &Settled) -> Vec<String> {
     let filesystem = image::module(&settled.machine.filesystem);
     let of_workloads = settled.workloads.iter().filter_map(|planned| {
         let mut options = planned.options.clone();
@@ -158,7 +163,7 @@ fn repeat(args: &Bisect, what: &str, options: &str) -> String {
     option("config", args.config.as_deref());
     words.extend(args.make_arg.iter().map(|word| format!("--make-arg={}", quote(word))));
     words.extend([what.to_owned(), options.to_owned()]);
-    words.extend(super::kernels::bounds(args));
+    words.extend(super::kernels::bounds(args.error, args.steps));
     if !args.paths.is_empty() {
         words.push("--".to_owned());
         words.extend(args.paths.iter().map(|path| quote(path)));
@@ -168,16 +173,18 @@ fn repeat(args: &Bisect, what: &str, options: &str) -> String {
 
 /// What turns candidates into kernels.
 pub(super) struct Builder {
-    store: Store,
-    tree: Tree,
-    recipe: Recipe,
+    pub store: Store,
+    pub tree: Tree,
+    pub recipe: Recipe,
     /// Opened when there is something to be built.
-    workspace: OnceCell<Workspace>,
-    cancel: Arc<AtomicBool>,
+    pub workspace: OnceCell<Workspace>,
+    /// What is searched, if it is configurations of one commit.
+    pub links: Option<Links>,
+    pub cancel: Arc<AtomicBool>,
 }
 
 impl Builder {
-    fn workspace(&self) -> anyhow::Result<&Workspace> {
+    pub(super) fn workspace(&self) -> anyhow::Result<&Workspace> {
         if self.workspace.get().is_none() {
             let opened = Workspace::open(&self.store, &self.tree, &output::note)?;
             let _ = self.workspace.set(opened);
@@ -215,24 +222,33 @@ impl Builder {
     /// Refuses ends that are one kernel.
     fn differ(&self, work: &Work<'_>) -> anyhow::Result<()> {
         let [good, .., bad] = &work.bisection.candidates[..] else { return Ok(()) };
+        let is_configs = self.links.is_some();
         let bytes = |candidate: &Candidate| -> anyhow::Result<Option<(String, Option<String>)>> {
-            let hash = candidate.commit.as_ref().map_or("", |c| c.hash.as_str());
-            let kernel = Built::read(&work.dir, hash)?.and_then(|built| built.kernel);
-            Ok(kernel.map(|kernel| (kernel.image_sha256, kernel.config_sha256)))
+            let built = Built::read(&work.dir, candidate.build().unwrap_or_default())?;
+            let kernel = built.and_then(|built| built.kernel);
+            Ok(kernel.map(|kernel| (kernel.image_sha256, kernel.config_sha256.filter(|_| !is_configs))))
         };
         let of_good = bytes(good)?;
-        if of_good.is_some() && of_good == bytes(bad)? {
-            return Err(Refusal::new(format!(
+        if of_good.is_none() || of_good != bytes(bad)? {
+            return Ok(());
+        }
+        let refusal = Refusal::new(match is_configs {
+            true => {
+                "The two configurations make the same kernel, byte for byte: no option that differs is in it".to_owned()
+            }
+            false => format!(
                 "`{}` and `{}` are built to the same bytes: none of the commits between them is in this kernel",
                 good.name, bad.name
-            ))
-            .hint("What they change may not be configured: `--config FILE`")
-            .into());
+            ),
+        });
+        Err(match is_configs {
+            true => refusal.hint("Only the boot image is made; what the configurations have as modules is not in it"),
+            false => refusal.hint("What they change may not be configured: `--config FILE`"),
         }
-        Ok(())
+        .into())
     }
 
-    fn is_there(&self, kernel: &Identity) -> anyhow::Result<bool> {
+    pub(super) fn is_there(&self, kernel: &Identity) -> anyhow::Result<bool> {
         match self.store.get(kernel) {
             Ok(_) => Ok(true),
             Err(KernelError::NotCached { .. }) => Ok(false),
@@ -243,15 +259,25 @@ impl Builder {
     /// Builds one candidate.
     fn one(&self, work: &Work<'_>, index: usize) -> anyhow::Result<Built> {
         let candidate = &work.bisection.candidates[index];
-        let commit = candidate.commit.as_ref().context("A candidate is no commit")?;
-        let log = Built::log(&commit.hash);
+        let key = candidate.build().context("A candidate is not one that is built")?;
+        let log = Built::log(key);
         fs::create_dir_all(work.dir.join(built::FOLDER))?;
-        output::note(&format!("Building {}: {}", candidate.name, commit.subject));
-        let workspace = self.workspace()?;
+        output::note(&format!("Building {}: {}", candidate.name, candidate.subject().unwrap_or_default()));
         let path = work.dir.join(&log);
-        let done = workspace.build(&self.store, &commit.hash, &self.recipe, &path, &self.cancel, &|_| {})?;
+        let (commit, recipe) = match (&candidate.commit, &candidate.link, &self.links) {
+            (Some(commit), _, _) => (commit.hash.as_str(), self.recipe.clone()),
+            (None, Some(link), Some(links)) => {
+                if let Some(built) = self.settled_by_options(work, index)? {
+                    return Ok(built);
+                }
+                (links.commit.as_str(), self.recipe.link(link.switched, links.chain.text(link.switched)))
+            }
+            _ => bail!("`{}` is nothing that can be built", candidate.name),
+        };
+        let workspace = self.workspace()?;
+        let done = workspace.build(&self.store, commit, &recipe, &path, &self.cancel, &|_| {})?;
         let new = |outcome, seconds| Built {
-            commit: commit.hash.clone(),
+            commit: key.to_owned(),
             outcome,
             why: None,
             seconds,
@@ -277,7 +303,7 @@ impl Builder {
     }
 
     /// Removes what is built in.
-    fn remove(self) {
+    pub(super) fn remove(self) {
         if let Some(workspace) = self.workspace.into_inner()
             && let Err(e) = workspace.remove()
         {
@@ -296,14 +322,7 @@ impl Work<'_> {
         if known.is_some_and(|known| known.good == hash(span.good) && known.bad == hash(span.bad)) {
             return Ok(());
         }
-        let functions = match self.functions(&search, environment) {
-            Ok(functions) => functions,
-            Err(e) if self.cancel.load(std::sync::atomic::Ordering::Relaxed) => return Err(e),
-            Err(e) => {
-                output::line(format_args!("warning: What costs more is not known: {e:#}"));
-                None
-            }
-        };
+        let functions = self.functions_or_not(&search, environment)?;
         let commits: Vec<&str> = (span.good + 1..=span.bad).map(hash).collect();
         Touched::of(tree, hash(span.good), &commits, functions.as_deref()).write(&self.dir)?;
         Ok(())
@@ -320,6 +339,21 @@ impl Work<'_> {
         let kernels = self.kernels(search, last, &question, environment)?;
         let looked = self.look(ENDS, question, &kernels, 1)?;
         Ok(functions(&looked, &self.bisection.metric.name))
+    }
+
+    /// The same; that they cannot be had is only said.
+    pub(super) fn functions_or_not(
+        &self,
+        search: &Search<'_>,
+        environment: &Environment,
+    ) -> anyhow::Result<Option<Vec<Function>>> {
+        match self.functions(search, environment) {
+            Err(e) if !self.cancel.load(std::sync::atomic::Ordering::Relaxed) => {
+                output::line(format_args!("warning: What costs more is not known: {e:#}"));
+                Ok(None)
+            }
+            functions => functions,
+        }
     }
 }
 

@@ -58,7 +58,14 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         let candidate = |arm: &ArmText| {
             let name = arm.name.clone().unwrap_or_default();
             let identity = of(&name);
-            Candidate { identity, name, kernel: arm.kernel.clone(), settings: arm.settings.clone(), commit: None }
+            Candidate {
+                identity,
+                name,
+                kernel: arm.kernel.clone(),
+                settings: arm.settings.clone(),
+                commit: None,
+                link: None,
+            }
         };
         Ok(kernels.iter().map(candidate).collect())
     };
@@ -86,8 +93,8 @@ pub(super) fn check_error(error: f64) -> Result<(), Refusal> {
 }
 
 /// The bounds of the search that are not the usual ones, as they are typed.
-pub(super) fn bounds(args: &Bisect) -> impl Iterator<Item = String> {
-    let all = [("error", args.error, 0.05), ("steps", f64::from(args.steps), 50.0)];
+pub(super) fn bounds(error: f64, steps: u32) -> impl Iterator<Item = String> {
+    let all = [("error", error, 0.05), ("steps", f64::from(steps), 50.0)];
     all.into_iter().filter(|(_, value, usual)| value != usual).map(|(name, value, _)| format!("--{name} {value}"))
 }
 
@@ -108,7 +115,7 @@ fn repeat(args: &Bisect, what: &str, options: &str) -> String {
     words.extend(args.kernels.iter().map(|list| format!("--kernels {}", quote(list))));
     words.push(what.to_owned());
     words.push(options.to_owned());
-    words.extend(bounds(args));
+    words.extend(bounds(args.error, args.steps));
     words.join(" ")
 }
 
@@ -181,7 +188,11 @@ impl Work<'_> {
     /// What is known, and what comes next.
     fn progress(&self, search: &Search<'_>, kernel: usize) -> String {
         let name = |index: usize| &self.bisection.candidates[index].name;
-        let kind = if self.bisection.what == What::Commits { "commits" } else { "kernels" };
+        let kind = match self.bisection.what {
+            What::Commits => "commits",
+            What::Configs => "configurations",
+            What::Kernels | What::Levers => "kernels",
+        };
         let Some(posterior) = search.posterior() else {
             return format!(
                 "{} {kind}; first the ends, `{}` and `{}`",

@@ -66,6 +66,7 @@ pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
                 settings: arm.settings.clone(),
                 identity: Some(identity),
                 commit: None,
+                link: None,
             });
             let repeat = |options: &str| {
                 let words = [&args.a, &args.b, &args.what].map(|w| quote(w)).join(" ");

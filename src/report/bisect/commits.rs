@@ -2,8 +2,8 @@
 
 use super::kernels::Told;
 use super::{Described, Report};
+use crate::bisect::Search;
 use crate::bisect::git::{Built, Outcome, short};
-use crate::bisect::{Search, What};
 use crate::report::sentence::join;
 use crate::report::why::ns;
 use crate::study::repeat::quote;
@@ -27,7 +27,7 @@ impl Told<'_, '_> {
         else {
             return;
         };
-        let touched = self.touched.filter(|t| t.good == first.hash && t.bad == last.hash);
+        let touched = self.more.touched.as_ref().filter(|t| t.good == first.hash && t.bad == last.hash);
         for (index, candidate) in candidates.iter().enumerate().take(bad + 1).skip(good + 1) {
             let Some(commit) = &candidate.commit else { continue };
             let known = touched.and_then(|t| t.commits.iter().find(|c| c.commit == commit.hash));
@@ -123,7 +123,7 @@ impl Described {
 }
 
 /// The first of many, and how many more there are.
-fn some(all: &[String]) -> String {
+pub(super) fn some(all: &[String]) -> String {
     match all.len().saturating_sub(NAMED) {
         0 => all.join(", "),
         more => format!("{} and {more} more", all[..NAMED].join(", ")),
@@ -133,9 +133,6 @@ fn some(all: &[String]) -> String {
 /// How the kernels came to be.
 pub(super) fn method(search: &Search<'_>) -> Option<String> {
     let bisection = search.bisection;
-    if bisection.what != What::Commits {
-        return None;
-    }
     let source = bisection.source.as_ref()?;
     let of = |outcome: Outcome| search.builds.values().filter(move |built| built.outcome == outcome);
     let seconds: Vec<f64> = of(Outcome::Built).map(|built: &Built| built.seconds).collect();
@@ -150,17 +147,25 @@ pub(super) fn method(search: &Search<'_>) -> Option<String> {
         let count = of(outcome).count();
         made.extend((count > 0).then(|| format!("{count} {what}")));
     }
+    let made = if search.builds.is_empty() { String::new() } else { format!("; {}", join(&made)) };
+    let config = &source.config;
+    let count = bisection.candidates.len();
+    if let (Some(bad), Some(commit)) = (&source.bad_config, &source.commit) {
+        return Some(format!(
+            "The candidates are {count} configurations of `{}`, from `{config}` to `{bad}`, each with what a guest needs: switched off comes first, what \
+             depends on an option before it, then what is switched on or has another value, an option before what depends on it{made}",
+            short(commit)
+        ));
+    }
     let paths = match source.paths.is_empty() {
         true => String::new(),
         false => format!(" that touch {}", source.paths.join(" ")),
     };
-    let count = bisection.candidates.len();
-    let config = &source.config;
-    let line = format!("The candidates are the {count} commits of the line of first parents{paths}");
-    Some(match search.builds.is_empty() {
-        true => line,
-        false => format!("{line}; {}, configured by `{config}` and what a guest needs", join(&made)),
-    })
+    let configured = match made.is_empty() {
+        true => String::new(),
+        false => format!(", configured by `{config}` and what a guest needs"),
+    };
+    Some(format!("The candidates are the {count} commits of the line of first parents{paths}{made}{configured}"))
 }
 
 /// A time as people say it.

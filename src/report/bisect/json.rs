@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Described, Outcome, Place, Report, Row};
+use super::{Described, Options, Outcome, Place, Report, Row};
 use crate::bisect::{Candidate, Source, What};
 use crate::clock::Clock;
 use crate::metric::MetricDef;
@@ -28,6 +28,9 @@ struct Document<'a> {
     /// The commits of the place, if kernels were built of commits.
     #[serde(skip_serializing_if = "<[Described]>::is_empty")]
     commits: &'a [Described],
+    /// What differs in the configurations of the place, if kernels were built in several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    switched: Option<&'a Options>,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'a Source>,
     tests: usize,
@@ -57,6 +60,7 @@ pub fn json(report: &Report<'_>) -> String {
         text: &report.sentences,
         place: report.place.as_ref(),
         commits: &report.commits,
+        switched: report.options.as_ref(),
         source: b.source.as_ref(),
         tests: report.tests,
         boots: report.boots,

@@ -1,25 +1,28 @@
 //! What is said of a search among kernels.
 
-use super::{Outcome, Place, Report, Row, change, changed, metric, nothing, probability, unmeasured};
-use crate::bisect::git::Touched;
+use super::{More, Outcome, Place, Report, Row, change, changed, metric, nothing, probability, unmeasured};
 use crate::bisect::search::{Known, Side};
 use crate::bisect::{Found, Search, Standing, What};
 use crate::clock::Clock;
 use crate::report::sentence::join;
 
 impl<'a> Report<'a> {
-    /// The report of a search among kernels, or among commits of which `touched` tells more.
-    pub fn kernels(search: &Search<'a>, touched: Option<&Touched>) -> Report<'a> {
+    /// The report of a search among kernels, commits or configurations, of which `more` tells more.
+    pub fn kernels(search: &Search<'a>, more: &More<'_>) -> Report<'a> {
         let bisection = search.bisection;
         let known = search.known();
-        let is_commits = bisection.what == What::Commits;
         let mut report = Report {
             bisection,
             outcome: Outcome::Unfinished,
             sentences: Vec::new(),
             place: None,
             commits: Vec::new(),
-            head: if is_commits { COMMITS_HEAD } else { HEAD },
+            options: None,
+            head: match bisection.what {
+                What::Commits => COMMITS_HEAD,
+                What::Configs => CONFIGS_HEAD,
+                What::Kernels | What::Levers => HEAD,
+            },
             rows: Vec::new(),
             next: Vec::new(),
             commands: Vec::new(),
@@ -27,7 +30,7 @@ impl<'a> Report<'a> {
             tests: search.tests.len().saturating_sub(1),
             boots: search.boots(),
         };
-        let told = Told { search, known: &known, touched };
+        let told = Told { search, known: &known, more };
         let marked = told.conclude(&mut report);
         report.rows = (0..known.len()).map(|i| told.row(i, marked == Some(i))).collect();
         if report.outcome == Outcome::Several {
@@ -42,12 +45,13 @@ impl<'a> Report<'a> {
 
 const HEAD: &[&str] = &["kernel", "change", "95 %", "boots", "after", ""];
 const COMMITS_HEAD: &[&str] = &["commit", "change", "95 %", "boots", "after", "", "subject"];
+const CONFIGS_HEAD: &[&str] = &["kernel", "change", "95 %", "boots", "after", "", "switched"];
 
 /// What is said, of what is known.
 pub(super) struct Told<'a, 'b> {
     pub(super) search: &'b Search<'a>,
     known: &'b [Known],
-    pub(super) touched: Option<&'b Touched>,
+    pub(super) more: &'b More<'b>,
 }
 
 impl Told<'_, '_> {
@@ -130,13 +134,20 @@ impl Told<'_, '_> {
         let (a, b) = (self.name(good), self.name(bad));
         let what = if neither.is_empty() { "The change" } else { "The largest change" };
         let is_commits = bisection.what == What::Commits;
-        let sure = match p == 1.0 && !is_commits {
+        let is_configs = bisection.what == What::Configs;
+        let sure = match p == 1.0 && !is_commits && !is_configs {
             true => String::new(),
             false => format!(", with a probability of {}", probability(p)),
         };
-        report.sentences.push(match is_commits && self.joins(good, bad) == 1 {
-            true => format!("{what} of {} is made by the commit `{b}`{sure}", metric(bisection)),
-            false => format!("{what} of {} lies between `{a}` and `{b}`{sure}", metric(bisection)),
+        report.options = self.options(good, bad);
+        let maker = match &report.options {
+            _ if is_commits && self.joins(good, bad) == 1 => Some(format!("the commit `{b}`")),
+            Some(options) if bad - good == 1 => Some(options.named()),
+            _ => None,
+        };
+        report.sentences.push(match maker {
+            Some(maker) => format!("{what} of {} is made by {maker}{sure}", metric(bisection)),
+            None => format!("{what} of {} lies between `{a}` and `{b}`{sure}", metric(bisection)),
         });
         report.sentences.push(format!(
             "Over all, `{}` is {} against `{}`",
@@ -164,6 +175,9 @@ impl Told<'_, '_> {
         if is_commits {
             self.commits(report, good, bad);
         }
+        if is_configs {
+            self.configs(report, good, bad);
+        }
         let package = |index: usize| self.search.kernel(index).and_then(|k| k.package.clone());
         if let (Some(older), Some(newer)) = (package(good), package(bad))
             && older != newer
@@ -171,7 +185,9 @@ impl Told<'_, '_> {
             report.next.push(format!("What changed is in the changelog of `{newer}`, down to `{older}`"));
         }
         report.next.push("Why, function by function".to_owned());
-        let arm = |index: usize| bisection.candidates[index].text();
+        // A configuration may have been found to be one that was built under another name.
+        let built = |index: usize| self.search.builds.get(&index)?.kernel.as_ref().map(|kernel| kernel.spec.clone());
+        let arm = |index: usize| built(index).unwrap_or_else(|| bisection.candidates[index].text());
         let why = if bisection.clock == Clock::Exact { " --why 1" } else { "" };
         report.commands.push(format!(
             "bigiron compare {} {} {} {}{why}",
@@ -199,9 +215,10 @@ impl Told<'_, '_> {
         let mut ends = vec![0];
         ends.extend(neither);
         ends.push(last);
-        if bisection.what == What::Commits {
-            self.parts(report, &ends);
-            return;
+        match bisection.what {
+            What::Commits => return self.parts(report, &ends),
+            What::Configs => return self.parts_of_configs(report, &ends),
+            What::Kernels | What::Levers => {}
         }
         for pair in ends.windows(2).filter(|pair| pair[1] - pair[0] > 1) {
             let list: Vec<String> = (pair[0]..=pair[1]).map(|i| bisection.candidates[i].text()).collect();
@@ -250,7 +267,7 @@ impl Told<'_, '_> {
         }
         Row {
             notes,
-            subject: self.search.bisection.candidates[index].commit.as_ref().map(|c| c.subject.clone()),
+            subject: self.search.bisection.candidates[index].subject(),
             build: self.search.builds.get(&index).cloned(),
             name,
             release: self.search.kernel(index).map(|k| k.release.clone()),

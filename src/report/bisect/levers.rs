@@ -18,6 +18,7 @@ impl<'a> Report<'a> {
             sentences: Vec::new(),
             place: None,
             commits: Vec::new(),
+            options: None,
             head: &["switched", "change", "95 %", "boots", "share", ""],
             rows: Vec::new(),
             next: Vec::new(),

@@ -3,22 +3,35 @@
 //! Invariant: every format lays out the same [`Report`].
 
 mod commits;
+mod configs;
 mod json;
 mod kernels;
 mod levers;
 mod text;
+
+use std::path::Path;
 
 use bigiron_stats::Verdict;
 use serde::Serialize;
 
 use super::quantity::{Quantity, percent_decimals};
 use crate::bisect::Bisection;
+use crate::bisect::config::Switched;
 use crate::bisect::git::touched::Function;
-use crate::bisect::git::{Built, Commit};
+use crate::bisect::git::{Built, Commit, Touched};
 use crate::metric::Better;
 
+pub use configs::Options;
 pub use json::json;
 pub use text::text;
+
+/// What a search's folder holds beside its tests and builds.
+pub struct More<'d> {
+    /// The folder, as it was named.
+    pub dir: &'d Path,
+    pub touched: Option<Touched>,
+    pub switched: Option<Switched>,
+}
 
 /// Everything that is said of a bisection.
 pub struct Report<'a> {
@@ -30,6 +43,8 @@ pub struct Report<'a> {
     pub place: Option<Place>,
     /// The commits at one of which the change is, as far as they are shown.
     pub commits: Vec<Described>,
+    /// The options at one of which the change is.
+    pub options: Option<Options>,
     /// Heads of the table's columns after the first.
     head: &'static [&'static str],
     pub rows: Vec<Row>,

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::super::table::{Line, clip, table, wrap};
 use super::super::text::{command, list};
 use super::Report;
+use crate::bisect::What;
 
 /// Stands for a blank that no line may be broken at, until lines are.
 const GLUE: &str = "\u{1f}";
@@ -44,6 +45,12 @@ pub fn text(report: &Report<'_>) -> String {
             out.push_str(&wrap(&text, &format!("  {head:<9}"), "           "));
         }
     }
+    if let Some(options) = &report.options {
+        out.push('\n');
+        for (head, text) in options.lines() {
+            out.push_str(&wrap(&text, &format!("  {head:<9}"), "           "));
+        }
+    }
     if !report.rows.is_empty() {
         out.push('\n');
         out.push_str(&rows(report));
@@ -69,6 +76,7 @@ pub fn text(report: &Report<'_>) -> String {
 fn rows(report: &Report<'_>) -> String {
     let mut lines = vec![Line::Cells(report.head.iter().map(|h| (*h).to_owned()).collect())];
     let columns = report.head.len();
+    let widest = if report.bisection.what == What::Configs { SWITCHED } else { SUBJECT };
     let mut passed = 0;
     for (index, row) in report.rows.iter().enumerate() {
         if is_passed_over(report, index) {
@@ -86,7 +94,7 @@ fn rows(report: &Report<'_>) -> String {
             row.shown.clone(),
             row.word.to_owned(),
         ];
-        cells.extend((columns > cells.len()).then(|| clip(row.subject.as_deref().unwrap_or(""), SUBJECT)));
+        cells.extend((columns > cells.len()).then(|| clip(row.subject.as_deref().unwrap_or(""), widest)));
         lines.push(Line::Cells(cells));
     }
     if let Some(Line::Cells(head)) = lines.first_mut() {
@@ -98,6 +106,9 @@ fn rows(report: &Report<'_>) -> String {
 
 /// Widest subject of a commit in the table.
 const SUBJECT: usize = 27;
+
+/// The same of the options of a configuration, whose name is shorter than a commit's.
+const SWITCHED: usize = 32;
 
 /// Rows of a table of commits that are always shown together with the first and the last.
 const SHORT: usize = 24;

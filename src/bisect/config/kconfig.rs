@@ -1,0 +1,174 @@
+//! What a tree's Kconfig files say of its options, as far as a report tells it: where each is defined, by which words a menu asks for it, and which
+//! options are members of one choice.
+//!
+//! Invariant: it is for people, and for the order of links. Whether an option can be set is decided by the tree's own Kconfig.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::options::Change;
+use crate::bisect::git::Tree;
+
+/// Lines that begin an entry that matters here.
+const ENTRIES: &str = "^[[:space:]]*(menuconfig|config|choice|endchoice)([[:space:]]|$)";
+
+/// Lines of an entry that are read for its words, at most.
+const LINES: usize = 40;
+
+/// Places of definitions, and choices.
+#[derive(Clone, Debug, Default)]
+pub struct Kconfig {
+    /// File and line, from 1, of every definition.
+    defined: HashMap<String, Vec<(String, usize)>>,
+    /// The number of the choice of which an option is a member.
+    choices: HashMap<String, usize>,
+}
+
+/// An option with what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Described {
+    /// Without `CONFIG_`.
+    pub option: String,
+    pub from: String,
+    pub to: String,
+    /// Whether it was switched itself; else it goes with those that were.
+    pub switched: bool,
+    /// The words by which a menu asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// Where it is defined: `FILE:LINE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defined: Option<String>,
+}
+
+impl Kconfig {
+    /// Of the tree at a commit.
+    pub fn of(tree: &Tree, commit: &str) -> Kconfig {
+        Kconfig::parse(tree.grep(commit, ENTRIES, "*Kconfig*").into_iter())
+    }
+
+    /// Of lines that begin entries: file, number, text; those of one file in their order.
+    pub fn parse(lines: impl Iterator<Item = (String, usize, String)>) -> Kconfig {
+        let mut read = Kconfig::default();
+        let (mut choice, mut choices, mut within) = (None, 0, String::new());
+        for (file, number, text) in lines.filter(|(file, ..)| is_built(file)) {
+            if file != within {
+                (choice, within) = (None, file.clone());
+            }
+            let mut words = text.split_whitespace();
+            match (words.next(), words.next()) {
+                (Some("choice"), _) => {
+                    choices += 1;
+                    choice = Some(choices);
+                }
+                (Some("endchoice"), _) => choice = None,
+                (Some("config" | "menuconfig"), Some(name)) => {
+                    read.choices.extend(choice.map(|choice| (name.to_owned(), choice)));
+                    read.defined.entry(name.to_owned()).or_default().push((file, number));
+                }
+                _ => {}
+            }
+        }
+        read
+    }
+
+    /// Which choice an option is a member of.
+    pub fn choice(&self, option: &str) -> Option<usize> {
+        self.choices.get(option).copied()
+    }
+
+    /// What is known of a changed option; of several definitions, of the first that asks for it.
+    pub fn describe(&self, tree: &Tree, commit: &str, change: &Change, switched: bool) -> Described {
+        let places = self.defined.get(&change.option).map_or(&[][..], Vec::as_slice);
+        let asked = places.iter().find_map(|(file, line)| {
+            let text = tree.text(commit, file)?;
+            Some((prompt(&text, *line)?, format!("{file}:{line}")))
+        });
+        let first = places.first().map(|(file, line)| format!("{file}:{line}"));
+        let (prompt, defined) = asked.map_or((None, first), |(prompt, place)| (Some(prompt), Some(place)));
+        Described { prompt, defined, ..Described::unknown(change, switched) }
+    }
+}
+
+impl Described {
+    /// A changed option of which nothing more is known.
+    pub fn unknown(change: &Change, switched: bool) -> Described {
+        let Change { option, from, to } = change.clone();
+        Described { option, from, to, switched, prompt: None, defined: None }
+    }
+}
+
+/// Whether a file's options are those of a kernel for x86.
+fn is_built(file: &str) -> bool {
+    !file.starts_with("scripts/")
+        && !file.starts_with("Documentation/")
+        && (!file.starts_with("arch/") || file.starts_with("arch/x86/") || file.matches('/').count() == 1)
+}
+
+/// The words by which the entry at `line`, from 1, asks for its option.
+fn prompt(text: &str, line: usize) -> Option<String> {
+    let entry = text.lines().skip(line).take(LINES);
+    // An entry ends where the next begins; what belongs to it is indented.
+    let entry = entry.take_while(|l| l.trim().is_empty() || l.starts_with([' ', '\t', '#']));
+    let ask = |line: &str| {
+        let (word, rest) = line.trim().split_once([' ', '\t'])?;
+        let rest = rest.trim_start();
+        let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        let asks = matches!(word, "bool" | "tristate" | "int" | "hex" | "string" | "prompt");
+        asks.then(|| rest[1..].split(quote).next().unwrap_or_default().to_owned())
+    };
+    entry.take_while(|l| l.trim() != "help" && l.trim() != "---help---").find_map(ask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bisect::git::history::tests::Repo;
+
+    const KCONFIG: &str = "\
+config A
+\tbool
+\tdefault y
+
+config A
+\tbool \"Ask for A\" if EXPERT
+\thelp
+\t  bool \"not this\"
+
+choice
+\tprompt \"Timer\"
+\tdefault SLOW
+config SLOW
+\tbool 'Slow'
+  config FAST
+\t\tbool
+\t\tprompt \"Fast\"
+endchoice
+menuconfig B
+\tdef_bool y
+";
+
+    #[test]
+    fn options_are_found_where_they_are_defined() {
+        let repo = Repo::new();
+        repo.write("arch/arm/Kconfig", "config B\n\tbool \"Another B\"\n");
+        let commit = repo.commit("lib/Kconfig.debug", KCONFIG);
+        let tree = Tree::open(repo.dir()).unwrap();
+        let kconfig = Kconfig::of(&tree, &commit);
+        assert!(kconfig.choice("FAST").is_some() && kconfig.choice("SLOW") == kconfig.choice("FAST"));
+        assert_eq!((kconfig.choice("A"), kconfig.choice("B")), (None, None));
+        let of = |option: &str| {
+            let change = Change { option: option.to_owned(), from: "n".to_owned(), to: "y".to_owned() };
+            let found = kconfig.describe(&tree, &commit, &change, true);
+            (found.prompt.unwrap_or_default(), found.defined.unwrap_or_default())
+        };
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(of("A"), pair("Ask for A", "lib/Kconfig.debug:5"));
+        assert_eq!(of("SLOW"), pair("Slow", "lib/Kconfig.debug:13"));
+        assert_eq!(of("FAST"), pair("Fast", "lib/Kconfig.debug:15"));
+        assert_eq!(of("B"), pair("", "lib/Kconfig.debug:19"));
+        assert_eq!(of("C"), pair("", ""));
+    }
+}

@@ -1,0 +1,401 @@
+//! A search among configurations of one source tree, each of which is built when its turn comes.
+
+use std::cell::OnceCell;
+use std::collections::HashSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use sha2::{Digest, Sha256};
+
+use super::git::{Builder, options};
+use super::{Work, ask, place, search, studies};
+use crate::bisect::config::kconfig::Described;
+use crate::bisect::config::{Chain, Change, Kconfig, Options, Switched};
+use crate::bisect::git::config::Base;
+use crate::bisect::git::make::Arguments;
+use crate::bisect::git::workspace::Configured;
+use crate::bisect::git::{Built, Outcome, Recipe, Tree, built, short};
+use crate::bisect::{Candidate, Found, Link, Source, Standing, What};
+use crate::cli::BisectConfig;
+use crate::clock::Clock;
+use crate::commands::environment::{Environment, refuse};
+use crate::commands::{conduct, output};
+use crate::kernel::store::Store;
+use crate::refusal::Refusal;
+use crate::store::folder::write_whole;
+use crate::study::arm::ArmText;
+use crate::study::repeat::quote;
+use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS};
+
+/// The names of the ends.
+const GOOD: &str = "good";
+const BAD: &str = "bad";
+
+/// Most differences of which all links are laid out before the first boot: each takes make a second or two.
+const LAID_OUT: usize = 64;
+
+/// Options of a place that are looked up in the tree, at most.
+const LOOKED_UP: usize = 24;
+
+/// What is searched: configurations of a commit.
+pub(super) struct Links {
+    pub commit: String,
+    pub chain: Chain,
+    kconfig: Kconfig,
+}
+
+pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
+    super::kernels::check_error(args.error)?;
+    let common = &args.common;
+    let tree = Tree::open(&args.git)?;
+    let commit = tree.revision("at", &args.at)?;
+    let arguments = Arguments::parse(&args.make_arg)?;
+    let (good, bad) = (Base::given("good", &args.good)?, Base::given("bad", &args.bad)?);
+    let is_simulated = common.sim.is_some();
+    if !is_simulated {
+        arguments.check()?;
+    }
+    let environment = Environment::new(None)?.at(common.out.as_deref());
+    let arms = |kernel: &dyn Fn(&str) -> String| [GOOD, BAD].map(|end| arm(end, kernel(end))).to_vec();
+    let asked = ask::ask(common, &args.what, &arms(&|end| format!("git-{}-{end}", short(&commit))), &environment)?;
+    let of_good = Recipe::new(good.clone(), options(&asked.settled), arguments);
+    let of_bad = of_good.with(bad.clone());
+    let recipe = of_good.clone().between(&bad);
+    let usual = if asked.settled.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
+    let pairs = common.pairs_per_step.unwrap_or(usual);
+    let ends = arms(&|end| format!("{}-{end}", recipe.name(&commit)));
+    settled::settle(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
+    settled::settle(&ask::step(&asked.base, ends, pairs, 0), &environment)
+        .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
+
+    let all = format!("{} {}", asked.sha256(What::Configs, args.error, pairs), recipe.name(&commit));
+    let question_sha256: String = Sha256::digest(all).iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = ask::slug(&["bisect-config", &asked.metric.name, short(&commit)]);
+    let (out, found) = place(common.out.as_deref(), &name, &question_sha256)?;
+    let cancel = conduct::cancelled_by_signals()?;
+    let mut builder = Builder {
+        store: Store::open().map_err(refuse)?,
+        tree,
+        recipe,
+        workspace: OnceCell::new(),
+        links: None,
+        cancel: Arc::clone(&cancel),
+    };
+    let kept = match &found {
+        Some(_) => (read(&out, GOOD)?, read(&out, BAD)?),
+        None => (None, None),
+    };
+    let texts = match kept {
+        (Some(good), Some(bad)) => (good, bad),
+        _ => builder.ends(&commit, &of_good, &of_bad)?,
+    };
+    let kconfig = Kconfig::of(&builder.tree, &commit);
+    let chain =
+        Chain::new(texts.0, texts.1, &kconfig).map_err(|why| Refusal::new(format!("make olddefconfig: {why}")))?;
+    let links = Links { commit: commit.clone(), chain, kconfig };
+    let bisection = match found {
+        Some(found) => found,
+        None => {
+            if links.chain.is_empty() {
+                let message = format!(
+                    "In this tree `{}` and `{}` are the same configuration: there is nothing to be found",
+                    good.name(),
+                    bad.name()
+                );
+                builder.done(args.keep_build);
+                return Err(Refusal::new(message)
+                    .hint("Both are laid out by `make olddefconfig`, with what a guest needs built in")
+                    .into());
+            }
+            let source = Source {
+                tree: args.git.clone(),
+                config: good.name(),
+                bad_config: Some(bad.name()),
+                commit: Some(commit.clone()),
+                make: args.make_arg.clone(),
+                paths: Vec::new(),
+            };
+            let rest = ask::Rest {
+                question_sha256,
+                error: args.error,
+                pairs_per_step: pairs,
+                steps: args.steps,
+                source: Some(source),
+            };
+            let laid = builder.lay_out(&links)?;
+            let candidates = laid.iter().map(|(link, _)| builder.candidate(&links, link)).collect();
+            let repeat = |options: &str| repeat(args, options);
+            let new = asked.describe(common, What::Configs, rest, candidates, repeat)?;
+            new.create(&out)?;
+            for (candidate, (_, text)) in new.candidates.iter().zip(&laid) {
+                if let Some(text) = text {
+                    keep(&out, &candidate.name, text)?;
+                }
+            }
+            new
+        }
+    };
+    for (name, count) in [(GOOD, 0), (BAD, links.chain.switches().len())] {
+        keep(&out, name, &links.chain.text(count))?;
+    }
+    builder.links = Some(links);
+    let mut work = Work::with(common, out, bisection, asked, cancel);
+    work.bisection.steps = work.bisection.steps.max(args.steps);
+    // A simulated search lays configurations out, and builds none.
+    let layer = match is_simulated {
+        true => Some(builder),
+        false => {
+            if !super::is_finished(&work.dir, &work.bisection)? {
+                builder.workspace()?;
+            }
+            work.builder = Some(builder);
+            None
+        }
+    };
+    work.search(&environment)?;
+    if let Some(builder) = work.builder.as_ref().or(layer.as_ref()) {
+        work.tell_of_options(builder, &environment)?;
+    }
+    if let Some(builder) = work.builder.take().or(layer) {
+        builder.done(args.keep_build);
+    }
+    work.finish()
+}
+
+fn arm(name: &str, kernel: String) -> ArmText {
+    ArmText { name: Some(name.to_owned()), kernel, settings: Vec::new() }
+}
+
+/// The command line that asks the same again.
+fn repeat(args: &BisectConfig, options: &str) -> String {
+    let mut words = vec!["bigiron bisect config".to_owned()];
+    let mut option = |name: &str, value: &str| words.push(format!("--{name} {}", quote(value)));
+    option("git", &args.git.display().to_string());
+    if args.at != "HEAD" {
+        option("at", &args.at);
+    }
+    option("good", &args.good);
+    option("bad", &args.bad);
+    words.extend(args.make_arg.iter().map(|word| format!("--make-arg={}", quote(word))));
+    words.extend([args.what.clone(), options.to_owned()]);
+    words.extend(super::kernels::bounds(args.error, args.steps));
+    words.join(" ")
+}
+
+/// The file that keeps the configuration of a candidate, below the bisection's folder.
+fn file(dir: &Path, name: &str) -> PathBuf {
+    dir.join(built::FOLDER).join(format!("{name}.config"))
+}
+
+/// The configuration of a candidate, if it is laid out.
+fn read(dir: &Path, name: &str) -> anyhow::Result<Option<String>> {
+    let path = file(dir, name);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).with_context(|| format!("Cannot read `{}`", path.display())),
+    }
+}
+
+fn keep(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    let folder = dir.join(built::FOLDER);
+    fs::create_dir_all(&folder).with_context(|| format!("Cannot create `{}`", folder.display()))?;
+    write_whole(&folder, &format!("{name}.config"), text.as_bytes())?;
+    Ok(())
+}
+
+fn parsed(text: &str) -> anyhow::Result<Options> {
+    Options::parse(text).map_err(|(line, why)| anyhow::anyhow!("Line {line} of a kernel's .config: {why}"))
+}
+
+impl Builder {
+    /// Lays out both ends.
+    fn ends(&self, commit: &str, good: &Recipe, bad: &Recipe) -> anyhow::Result<(String, String)> {
+        let one = |option: &str, recipe: &Recipe| match self.configured(commit, recipe)? {
+            Ok(text) => Ok(text),
+            Err(why) => Err(anyhow::Error::new(Refusal::new(format!(
+                "--{option}: `{}` cannot be laid out in `{}`: {why}",
+                recipe.base.name(),
+                self.tree.dir().display()
+            )))),
+        };
+        output::note("Both configurations are laid out");
+        Ok((one(GOOD, good)?, one(BAD, bad)?))
+    }
+
+    /// What Kconfig makes of a recipe's configuration, or why it does not.
+    fn configured(&self, commit: &str, recipe: &Recipe) -> anyhow::Result<Result<String, String>> {
+        let workspace = self.workspace()?;
+        match workspace.configure(&self.store, commit, recipe, &workspace.log(), &self.cancel)? {
+            Configured::Text(text) => Ok(Ok(text)),
+            Configured::Failed(why) => Ok(Err(why)),
+            Configured::Interrupted => bail!("Interrupted; the same command goes on"),
+        }
+    }
+
+    /// The links that are candidates, with their configurations as far as they are laid out. Of few differences all are: a link that is its predecessor,
+    /// or has values that neither end has, is none.
+    fn lay_out(&self, links: &Links) -> anyhow::Result<Vec<(Link, Option<String>)>> {
+        let chain = &links.chain;
+        let all = chain.switches().len();
+        let named = |from: usize, to: usize| -> Vec<Change> {
+            chain.switches()[from..to].iter().filter_map(|switch| switch.0.first().cloned()).collect()
+        };
+        let link = |from: usize, to: usize| Link { switched: to, options: named(from, to) };
+        let first = (Link { switched: 0, options: Vec::new() }, Some(chain.text(0)));
+        if all > LAID_OUT {
+            let rest = (1..=all).map(|count| (link(count - 1, count), None));
+            return Ok(std::iter::once(first).chain(rest).collect());
+        }
+        output::note(&format!("{all} differences are laid out one by one"));
+        let mut kept = vec![(first.0, first.1, parsed(&chain.text(0))?)];
+        for count in 1..all {
+            let recipe = self.recipe.link(count, chain.text(count));
+            // What cannot be laid out by itself goes with what comes next.
+            let Ok(text) = self.configured(&links.commit, &recipe)? else { continue };
+            let options = parsed(&text)?;
+            let (before, _, known) = &kept[kept.len() - 1];
+            let changes = known.changes(&options);
+            if changes.is_empty() || chain.stranger(&options).is_some() {
+                continue;
+            }
+            let mut link = link(before.switched, count);
+            link.options.retain(|change| changes.iter().any(|c| c.option == change.option));
+            kept.push((link, Some(text), options));
+        }
+        let bad = parsed(&chain.text(all))?;
+        // The last may be the bad end already.
+        let same = kept.iter().position(|(_, _, options)| options.changes(&bad).is_empty()).filter(|at| *at > 0);
+        let (last, options) = match same {
+            Some(at) => {
+                let end = kept[at].0.options.clone();
+                kept.truncate(at);
+                (kept[at - 1].0.switched, Some(end))
+            }
+            None => (kept[kept.len() - 1].0.switched, None),
+        };
+        let changes = kept[kept.len() - 1].2.changes(&bad);
+        let mut end = link(last, all);
+        end.options.retain(|change| changes.iter().any(|c| c.option == change.option));
+        end.options = options.unwrap_or(end.options);
+        kept.push((end, Some(chain.text(all)), bad));
+        Ok(kept.into_iter().map(|(link, text, _)| (link, text)).collect())
+    }
+
+    fn candidate(&self, links: &Links, link: &Link) -> Candidate {
+        let all = links.chain.switches().len();
+        let name = match link.switched {
+            0 => GOOD.to_owned(),
+            count if count == all => BAD.to_owned(),
+            count => format!("{GOOD}+{count}"),
+        };
+        Candidate {
+            name,
+            kernel: format!("{}-{}", self.recipe.name(&links.commit), link.switched),
+            settings: Vec::new(),
+            identity: None,
+            commit: None,
+            link: Some(link.clone()),
+        }
+    }
+
+    /// The configuration of a candidate as Kconfig made it, or why it did not; kept in the bisection's folder.
+    fn resolved(&self, work: &Work<'_>, index: usize) -> anyhow::Result<Result<String, String>> {
+        let candidate = &work.bisection.candidates[index];
+        let (Some(link), Some(links)) = (&candidate.link, &self.links) else { bail!("A candidate is no link") };
+        if let Some(text) = read(&work.dir, &candidate.name)? {
+            return Ok(Ok(text));
+        }
+        let made = self.configured(&links.commit, &self.recipe.link(link.switched, links.chain.text(link.switched)))?;
+        if let Ok(text) = &made {
+            keep(&work.dir, &candidate.name, text)?;
+        }
+        Ok(made)
+    }
+
+    /// What is known of a candidate by its options alone: that it is another one which is built, or that it cannot be tested.
+    pub(super) fn settled_by_options(&self, work: &Work<'_>, index: usize) -> anyhow::Result<Option<Built>> {
+        let all = &work.bisection.candidates;
+        let name = &all[index].name;
+        let new = |outcome, why, kernel| Built {
+            commit: name.clone(),
+            outcome,
+            why,
+            seconds: 0.0,
+            image_bytes: None,
+            log: None,
+            kernel,
+        };
+        let text = match self.resolved(work, index)? {
+            Ok(text) => text,
+            Err(why) => return Ok(Some(new(Outcome::Failed, Some(why), None))),
+        };
+        let options = parsed(&text)?;
+        for other in all.iter().filter(|other| other.name != *name) {
+            let Some(Built { kernel: Some(kernel), .. }) = Built::read(&work.dir, &other.name)? else { continue };
+            let Some(text) = read(&work.dir, &other.name)? else { continue };
+            if parsed(&text)?.changes(&options).is_empty() && self.is_there(&kernel)? {
+                return Ok(Some(new(Outcome::Cached, None, Some(kernel))));
+            }
+        }
+        let stranger = self.links.as_ref().and_then(|links| links.chain.stranger(&options));
+        Ok(stranger.map(|option| {
+            let value = options.value(&option);
+            let why = format!("it has CONFIG_{option}={value}, as neither end has it");
+            new(Outcome::Failed, Some(why), None)
+        }))
+    }
+
+    /// Removes what is built in, unless it is to be kept.
+    fn done(self, is_kept: bool) {
+        if !is_kept {
+            self.remove();
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Keeps what is to be told of the options at which the change was found.
+    fn tell_of_options(&self, builder: &Builder, environment: &Environment) -> anyhow::Result<()> {
+        let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection)?)?;
+        let Standing::Done(Found::Place(span)) = search.standing() else { return Ok(()) };
+        let of = |index: usize| &self.bisection.candidates[index];
+        let (good, bad) = (of(span.good).name.clone(), of(span.bad).name.clone());
+        if Switched::read(&self.dir)?.is_some_and(|known| known.good == good && known.bad == bad) {
+            return Ok(());
+        }
+        let Some(links) = &builder.links else { return Ok(()) };
+        let count = |index: usize| of(index).link.as_ref().map_or(0, |link| link.switched);
+        let options = |index: usize| -> anyhow::Result<Options> {
+            let text = builder.resolved(self, index)?;
+            parsed(&text.map_err(|why| anyhow::anyhow!("`{}` cannot be laid out again: {why}", of(index).name))?)
+        };
+        let switched: HashSet<&str> = links.chain.switches()[count(span.good)..count(span.bad)]
+            .iter()
+            .flat_map(|switch| &switch.0)
+            .map(|change| change.option.as_str())
+            .collect();
+        let mut changes = options(span.good)?.changes(&options(span.bad)?);
+        changes.sort_by_key(|change| !switched.contains(change.option.as_str()));
+        let described = |(index, change): (usize, &Change)| {
+            let is_switched = switched.contains(change.option.as_str());
+            match index < LOOKED_UP {
+                true => links.kconfig.describe(&builder.tree, &links.commit, change, is_switched),
+                false => Described::unknown(change, is_switched),
+            }
+        };
+        let functions = self.functions_or_not(&search, environment)?;
+        let told = Switched {
+            good,
+            bad,
+            looked: functions.is_some(),
+            options: changes.iter().enumerate().map(described).collect(),
+            functions: functions.unwrap_or_default(),
+        };
+        told.write(&self.dir)?;
+        Ok(())
+    }
+}
