@@ -1,6 +1,7 @@
 //! The executable as a user meets it: what it prints, what it refuses, its exit status; and, in `boot`, real kernels.
 
 mod bisect;
+mod bisect_config;
 mod bisect_git;
 #[path = "../boot/mod.rs"]
 mod boot;

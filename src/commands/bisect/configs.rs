@@ -144,17 +144,11 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     builder.links = Some(links);
     let mut work = Work::with(common, out, bisection, asked, cancel);
     work.bisection.steps = work.bisection.steps.max(args.steps);
+    if !super::is_finished(&work.dir, &work.bisection)? {
+        builder.workspace()?;
+    }
     // A simulated search lays configurations out, and builds none.
-    let layer = match is_simulated {
-        true => Some(builder),
-        false => {
-            if !super::is_finished(&work.dir, &work.bisection)? {
-                builder.workspace()?;
-            }
-            work.builder = Some(builder);
-            None
-        }
-    };
+    let layer = if is_simulated { Some(builder) } else { work.builder.replace(builder) };
     work.search(&environment)?;
     if let Some(builder) = work.builder.as_ref().or(layer.as_ref()) {
         work.tell_of_options(builder, &environment)?;
