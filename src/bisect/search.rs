@@ -344,6 +344,10 @@ mod tests {
         let other = Identity { config_sha256: Some("d".to_owned()), ..kernel("bad") };
         search.builds.insert(3, Built { kernel: Some(other), ..built(Some("bad")) });
         assert!(matches!(search.standing(), Standing::Test(3 | 4)));
+        // Where configurations are searched, one that leaves no trace in the image makes none.
+        let configs = Bisection { what: What::Configs, ..bisection.clone() };
+        let search = Search { bisection: &configs, ..search };
+        assert!(matches!(search.standing(), Standing::Done(Found::Place(_))), "{:?}", search.standing());
     }
 
     #[test]

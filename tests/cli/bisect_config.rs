@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::builder::{Ran, Test};
 
-/// Stands for Kconfig: an option that depends on another (`needs`: `CHILD PARENT`) is left out where that is not set. Says so in the file `made`.
+/// Stands for Kconfig: an option that depends on another (`needs`: `CHILD PARENT`) is left out where that is not set.
 const MAKEFILE: &str = "\
 tinyconfig:\n\tprintf 'CONFIG_TINY=y\\n' > $(O)/.config\n\
 brokenconfig:\n\t@echo '*** no such thing' >&2; exit 1\n\
@@ -79,7 +79,7 @@ fn git(test: &Test, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A run's folder with the repository `linux`, `good.config` and `bad.config`, and a script in which links from `first` on take longer by `factor`.
+/// A run's folder with the repository `linux`, `good.config`, `bad.config` and this script.
 fn place(script: &str) -> Test {
     let test = Test::new()
         .file("linux/Makefile", MAKEFILE)
@@ -215,6 +215,21 @@ fn one_that_was_killed_goes_on() {
     };
     assert_eq!(told(&ran.stdout.replace("b/builds", "whole/builds")), told(&whole));
     assert!(test.entries("cache/git").is_empty());
+}
+
+#[test]
+fn many_differences_are_laid_out_when_their_turn_comes() {
+    let config = |value: &str| (0..70).map(|n| format!("CONFIG_X{n:02}={value}\n")).collect::<String>();
+    let slow: Vec<String> = (40..70).map(|n| format!("good+{n}")).chain(["bad".to_owned()]).collect();
+    let factors: Vec<(&str, f64)> = slow.iter().map(|name| (name.as_str(), 1.05)).collect();
+    let test = place(&script("", &factors)).file("good.config", config("n")).file("bad.config", config("y"));
+    let ran = bisect(&test, &["--out", "b"]).status(0).stdout_has("is made by `CONFIG_X39=y`");
+    assert!(!ran.stderr.contains("one by one"), "{}", ran.stderr);
+    let ran = ran.stdout_has("more that were not tested").stdout_has("value    y, was not set");
+    assert!(ran.stdout.lines().all(|l| l.chars().count() <= 130), "{}", ran.stdout);
+    // The ends and the neighbours of the answer.
+    let names: Vec<_> = test.entries("b/builds").iter().map(|p| p.file_name().unwrap().to_owned()).collect();
+    assert_eq!(names, ["bad.config", "good+39.config", "good+40.config", "good.config"]);
 }
 
 #[test]

@@ -57,10 +57,11 @@ impl Options {
     pub fn parse(text: &str) -> Result<Options, (usize, &'static str)> {
         let mut options = Options::default();
         for (index, line) in text.lines().enumerate() {
-            if let Some((name, value)) = setting(line.trim_end()).map_err(|why| (index + 1, why))? {
-                if options.values.insert(name.to_owned(), value.to_owned()).is_none() {
-                    options.names.push(name.to_owned());
-                }
+            let set = setting(line.trim_end()).map_err(|why| (index + 1, why))?;
+            if let Some((name, value)) = set
+                && options.values.insert(name.to_owned(), value.to_owned()).is_none()
+            {
+                options.names.push(name.to_owned());
             }
         }
         Ok(options)

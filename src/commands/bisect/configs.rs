@@ -114,7 +114,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
                 tree: args.git.clone(),
                 config: good.name(),
                 bad_config: Some(bad.name()),
-                commit: Some(commit.clone()),
+                commit: Some(commit),
                 make: args.make_arg.clone(),
                 paths: Vec::new(),
             };

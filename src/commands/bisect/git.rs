@@ -262,7 +262,8 @@ impl Builder {
         let key = candidate.build().context("A candidate is not one that is built")?;
         let log = Built::log(key);
         fs::create_dir_all(work.dir.join(built::FOLDER))?;
-        output::note(&format!("Building {}: {}", candidate.name, candidate.subject().unwrap_or_default()));
+        let subject = candidate.subject().filter(|subject| !subject.is_empty());
+        output::note(&format!("Building {}{}", candidate.name, subject.map_or_else(String::new, |s| format!(": {s}"))));
         let path = work.dir.join(&log);
         let (commit, recipe) = match (&candidate.commit, &candidate.link, &self.links) {
             (Some(commit), _, _) => (commit.hash.as_str(), self.recipe.clone()),

@@ -46,9 +46,13 @@ impl Told<'_, '_> {
     pub(super) fn configs(&self, report: &mut Report<'_>, good: usize, bad: usize) {
         report.next.push("What Kconfig made of the two".to_owned());
         report.commands.push(format!("diff {} {}", self.config(good), self.config(bad)));
-        // A candidate may switch several differences of which it was not known that they go together.
-        if bad - good > 1 {
-            report.next.push("Which of them, if the options between are switched by hand".to_owned());
+        let Some(source) = &self.search.bisection.source else { return };
+        let (neither, last) = (self.search.neither(), self.search.bisection.candidates.len() - 1);
+        // A kernel near neither end before the place has a change before it, one after the place a change after it.
+        let others = [(0, good, neither.iter().any(|i| *i <= good)), (bad, last, neither.iter().any(|i| *i >= bad))];
+        for (from, to, _) in others.into_iter().filter(|(from, to, is_there)| *is_there && to > from) {
+            report.next.push(format!("The other change between `{}` and `{}`", self.name(from), self.name(to)));
+            report.commands.push(self.between(source, from, to));
         }
     }
 
