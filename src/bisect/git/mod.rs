@@ -7,6 +7,7 @@ pub mod config;
 pub mod history;
 pub mod make;
 pub mod recipe;
+mod step;
 pub mod touched;
 pub mod workspace;
 
