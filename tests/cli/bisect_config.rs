@@ -233,6 +233,15 @@ fn many_differences_are_laid_out_when_their_turn_comes() {
 }
 
 #[test]
+fn one_difference_needs_no_search() {
+    let one = GOOD.replace("# CONFIG_CLEAR is not set", "CONFIG_CLEAR=y");
+    let test = place(&script("", &[("bad", 1.05)])).file("bad.config", one);
+    let found = json(&bisect(&test, &["--out", "b", "--format", "json"]).status(0));
+    assert!(found["text"][0].as_str().unwrap().contains("is made by `CONFIG_CLEAR=y`"), "{found}");
+    assert_eq!((&found["tests"], found["rows"].as_array().unwrap().len()), (&0.into(), 2));
+}
+
+#[test]
 fn what_cannot_be_bisected_is_refused_before_anything_is_built() {
     let test = place(&from(3))
         .file("text", "hello\n")
