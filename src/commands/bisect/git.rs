@@ -358,11 +358,15 @@ impl Work<'_> {
     }
 }
 
-/// The functions of a study's causes that go the way of the difference.
+/// A function that makes less of the difference is not named.
+const LEAST_SHARE: f64 = 0.005;
+
+/// The functions of a study's causes that go the way of the difference and make something of it.
 fn functions(looked: &conduct::Conducted, metric: &str) -> Option<Vec<Function>> {
     let causes = looked.why.causes.iter().find(|causes| causes.metric == metric)?;
-    let sign = (causes.b - causes.a).signum();
-    let listed = causes.causes.iter().take(causes.listed).filter(|cause| cause.delta() * sign > 0.0);
+    let difference = causes.b - causes.a;
+    let makes = |cause: &&crate::judge::causes::Cause| cause.delta() / difference >= LEAST_SHARE;
+    let listed = causes.causes.iter().take(causes.listed).filter(makes);
     let function = |cause: &crate::judge::causes::Cause| Function {
         name: cause.name.clone(),
         more_ns: cause.delta(),
