@@ -6,6 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::config::Change;
@@ -162,27 +163,37 @@ pub enum BisectError {
     Store(#[from] StoreError),
 }
 
+/// Keeps a piece of what is known as the file `name` in a bisection's folder `dir`.
+pub(super) fn write<T: Serialize>(dir: &Path, name: &str, known: &T) -> Result<(), BisectError> {
+    let unreadable = |e: toml::ser::Error| BisectError::Unreadable { path: dir.join(name), why: e.to_string() };
+    write_whole(dir, name, toml::to_string(known).map_err(unreadable)?.as_bytes())?;
+    Ok(())
+}
+
+/// What [`write`] kept there; `None` if there is no such file.
+pub(super) fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>, BisectError> {
+    let path = dir.join(name);
+    match fs::read_to_string(&path) {
+        Ok(text) => match toml::from_str(&text) {
+            Ok(known) => Ok(Some(known)),
+            Err(e) => Err(BisectError::Unreadable { path, why: e.message().to_owned() }),
+        },
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(e) => Err(StoreError::io("read", &path, e).into()),
+    }
+}
+
 impl Bisection {
     /// Writes the description into `dir`, which is made if need be.
     pub fn create(&self, dir: &Path) -> Result<(), BisectError> {
-        let path = dir.join(FILE);
-        let unreadable = |why: String| BisectError::Unreadable { path: path.clone(), why };
         fs::create_dir_all(dir).map_err(|e| StoreError::io("create the folder", dir, e))?;
-        let text = toml::to_string(self).map_err(|e| unreadable(e.to_string()))?;
-        write_whole(dir, FILE, text.as_bytes())?;
-        Ok(())
+        write(dir, FILE, self)
     }
 
     /// Reads the description in `dir`; `None` if it holds none.
     pub fn open(dir: &Path) -> Result<Option<Bisection>, BisectError> {
-        let path = dir.join(FILE);
-        let unreadable = |why: String| BisectError::Unreadable { path: path.clone(), why };
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
-            Err(e) => return Err(StoreError::io("read", &path, e).into()),
-        };
-        let read: Bisection = toml::from_str(&text).map_err(|e| unreadable(e.message().to_owned()))?;
+        let unreadable = |why: String| BisectError::Unreadable { path: dir.join(FILE), why };
+        let Some(read) = read::<Bisection>(dir, FILE)? else { return Ok(None) };
         if read.schema != SCHEMA {
             return Err(unreadable(format!("it has format {}, this bigiron reads format {SCHEMA}", read.schema)));
         }

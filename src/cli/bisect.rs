@@ -55,14 +55,21 @@ pub struct Bisect {
     /// Only commits that touch one of these paths, as `git log -- PATH` takes them
     #[arg(last = true, value_name = "PATH", requires = "git", help_heading = "Commits")]
     pub paths: Vec<String>,
+    #[command(flatten)]
+    pub bounds: BisectBounds,
+    #[command(flatten)]
+    pub common: BisectCommon,
+}
+
+/// When a search for a place has its answer, or gives up.
+#[derive(Debug, Args)]
+pub struct BisectBounds {
     /// Probability of a wrong place that is put up with
     #[arg(long, value_name = "P", default_value_t = 0.05)]
     pub error: f64,
     /// Most tests before it gives up
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub steps: u32,
-    #[command(flatten)]
-    pub common: BisectCommon,
 }
 
 #[derive(Debug, Subcommand)]
@@ -101,12 +108,8 @@ pub struct BisectConfig {
     /// Keep sources and object files when the search has its answer; the next one in the same repository begins with them
     #[arg(long)]
     pub keep_build: bool,
-    /// Probability of a wrong place that is put up with
-    #[arg(long, value_name = "P", default_value_t = 0.05)]
-    pub error: f64,
-    /// Most tests before it gives up
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    pub steps: u32,
+    #[command(flatten)]
+    pub bounds: BisectBounds,
     #[command(flatten)]
     pub common: BisectCommon,
 }

@@ -2,17 +2,13 @@
 //!
 //! Invariant: it is kept in the bisection's folder, so that a report can be made again without the tree.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::kconfig::Described;
-use crate::bisect::folder::BisectError;
+use crate::bisect::folder::{self, BisectError};
 use crate::bisect::git::touched::Function;
-use crate::store::StoreError;
-use crate::store::folder::write_whole;
 
 const FILE: &str = "switched.toml";
 
@@ -35,20 +31,11 @@ pub struct Switched {
 impl Switched {
     /// Keeps it in the bisection's folder `dir`.
     pub fn write(&self, dir: &Path) -> Result<(), BisectError> {
-        let unreadable = |why: String| BisectError::Unreadable { path: dir.join(FILE), why };
-        let text = toml::to_string(self).map_err(|e| unreadable(e.to_string()))?;
-        write_whole(dir, FILE, text.as_bytes())?;
-        Ok(())
+        folder::write(dir, FILE, self)
     }
 
     /// What is kept in `dir`.
     pub fn read(dir: &Path) -> Result<Option<Switched>, BisectError> {
-        let path = dir.join(FILE);
-        let unreadable = |why: String| BisectError::Unreadable { path: path.clone(), why };
-        match fs::read_to_string(&path) {
-            Ok(text) => toml::from_str(&text).map(Some).map_err(|e| unreadable(e.message().to_owned())),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(StoreError::io("read", &path, e).into()),
-        }
+        folder::read(dir, FILE)
     }
 }

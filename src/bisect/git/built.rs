@@ -3,15 +3,13 @@
 //! Invariant: a record appears whole or not at all, so that a commit is either known to be built, known not to build, or not yet tried.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bisect::folder::BisectError;
+use crate::bisect::folder::{self, BisectError};
 use crate::kernel::Identity;
 use crate::store::StoreError;
-use crate::store::folder::write_whole;
 
 /// The folder of the records and logs, below the bisection's.
 pub const FOLDER: &str = "builds";
@@ -61,24 +59,13 @@ impl Built {
     pub fn write(&self, dir: &Path) -> Result<(), BisectError> {
         let folder = dir.join(FOLDER);
         fs::create_dir_all(&folder).map_err(|e| StoreError::io("create the folder", &folder, e))?;
-        let text = toml::to_string(self).map_err(|e| unreadable(&folder, &e))?;
-        write_whole(&folder, &Self::file(&self.commit), text.as_bytes())?;
-        Ok(())
+        folder::write(&folder, &Self::file(&self.commit), self)
     }
 
     /// What is known of `commit` in the bisection's folder `dir`.
     pub fn read(dir: &Path, commit: &str) -> Result<Option<Built>, BisectError> {
-        let path = dir.join(FOLDER).join(Self::file(commit));
-        match fs::read_to_string(&path) {
-            Ok(text) => toml::from_str(&text).map(Some).map_err(|e| unreadable(&path, &e)),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(StoreError::io("read", &path, e).into()),
-        }
+        folder::read(&dir.join(FOLDER), &Self::file(commit))
     }
-}
-
-fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> BisectError {
-    BisectError::Unreadable { path: PathBuf::from(path), why: error.to_string() }
 }
 
 #[cfg(test)]

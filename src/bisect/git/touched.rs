@@ -2,16 +2,12 @@
 //!
 //! Invariant: it is kept in the bisection's folder, so that a report can be made again without the tree.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::Tree;
-use crate::bisect::folder::BisectError;
-use crate::store::StoreError;
-use crate::store::folder::write_whole;
+use crate::bisect::folder::{self, BisectError};
 
 const FILE: &str = "touched.toml";
 
@@ -92,21 +88,12 @@ impl Touched {
 
     /// Keeps it in the bisection's folder `dir`.
     pub fn write(&self, dir: &Path) -> Result<(), BisectError> {
-        let unreadable = |why: String| BisectError::Unreadable { path: dir.join(FILE), why };
-        let text = toml::to_string(self).map_err(|e| unreadable(e.to_string()))?;
-        write_whole(dir, FILE, text.as_bytes())?;
-        Ok(())
+        folder::write(dir, FILE, self)
     }
 
     /// What is kept in `dir`.
     pub fn read(dir: &Path) -> Result<Option<Touched>, BisectError> {
-        let path = dir.join(FILE);
-        let unreadable = |why: String| BisectError::Unreadable { path: path.clone(), why };
-        match fs::read_to_string(&path) {
-            Ok(text) => toml::from_str(&text).map(Some).map_err(|e| unreadable(e.message().to_owned())),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(StoreError::io("read", &path, e).into()),
-        }
+        folder::read(dir, FILE)
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Links {
 }
 
 pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
-    super::kernels::check_error(args.error)?;
+    super::kernels::check_error(args.bounds.error)?;
     let common = &args.common;
     let tree = Tree::open(&args.git)?;
     let commit = tree.revision("at", &args.at)?;
@@ -71,7 +71,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     settled::settle(&ask::step(&asked.base, ends, pairs, 0), &environment)
         .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
 
-    let all = format!("{} {}", asked.sha256(What::Configs, args.error, pairs), recipe.name(&commit));
+    let all = format!("{} {}", asked.sha256(What::Configs, args.bounds.error, pairs), recipe.name(&commit));
     let question_sha256: String = Sha256::digest(all).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = ask::slug(&["bisect-config", &asked.metric.name, short(&commit)]);
     let (out, found) = place(common.out.as_deref(), &name, &question_sha256)?;
@@ -120,9 +120,9 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
             };
             let rest = ask::Rest {
                 question_sha256,
-                error: args.error,
+                error: args.bounds.error,
                 pairs_per_step: pairs,
-                steps: args.steps,
+                steps: args.bounds.steps,
                 source: Some(source),
             };
             let laid = builder.lay_out(&links)?;
@@ -143,7 +143,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     }
     builder.links = Some(links);
     let mut work = Work::with(common, out, bisection, asked, cancel);
-    work.bisection.steps = work.bisection.steps.max(args.steps);
+    work.bisection.steps = work.bisection.steps.max(args.bounds.steps);
     if !super::is_finished(&work.dir, &work.bisection)? {
         builder.workspace()?;
     }
@@ -175,7 +175,7 @@ fn repeat(args: &BisectConfig, options: &str) -> String {
     option("bad", &args.bad);
     words.extend(args.make_arg.iter().map(|word| format!("--make-arg={}", quote(word))));
     words.extend([args.what.clone(), options.to_owned()]);
-    words.extend(super::kernels::bounds(args.error, args.steps));
+    words.extend(super::kernels::bounds(args.bounds.error, args.bounds.steps));
     words.join(" ")
 }
 

@@ -38,7 +38,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let (Some(what), Some(dir), Some(good), Some(bad)) = (&args.what, &args.git, &args.good, &args.bad) else {
         return Err(Refusal::new("A search among commits is `--git DIR --good REV --bad REV WORKLOAD:METRIC`").into());
     };
-    super::kernels::check_error(args.error)?;
+    super::kernels::check_error(args.bounds.error)?;
     let common = &args.common;
     let tree = Tree::open(dir)?;
     let good = tree.revision("good", good)?;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
 
     let names: Vec<String> = commits.iter().map(|c| recipe.name(&c.hash)).collect();
-    let all = format!("{} {}", asked.sha256(What::Commits, args.error, pairs), names.join(" "));
+    let all = format!("{} {}", asked.sha256(What::Commits, args.bounds.error, pairs), names.join(" "));
     let question_sha256: String = Sha256::digest(all).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = ask::slug(&["bisect", &asked.metric.name, short(&good), "to", short(&bad)]);
     let (out, found) = place(common.out.as_deref(), &name, &question_sha256)?;
@@ -79,9 +79,9 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     };
     let rest = ask::Rest {
         question_sha256,
-        error: args.error,
+        error: args.bounds.error,
         pairs_per_step: pairs,
-        steps: args.steps,
+        steps: args.bounds.steps,
         source: Some(source),
     };
     let bisection = match found {
@@ -106,7 +106,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         output::note(&format!("Kernels are configured by {}", recipe.base.name()));
     }
     let mut work = Work::new(common, out, bisection, asked)?;
-    work.bisection.steps = work.bisection.steps.max(args.steps);
+    work.bisection.steps = work.bisection.steps.max(args.bounds.steps);
     if !is_simulated {
         let builder = Builder {
             store: Store::open().map_err(refuse)?,
@@ -163,7 +163,7 @@ fn repeat(args: &Bisect, what: &str, options: &str) -> String {
     option("config", args.config.as_deref());
     words.extend(args.make_arg.iter().map(|word| format!("--make-arg={}", quote(word))));
     words.extend([what.to_owned(), options.to_owned()]);
-    words.extend(super::kernels::bounds(args.error, args.steps));
+    words.extend(super::kernels::bounds(args.bounds.error, args.bounds.steps));
     if !args.paths.is_empty() {
         words.push("--".to_owned());
         words.extend(args.paths.iter().map(|path| quote(path)));

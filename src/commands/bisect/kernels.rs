@@ -19,7 +19,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let (Some(what), common) = (&args.what, &args.common) else {
         return Err(Refusal::new("Nothing is named to be bisected; it is WORKLOAD:METRIC").into());
     };
-    check_error(args.error)?;
+    check_error(args.bounds.error)?;
     let store = Store::open().map_err(refuse)?;
     let named = store.names().map_err(refuse)?;
     let end = |text: &Option<String>| text.as_deref().map(|text| arm(text, &named)).transpose();
@@ -46,11 +46,17 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     settled::settle(&ask::step(&asked.base, kernels[..2].to_vec(), pairs, 0), &environment)
         .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
 
-    let question_sha256 = asked.sha256(What::Kernels, args.error, pairs);
+    let question_sha256 = asked.sha256(What::Kernels, args.bounds.error, pairs);
     let names = [&kernels[0], &kernels[kernels.len() - 1]].map(|a| a.name.clone().unwrap_or_default());
     let name = ask::slug(&["bisect", &asked.metric.name, &names[0], "to", &names[1]]);
     let (dir, found) = place(common.out.as_deref(), &name, &question_sha256)?;
-    let rest = ask::Rest { question_sha256, error: args.error, pairs_per_step: pairs, steps: args.steps, source: None };
+    let rest = ask::Rest {
+        question_sha256,
+        error: args.bounds.error,
+        pairs_per_step: pairs,
+        steps: args.bounds.steps,
+        source: None,
+    };
     let candidates = || -> anyhow::Result<Vec<Candidate>> {
         let known = if fetched_first { &asked.settled } else { &ends };
         let (identities, _) = conduct::kernels(known, &environment)?;
@@ -79,7 +85,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         }
     };
     let mut work = Work::new(common, dir, bisection, asked)?;
-    work.bisection.steps = work.bisection.steps.max(args.steps);
+    work.bisection.steps = work.bisection.steps.max(args.bounds.steps);
     work.search(&environment)?;
     work.finish()
 }
@@ -115,7 +121,7 @@ fn repeat(args: &Bisect, what: &str, options: &str) -> String {
     words.extend(args.kernels.iter().map(|list| format!("--kernels {}", quote(list))));
     words.push(what.to_owned());
     words.push(options.to_owned());
-    words.extend(bounds(args.error, args.steps));
+    words.extend(bounds(args.bounds.error, args.bounds.steps));
     words.join(" ")
 }
 
