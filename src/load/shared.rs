@@ -39,6 +39,11 @@ impl<'s> SharedHistogram<'s> {
         Recorder { shards: vec![self], alone: true }
     }
 
+    /// The same by the lot.
+    pub fn lot_recorder(self) -> LotRecorder<'s> {
+        LotRecorder::of(self.recorder())
+    }
+
     /// What has been counted so far.
     pub fn read(&self) -> Histogram {
         let mut h = Histogram::new();
@@ -83,9 +88,9 @@ impl<'s> ShardedHistogram<'s> {
         Recorder { shards, alone: self.alone }
     }
 
-    /// The same for a process that sleeps between any two latencies.
+    /// The same by the lot.
     pub fn lot_recorder(&self, process: usize) -> LotRecorder<'s> {
-        LotRecorder { to: self.recorder(process), lot: Vec::with_capacity(LOT) }
+        LotRecorder::of(self.recorder(process))
     }
 
     /// What all have counted so far.
@@ -107,22 +112,17 @@ pub struct Recorder<'s> {
 impl Recorder<'_> {
     /// Counts one latency of `ns` nanoseconds.
     pub fn record(&self, ns: u64) {
-        self.record_many(ns, 1);
+        self.record_all([(ns, 1)]);
     }
 
-    /// Counts `count` latencies of `ns` nanoseconds each: of a batch that was handed over as one and seen to have ended as one.
-    pub fn record_many(&self, ns: u64, count: u64) {
-        self.record_all([ns], count);
-    }
-
-    /// Counts each of these latencies, in nanoseconds, `count` times.
+    /// Counts latencies in nanoseconds, each so many times.
     #[inline]
-    fn record_all(&self, latencies: impl IntoIterator<Item = u64>, count: u64) {
+    fn record_all(&self, latencies: impl IntoIterator<Item = (u64, u64)>) {
         let mut sum = 0;
         if self.alone {
             // One writer: plain loads and stores, no locked instruction on the measured path.
             let to = &self.shards[0];
-            for ns in latencies {
+            for (ns, count) in latencies {
                 let bucket = &to.buckets[index(ns)];
                 bucket.store(bucket.load(Relaxed) + count, Relaxed);
                 sum += ns * count;
@@ -131,7 +131,7 @@ impl Recorder<'_> {
         } else {
             // By CPU, so that on small machines no cache line goes from one to another. Who is moved meanwhile loses no count.
             let to = &self.shards[sched_getcpu() % self.shards.len()];
-            for ns in latencies {
+            for (ns, count) in latencies {
                 to.buckets[index(ns)].fetch_add(count, Relaxed);
                 sum += ns * count;
             }
@@ -140,27 +140,43 @@ impl Recorder<'_> {
     }
 }
 
-/// Latencies that a [`LotRecorder`] keeps, at most.
+/// Entries that a [`LotRecorder`] keeps, at most.
 const LOT: usize = 32;
 
 /// Counts latencies by the lot, the last when it is dropped: for a process that sleeps between any two, and finds the histogram's pages
-/// in no cache of its CPU each time it has been woken. Who dies takes the lot in hand along.
+/// in no cache of its CPU each time it has been woken, and for one whose requests leave no room in the caches for pages of its own.
+/// Who dies takes the lot in hand along.
 pub struct LotRecorder<'s> {
     to: Recorder<'s>,
-    lot: Vec<u64>,
+    /// Nanoseconds, and how many latencies took them.
+    lot: Vec<(u64, u64)>,
 }
 
-impl LotRecorder<'_> {
+impl<'s> LotRecorder<'s> {
+    fn of(to: Recorder<'s>) -> Self {
+        Self { to, lot: Vec::with_capacity(LOT) }
+    }
+
     /// Counts one latency of `ns` nanoseconds.
+    #[inline]
     pub fn record(&mut self, ns: u64) {
-        self.lot.push(ns);
+        self.record_many(ns, 1);
+    }
+
+    /// Counts `count` latencies of `ns` nanoseconds each: of a batch that was handed over as one and seen to have ended as one.
+    #[inline]
+    pub fn record_many(&mut self, ns: u64, count: u64) {
         if self.lot.len() == LOT {
             self.settle();
         }
+        self.lot.push((ns, count));
     }
 
-    fn settle(&mut self) {
-        self.to.record_all(self.lot.drain(..), 1);
+    /// Counts the lot in hand.
+    #[cold]
+    #[inline(never)]
+    pub fn settle(&mut self) {
+        self.to.record_all(self.lot.drain(..));
     }
 }
 
@@ -220,7 +236,7 @@ mod tests {
         let segment = Segment::new(2 * SharedHistogram::BYTES + 128).unwrap();
         let (batch, single) = (SharedHistogram::new(&segment), SharedHistogram::new(&segment));
         for (ns, count) in [(700, 16), (5_000_000, 3), (700, 1)] {
-            batch.recorder().record_many(ns, count);
+            batch.lot_recorder().record_many(ns, count);
             (0..count).for_each(|_| single.recorder().record(ns));
         }
         let (batch, single) = (batch.read(), single.read());

@@ -48,11 +48,14 @@ impl Buffers {
         self.in_flight.len()
     }
 
-    /// Where a slot's buffer begins.
-    pub(super) fn pointer(&self, slot: usize) -> *mut u8 {
-        assert!(slot < self.in_flight.len(), "slot {slot} of {}", self.in_flight.len());
-        // SAFETY: slot is in range (asserted), so the offset stays inside the mapping.
-        unsafe { self.base.as_ptr().add(slot * self.stride) }
+    /// All of them in pieces of at most `bytes`: the number of buffers in each piece, and the pieces.
+    pub(super) fn pieces(&self, bytes: usize) -> (usize, Vec<libc::iovec>) {
+        let each = (bytes / self.stride).clamp(1, self.depth());
+        let piece = |first: usize| libc::iovec {
+            iov_base: self.pointer(first).cast(),
+            iov_len: each.min(self.depth() - first) * self.stride,
+        };
+        (each, (0..self.depth()).step_by(each).map(piece).collect())
     }
 
     /// Bytes of each.
@@ -66,22 +69,29 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts_mut(self.pointer(slot), self.block) }
     }
 
+    /// Where a slot's buffer begins.
+    #[inline]
+    pub(super) fn pointer(&self, slot: usize) -> *mut u8 {
+        assert!(slot < self.in_flight.len(), "no such buffer");
+        // SAFETY: slot is in range (asserted), so the offset stays inside the mapping.
+        unsafe { self.base.as_ptr().add(slot * self.stride) }
+    }
+
     /// Gives the request's buffer to the kernel.
     #[inline]
-    pub(super) fn take(&mut self, request: &Request<'_>) -> io::Result<*mut u8> {
+    pub(super) fn take(&mut self, request: &Request<'_>) -> io::Result<()> {
         match self.in_flight.get_mut(request.slot) {
             Some(in_flight) if !*in_flight && request.len <= self.block => *in_flight = true,
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         }
         self.pending += 1;
-        // SAFETY: the slot is one of `in_flight`, so the offset stays inside the mapping.
-        Ok(unsafe { self.base.as_ptr().add(request.slot * self.stride) })
+        Ok(())
     }
 
     /// Has it back.
     #[inline]
     pub(super) fn give_back(&mut self, slot: usize) {
-        assert!(self.in_flight[slot], "buffer {slot} is not in flight");
+        assert!(self.in_flight[slot], "a buffer that is not in flight");
         self.in_flight[slot] = false;
         self.pending -= 1;
     }
@@ -95,5 +105,25 @@ impl Drop for Buffers {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `new`; the engines wait for what is in flight before they drop it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.stride * self.in_flight.len()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_of_whole_buffers_and_hold_them_all() {
+        let buffers = Buffers::new(7, 5 << 10).unwrap();
+        // A buffer begins on a page, so it takes two.
+        for (bytes, each, lengths) in
+            [(1 << 30, 7, vec![56 << 10]), (24 << 10, 3, vec![24 << 10, 24 << 10, 8 << 10]), (1, 1, vec![8 << 10; 7])]
+        {
+            let (n, pieces) = buffers.pieces(bytes);
+            assert_eq!((n, pieces.iter().map(|p| p.iov_len).collect::<Vec<_>>()), (each, lengths));
+            for (i, piece) in pieces.iter().enumerate() {
+                assert_eq!(piece.iov_base.cast(), buffers.pointer(i * each));
+            }
+        }
     }
 }

@@ -168,7 +168,8 @@ impl Engine for LibAio {
     fn submit(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
         self.pointers.clear();
         for r in requests {
-            let buf = self.buffers.take(r)?;
+            self.buffers.take(r)?;
+            let buf = self.buffers.pointer(r.slot);
             let iocb = &mut self.iocbs[r.slot];
             *iocb = Iocb {
                 data: r.slot as u64,

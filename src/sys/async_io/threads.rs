@@ -120,7 +120,8 @@ impl Engine for Threads {
     fn submit(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
         let mut queues = self.shared.lock();
         for r in requests {
-            let address = self.buffers.take(r)? as usize;
+            self.buffers.take(r)?;
+            let address = self.buffers.pointer(r.slot) as usize;
             queues.asked.push_back(Work {
                 slot: r.slot,
                 fd: r.fd.as_raw_fd(),

@@ -8,13 +8,15 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{IoUring, opcode, types};
+use rustix::io::Errno;
+use rustix::io_uring::{IoringEnterFlags, io_uring_enter};
 
 use super::buffers::Buffers;
-use super::{Completion, Engine, Request, Spec, check, explain, transferred};
+use super::{Completion, Engine, Request, Spec, explain, transferred};
 
-const ENTER_GETEVENTS: u32 = 1;
-const ENTER_REGISTERED_RING: u32 = 1 << 4;
 const REGISTER_RING_FDS: u32 = 20;
+/// Bytes that the kernel registers as one buffer, at most.
+const REGISTERED_MAX: usize = 1 << 30;
 /// Milliseconds after which an idle polling thread goes to sleep.
 const SQPOLL_IDLE_MS: u32 = 50;
 /// `user_data` of the sync that is linked to a write.
@@ -28,39 +30,47 @@ pub struct Uring {
     buffers: Buffers,
     /// What `io_uring_enter` is given: the ring's descriptor, or its index among the registered ones.
     enter_fd: i32,
-    enter_flags: u32,
+    enter_flags: IoringEnterFlags,
     /// Entries pushed and not yet taken by the kernel.
     queued: u32,
     sqpoll: bool,
     iopoll: bool,
     registered: Registered,
-    /// By slot.
-    prepared: Vec<Prepared>,
     task_run: &'static str,
 }
 
-/// A slot's entry of the submission queue. From one request to the next mostly nothing changes but the offset: to build it anew costs more
-/// than all else that is done here for a request.
-#[derive(Clone)]
-struct Prepared {
-    entry: Entry,
-    /// What it was built for: file, bytes, `write`, `dsync`.
-    built: (RawFd, usize, bool, bool),
+/// A read or write as the kernel has it (struct io_uring_sqe of include/uapi/linux/io_uring.h): each field is stored into the queue
+/// once. To copy an entry of the crate's there would cost more than all else that is done here for a request.
+#[repr(C)]
+struct Sqe {
+    opcode: u8,
+    flags: u8,
+    ioprio: u16,
+    fd: i32,
+    off: u64,
+    addr: u64,
+    len: u32,
+    rw_flags: i32,
+    user_data: u64,
+    buf_index: u16,
+    personality: u16,
+    splice_fd_in: i32,
+    reserved: [u64; 2],
 }
 
-impl Prepared {
-    /// Sets where in the file the request begins.
+impl From<Sqe> for Entry {
     #[inline]
-    fn set_offset(&mut self, offset: u64) {
-        // SAFETY: an entry is a `struct io_uring_sqe` (and nothing else, `repr(C)`), whose `off` is the second word of 64 bits.
-        unsafe { (&raw mut self.entry).cast::<u64>().add(1).write(offset) };
+    fn from(sqe: Sqe) -> Self {
+        // SAFETY: both are the same struct of the kernel's, of integers only (the crate's is `repr(C)` around its own binding of it).
+        unsafe { std::mem::transmute(sqe) }
     }
 }
 
 /// What the kernel has been told of beforehand.
 #[derive(Default)]
 struct Registered {
-    buffers: bool,
+    /// Buffers in each piece that the kernel knows; `None`: it knows of none.
+    buffers: Option<usize>,
     /// By file descriptor: its index among the registered files.
     files: Vec<u32>,
 }
@@ -74,27 +84,43 @@ impl Registered {
         }
     }
 
+    /// Which piece a slot's buffer is in. Nearly always there is one, and a division is slow.
+    #[inline]
+    fn piece(&self, slot: usize) -> u16 {
+        match self.buffers {
+            Some(each) if slot >= each => (slot / each) as u16,
+            _ => 0,
+        }
+    }
+
     /// The request as an entry of the submission queue.
+    #[inline]
     fn entry(&self, r: &Request<'_>, buf: *mut u8) -> Entry {
-        let flags = if r.write && r.dsync { libc::RWF_DSYNC } else { 0 };
-        let (len, slot) = (r.len as u32, r.slot as u16);
-        macro_rules! build {
-            ($fd:expr) => {
-                match (r.write, self.buffers) {
-                    (false, false) => opcode::Read::new($fd, buf, len).offset(r.offset).build(),
-                    (false, true) => opcode::ReadFixed::new($fd, buf, len, slot).offset(r.offset).build(),
-                    (true, false) => opcode::Write::new($fd, buf, len).offset(r.offset).rw_flags(flags).build(),
-                    (true, true) => {
-                        opcode::WriteFixed::new($fd, buf, len, slot).offset(r.offset).rw_flags(flags).build()
-                    }
-                }
-            };
-        }
-        match self.file(r.fd.as_raw_fd()) {
-            Ok(fixed) => build!(fixed),
-            Err(plain) => build!(plain),
-        }
-        .user_data(r.slot as u64)
+        let (fd, flags) = match self.file(r.fd.as_raw_fd()) {
+            Ok(types::Fixed(index)) => (index as i32, Flags::FIXED_FILE),
+            Err(types::Fd(fd)) => (fd, Flags::empty()),
+        };
+        let opcode = match (r.write, self.buffers.is_some()) {
+            (false, false) => opcode::Read::CODE,
+            (false, true) => opcode::ReadFixed::CODE,
+            (true, false) => opcode::Write::CODE,
+            (true, true) => opcode::WriteFixed::CODE,
+        };
+        Entry::from(Sqe {
+            opcode,
+            flags: flags.bits(),
+            ioprio: 0,
+            fd,
+            off: r.offset,
+            addr: buf as u64,
+            len: r.len as u32,
+            rw_flags: if r.write && r.dsync { libc::RWF_DSYNC } else { 0 },
+            user_data: r.slot as u64,
+            buf_index: self.piece(r.slot),
+            personality: 0,
+            splice_fd_in: 0,
+            reserved: [0; 2],
+        })
     }
 }
 
@@ -127,26 +153,25 @@ impl Uring {
     fn around(ring: IoUring, depth: usize, block: usize, task_run: &'static str) -> io::Result<Self> {
         Ok(Self {
             enter_fd: ring.as_raw_fd(),
-            enter_flags: 0,
+            enter_flags: IoringEnterFlags::empty(),
             ring,
             buffers: Buffers::new(depth, block)?,
             queued: 0,
             sqpoll: false,
             iopoll: false,
             registered: Registered::default(),
-            prepared: vec![Prepared { entry: opcode::Nop::new().build(), built: (-1, 0, false, false) }; depth],
             task_run,
         })
     }
 
     fn register(&mut self, files: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let vectors: Vec<_> = (0..self.buffers.depth())
-            .map(|slot| libc::iovec { iov_base: self.buffers.pointer(slot).cast(), iov_len: self.buffers.block() })
-            .collect();
+        // All of them as one, in pieces only where they are more than the kernel takes: what it looks up for each request is then in a
+        // few lines of its cache.
+        let (each, vectors) = self.buffers.pieces(REGISTERED_MAX);
         // SAFETY: the buffers live as long as self, which drops the ring before them.
         unsafe { self.ring.submitter().register_buffers(&vectors) }
             .map_err(|e| explain(&e, "The kernel does not register the buffers (is RLIMIT_MEMLOCK large enough?)"))?;
-        self.registered.buffers = true;
+        self.registered.buffers = Some(each);
         if files.is_empty() {
             return Ok(());
         }
@@ -179,7 +204,7 @@ impl Uring {
         };
         if result == 1 {
             self.enter_fd = update.offset as i32;
-            self.enter_flags = ENTER_REGISTERED_RING;
+            self.enter_flags = IoringEnterFlags::REGISTERED_RING;
         }
     }
 
@@ -198,45 +223,53 @@ impl Uring {
         }
     }
 
+    #[inline]
     fn push(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
-        // Prepared all before the first is copied into the queue: a copy right behind the write of a part of it has to wait for that.
         for (i, r) in requests.iter().enumerate() {
-            match self.buffers.take(r) {
-                Ok(buf) => self.prepare(r, buf),
-                Err(e) => {
-                    requests[..i].iter().for_each(|r| self.buffers.give_back(r.slot));
-                    return Err(e);
-                }
+            if let Err(e) = self.buffers.take(r) {
+                return self.take_back(&requests[..i], e);
             }
         }
         if self.sqpoll {
-            for r in requests {
-                let entry = self.prepared[r.slot].entry.clone();
-                self.push_entry(&entry)?;
-            }
-            return Ok(());
+            return requests
+                .iter()
+                .try_for_each(|r| self.push_entry(&self.registered.entry(r, self.buffers.pointer(r.slot))));
         }
+        let mut left = requests;
+        loop {
+            left = self.fill(left);
+            if left.is_empty() {
+                return Ok(());
+            }
+            if let Err(e) = self.hand_over() {
+                return self.take_back(left, e);
+            }
+        }
+    }
+
+    /// Puts requests into the queue until it is full; returns those that are left.
+    #[inline]
+    fn fill<'r, 'fd>(&mut self, requests: &'r [Request<'fd>]) -> &'r [Request<'fd>] {
         let mut queue = self.ring.submission();
-        for r in requests {
+        for (i, r) in requests.iter().enumerate() {
+            let entry = self.registered.entry(r, self.buffers.pointer(r.slot));
             // SAFETY: the buffer belongs to self and stays untouched until its completion is seen.
-            let pushed = unsafe { queue.push(&self.prepared[r.slot].entry) };
-            pushed.map_err(|_| io::Error::other("The submission queue of io_uring is full"))?;
+            if unsafe { queue.push(&entry) }.is_err() {
+                return &requests[i..];
+            }
             self.queued += 1;
         }
-        Ok(())
+        &[]
     }
 
-    /// Has the slot's entry be that of the request.
-    #[inline]
-    fn prepare(&mut self, r: &Request<'_>, buf: *mut u8) {
-        let prepared = &mut self.prepared[r.slot];
-        let built = (r.fd.as_raw_fd(), r.len, r.write, r.dsync);
-        if prepared.built != built {
-            *prepared = Prepared { entry: self.registered.entry(r, buf), built };
-        }
-        prepared.set_offset(r.offset);
+    /// The buffers of requests that are not handed over because of `error`.
+    #[cold]
+    fn take_back(&mut self, requests: &[Request<'_>], error: io::Error) -> io::Result<()> {
+        requests.iter().for_each(|r| self.buffers.give_back(r.slot));
+        Err(error)
     }
 
+    #[inline(never)]
     fn push_entry(&mut self, entry: &Entry) -> io::Result<()> {
         // SAFETY: the buffer belongs to self and stays untouched until its completion is seen.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
@@ -251,36 +284,34 @@ impl Uring {
     }
 
     /// Hands over what is queued and waits until the completion queue holds `min` entries, or a signal comes.
+    #[inline]
     fn enter(&mut self, min: usize) -> io::Result<()> {
         if self.sqpoll {
-            // The crate knows whether the thread has to be woken.
-            self.queued = 0;
-            return match self.ring.submit_and_wait(min) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-                other => other.map(drop),
-            };
+            return self.wake(min);
         }
-        let flags = self.enter_flags | if min > 0 || self.iopoll { ENTER_GETEVENTS } else { 0 };
-        // SAFETY: the descriptor or index is this ring's, the queued entries' buffers belong to self; no argument is passed.
-        let taken = check(unsafe {
-            libc::syscall(
-                libc::SYS_io_uring_enter,
-                self.enter_fd,
-                self.queued,
-                min as u32,
-                flags,
-                std::ptr::null::<libc::c_void>(),
-                0usize,
-            )
-        });
-        match taken {
-            Ok(n) => self.queued -= n as u32,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+        let wait = if min > 0 || self.iopoll { IoringEnterFlags::GETEVENTS } else { IoringEnterFlags::empty() };
+        // SAFETY: the descriptor, or index, is this ring's; nothing but the call below uses it.
+        let ring = unsafe { BorrowedFd::borrow_raw(self.enter_fd) };
+        // SAFETY: the queued entries' buffers belong to self and stay untouched until their completions are seen.
+        match unsafe { io_uring_enter(ring, self.queued, min as u32, self.enter_flags | wait) } {
+            Ok(taken) => self.queued -= taken,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
         }
         Ok(())
     }
 
+    /// The same where a thread of the kernel takes what is queued: the crate knows whether it has to be woken.
+    #[inline(never)]
+    fn wake(&mut self, min: usize) -> io::Result<()> {
+        self.queued = 0;
+        match self.ring.submit_and_wait(min) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    #[inline]
     fn hand_over(&mut self) -> io::Result<()> {
         while self.queued > 0 {
             self.enter(0)?;
@@ -288,6 +319,7 @@ impl Uring {
         Ok(())
     }
 
+    #[inline]
     fn reap(&mut self, max: usize, done: &mut Vec<Completion>) -> usize {
         let before = done.len();
         for e in self.ring.completion().take(max) {
@@ -301,17 +333,21 @@ impl Uring {
 
 /// The ring with the best setup flags that this kernel takes, and what those are.
 fn set_up(spec: &Spec) -> io::Result<(IoUring, &'static str)> {
-    let build = |flags: fn(&mut io_uring::Builder)| {
+    // One more than requests: a linked sync has an entry of its own.
+    let depth = spec.depth.max(2) as u32;
+    let builder = || {
         let mut builder = IoUring::builder();
         if spec.iopoll {
             builder.setup_iopoll();
         }
-        if spec.sqpoll {
-            builder.setup_sqpoll(SQPOLL_IDLE_MS);
-        }
-        flags(&mut builder);
-        // One more than requests: a linked sync has an entry of its own.
-        builder.build(spec.depth.max(2) as u32)
+        builder
+    };
+    // Queues as small as can be, so that they stay in the CPU's caches: a batch is handed over at once, and no more than the depth can have
+    // ended. (The size of the second is taken since 5.5, these flags since 5.19 and later.)
+    let build = |flags: fn(&mut io_uring::Builder)| {
+        let mut builder = builder();
+        flags(builder.setup_cqsize(depth));
+        builder.build((spec.batch as u32).clamp(2, depth))
     };
     let unknown = |e: &io::Error| e.raw_os_error() == Some(libc::EINVAL);
     if !spec.sqpoll {
@@ -337,7 +373,11 @@ fn set_up(spec: &Spec) -> io::Result<(IoUring, &'static str)> {
             other => return Ok((other.map_err(|e| refused(&e))?, ", cooperative task work")),
         }
     }
-    match build(|_| {}) {
+    let mut plain = builder();
+    if spec.sqpoll {
+        plain.setup_sqpoll(SQPOLL_IDLE_MS);
+    }
+    match plain.build(depth) {
         Ok(ring) => Ok((ring, "")),
         Err(e) if spec.sqpoll && e.raw_os_error() == Some(libc::EPERM) => {
             Err(explain(&e, "This kernel allows a polling submission thread to root only"))
@@ -376,6 +416,7 @@ impl Engine for Uring {
         self.buffers.pending()
     }
 
+    #[inline]
     fn submit_and_take(
         &mut self,
         requests: &[Request<'_>],
@@ -405,7 +446,8 @@ impl Engine for Uring {
                 "A ring with polled completion cannot sync; ask for a durable write (RWF_DSYNC)",
             ));
         }
-        let buf = self.buffers.take(request)?;
+        self.buffers.take(request)?;
+        let buf = self.buffers.pointer(request.slot);
         let write = self.registered.entry(request, buf).flags(Flags::IO_LINK);
         let datasync = types::FsyncFlags::DATASYNC;
         let sync = match self.registered.file(request.fd.as_raw_fd()) {
@@ -435,7 +477,7 @@ impl Engine for Uring {
     fn describe(&self) -> String {
         let mut text = format!("io_uring{}", self.task_run);
         for (set, what) in [
-            (self.registered.buffers, ", registered buffers"),
+            (self.registered.buffers.is_some(), ", registered buffers"),
             (!self.registered.files.is_empty(), ", registered files"),
             (self.sqpoll, ", polling submission thread"),
             (self.iopoll, ", polled completion"),
@@ -448,6 +490,7 @@ impl Engine for Uring {
 
 impl Uring {
     /// Reaps, and waits on for what is missing of `min`.
+    #[inline]
     fn take_more(&mut self, min: usize, max: usize, done: &mut Vec<Completion>) -> io::Result<()> {
         let mut got = self.reap(max, done);
         while got < min {
@@ -546,6 +589,30 @@ mod tests {
         let mut done = Vec::new();
         ring.submit_and_wait(&[request(0, 512)], 1, &mut done).unwrap();
         assert_eq!((done.len(), ring.pending()), (1, 0));
+    }
+
+    #[test]
+    fn more_than_the_queue_holds_is_handed_over_in_parts() {
+        let file = tempfile::tempfile().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 0).unwrap();
+        for sqpoll in [false, true] {
+            let spec = Spec { depth: 8, batch: 2, registered: true, sqpoll, ..spec() };
+            let Ok(mut ring) = Uring::open(&spec, 512, &[file.as_fd()]) else { return eprintln!("no io_uring here") };
+            let request = |slot| Request {
+                slot,
+                fd: file.as_fd(),
+                offset: slot as u64 * 512,
+                len: 512,
+                write: false,
+                dsync: false,
+            };
+            let mut done = Vec::new();
+            ring.submit_and_take(&(0..8).map(request).collect::<Vec<_>>(), 8, 8, &mut done).unwrap();
+            let mut slots: Vec<_> = done.iter().filter(|c| c.is_of(512)).map(|c| c.slot).collect();
+            slots.sort_unstable();
+            assert_eq!((slots, ring.pending()), ((0..8).collect(), 0));
+            assert!((0..8).all(|slot| ring.buffer(slot).iter().all(|b| *b == 7)));
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::load::Recorder;
+use crate::load::LotRecorder;
 use crate::sys::async_io::{Completion, Engine, Request};
 use crate::sys::latch::Held;
 
@@ -56,13 +56,15 @@ pub struct Generator<'a, E> {
     process: usize,
     spec: &'a Requests,
     counters: &'a Counters,
-    recorders: [Recorder<'a>; board::ACTIONS],
+    recorders: [LotRecorder<'a>; board::ACTIONS],
     files: &'a [BorrowedFd<'a>],
     engine: E,
     draws: Draws,
     at: Position,
     /// When requests are to begin: so long after the last, or at a rate.
     starts: Starts,
+    /// Whether there is anything to wait for before a request begins.
+    paced: bool,
     /// Nanoseconds by which the last request began after its intended start.
     late: u64,
     /// Whether the window is open.
@@ -113,11 +115,12 @@ impl<'a, E: Engine> Generator<'a, E> {
             process,
             spec,
             counters: &instance.counters[process],
-            recorders: latency.map(|h| h.recorder()),
+            recorders: latency.map(|h| h.lot_recorder()),
             files,
             engine,
             draws,
             at,
+            paced: !matches!(starts, Starts::Closed { think } if think.is_zero()),
             starts,
             late: 0,
             measuring: false,
@@ -146,7 +149,7 @@ impl<'a, E: Engine> Generator<'a, E> {
         while left > 0 && !self.instance.reached(Phase::Close) {
             left -= self.cycle(left)?;
         }
-        self.drain()
+        self.end()
     }
 
     /// Issues requests until the window closes; those in it count.
@@ -157,13 +160,21 @@ impl<'a, E: Engine> Generator<'a, E> {
             self.cycle(u64::MAX)?;
         }
         self.measuring = false;
-        self.drain()
+        self.end()
+    }
+
+    /// Waits for what is in flight; all latencies are on record then.
+    fn end(&mut self) -> Result<()> {
+        self.drain()?;
+        self.recorders.iter_mut().for_each(LotRecorder::settle);
+        Ok(())
     }
 
     /// One batch, at most `left`: drawn, handed over, and as many waited for as make room for the next. Returns how many were
     /// handed over.
+    #[inline]
     fn cycle(&mut self, left: u64) -> Result<u64> {
-        if !self.pause() {
+        if self.paced && !self.pause() {
             return Ok(0);
         }
         let depth = self.issued.len();
@@ -183,17 +194,16 @@ impl<'a, E: Engine> Generator<'a, E> {
             self.drain()?;
             self.sync()?;
         }
-        if matches!(self.starts, Starts::Closed { think } if !think.is_zero()) {
+        if self.paced && matches!(self.starts, Starts::Closed { .. }) {
             self.drain()?;
         }
         Ok(size as u64)
     }
 
     /// Sleeps until the next batch is due; whether it is, or the run goes on without it.
-    #[inline]
+    #[inline(never)]
     fn pause(&mut self) -> bool {
         let due = match &mut self.starts {
-            Starts::Closed { think } if think.is_zero() => return true,
             Starts::Closed { think } => pace::now() + think.as_nanos() as u64,
             Starts::Open(arrivals) => arrivals.take(),
         };
@@ -228,6 +238,7 @@ impl<'a, E: Engine> Generator<'a, E> {
     }
 
     /// The same for verifiable requests: each has its block for itself, and what it writes is filled in.
+    #[inline(never)]
     fn draw_verifiable(&mut self, size: usize) -> Result<()> {
         for _ in 0..size {
             let (address, write) = self.draws.draw(&mut self.at);
@@ -270,6 +281,7 @@ impl<'a, E: Engine> Generator<'a, E> {
     }
 
     /// Hands the batch over and waits until nothing is in flight.
+    #[inline(never)]
     fn drain(&mut self) -> Result<()> {
         let min = self.engine.pending() + self.batch.len();
         if min > 0 { self.exchange(min, min) } else { Ok(()) }
@@ -278,9 +290,9 @@ impl<'a, E: Engine> Generator<'a, E> {
     /// Hands the batch over, waits for at least `min` requests, and accounts for what has ended, `max` requests at most.
     #[inline]
     fn exchange(&mut self, min: usize, max: usize) -> Result<()> {
-        self.engine
-            .submit_and_take(&self.batch, min, max, &mut self.done)
-            .with_context(|| format!("Cannot do requests by {}", self.engine.describe()))?;
+        if let Err(e) = self.engine.submit_and_take(&self.batch, min, max, &mut self.done) {
+            return self.refused(e);
+        }
         self.batch.clear();
         self.now = self.board.ticks.now();
         if !self.done.is_empty() {
@@ -295,10 +307,11 @@ impl<'a, E: Engine> Generator<'a, E> {
             self.verify()?;
         }
         let (mut batch, mut all) = (Ended::default(), Ended::default());
-        for c in &self.done {
+        for i in 0..self.done.len() {
+            let c = self.done[i];
             let Issued { address, write, start } = self.issued[c.slot];
             if !c.is_of(self.spec.bytes) {
-                return Err(self.failure(*c));
+                return Err(self.failure(c));
             }
             // What was handed over together and has ended together took equally long: it is counted as one.
             if start != batch.start {
@@ -325,7 +338,7 @@ impl<'a, E: Engine> Generator<'a, E> {
     }
 
     #[inline]
-    fn record(&self, ended: Ended) {
+    fn record(&mut self, ended: Ended) {
         if !self.measuring || ended.reads + ended.writes == 0 {
             return;
         }
@@ -335,6 +348,12 @@ impl<'a, E: Engine> Generator<'a, E> {
                 self.recorders[action as usize].record_many(ns, count);
             }
         }
+    }
+
+    /// The engine has refused a batch.
+    #[cold]
+    fn refused(&self, error: std::io::Error) -> Result<()> {
+        Err(error).with_context(|| format!("Cannot do requests by {}", self.engine.describe()))
     }
 
     /// What is wrong with a request that has ended so.
@@ -351,6 +370,7 @@ impl<'a, E: Engine> Generator<'a, E> {
     }
 
     /// Verifiable requests have ended: what was read is checked, what was written is on record, and others may have the blocks.
+    #[inline(never)]
     fn verify(&mut self) -> Result<()> {
         for i in 0..self.done.len() {
             let completion = self.done[i];
@@ -370,6 +390,7 @@ impl<'a, E: Engine> Generator<'a, E> {
         Ok(())
     }
 
+    #[inline(never)]
     fn sync(&mut self) -> Result<()> {
         for (file, dirty) in self.files.iter().zip(&mut self.dirty) {
             if std::mem::take(dirty) {
