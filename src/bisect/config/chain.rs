@@ -34,6 +34,16 @@ impl Chain {
         Ok(Chain { good: (good, of_good), bad: (bad, of_bad), switches })
     }
 
+    /// The options of the good configuration.
+    pub fn good(&self) -> &Options {
+        &self.good.1
+    }
+
+    /// Those of the bad one.
+    pub fn bad(&self) -> &Options {
+        &self.bad.1
+    }
+
     /// What each link after the first switches. Never empty unless the configurations are the same.
     pub fn switches(&self) -> &[Switch] {
         &self.switches

@@ -2,11 +2,13 @@
 //!
 //! Invariant: what differs is read in the `.config` files that the tree's own Kconfig made, never in what was asked for.
 
+pub mod candidates;
 pub mod chain;
 pub mod kconfig;
 pub mod options;
 pub mod switched;
 
+pub use candidates::Candidates;
 pub use chain::{Chain, Switch};
 pub use kconfig::Kconfig;
 pub use options::{Change, Options};

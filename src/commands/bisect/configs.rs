@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::git::{Builder, options};
 use super::{Work, ask, place, search, studies};
 use crate::bisect::config::kconfig::Described;
-use crate::bisect::config::{Chain, Change, Kconfig, Options, Switched};
+use crate::bisect::config::{Candidates, Chain, Change, Kconfig, Options, Switched, candidates};
 use crate::bisect::git::config::Base;
 use crate::bisect::git::make::Arguments;
 use crate::bisect::git::workspace::Configured;
@@ -230,53 +230,23 @@ impl Builder {
         }
     }
 
-    /// The links that are candidates, with their configurations as far as they are laid out. Of few differences all are: a link that is its predecessor,
-    /// or has values that neither end has, is none.
+    /// The links that are candidates, with their configurations as far as they are laid out: of few differences all are.
     fn lay_out(&self, links: &Links) -> anyhow::Result<Vec<(Link, Option<String>)>> {
         let chain = &links.chain;
         let all = chain.switches().len();
-        let named = |from: usize, to: usize| -> Vec<Change> {
-            chain.switches()[from..to].iter().filter_map(|switch| switch.0.first().cloned()).collect()
-        };
-        let link = |from: usize, to: usize| Link { switched: to, options: named(from, to) };
-        let first = (Link { switched: 0, options: Vec::new() }, Some(chain.text(0)));
         if all > LAID_OUT {
-            let rest = (1..=all).map(|count| (link(count - 1, count), None));
-            return Ok(std::iter::once(first).chain(rest).collect());
+            return Ok(candidates::all(chain).into_iter().map(|link| (link, None)).collect());
         }
         output::note(&format!("{all} differences are laid out one by one"));
-        let mut kept = vec![(first.0, first.1, parsed(&chain.text(0))?)];
+        let mut laid = Candidates::new(chain);
         for count in 1..all {
-            let recipe = self.recipe.link(count, chain.text(count));
             // What cannot be laid out by itself goes with what comes next.
-            let Ok(text) = self.configured(&links.commit, &recipe)? else { continue };
-            let options = parsed(&text)?;
-            let (before, _, known) = &kept[kept.len() - 1];
-            let changes = known.changes(&options);
-            if changes.is_empty() || chain.stranger(&options).is_some() {
-                continue;
+            if let Ok(text) = self.configured(&links.commit, &self.recipe.link(count, chain.text(count)))? {
+                let options = parsed(&text)?;
+                laid.add(count, text, options);
             }
-            let mut link = link(before.switched, count);
-            link.options.retain(|change| changes.iter().any(|c| c.option == change.option));
-            kept.push((link, Some(text), options));
         }
-        let bad = parsed(&chain.text(all))?;
-        // The last may be the bad end already.
-        let same = kept.iter().position(|(_, _, options)| options.changes(&bad).is_empty()).filter(|at| *at > 0);
-        let (last, options) = match same {
-            Some(at) => {
-                let end = kept[at].0.options.clone();
-                kept.truncate(at);
-                (kept[at - 1].0.switched, Some(end))
-            }
-            None => (kept[kept.len() - 1].0.switched, None),
-        };
-        let changes = kept[kept.len() - 1].2.changes(&bad);
-        let mut end = link(last, all);
-        end.options.retain(|change| changes.iter().any(|c| c.option == change.option));
-        end.options = options.unwrap_or(end.options);
-        kept.push((end, Some(chain.text(all)), bad));
-        Ok(kept.into_iter().map(|(link, text, _)| (link, text)).collect())
+        Ok(laid.end().into_iter().map(|(link, text)| (link, Some(text))).collect())
     }
 
     fn candidate(&self, links: &Links, link: &Link) -> Candidate {
