@@ -3,6 +3,7 @@
 //! Invariant: the engine owns every buffer that the kernel may be reading or writing, and does not let go of one in flight.
 
 mod buffers;
+mod entry;
 mod inline;
 mod libaio;
 mod threads;

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::io_uring::{IoringEnterFlags, io_uring_enter};
 
 use super::buffers::Buffers;
+use super::entry::Registered;
 use super::{Completion, Engine, Request, Spec, explain, transferred};
 
 const REGISTER_RING_FDS: u32 = 20;
@@ -21,8 +22,6 @@ const REGISTERED_MAX: usize = 1 << 30;
 const SQPOLL_IDLE_MS: u32 = 50;
 /// `user_data` of the sync that is linked to a write.
 const SYNC: u64 = u64::MAX;
-/// "No such file" in the table of registered files.
-const UNREGISTERED: u32 = u32::MAX;
 
 /// An io_uring engine.
 pub struct Uring {
@@ -37,91 +36,6 @@ pub struct Uring {
     iopoll: bool,
     registered: Registered,
     task_run: &'static str,
-}
-
-/// A read or write as the kernel has it (struct io_uring_sqe of include/uapi/linux/io_uring.h): each field is stored into the queue
-/// once. To copy an entry of the crate's there would cost more than all else that is done here for a request.
-#[repr(C)]
-struct Sqe {
-    opcode: u8,
-    flags: u8,
-    ioprio: u16,
-    fd: i32,
-    off: u64,
-    addr: u64,
-    len: u32,
-    rw_flags: i32,
-    user_data: u64,
-    buf_index: u16,
-    personality: u16,
-    splice_fd_in: i32,
-    reserved: [u64; 2],
-}
-
-impl From<Sqe> for Entry {
-    #[inline]
-    fn from(sqe: Sqe) -> Self {
-        // SAFETY: both are the same struct of the kernel's, of integers only (the crate's is `repr(C)` around its own binding of it).
-        unsafe { std::mem::transmute(sqe) }
-    }
-}
-
-/// What the kernel has been told of beforehand.
-#[derive(Default)]
-struct Registered {
-    /// Buffers in each piece that the kernel knows; `None`: it knows of none.
-    buffers: Option<usize>,
-    /// By file descriptor: its index among the registered files.
-    files: Vec<u32>,
-}
-
-impl Registered {
-    #[inline]
-    fn file(&self, fd: RawFd) -> Result<types::Fixed, types::Fd> {
-        match self.files.get(fd as usize) {
-            Some(index) if *index != UNREGISTERED => Ok(types::Fixed(*index)),
-            _ => Err(types::Fd(fd)),
-        }
-    }
-
-    /// Which piece a slot's buffer is in. Nearly always there is one, and a division is slow.
-    #[inline]
-    fn piece(&self, slot: usize) -> u16 {
-        match self.buffers {
-            Some(each) if slot >= each => (slot / each) as u16,
-            _ => 0,
-        }
-    }
-
-    /// The request as an entry of the submission queue.
-    #[inline]
-    fn entry(&self, r: &Request<'_>, buf: *mut u8) -> Entry {
-        let (fd, flags) = match self.file(r.fd.as_raw_fd()) {
-            Ok(types::Fixed(index)) => (index as i32, Flags::FIXED_FILE),
-            Err(types::Fd(fd)) => (fd, Flags::empty()),
-        };
-        let opcode = match (r.write, self.buffers.is_some()) {
-            (false, false) => opcode::Read::CODE,
-            (false, true) => opcode::ReadFixed::CODE,
-            (true, false) => opcode::Write::CODE,
-            (true, true) => opcode::WriteFixed::CODE,
-        };
-        Entry::from(Sqe {
-            opcode,
-            flags: flags.bits(),
-            ioprio: 0,
-            fd,
-            off: r.offset,
-            addr: buf as u64,
-            len: r.len as u32,
-            rw_flags: if r.write && r.dsync { libc::RWF_DSYNC } else { 0 },
-            user_data: r.slot as u64,
-            buf_index: self.piece(r.slot),
-            personality: 0,
-            splice_fd_in: 0,
-            reserved: [0; 2],
-        })
-    }
 }
 
 impl Uring {
@@ -180,11 +94,7 @@ impl Uring {
             .submitter()
             .register_files(&descriptors)
             .map_err(|e| explain(&e, "The kernel does not register the files"))?;
-        let last = descriptors.iter().copied().max().unwrap_or(0);
-        self.registered.files = vec![UNREGISTERED; last as usize + 1];
-        for (index, fd) in descriptors.into_iter().enumerate() {
-            self.registered.files[fd as usize] = index as u32;
-        }
+        self.registered.know(&descriptors);
         Ok(())
     }
 
@@ -478,7 +388,7 @@ impl Engine for Uring {
         let mut text = format!("io_uring{}", self.task_run);
         for (set, what) in [
             (self.registered.buffers.is_some(), ", registered buffers"),
-            (!self.registered.files.is_empty(), ", registered files"),
+            (self.registered.knows_files(), ", registered files"),
             (self.sqpoll, ", polling submission thread"),
             (self.iopoll, ", polled completion"),
         ] {
