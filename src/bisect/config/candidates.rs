@@ -8,8 +8,7 @@ use super::options::Options;
 
 /// All links of a chain, from the good configuration to the bad one, none of them laid out.
 pub fn all(chain: &Chain) -> Vec<Link> {
-    let first = Link { switched: 0, options: Vec::new() };
-    std::iter::once(first).chain((1..=chain.switches().len()).map(|count| link(chain, count - 1, count))).collect()
+    (0..=chain.switches().len()).map(|count| link(chain, count.saturating_sub(1), count)).collect()
 }
 
 /// The link that goes from `from` switches to `to`: what it switches is called by the first option of each.
@@ -33,8 +32,8 @@ struct Laid {
 impl<'a> Candidates<'a> {
     /// The good configuration alone.
     pub fn new(chain: &'a Chain) -> Self {
-        let link = Link { switched: 0, options: Vec::new() };
-        Self { chain, kept: vec![Laid { link, text: chain.text(0), options: chain.good().clone() }] }
+        let good = Laid { link: link(chain, 0, 0), text: chain.text(0), options: chain.good().clone() };
+        Self { chain, kept: vec![good] }
     }
 
     /// Takes what Kconfig has made of the next link, which has `count` switches and is not the last. One that is its predecessor, or has values
@@ -111,12 +110,9 @@ mod tests {
 
     #[test]
     fn each_link_is_a_candidate() {
-        let chain = [(0, ""), (1, "A"), (2, "B"), (3, "C"), (4, "D")];
-        assert_eq!(laid(&[(1, "A"), (2, "AB"), (3, "ABC")]), expected(&chain));
-        assert_eq!(
-            all(&super::tests::chain()).iter().map(|l| (l.switched, named(l))).collect::<Vec<_>>(),
-            expected(&chain)
-        );
+        let each = expected(&[(0, ""), (1, "A"), (2, "B"), (3, "C"), (4, "D")]);
+        assert_eq!(laid(&[(1, "A"), (2, "AB"), (3, "ABC")]), each);
+        assert_eq!(all(&chain()).iter().map(|link| (link.switched, named(link))).collect::<Vec<_>>(), each);
     }
 
     #[test]

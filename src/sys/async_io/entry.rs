@@ -110,3 +110,16 @@ impl Registered {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_in_the_piece_that_holds_its_buffer() {
+        let of = |buffers| [0, 2, 3, 5, 6].map(|slot| Registered { buffers, files: Vec::new() }.piece(slot));
+        assert_eq!(of(Some(3)), [0, 0, 1, 1, 2]);
+        assert_eq!(of(Some(7)), [0; 5]);
+        assert_eq!(of(None), [0; 5]);
+    }
+}
