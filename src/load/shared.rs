@@ -39,9 +39,9 @@ impl<'s> SharedHistogram<'s> {
         Recorder { shards: vec![self], alone: true }
     }
 
-    /// The same by the lot.
-    pub fn lot_recorder(self) -> LotRecorder<'s> {
-        LotRecorder::of(self.recorder())
+    /// The same by the lot of so many at most.
+    pub fn lot_recorder(self, lot: usize) -> LotRecorder<'s> {
+        LotRecorder::of(self.recorder(), lot)
     }
 
     /// What has been counted so far.
@@ -90,7 +90,7 @@ impl<'s> ShardedHistogram<'s> {
 
     /// The same by the lot.
     pub fn lot_recorder(&self, process: usize) -> LotRecorder<'s> {
-        LotRecorder::of(self.recorder(process))
+        LotRecorder::of(self.recorder(process), LOT)
     }
 
     /// What all have counted so far.
@@ -140,7 +140,7 @@ impl Recorder<'_> {
     }
 }
 
-/// Entries that a [`LotRecorder`] keeps, at most.
+/// Entries that the [`LotRecorder`] of one of many processes keeps, at most: half a KiB.
 const LOT: usize = 32;
 
 /// Counts latencies by the lot, the last when it is dropped: for a process that sleeps between any two, and finds the histogram's pages
@@ -153,8 +153,8 @@ pub struct LotRecorder<'s> {
 }
 
 impl<'s> LotRecorder<'s> {
-    fn of(to: Recorder<'s>) -> Self {
-        Self { to, lot: Vec::with_capacity(LOT) }
+    fn of(to: Recorder<'s>, lot: usize) -> Self {
+        Self { to, lot: Vec::with_capacity(lot.max(1)) }
     }
 
     /// Counts one latency of `ns` nanoseconds.
@@ -166,7 +166,7 @@ impl<'s> LotRecorder<'s> {
     /// Counts `count` latencies of `ns` nanoseconds each: of a batch that was handed over as one and seen to have ended as one.
     #[inline]
     pub fn record_many(&mut self, ns: u64, count: u64) {
-        if self.lot.len() == LOT {
+        if self.lot.len() == self.lot.capacity() {
             self.settle();
         }
         self.lot.push((ns, count));
@@ -236,7 +236,7 @@ mod tests {
         let segment = Segment::new(2 * SharedHistogram::BYTES + 128).unwrap();
         let (batch, single) = (SharedHistogram::new(&segment), SharedHistogram::new(&segment));
         for (ns, count) in [(700, 16), (5_000_000, 3), (700, 1)] {
-            batch.lot_recorder().record_many(ns, count);
+            batch.lot_recorder(1).record_many(ns, count);
             (0..count).for_each(|_| single.recorder().record(ns));
         }
         let (batch, single) = (batch.read(), single.read());

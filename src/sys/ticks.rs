@@ -80,6 +80,8 @@ fn counter() -> u64 {
     monotonic_ns()
 }
 
+#[cold]
+#[inline(never)]
 fn monotonic_ns() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64

@@ -80,12 +80,25 @@ impl Buffers {
     /// Gives the request's buffer to the kernel.
     #[inline]
     pub(super) fn take(&mut self, request: &Request<'_>) -> io::Result<()> {
+        self.mark(request)?;
+        self.pending += 1;
+        Ok(())
+    }
+
+    /// [`Buffers::take`] of one of several, whose number [`Buffers::marked`] has to be told.
+    #[inline]
+    pub(super) fn mark(&mut self, request: &Request<'_>) -> io::Result<()> {
         match self.in_flight.get_mut(request.slot) {
             Some(in_flight) if !*in_flight && request.len <= self.block => *in_flight = true,
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         }
-        self.pending += 1;
         Ok(())
+    }
+
+    /// So many have been marked.
+    #[inline]
+    pub(super) fn marked(&mut self, count: usize) {
+        self.pending += count;
     }
 
     /// Has it back.

@@ -106,6 +106,21 @@ impl Completion {
     }
 }
 
+/// Requests on their way to an engine that takes them by the list, and their completions on the way back.
+#[derive(Default)]
+pub struct Lists<'fd> {
+    /// To be handed over by the next [`Engine::exchange`].
+    pub requests: Vec<Request<'fd>>,
+    done: Vec<Completion>,
+}
+
+impl Lists<'_> {
+    /// Lists that hold `depth` of each without growing.
+    pub fn of(depth: usize) -> Self {
+        Self { requests: Vec::with_capacity(depth), done: Vec::with_capacity(depth) }
+    }
+}
+
 /// An I/O engine. The process that opened it is the one to use it, and so is the thread.
 pub trait Engine: Send {
     /// The buffer of a slot that is not in flight.
@@ -142,6 +157,33 @@ pub trait Engine: Send {
     /// [`Engine::submit_and_take`] of all that have ended.
     fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
         self.submit_and_take(requests, min, usize::MAX, done)
+    }
+
+    /// Makes requests ready for the next [`Engine::exchange`]: on the list, or at once where the kernel will find them, which spares the
+    /// list's place in the CPU's caches. After an error those before the one at fault are ready.
+    fn prepare<'fd>(&mut self, requests: impl Iterator<Item = Request<'fd>>, lists: &mut Lists<'fd>) -> io::Result<()>
+    where
+        Self: Sized,
+    {
+        lists.requests.extend(requests);
+        Ok(())
+    }
+
+    /// [`Engine::submit_and_take`] of all that is ready or on the list. `ended` is told of what has ended once all of it is there.
+    fn exchange(
+        &mut self,
+        min: usize,
+        max: usize,
+        lists: &mut Lists<'_>,
+        ended: impl FnMut(Completion),
+    ) -> io::Result<()>
+    where
+        Self: Sized,
+    {
+        let result = self.submit_and_take(&lists.requests, min, max, &mut lists.done);
+        lists.requests.clear();
+        lists.done.drain(..).for_each(ended);
+        result
     }
 
     /// Writes, makes the file's data durable and returns the number of bytes written. Nothing else may be in flight. Linked

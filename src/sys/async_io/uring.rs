@@ -1,7 +1,7 @@
 //! io_uring: plain, with registered buffers and files, with a polling submission thread, with polled completion.
 //!
-//! Invariant: a request's entry in the submission queue has been handed to the kernel before `submit` returns, or its slot is
-//! not in flight.
+//! Invariant: a request's entry in the submission queue has been handed to the kernel before `submit` or `exchange` returns, or its
+//! slot is not in flight.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -13,7 +13,7 @@ use rustix::io_uring::{IoringEnterFlags, io_uring_enter};
 
 use super::buffers::Buffers;
 use super::entry::Registered;
-use super::{Completion, Engine, Request, Spec, explain, transferred};
+use super::{Completion, Engine, Lists, Request, Spec, explain, transferred};
 
 const REGISTER_RING_FDS: u32 = 20;
 /// Bytes that the kernel registers as one buffer, at most.
@@ -221,7 +221,7 @@ impl Uring {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn hand_over(&mut self) -> io::Result<()> {
         while self.queued > 0 {
             self.enter(0)?;
@@ -229,15 +229,42 @@ impl Uring {
         Ok(())
     }
 
-    #[inline]
-    fn reap(&mut self, max: usize, done: &mut Vec<Completion>) -> usize {
-        let before = done.len();
+    /// Hands over what is queued, waits until `min` requests have ended and tells `ended` of those that have, `max` of them at most.
+    #[inline(always)]
+    fn go(&mut self, min: usize, max: usize, ended: impl FnMut(Completion)) -> io::Result<()> {
+        if min > max || min > self.buffers.pending() {
+            self.hand_over()?;
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // The kernel is asked to wait (and to run its deferred work first) only where there is something to wait for.
+        let there = min > 0 && self.ring.completion().len() >= min;
+        self.enter(if there { 0 } else { min })?;
+        if self.queued > 0 {
+            self.hand_over()?;
+        }
+        self.reap(min, max, ended)
+    }
+
+    /// Waits on until `min` requests have ended, and tells of those that have.
+    #[inline(always)]
+    fn reap(&mut self, min: usize, max: usize, mut ended: impl FnMut(Completion)) -> io::Result<()> {
+        if min > 0 {
+            self.wait_for(min)?;
+        }
         for e in self.ring.completion().take(max) {
             let slot = e.user_data() as usize;
             self.buffers.give_back(slot);
-            done.push(Completion { slot, res: i64::from(e.result()) });
+            ended(Completion { slot, res: i64::from(e.result()) });
         }
-        done.len() - before
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn wait_for(&mut self, min: usize) -> io::Result<()> {
+        while self.ring.completion().len() < min {
+            self.enter(min)?;
+        }
+        Ok(())
     }
 }
 
@@ -319,7 +346,7 @@ impl Engine for Uring {
         if min > max || min > self.buffers.pending() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.take_more(min, max, done)
+        self.reap(min, max, |c| done.push(c))
     }
 
     fn pending(&self) -> usize {
@@ -335,15 +362,64 @@ impl Engine for Uring {
         done: &mut Vec<Completion>,
     ) -> io::Result<()> {
         self.push(requests)?;
-        if min > self.buffers.pending() {
-            self.hand_over()?;
-            return Err(io::ErrorKind::InvalidInput.into());
+        self.go(min, max, |c| done.push(c))
+    }
+
+    #[inline(always)]
+    fn prepare<'fd>(
+        &mut self,
+        mut requests: impl Iterator<Item = Request<'fd>>,
+        lists: &mut Lists<'fd>,
+    ) -> io::Result<()> {
+        if self.sqpoll {
+            // The polling thread takes an entry as soon as it sees it: what is only ready stays on the list.
+            lists.requests.extend(requests);
+            return Ok(());
         }
-        // The kernel is asked to wait (and to run its deferred work first) only where there is something to wait for.
-        let there = self.ring.completion().len();
-        self.enter(if there < min { min } else { 0 })?;
-        self.hand_over()?;
-        self.take_more(min, max, done)
+        let mut without_room = None;
+        loop {
+            // Counted here and not in self, where each would be a store.
+            let (mut count, mut refused) = (0, None);
+            let mut queue = self.ring.submission();
+            while let Some(r) = without_room.take().or_else(|| requests.next()) {
+                if queue.is_full() {
+                    without_room = Some(r);
+                    break;
+                }
+                if let Err(e) = self.buffers.mark(&r) {
+                    refused = Some(e);
+                    break;
+                }
+                let entry = self.registered.entry(&r, self.buffers.pointer(r.slot));
+                // SAFETY: the buffer belongs to self and stays untouched until its completion is seen. There is room.
+                let _ = unsafe { queue.push(&entry) };
+                count += 1;
+            }
+            drop(queue);
+            self.buffers.marked(count);
+            self.queued += count as u32;
+            match (refused, &without_room) {
+                (Some(e), _) => return Err(e),
+                (None, None) => return Ok(()),
+                (None, Some(_)) => self.hand_over()?,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn exchange(
+        &mut self,
+        min: usize,
+        max: usize,
+        lists: &mut Lists<'_>,
+        ended: impl FnMut(Completion),
+    ) -> io::Result<()> {
+        if !lists.requests.is_empty() {
+            let pushed = self.push(&lists.requests);
+            lists.requests.clear();
+            pushed?;
+        }
+        self.go(min, max, ended)
     }
 
     fn write_durably(&mut self, request: &Request<'_>) -> io::Result<usize> {
@@ -395,19 +471,6 @@ impl Engine for Uring {
             text += if set { what } else { "" };
         }
         text
-    }
-}
-
-impl Uring {
-    /// Reaps, and waits on for what is missing of `min`.
-    #[inline]
-    fn take_more(&mut self, min: usize, max: usize, done: &mut Vec<Completion>) -> io::Result<()> {
-        let mut got = self.reap(max, done);
-        while got < min {
-            self.enter(min - got)?;
-            got += self.reap(max - got, done);
-        }
-        Ok(())
     }
 }
 

@@ -10,8 +10,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::load::LotRecorder;
-use crate::sys::async_io::{Completion, Engine, Request};
+use crate::sys::async_io::{Completion, Engine, Lists, Request};
 use crate::sys::latch::Held;
+use crate::sys::ticks::Ticks;
 
 use super::super::block::Address;
 use super::super::instance::{Counters, Instance, Phase};
@@ -24,13 +25,36 @@ use super::{check_block, page};
 /// Requests of this class draw from streams of their own, apart from those of transactions.
 const STREAM: u64 = 1 << 40;
 
-/// A slot's request.
+/// Latencies that are counted at once: among so many that are nearly alike a bucket is brought into the CPU's caches for several.
+const LOT: usize = 256;
+
+/// A slot's request, in as few bytes as can be: what a batch touches is what the kernel finds missing in the CPU's caches.
 #[derive(Clone, Copy)]
 struct Issued {
-    address: Address,
-    write: bool,
     /// When it was handed over, in ticks.
     start: u64,
+    block: u32,
+    /// The file, and in the highest bit whether it is written.
+    file: u32,
+}
+
+impl Issued {
+    const WRITE: u32 = 1 << 31;
+
+    #[inline]
+    fn new(address: Address, write: bool, start: u64) -> Self {
+        Self { start, block: address.block, file: address.file | if write { Self::WRITE } else { 0 } }
+    }
+
+    #[inline]
+    fn address(self) -> Address {
+        Address { file: self.file & !Self::WRITE, block: self.block }
+    }
+
+    #[inline]
+    fn writes(self) -> bool {
+        self.file & Self::WRITE != 0
+    }
 }
 
 /// Requests that have ended of those that began at one moment.
@@ -46,6 +70,79 @@ impl Ended {
     fn add(&mut self, other: Self) {
         self.reads += other.reads;
         self.writes += other.writes;
+    }
+}
+
+/// Accounts for requests that are seen to have ended at one moment.
+struct Account<'g, 'a> {
+    /// What each has to transfer.
+    bytes: usize,
+    issued: &'g [Issued],
+    free: &'g mut Vec<u16>,
+    /// By file: whether it was written to.
+    dirty: &'g mut [bool],
+    /// `None`: the window is not open.
+    recorders: Option<&'g mut [LotRecorder<'a>; board::ACTIONS]>,
+    ticks: &'g Ticks,
+    /// Nanoseconds to add to each latency.
+    late: u64,
+    /// The moment, in ticks, once there was a request.
+    now: Option<u64>,
+    /// Those of the last that began together.
+    group: Ended,
+    all: Ended,
+    /// The first that did not transfer what it had to; what comes after it is not accounted for.
+    failed: Option<Completion>,
+}
+
+impl Account<'_, '_> {
+    // Inlined, as all of a batch's way is: the lines of code that a batch touches, the kernel misses in the CPU's caches.
+    #[inline(always)]
+    fn ended(&mut self, completion: Completion) {
+        if self.now.is_none() {
+            self.now = Some(self.ticks.now());
+        }
+        if !completion.is_of(self.bytes) || self.failed.is_some() {
+            self.failed.get_or_insert(completion);
+            return;
+        }
+        let issued = self.issued[completion.slot];
+        // What was handed over together and has ended together took equally long: it is counted as one.
+        if issued.start != self.group.start {
+            self.record();
+            self.group = Ended { start: issued.start, ..Ended::default() };
+        }
+        if issued.writes() {
+            self.group.writes += 1;
+            self.dirty[issued.address().file as usize] = true;
+        } else {
+            self.group.reads += 1;
+        }
+        self.free.push(completion.slot as u16);
+    }
+
+    /// Everything that has ended, when, and what has failed.
+    #[inline(always)]
+    fn close(&mut self) -> (Ended, u64, Option<Completion>) {
+        self.record();
+        (self.all, self.now.unwrap_or_else(|| self.ticks.now()), self.failed)
+    }
+
+    #[inline(always)]
+    fn record(&mut self) {
+        self.all.add(self.group);
+        let (Some(recorders), Some(now)) = (&mut self.recorders, self.now) else { return };
+        record(recorders, self.ticks.ns(self.group.start, now) + self.late, self.group);
+    }
+}
+
+// By value and not inlined: what a batch counts can be in registers, and this is there once.
+#[inline(never)]
+fn record(recorders: &mut [LotRecorder<'_>; board::ACTIONS], ns: u64, ended: Ended) {
+    for (action, count) in [(Action::Read, ended.reads), (Action::Write, ended.writes)] {
+        if count > 0 {
+            recorders[action as usize].record_many(ns, count);
+        }
     }
 }
 
@@ -65,18 +162,22 @@ pub struct Generator<'a, E> {
     starts: Starts,
     /// Whether there is anything to wait for before a request begins.
     paced: bool,
+    /// Whether there is anything to do for a batch but to draw it, to hand it over and to account for what has ended.
+    more_to_do: bool,
     /// Nanoseconds by which the last request began after its intended start.
     late: u64,
     /// Whether the window is open.
     measuring: bool,
     /// Requests handed over at once, at most.
     batch_max: usize,
-    free: Vec<usize>,
+    /// Slots that have to be free for the next batch.
+    room: usize,
+    /// Slots that are not in flight.
+    free: Vec<u16>,
     issued: Vec<Issued>,
     /// Verification: the blocks that this process has, by slot.
     held: Vec<Option<Held<'a>>>,
-    batch: Vec<Request<'a>>,
-    done: Vec<Completion>,
+    lists: Lists<'a>,
     sequence: u64,
     /// Writes since the last sync, and the files that they went to.
     unsynced: u32,
@@ -103,33 +204,37 @@ impl<'a, E: Engine> Generator<'a, E> {
         }
         let board = &instance.requests;
         let latency = board.latency(process).context("A process of no request class")?;
-        let here = Issued { address: Address { file: 0, block: 0 }, write: false, start: 0 };
+        let none = Issued::new(Address { file: 0, block: 0 }, false, 0);
         let draws = Draws::new(job, spec, instance.seed);
         let at = draws.start(seeds.next_u64(), instance.roles[process].number);
         let class = instance.class(process);
         let place = (instance.roles[process].number, class.count);
         let starts = Starts::new(class.pace, instance.seed, process as u64, place, 0, pace::now());
+        let paced = !matches!(starts, Starts::Closed { think } if think.is_zero());
+        let batch_max = spec.engine.batch.clamp(1, depth);
         Ok(Self {
             instance,
             board,
             process,
             spec,
             counters: &instance.counters[process],
-            recorders: latency.map(|h| h.lot_recorder()),
+            recorders: latency.map(|h| h.lot_recorder(LOT)),
             files,
             engine,
             draws,
             at,
-            paced: !matches!(starts, Starts::Closed { think } if think.is_zero()),
+            paced,
+            more_to_do: paced || spec.verify || spec.fdatasync_every > 0,
             starts,
             late: 0,
             measuring: false,
-            batch_max: spec.engine.batch.clamp(1, depth),
-            free: (0..depth).rev().collect(),
-            issued: vec![here; depth],
+            batch_max,
+            // A batch as large as the depth would empty the queue each time: then what has ended is replaced, be it little.
+            room: if batch_max < depth { batch_max } else { 1 },
+            free: (0..depth as u16).rev().collect(),
+            issued: vec![none; depth],
             held: (0..depth).map(|_| None).collect(),
-            batch: Vec::with_capacity(depth),
-            done: Vec::with_capacity(depth),
+            lists: Lists::of(depth),
             sequence: 0,
             unsynced: 0,
             dirty: vec![false; files.len()],
@@ -145,21 +250,26 @@ impl<'a, E: Engine> Generator<'a, E> {
     /// Issues `count` requests and waits for all of them.
     pub fn requests(&mut self, count: u64) -> Result<()> {
         self.now = self.board.ticks.now();
-        let mut left = count;
-        while left > 0 && !self.instance.reached(Phase::Close) {
-            left -= self.cycle(left)?;
-        }
-        self.end()
+        self.run(count, false)
     }
 
     /// Issues requests until the window closes; those in it count.
     pub fn until_closed(&mut self) -> Result<()> {
+        self.run(u64::MAX, true)
+    }
+
+    /// Issues requests, at most `left`, while the window is not closed. `wait`: those count that end once it is open.
+    fn run(&mut self, mut left: u64, wait: bool) -> Result<()> {
         let instance = self.instance;
-        while !instance.reached(Phase::Close) {
-            self.measuring = instance.reached(Phase::Measure);
-            self.cycle(u64::MAX)?;
+        while left > 0 && !instance.reached(Phase::Close) {
+            if wait {
+                self.measuring = instance.reached(Phase::Measure);
+            }
+            left -= self.cycle(left)?;
         }
-        self.measuring = false;
+        if wait {
+            self.measuring = false;
+        }
         self.end()
     }
 
@@ -172,24 +282,29 @@ impl<'a, E: Engine> Generator<'a, E> {
 
     /// One batch, at most `left`: drawn, handed over, and as many waited for as make room for the next. Returns how many were
     /// handed over.
-    #[inline]
+    #[inline(always)]
     fn cycle(&mut self, left: u64) -> Result<u64> {
+        let size = left.min(self.batch_max as u64).min(self.free.len() as u64) as usize;
+        if self.more_to_do {
+            return self.cycle_with_more(size);
+        }
+        self.draw(size)?;
+        self.exchange_for_room()?;
+        Ok(size as u64)
+    }
+
+    /// The same where there is more to do for a batch of `size` requests.
+    #[inline(never)]
+    fn cycle_with_more(&mut self, size: usize) -> Result<u64> {
         if self.paced && !self.pause() {
             return Ok(0);
         }
-        let depth = self.issued.len();
-        // A batch as large as the depth would empty the queue each time: then what has ended is replaced, be it little.
-        let full = if self.batch_max < depth { self.batch_max } else { 1 };
-        let size = left.min(self.batch_max as u64).min(self.free.len() as u64) as usize;
         if self.spec.verify {
             self.draw_verifiable(size)?;
         } else {
             self.draw(size)?;
         }
-        let room = self.free.len();
-        let min = if room >= full { 0 } else { (full - room).min(depth - room) };
-        // No more are taken than can be replaced by the next batch: the depth is what is in flight, also as the latencies see it.
-        self.exchange(min, self.batch_max)?;
+        self.exchange_for_room()?;
         if self.spec.fdatasync_every > 0 && self.unsynced >= self.spec.fdatasync_every {
             self.drain()?;
             self.sync()?;
@@ -198,6 +313,15 @@ impl<'a, E: Engine> Generator<'a, E> {
             self.drain()?;
         }
         Ok(size as u64)
+    }
+
+    /// Hands the batch over and waits for as many requests as make room for the next.
+    #[inline(always)]
+    fn exchange_for_room(&mut self) -> Result<()> {
+        let free = self.free.len();
+        let min = if free >= self.room { 0 } else { (self.room - free).min(self.issued.len() - free) };
+        // No more are taken than can be replaced by the next batch: the depth is what is in flight, also as the latencies see it.
+        self.exchange(min, self.batch_max)
     }
 
     /// Sleeps until the next batch is due; whether it is, or the run goes on without it.
@@ -220,19 +344,19 @@ impl<'a, E: Engine> Generator<'a, E> {
         true
     }
 
-    /// Draws `size` requests into free slots and puts them into the batch.
-    #[inline]
+    /// Draws `size` requests into free slots and makes them ready.
+    #[inline(always)]
     fn draw(&mut self, size: usize) -> Result<()> {
-        let rest = self.free.len().checked_sub(size).context("A batch larger than the depth")?;
-        // A copy, so that it can be in registers.
-        let mut at = self.at.clone();
-        let Self { draws, issued, files, spec, now, .. } = self;
-        self.batch.extend(self.free[rest..].iter().rev().map(|&slot| {
-            let (address, write) = draws.draw(&mut at);
-            issued[slot] = Issued { address, write, start: *now };
-            request(spec, files, slot, address, write)
-        }));
-        self.at = at;
+        let rest = self.free.len().saturating_sub(size);
+        let Self { draws, at, issued, files, spec, now, free, engine, lists, .. } = self;
+        let drawn = free[rest..].iter().rev().map(|&slot| {
+            let (address, write) = draws.draw(at);
+            issued[usize::from(slot)] = Issued::new(address, write, *now);
+            request(spec, files, slot.into(), address, write)
+        });
+        if let Err(e) = engine.prepare(drawn, lists) {
+            return self.refused(e);
+        }
         self.free.truncate(rest);
         Ok(())
     }
@@ -243,13 +367,14 @@ impl<'a, E: Engine> Generator<'a, E> {
         for _ in 0..size {
             let (address, write) = self.draws.draw(&mut self.at);
             let held = self.take(address)?;
-            let slot = self.free.pop().context("A batch larger than the depth")?;
+            let slot = self.free.pop().context("A batch larger than the depth")?.into();
             self.held[slot] = Some(held);
             if write {
                 self.seal(slot, address);
             }
-            self.issued[slot] = Issued { address, write, start: 0 };
-            self.batch.push(request(self.spec, self.files, slot, address, write));
+            self.issued[slot] = Issued::new(address, write, 0);
+            // On the list and not yet in the engine, which is asked for the buffers of the requests to come.
+            self.lists.requests.push(request(self.spec, self.files, slot, address, write));
         }
         self.start_now();
         Ok(())
@@ -268,7 +393,7 @@ impl<'a, E: Engine> Generator<'a, E> {
     /// Has the batch begin now. With verification there were blocks to fill, and others to check, since the last reading.
     fn start_now(&mut self) {
         let start = self.board.ticks.now();
-        for r in &self.batch {
+        for r in &self.lists.requests {
             self.issued[r.slot].start = start;
         }
     }
@@ -283,71 +408,45 @@ impl<'a, E: Engine> Generator<'a, E> {
     /// Hands the batch over and waits until nothing is in flight.
     #[inline(never)]
     fn drain(&mut self) -> Result<()> {
-        let min = self.engine.pending() + self.batch.len();
+        let min = self.engine.pending() + self.lists.requests.len();
         if min > 0 { self.exchange(min, min) } else { Ok(()) }
     }
 
     /// Hands the batch over, waits for at least `min` requests, and accounts for what has ended, `max` requests at most.
-    #[inline]
+    #[inline(always)]
     fn exchange(&mut self, min: usize, max: usize) -> Result<()> {
-        if let Err(e) = self.engine.submit_and_take(&self.batch, min, max, &mut self.done) {
+        let before = self.free.len();
+        let mut account = Account {
+            bytes: self.spec.bytes,
+            issued: &self.issued,
+            free: &mut self.free,
+            dirty: &mut self.dirty,
+            recorders: self.measuring.then_some(&mut self.recorders),
+            ticks: &self.board.ticks,
+            late: self.late,
+            now: None,
+            group: Ended::default(),
+            all: Ended::default(),
+            failed: None,
+        };
+        if let Err(e) = self.engine.exchange(min, max, &mut self.lists, |c| account.ended(c)) {
             return self.refused(e);
         }
-        self.batch.clear();
-        self.now = self.board.ticks.now();
-        if !self.done.is_empty() {
-            self.account()?;
+        let (all, now, failed) = account.close();
+        self.now = now;
+        if let Some(completion) = failed {
+            return Err(self.failure(completion));
+        }
+        if self.free.len() > before {
+            if self.spec.verify {
+                self.verify(before)?;
+            }
+            self.unsynced += all.writes as u32;
+            Counters::grow(&self.counters.reads, all.reads);
+            Counters::grow(&self.counters.writes, all.writes);
+            Counters::grow(&self.counters.batches, 1);
         }
         Ok(())
-    }
-
-    #[inline]
-    fn account(&mut self) -> Result<()> {
-        if self.spec.verify {
-            self.verify()?;
-        }
-        let (mut batch, mut all) = (Ended::default(), Ended::default());
-        for i in 0..self.done.len() {
-            let c = self.done[i];
-            let Issued { address, write, start } = self.issued[c.slot];
-            if !c.is_of(self.spec.bytes) {
-                return Err(self.failure(c));
-            }
-            // What was handed over together and has ended together took equally long: it is counted as one.
-            if start != batch.start {
-                self.record(batch);
-                all.add(batch);
-                batch = Ended { start, ..Ended::default() };
-            }
-            if write {
-                batch.writes += 1;
-                self.dirty[address.file as usize] = true;
-            } else {
-                batch.reads += 1;
-            }
-        }
-        self.record(batch);
-        all.add(batch);
-        self.free.extend(self.done.iter().map(|c| c.slot));
-        self.done.clear();
-        self.unsynced += all.writes as u32;
-        Counters::grow(&self.counters.reads, all.reads);
-        Counters::grow(&self.counters.writes, all.writes);
-        Counters::grow(&self.counters.batches, 1);
-        Ok(())
-    }
-
-    #[inline]
-    fn record(&mut self, ended: Ended) {
-        if !self.measuring || ended.reads + ended.writes == 0 {
-            return;
-        }
-        let ns = self.board.ticks.ns(ended.start, self.now) + self.late;
-        for (action, count) in [(Action::Read, ended.reads), (Action::Write, ended.writes)] {
-            if count > 0 {
-                self.recorders[action as usize].record_many(ns, count);
-            }
-        }
     }
 
     /// The engine has refused a batch.
@@ -359,7 +458,8 @@ impl<'a, E: Engine> Generator<'a, E> {
     /// What is wrong with a request that has ended so.
     #[cold]
     fn failure(&self, completion: Completion) -> anyhow::Error {
-        let Issued { address, write, .. } = self.issued[completion.slot];
+        let issued = self.issued[completion.slot];
+        let (address, write) = (issued.address(), issued.writes());
         match completion.result() {
             Ok(n) => anyhow::anyhow!("Only {n} of {} bytes of {address} were transferred", self.spec.bytes),
             Err(e) => {
@@ -369,16 +469,13 @@ impl<'a, E: Engine> Generator<'a, E> {
         }
     }
 
-    /// Verifiable requests have ended: what was read is checked, what was written is on record, and others may have the blocks.
+    /// The requests of the free slots from the `first` on have ended: what was read is checked, what was written is on record, and
+    /// others may have the blocks.
     #[inline(never)]
-    fn verify(&mut self) -> Result<()> {
-        for i in 0..self.done.len() {
-            let completion = self.done[i];
-            if !completion.is_of(self.spec.bytes) {
-                return Err(self.failure(completion));
-            }
-            let slot = completion.slot;
-            let Issued { address, write, .. } = self.issued[slot];
+    fn verify(&mut self, first: usize) -> Result<()> {
+        for &slot in &self.free[first..] {
+            let slot = usize::from(slot);
+            let (address, write) = (self.issued[slot].address(), self.issued[slot].writes());
             let version = self.board.version(address);
             if write {
                 self.board.written(address, version + 1);
