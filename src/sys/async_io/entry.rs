@@ -9,9 +9,6 @@ use io_uring::{opcode, types};
 
 use super::Request;
 
-/// "No such file" in the table of registered files.
-const UNREGISTERED: u32 = u32::MAX;
-
 /// A read or write as the kernel has it (struct io_uring_sqe of include/uapi/linux/io_uring.h), in words of 8 bytes: each is stored into
 /// the queue once. Entries that were prepared and copied there made cached reads 1 to 2 % dearer, those of the crate's builder more
 /// than that; and the fewer stores, the sooner the kernel's first atomic operation has not to wait for them.
@@ -38,21 +35,42 @@ impl From<Sqe> for Entry {
 }
 
 /// What the kernel has been told of beforehand.
-#[derive(Default)]
 pub(super) struct Registered {
-    /// Buffers in each piece that the kernel knows; `None`: it knows of none.
-    pub(super) buffers: Option<usize>,
-    /// By file descriptor: its index among the registered files.
-    files: Vec<u32>,
+    /// Operations that read and that write.
+    opcodes: [u8; 2],
+    /// Buffers in each piece that the kernel knows.
+    each: usize,
+    /// By file descriptor: what names it in an entry's first word.
+    files: Vec<u64>,
+}
+
+impl Default for Registered {
+    fn default() -> Self {
+        Self { opcodes: [opcode::Read::CODE, opcode::Write::CODE], each: usize::MAX, files: Vec::new() }
+    }
+}
+
+/// A file's name in an entry's first word.
+fn named(fd: u32, flags: Flags) -> u64 {
+    u64::from(fd) << 32 | u64::from(flags.bits()) << 8
 }
 
 impl Registered {
+    /// The kernel knows all buffers, in pieces of so many each.
+    pub(super) fn know_buffers(&mut self, each: usize) {
+        *self = Self { opcodes: [opcode::ReadFixed::CODE, opcode::WriteFixed::CODE], each, ..std::mem::take(self) };
+    }
+
+    pub(super) fn knows_buffers(&self) -> bool {
+        self.opcodes[0] == opcode::ReadFixed::CODE
+    }
+
     /// The kernel knows these files, by their places here.
-    pub(super) fn know(&mut self, descriptors: &[RawFd]) {
+    pub(super) fn know_files(&mut self, descriptors: &[RawFd]) {
         let last = descriptors.iter().copied().max().unwrap_or(0);
-        self.files = vec![UNREGISTERED; last as usize + 1];
+        self.files = (0..=last as u32).map(|fd| named(fd, Flags::empty())).collect();
         for (index, fd) in descriptors.iter().enumerate() {
-            self.files[*fd as usize] = index as u32;
+            self.files[*fd as usize] = named(index as u32, Flags::FIXED_FILE);
         }
     }
 
@@ -60,45 +78,44 @@ impl Registered {
         !self.files.is_empty()
     }
 
-    /// What names a file in an entry.
+    /// What names a file in an entry's first word.
     #[inline]
-    pub(super) fn file(&self, fd: RawFd) -> Result<types::Fixed, types::Fd> {
-        match self.files.get(fd as usize) {
-            Some(index) if *index != UNREGISTERED => Ok(types::Fixed(*index)),
-            _ => Err(types::Fd(fd)),
-        }
+    fn file(&self, fd: RawFd) -> u64 {
+        self.files.get(fd as usize).copied().unwrap_or_else(|| named(fd as u32, Flags::empty()))
     }
 
     /// Which piece a slot's buffer is in. Nearly always there is one, and a division is slow.
     #[inline]
-    fn piece(&self, slot: usize) -> u16 {
-        match self.buffers {
-            Some(each) if slot >= each => (slot / each) as u16,
-            _ => 0,
-        }
+    fn piece(&self, slot: usize) -> u64 {
+        if slot >= self.each { (slot / self.each) as u64 } else { 0 }
     }
 
     /// The request as an entry of the submission queue.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entry(&self, r: &Request<'_>, buf: *mut u8) -> Entry {
-        let (fd, flags) = match self.file(r.fd.as_raw_fd()) {
-            Ok(types::Fixed(index)) => (index as i32, Flags::FIXED_FILE),
-            Err(types::Fd(fd)) => (fd, Flags::empty()),
-        };
-        let opcode = match (r.write, self.buffers.is_some()) {
-            (false, false) => opcode::Read::CODE,
-            (false, true) => opcode::ReadFixed::CODE,
-            (true, false) => opcode::Write::CODE,
-            (true, true) => opcode::WriteFixed::CODE,
-        };
-        let rw_flags = if r.write && r.dsync { libc::RWF_DSYNC } else { 0 };
+        let rw_flags = if r.write && r.dsync { libc::RWF_DSYNC as u64 } else { 0 };
         Entry::from(Sqe {
-            what: u64::from(opcode) | u64::from(flags.bits()) << 8 | u64::from(fd as u32) << 32,
+            what: self.file(r.fd.as_raw_fd()) | u64::from(self.opcodes[usize::from(r.write)]),
             off: r.offset,
             addr: buf as u64,
-            how: r.len as u32 as u64 | u64::from(rw_flags as u32) << 32,
+            how: u64::from(r.len as u32) | rw_flags << 32,
             user_data: r.slot as u64,
-            buffer: self.piece(r.slot).into(),
+            buffer: self.piece(r.slot),
+            reserved: [0; 2],
+        })
+    }
+
+    /// A sync of the file's data as an entry.
+    pub(super) fn sync(&self, fd: RawFd, user_data: u64) -> Entry {
+        // fsync_flags are where a read has its rw_flags.
+        let datasync = u64::from(types::FsyncFlags::DATASYNC.bits());
+        Entry::from(Sqe {
+            what: self.file(fd) | u64::from(opcode::Fsync::CODE),
+            off: 0,
+            addr: 0,
+            how: datasync << 32,
+            user_data,
+            buffer: 0,
             reserved: [0; 2],
         })
     }
@@ -110,9 +127,13 @@ mod tests {
 
     #[test]
     fn a_slot_is_in_the_piece_that_holds_its_buffer() {
-        let of = |buffers| [0, 2, 3, 5, 6].map(|slot| Registered { buffers, files: Vec::new() }.piece(slot));
+        let mut known = Registered::default();
+        let mut of = |each: Option<usize>| {
+            each.into_iter().for_each(|each| known.know_buffers(each));
+            [0, 2, 3, 5, 6].map(|slot| known.piece(slot))
+        };
+        assert_eq!(of(None), [0; 5]);
         assert_eq!(of(Some(3)), [0, 0, 1, 1, 2]);
         assert_eq!(of(Some(7)), [0; 5]);
-        assert_eq!(of(None), [0; 5]);
     }
 }

@@ -121,6 +121,18 @@ impl Lists<'_> {
     }
 }
 
+/// What is told of requests that have ended. (Not a closure, which cannot be asked to be inlined.)
+pub trait Ended {
+    fn ended(&mut self, completion: Completion);
+}
+
+impl Ended for Vec<Completion> {
+    #[inline(always)]
+    fn ended(&mut self, completion: Completion) {
+        self.push(completion);
+    }
+}
+
 /// An I/O engine. The process that opened it is the one to use it, and so is the thread.
 pub trait Engine: Send {
     /// The buffer of a slot that is not in flight.
@@ -161,7 +173,11 @@ pub trait Engine: Send {
 
     /// Makes requests ready for the next [`Engine::exchange`]: on the list, or at once where the kernel will find them, which spares the
     /// list's place in the CPU's caches. After an error those before the one at fault are ready.
-    fn prepare<'fd>(&mut self, requests: impl Iterator<Item = Request<'fd>>, lists: &mut Lists<'fd>) -> io::Result<()>
+    fn prepare<'fd>(
+        &mut self,
+        requests: impl ExactSizeIterator<Item = Request<'fd>>,
+        lists: &mut Lists<'fd>,
+    ) -> io::Result<()>
     where
         Self: Sized,
     {
@@ -169,20 +185,14 @@ pub trait Engine: Send {
         Ok(())
     }
 
-    /// [`Engine::submit_and_take`] of all that is ready or on the list. `ended` is told of what has ended once all of it is there.
-    fn exchange(
-        &mut self,
-        min: usize,
-        max: usize,
-        lists: &mut Lists<'_>,
-        ended: impl FnMut(Completion),
-    ) -> io::Result<()>
+    /// [`Engine::submit_and_take`] of all that is ready or on the list. `to` is told of what has ended once all of it is there.
+    fn exchange(&mut self, min: usize, max: usize, lists: &mut Lists<'_>, to: &mut impl Ended) -> io::Result<()>
     where
         Self: Sized,
     {
         let result = self.submit_and_take(&lists.requests, min, max, &mut lists.done);
         lists.requests.clear();
-        lists.done.drain(..).for_each(ended);
+        lists.done.drain(..).for_each(|c| to.ended(c));
         result
     }
 

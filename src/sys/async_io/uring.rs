@@ -6,14 +6,14 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
+use io_uring::IoUring;
 use io_uring::squeue::{Entry, Flags};
-use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
 use rustix::io_uring::{IoringEnterFlags, io_uring_enter};
 
 use super::buffers::Buffers;
 use super::entry::Registered;
-use super::{Completion, Engine, Lists, Request, Spec, explain, transferred};
+use super::{Completion, Ended, Engine, Lists, Request, Spec, explain, transferred};
 
 const REGISTER_RING_FDS: u32 = 20;
 /// Bytes that the kernel registers as one buffer, at most.
@@ -85,7 +85,7 @@ impl Uring {
         // SAFETY: the buffers live as long as self, which drops the ring before them.
         unsafe { self.ring.submitter().register_buffers(&vectors) }
             .map_err(|e| explain(&e, "The kernel does not register the buffers (is RLIMIT_MEMLOCK large enough?)"))?;
-        self.registered.buffers = Some(each);
+        self.registered.know_buffers(each);
         if files.is_empty() {
             return Ok(());
         }
@@ -94,7 +94,7 @@ impl Uring {
             .submitter()
             .register_files(&descriptors)
             .map_err(|e| explain(&e, "The kernel does not register the files"))?;
-        self.registered.know(&descriptors);
+        self.registered.know_files(&descriptors);
         Ok(())
     }
 
@@ -229,9 +229,9 @@ impl Uring {
         Ok(())
     }
 
-    /// Hands over what is queued, waits until `min` requests have ended and tells `ended` of those that have, `max` of them at most.
+    /// Hands over what is queued, waits until `min` requests have ended and tells `to` of those that have, `max` of them at most.
     #[inline(always)]
-    fn go(&mut self, min: usize, max: usize, ended: impl FnMut(Completion)) -> io::Result<()> {
+    fn go(&mut self, min: usize, max: usize, to: &mut impl Ended) -> io::Result<()> {
         if min > max || min > self.buffers.pending() {
             self.hand_over()?;
             return Err(io::ErrorKind::InvalidInput.into());
@@ -242,19 +242,19 @@ impl Uring {
         if self.queued > 0 {
             self.hand_over()?;
         }
-        self.reap(min, max, ended)
+        self.reap(min, max, to)
     }
 
     /// Waits on until `min` requests have ended, and tells of those that have.
     #[inline(always)]
-    fn reap(&mut self, min: usize, max: usize, mut ended: impl FnMut(Completion)) -> io::Result<()> {
+    fn reap(&mut self, min: usize, max: usize, to: &mut impl Ended) -> io::Result<()> {
         if min > 0 {
             self.wait_for(min)?;
         }
         for e in self.ring.completion().take(max) {
             let slot = e.user_data() as usize;
             self.buffers.give_back(slot);
-            ended(Completion { slot, res: i64::from(e.result()) });
+            to.ended(Completion { slot, res: i64::from(e.result()) });
         }
         Ok(())
     }
@@ -346,7 +346,7 @@ impl Engine for Uring {
         if min > max || min > self.buffers.pending() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.reap(min, max, |c| done.push(c))
+        self.reap(min, max, done)
     }
 
     fn pending(&self) -> usize {
@@ -362,13 +362,13 @@ impl Engine for Uring {
         done: &mut Vec<Completion>,
     ) -> io::Result<()> {
         self.push(requests)?;
-        self.go(min, max, |c| done.push(c))
+        self.go(min, max, done)
     }
 
     #[inline(always)]
     fn prepare<'fd>(
         &mut self,
-        mut requests: impl Iterator<Item = Request<'fd>>,
+        mut requests: impl ExactSizeIterator<Item = Request<'fd>>,
         lists: &mut Lists<'fd>,
     ) -> io::Result<()> {
         if self.sqpoll {
@@ -376,16 +376,13 @@ impl Engine for Uring {
             lists.requests.extend(requests);
             return Ok(());
         }
-        let mut without_room = None;
         loop {
             // Counted here and not in self, where each would be a store.
             let (mut count, mut refused) = (0, None);
             let mut queue = self.ring.submission();
-            while let Some(r) = without_room.take().or_else(|| requests.next()) {
-                if queue.is_full() {
-                    without_room = Some(r);
-                    break;
-                }
+            let room = queue.capacity() - queue.len();
+            while count < room {
+                let Some(r) = requests.next() else { break };
                 if let Err(e) = self.buffers.mark(&r) {
                     refused = Some(e);
                     break;
@@ -398,28 +395,24 @@ impl Engine for Uring {
             drop(queue);
             self.buffers.marked(count);
             self.queued += count as u32;
-            match (refused, &without_room) {
-                (Some(e), _) => return Err(e),
-                (None, None) => return Ok(()),
-                (None, Some(_)) => self.hand_over()?,
+            if let Some(e) = refused {
+                return Err(e);
             }
+            if requests.len() == 0 {
+                return Ok(());
+            }
+            self.hand_over()?;
         }
     }
 
     #[inline(always)]
-    fn exchange(
-        &mut self,
-        min: usize,
-        max: usize,
-        lists: &mut Lists<'_>,
-        ended: impl FnMut(Completion),
-    ) -> io::Result<()> {
+    fn exchange(&mut self, min: usize, max: usize, lists: &mut Lists<'_>, to: &mut impl Ended) -> io::Result<()> {
         if !lists.requests.is_empty() {
             let pushed = self.push(&lists.requests);
             lists.requests.clear();
             pushed?;
         }
-        self.go(min, max, ended)
+        self.go(min, max, to)
     }
 
     fn write_durably(&mut self, request: &Request<'_>) -> io::Result<usize> {
@@ -435,13 +428,9 @@ impl Engine for Uring {
         self.buffers.take(request)?;
         let buf = self.buffers.pointer(request.slot);
         let write = self.registered.entry(request, buf).flags(Flags::IO_LINK);
-        let datasync = types::FsyncFlags::DATASYNC;
-        let sync = match self.registered.file(request.fd.as_raw_fd()) {
-            Ok(fixed) => opcode::Fsync::new(fixed).flags(datasync).build(),
-            Err(plain) => opcode::Fsync::new(plain).flags(datasync).build(),
-        };
+        let sync = self.registered.sync(request.fd.as_raw_fd(), SYNC);
         self.push_entry(&write)?;
-        self.push_entry(&sync.user_data(SYNC))?;
+        self.push_entry(&sync)?;
         let (mut written, mut synced) = (None, None);
         while written.is_none() || synced.is_none() {
             let missing = usize::from(written.is_none()) + usize::from(synced.is_none());
@@ -463,7 +452,7 @@ impl Engine for Uring {
     fn describe(&self) -> String {
         let mut text = format!("io_uring{}", self.task_run);
         for (set, what) in [
-            (self.registered.buffers.is_some(), ", registered buffers"),
+            (self.registered.knows_buffers(), ", registered buffers"),
             (self.registered.knows_files(), ", registered files"),
             (self.sqpoll, ", polling submission thread"),
             (self.iopoll, ", polled completion"),

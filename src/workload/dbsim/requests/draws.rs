@@ -54,7 +54,7 @@ impl Draws {
     }
 
     /// The next request: where, and whether it writes.
-    #[inline]
+    #[inline(always)]
     pub fn draw(&self, at: &mut Position) -> (Address, bool) {
         let number = match &self.chooser {
             Some(chooser) => chooser.draw(at.random.next_u64()),

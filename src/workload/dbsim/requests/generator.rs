@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::load::LotRecorder;
-use crate::sys::async_io::{Completion, Engine, Lists, Request};
+use crate::sys::async_io::{self, Completion, Engine, Lists, Request};
 use crate::sys::latch::Held;
 use crate::sys::ticks::Ticks;
 
@@ -73,6 +73,37 @@ impl Ended {
     }
 }
 
+/// Requests for `slots`, the last first, each drawn when it is asked for.
+struct Drawn<'g, 'a> {
+    slots: &'g [u16],
+    draws: &'g Draws,
+    at: &'g mut Position,
+    issued: &'g mut [Issued],
+    spec: &'g Requests,
+    files: &'g [BorrowedFd<'a>],
+    now: u64,
+}
+
+impl<'a> Iterator for Drawn<'_, 'a> {
+    type Item = Request<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Request<'a>> {
+        let (&slot, others) = self.slots.split_last()?;
+        self.slots = others;
+        let (address, write) = self.draws.draw(self.at);
+        self.issued[usize::from(slot)] = Issued::new(address, write, self.now);
+        Some(request(self.spec, self.files, slot.into(), address, write))
+    }
+
+    #[inline(always)]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.slots.len(), Some(self.slots.len()))
+    }
+}
+
+impl ExactSizeIterator for Drawn<'_, '_> {}
+
 /// Accounts for requests that are seen to have ended at one moment.
 struct Account<'g, 'a> {
     /// What each has to transfer.
@@ -95,7 +126,7 @@ struct Account<'g, 'a> {
     failed: Option<Completion>,
 }
 
-impl Account<'_, '_> {
+impl async_io::Ended for Account<'_, '_> {
     // Inlined, as all of a batch's way is: the lines of code that a batch touches, the kernel misses in the CPU's caches.
     #[inline(always)]
     fn ended(&mut self, completion: Completion) {
@@ -120,7 +151,9 @@ impl Account<'_, '_> {
         }
         self.free.push(completion.slot as u16);
     }
+}
 
+impl Account<'_, '_> {
     /// Everything that has ended, when, and what has failed.
     #[inline(always)]
     fn close(&mut self) -> (Ended, u64, Option<Completion>) {
@@ -130,6 +163,9 @@ impl Account<'_, '_> {
 
     #[inline(always)]
     fn record(&mut self) {
+        if self.group.reads + self.group.writes == 0 {
+            return;
+        }
         self.all.add(self.group);
         let (Some(recorders), Some(now)) = (&mut self.recorders, self.now) else { return };
         record(recorders, self.ticks.ns(self.group.start, now) + self.late, self.group);
@@ -348,13 +384,16 @@ impl<'a, E: Engine> Generator<'a, E> {
     #[inline(always)]
     fn draw(&mut self, size: usize) -> Result<()> {
         let rest = self.free.len().saturating_sub(size);
-        let Self { draws, at, issued, files, spec, now, free, engine, lists, .. } = self;
-        let drawn = free[rest..].iter().rev().map(|&slot| {
-            let (address, write) = draws.draw(at);
-            issued[usize::from(slot)] = Issued::new(address, write, *now);
-            request(spec, files, slot.into(), address, write)
-        });
-        if let Err(e) = engine.prepare(drawn, lists) {
+        let drawn = Drawn {
+            slots: &self.free[rest..],
+            draws: &self.draws,
+            at: &mut self.at,
+            issued: &mut self.issued,
+            spec: self.spec,
+            files: self.files,
+            now: self.now,
+        };
+        if let Err(e) = self.engine.prepare(drawn, &mut self.lists) {
             return self.refused(e);
         }
         self.free.truncate(rest);
@@ -429,7 +468,7 @@ impl<'a, E: Engine> Generator<'a, E> {
             all: Ended::default(),
             failed: None,
         };
-        if let Err(e) = self.engine.exchange(min, max, &mut self.lists, |c| account.ended(c)) {
+        if let Err(e) = self.engine.exchange(min, max, &mut self.lists, &mut account) {
             return self.refused(e);
         }
         let (all, now, failed) = account.close();
@@ -505,7 +544,7 @@ impl<'a, E: Engine> Generator<'a, E> {
 }
 
 /// The request of a slot.
-#[inline]
+#[inline(always)]
 fn request<'a>(spec: &Requests, files: &[BorrowedFd<'a>], slot: usize, address: Address, write: bool) -> Request<'a> {
     Request {
         slot,
