@@ -95,6 +95,17 @@ impl Buffers {
         Ok(())
     }
 
+    /// Gives all of the requests' buffers to the kernel, or none if one cannot be.
+    pub(super) fn take_all(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
+        for (i, request) in requests.iter().enumerate() {
+            if let Err(e) = self.take(request) {
+                requests[..i].iter().for_each(|r| self.give_back(r.slot));
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
     /// So many have been marked.
     #[inline]
     pub(super) fn marked(&mut self, count: usize) {

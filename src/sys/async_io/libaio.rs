@@ -166,9 +166,9 @@ impl Engine for LibAio {
     }
 
     fn submit(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
+        self.buffers.take_all(requests)?;
         self.pointers.clear();
         for r in requests {
-            self.buffers.take(r)?;
             let buf = self.buffers.pointer(r.slot);
             let iocb = &mut self.iocbs[r.slot];
             *iocb = Iocb {

@@ -123,10 +123,15 @@ impl Lists<'_> {
 
 /// What is told of requests that have ended. (Not a closure, which cannot be asked to be inlined.)
 pub trait Ended {
+    /// What has ended is about to be told.
+    fn begin(&mut self);
+
     fn ended(&mut self, completion: Completion);
 }
 
 impl Ended for Vec<Completion> {
+    fn begin(&mut self) {}
+
     #[inline(always)]
     fn ended(&mut self, completion: Completion) {
         self.push(completion);
@@ -192,6 +197,7 @@ pub trait Engine: Send {
     {
         let result = self.submit_and_take(&lists.requests, min, max, &mut lists.done);
         lists.requests.clear();
+        to.begin();
         lists.done.drain(..).for_each(|c| to.ended(c));
         result
     }

@@ -138,6 +138,63 @@ fn no_more_are_taken_than_asked_for() {
     }
 }
 
+/// Hands over more than a queue holds by `prepare`, with a request in the middle that no engine takes.
+struct Prepared<'f>(&'f File);
+
+impl User for Prepared<'_> {
+    type Output = ();
+    fn with<E: Engine + 'static>(self, mut engine: E) {
+        let name = engine.describe();
+        let request = |slot: usize| Request {
+            slot,
+            fd: self.0.as_fd(),
+            offset: slot as u64 * 512,
+            len: 512,
+            write: false,
+            dsync: false,
+        };
+        let (mut lists, mut done) = (Lists::of(8), Vec::new());
+        engine.prepare((0..8).map(request).collect::<Vec<_>>().into_iter(), &mut lists).unwrap();
+        engine.exchange(8, 8, &mut lists, &mut done).unwrap();
+        let mut slots: Vec<_> = done.drain(..).filter(|c| c.is_of(512)).map(|c| c.slot).collect();
+        slots.sort_unstable();
+        assert_eq!((slots, engine.pending()), ((0..8).collect(), 0), "{name}");
+        assert!((0..8).all(|slot| engine.buffer(slot)[0] == slot as u8 + 1), "{name}");
+
+        // The second is larger than its buffer: some see it at once, some when the list is handed over.
+        let bad = [request(0), Request { len: 1024, ..request(1) }, request(2)];
+        let refused = engine.prepare(bad.into_iter(), &mut lists);
+        let exchanged = engine.exchange(0, 8, &mut lists, &mut done);
+        assert!(refused.is_err() || exchanged.is_err(), "{name}");
+        engine.wait(engine.pending(), &mut done).unwrap();
+        assert!(done.iter().all(|c| c.slot != 1), "{name}: {done:?}");
+        done.clear();
+
+        // It goes on, and a batch of nothing is one.
+        engine.prepare([request(1)].into_iter(), &mut lists).unwrap();
+        engine.exchange(1, 1, &mut lists, &mut done).unwrap();
+        engine.exchange(0, 1, &mut lists, &mut done).unwrap();
+        assert_eq!((done, engine.pending()), (vec![Completion::of(1, 512)], 0), "{name}");
+        assert!(engine.exchange(1, 1, &mut lists, &mut Vec::new()).is_err(), "{name} waits for nothing");
+    }
+}
+
+#[test]
+fn what_is_prepared_is_handed_over_by_the_next_exchange() {
+    let file = tempfile::tempfile().unwrap();
+    let bytes: Vec<u8> = (1..=8u8).flat_map(|n| [n; 512]).collect();
+    file.write_all_at(&bytes, 0).unwrap();
+    let deep = |method| Spec { depth: 8, batch: 2, ..spec(method) };
+    let uring = deep(Method::Uring);
+    let others = [Method::Sync, Method::Vectored, Method::Threads, Method::Libaio].map(deep);
+    let rings = [uring, Spec { registered: true, ..uring }, Spec { sqpoll: true, registered: true, ..uring }];
+    for spec in others.into_iter().chain(rings) {
+        if let Err(e) = open_for(&spec, 512, &[file.as_fd()], Prepared(&file)) {
+            eprintln!("left out: {spec:?}: {e}");
+        }
+    }
+}
+
 #[test]
 fn the_null_engine_ends_everything_at_once() {
     let file = tempfile::tempfile().unwrap();

@@ -118,9 +118,9 @@ impl Engine for Threads {
     }
 
     fn submit(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
+        self.buffers.take_all(requests)?;
         let mut queues = self.shared.lock();
         for r in requests {
-            self.buffers.take(r)?;
             let address = self.buffers.pointer(r.slot) as usize;
             queues.asked.push_back(Work {
                 slot: r.slot,

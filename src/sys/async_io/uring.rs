@@ -135,11 +135,7 @@ impl Uring {
 
     #[inline]
     fn push(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
-        for (i, r) in requests.iter().enumerate() {
-            if let Err(e) = self.buffers.take(r) {
-                return self.take_back(&requests[..i], e);
-            }
-        }
+        self.buffers.take_all(requests)?;
         if self.sqpoll {
             return requests
                 .iter()
@@ -251,6 +247,7 @@ impl Uring {
         if min > 0 {
             self.wait_for(min)?;
         }
+        to.begin();
         for e in self.ring.completion().take(max) {
             let slot = e.user_data() as usize;
             self.buffers.give_back(slot);
@@ -380,8 +377,7 @@ impl Engine for Uring {
             // Counted here and not in self, where each would be a store.
             let (mut count, mut refused) = (0, None);
             let mut queue = self.ring.submission();
-            let room = queue.capacity() - queue.len();
-            while count < room {
+            while !queue.is_full() {
                 let Some(r) = requests.next() else { break };
                 if let Err(e) = self.buffers.mark(&r) {
                     refused = Some(e);

@@ -79,7 +79,8 @@ struct Drawn<'g, 'a> {
     draws: &'g Draws,
     at: &'g mut Position,
     issued: &'g mut [Issued],
-    spec: &'g Requests,
+    bytes: usize,
+    dsync: bool,
     files: &'g [BorrowedFd<'a>],
     now: u64,
 }
@@ -93,7 +94,7 @@ impl<'a> Iterator for Drawn<'_, 'a> {
         self.slots = others;
         let (address, write) = self.draws.draw(self.at);
         self.issued[usize::from(slot)] = Issued::new(address, write, self.now);
-        Some(request(self.spec, self.files, slot.into(), address, write))
+        Some(request(self.bytes, self.dsync, self.files, slot.into(), address, write))
     }
 
     #[inline(always)]
@@ -117,23 +118,25 @@ struct Account<'g, 'a> {
     ticks: &'g Ticks,
     /// Nanoseconds to add to each latency.
     late: u64,
-    /// The moment, in ticks, once there was a request.
-    now: Option<u64>,
+    /// The moment, in ticks.
+    now: u64,
     /// Those of the last that began together.
     group: Ended,
     all: Ended,
-    /// The first that did not transfer what it had to; what comes after it is not accounted for.
+    /// The first that did not transfer what it had to.
     failed: Option<Completion>,
 }
 
 impl async_io::Ended for Account<'_, '_> {
     // Inlined, as all of a batch's way is: the lines of code that a batch touches, the kernel misses in the CPU's caches.
     #[inline(always)]
+    fn begin(&mut self) {
+        self.now = self.ticks.now();
+    }
+
+    #[inline(always)]
     fn ended(&mut self, completion: Completion) {
-        if self.now.is_none() {
-            self.now = Some(self.ticks.now());
-        }
-        if !completion.is_of(self.bytes) || self.failed.is_some() {
+        if !completion.is_of(self.bytes) {
             self.failed.get_or_insert(completion);
             return;
         }
@@ -158,7 +161,7 @@ impl Account<'_, '_> {
     #[inline(always)]
     fn close(&mut self) -> (Ended, u64, Option<Completion>) {
         self.record();
-        (self.all, self.now.unwrap_or_else(|| self.ticks.now()), self.failed)
+        (self.all, self.now, self.failed)
     }
 
     #[inline(always)]
@@ -167,8 +170,9 @@ impl Account<'_, '_> {
             return;
         }
         self.all.add(self.group);
-        let (Some(recorders), Some(now)) = (&mut self.recorders, self.now) else { return };
-        record(recorders, self.ticks.ns(self.group.start, now) + self.late, self.group);
+        if let Some(recorders) = &mut self.recorders {
+            record(recorders, self.ticks.ns(self.group.start, self.now) + self.late, self.group);
+        }
     }
 }
 
@@ -297,9 +301,13 @@ impl<'a, E: Engine> Generator<'a, E> {
     /// Issues requests, at most `left`, while the window is not closed. `wait`: those count that end once it is open.
     fn run(&mut self, mut left: u64, wait: bool) -> Result<()> {
         let instance = self.instance;
-        while left > 0 && !instance.reached(Phase::Close) {
+        while left > 0 {
+            let phase = instance.phase();
+            if phase >= Phase::Close as u32 {
+                break;
+            }
             if wait {
-                self.measuring = instance.reached(Phase::Measure);
+                self.measuring = phase >= Phase::Measure as u32;
             }
             left -= self.cycle(left)?;
         }
@@ -389,7 +397,8 @@ impl<'a, E: Engine> Generator<'a, E> {
             draws: &self.draws,
             at: &mut self.at,
             issued: &mut self.issued,
-            spec: self.spec,
+            bytes: self.spec.bytes,
+            dsync: self.spec.dsync,
             files: self.files,
             now: self.now,
         };
@@ -413,7 +422,8 @@ impl<'a, E: Engine> Generator<'a, E> {
             }
             self.issued[slot] = Issued::new(address, write, 0);
             // On the list and not yet in the engine, which is asked for the buffers of the requests to come.
-            self.lists.requests.push(request(self.spec, self.files, slot, address, write));
+            let Requests { bytes, dsync, .. } = *self.spec;
+            self.lists.requests.push(request(bytes, dsync, self.files, slot, address, write));
         }
         self.start_now();
         Ok(())
@@ -463,7 +473,7 @@ impl<'a, E: Engine> Generator<'a, E> {
             recorders: self.measuring.then_some(&mut self.recorders),
             ticks: &self.board.ticks,
             late: self.late,
-            now: None,
+            now: self.now,
             group: Ended::default(),
             all: Ended::default(),
             failed: None,
@@ -481,9 +491,10 @@ impl<'a, E: Engine> Generator<'a, E> {
                 self.verify(before)?;
             }
             self.unsynced += all.writes as u32;
-            Counters::grow(&self.counters.reads, all.reads);
-            Counters::grow(&self.counters.writes, all.writes);
-            Counters::grow(&self.counters.batches, 1);
+            let Counters { reads, writes, batches, .. } = self.counters;
+            Counters::grow(reads, all.reads);
+            Counters::grow(writes, all.writes);
+            Counters::grow(batches, 1);
         }
         Ok(())
     }
@@ -545,13 +556,20 @@ impl<'a, E: Engine> Generator<'a, E> {
 
 /// The request of a slot.
 #[inline(always)]
-fn request<'a>(spec: &Requests, files: &[BorrowedFd<'a>], slot: usize, address: Address, write: bool) -> Request<'a> {
+fn request<'a>(
+    bytes: usize,
+    dsync: bool,
+    files: &[BorrowedFd<'a>],
+    slot: usize,
+    address: Address,
+    write: bool,
+) -> Request<'a> {
     Request {
         slot,
         fd: files[address.file as usize],
-        offset: u64::from(address.block) * spec.bytes as u64,
-        len: spec.bytes,
+        offset: u64::from(address.block) * bytes as u64,
+        len: bytes,
         write,
-        dsync: spec.dsync,
+        dsync,
     }
 }
