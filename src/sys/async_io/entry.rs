@@ -2,6 +2,7 @@
 //!
 //! Invariant: a buffer or file is named by its place in the kernel's table only if the kernel has been told of it.
 
+use std::hint::cold_path;
 use std::os::fd::{AsRawFd, RawFd};
 
 use io_uring::squeue::{Entry, Flags};
@@ -87,7 +88,11 @@ impl Registered {
     /// Which piece a slot's buffer is in. Nearly always there is one, and a division is slow.
     #[inline]
     fn piece(&self, slot: usize) -> u64 {
-        if slot >= self.each { (slot / self.each) as u64 } else { 0 }
+        if slot < self.each {
+            return 0;
+        }
+        cold_path();
+        (slot / self.each) as u64
     }
 
     /// The request as an entry of the submission queue.

@@ -195,11 +195,7 @@ pub trait Engine: Send {
     where
         Self: Sized,
     {
-        let result = self.submit_and_take(&lists.requests, min, max, &mut lists.done);
-        lists.requests.clear();
-        to.begin();
-        lists.done.drain(..).for_each(|c| to.ended(c));
-        result
+        exchange_lists(self, min, max, lists, to)
     }
 
     /// Writes, makes the file's data durable and returns the number of bytes written. Nothing else may be in flight. Linked
@@ -217,6 +213,21 @@ pub trait Engine: Send {
 
     /// What it is in a few words, with everything that the kernel agreed to.
     fn describe(&self) -> String;
+}
+
+/// [`Engine::exchange`] of what is on the list.
+fn exchange_lists(
+    engine: &mut impl Engine,
+    min: usize,
+    max: usize,
+    lists: &mut Lists<'_>,
+    to: &mut impl Ended,
+) -> io::Result<()> {
+    let result = engine.submit_and_take(&lists.requests, min, max, &mut lists.done);
+    lists.requests.clear();
+    to.begin();
+    lists.done.drain(..).for_each(|c| to.ended(c));
+    result
 }
 
 /// What is to be done with an engine whose type the compiler is to know, so that no call on the way of a request is indirect.

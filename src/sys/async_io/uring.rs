@@ -3,6 +3,7 @@
 //! Invariant: a request's entry in the submission queue has been handed to the kernel before `submit` or `exchange` returns, or its
 //! slot is not in flight.
 
+use std::hint::cold_path;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -193,6 +194,7 @@ impl Uring {
     #[inline]
     fn enter(&mut self, min: usize) -> io::Result<()> {
         if self.sqpoll {
+            cold_path();
             return self.wake(min);
         }
         let wait = if min > 0 || self.iopoll { IoringEnterFlags::GETEVENTS } else { IoringEnterFlags::empty() };
@@ -201,8 +203,12 @@ impl Uring {
         // SAFETY: the queued entries' buffers belong to self and stay untouched until their completions are seen.
         match unsafe { io_uring_enter(ring, self.queued, min as u32, self.enter_flags | wait) } {
             Ok(taken) => self.queued -= taken,
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
+            Err(e) => {
+                cold_path();
+                if e != Errno::INTR {
+                    return Err(e.into());
+                }
+            }
         }
         Ok(())
     }
@@ -236,6 +242,7 @@ impl Uring {
         let there = min > 0 && self.ring.completion().len() >= min;
         self.enter(if there { 0 } else { min })?;
         if self.queued > 0 {
+            cold_path();
             self.hand_over()?;
         }
         self.reap(min, max, to)
@@ -244,7 +251,7 @@ impl Uring {
     /// Waits on until `min` requests have ended, and tells of those that have.
     #[inline(always)]
     fn reap(&mut self, min: usize, max: usize, to: &mut impl Ended) -> io::Result<()> {
-        if min > 0 {
+        if min > 0 && self.ring.completion().len() < min {
             self.wait_for(min)?;
         }
         to.begin();
@@ -256,6 +263,7 @@ impl Uring {
         Ok(())
     }
 
+    #[cold]
     #[inline(never)]
     fn wait_for(&mut self, min: usize) -> io::Result<()> {
         while self.ring.completion().len() < min {
@@ -369,6 +377,7 @@ impl Engine for Uring {
         lists: &mut Lists<'fd>,
     ) -> io::Result<()> {
         if self.sqpoll {
+            cold_path();
             // The polling thread takes an entry as soon as it sees it: what is only ready stays on the list.
             lists.requests.extend(requests);
             return Ok(());
@@ -397,6 +406,7 @@ impl Engine for Uring {
             if requests.len() == 0 {
                 return Ok(());
             }
+            cold_path();
             self.hand_over()?;
         }
     }
@@ -404,6 +414,7 @@ impl Engine for Uring {
     #[inline(always)]
     fn exchange(&mut self, min: usize, max: usize, lists: &mut Lists<'_>, to: &mut impl Ended) -> io::Result<()> {
         if !lists.requests.is_empty() {
+            cold_path();
             let pushed = self.push(&lists.requests);
             lists.requests.clear();
             pushed?;

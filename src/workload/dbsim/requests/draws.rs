@@ -2,6 +2,8 @@
 //!
 //! Invariant: the requests of a process follow from the seed and its number alone, however they are cut into batches.
 
+use std::hint::cold_path;
+
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -67,12 +69,16 @@ impl Draws {
         let write = match self.reads {
             0 => true,
             reads if reads >> 32 != 0 => false,
-            reads => at.random.next_u64() >> 32 >= reads,
+            reads => {
+                cold_path();
+                at.random.next_u64() >> 32 >= reads
+            }
         };
         // Many jobs have one file, and a division is the slowest thing here.
         let address = if number < self.per_file {
             Address { file: self.first, block: number }
         } else {
+            cold_path();
             Address { file: self.first + number / self.per_file, block: number % self.per_file }
         };
         (address, write)
