@@ -19,7 +19,8 @@ struct Spinner(Child);
 
 impl Spinner {
     fn start() -> Self {
-        let spin = Command::new("nice").args(["sh", "-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
+        let spin =
+            Command::new("nice").args(["-n", "19", "sh", "-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
         Spinner(spin.unwrap())
     }
 }

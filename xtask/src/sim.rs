@@ -64,3 +64,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     checks.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `cargo xtask sim --smoke`, which prints the tables as well.
+    #[test]
+    fn what_is_promised_is_kept_in_a_small_simulation() {
+        run(&Args { smoke: true, replicates: None, seed: 1 }).unwrap();
+    }
+}

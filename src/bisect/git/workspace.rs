@@ -15,7 +15,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -29,6 +30,8 @@ use crate::refusal::Refusal;
 
 /// Room for sources and what is made of them, as a multiple of the sources' bytes.
 const ROOM: f64 = 1.5;
+/// As for a study's folder: a child that is just being started holds the lock too until it executes its program.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a build ended.
 #[derive(Debug)]
@@ -276,11 +279,16 @@ fn cached(store: &Store, name: &str) -> Result<Option<Kernel>, KernelError> {
 /// Takes the lock of a workspace.
 fn take(dir: &Path, tree: &Tree, note: &dyn Fn(&str)) -> anyhow::Result<File> {
     let path = dir.join("lock");
+    let patience = Instant::now() + LOCK_PATIENCE;
     loop {
         fs::create_dir_all(dir).map_err(doing("Cannot create", dir)).map_err(anyhow::Error::new)?;
         let mut file = File::options().create(true).read(true).append(true).open(&path)?;
         match file.try_lock() {
             Ok(()) => {}
+            Err(TryLockError::WouldBlock) if Instant::now() < patience => {
+                thread::sleep(Duration::from_millis(20));
+                continue;
+            }
             Err(TryLockError::WouldBlock) => {
                 let holder = fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
                 if Path::new("/proc").join(&holder).exists() {
