@@ -14,7 +14,7 @@ export RUSTUP_HOME := $(toolchains)
 endif
 endif
 
-.PHONY: all build demo test lint install man clean
+.PHONY: all build demo test test-busy lint install man clean
 
 all: build
 
@@ -32,6 +32,11 @@ demo:
 test:
 	scripts/setup test
 	scripts/test
+
+# The tests again, beside a busy loop for each CPU: finds those that depend on when things happen.
+test-busy:
+	scripts/setup test
+	scripts/test beside-load
 
 lint:
 	cargo fmt --all --check

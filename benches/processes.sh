@@ -1,11 +1,14 @@
 #!/bin/bash
-# What processes cost dbsim: start and stop, memory of one more, ten thousand at once, and a hundred starts of a job of 200.
-# Where fio is installed it is measured beside dbsim, in turn, and the ratio is printed.
+# Measures what processes cost dbsim: start and stop, memory per additional process, ten thousand
+# processes at once, and a hundred starts of a job of 200 processes. If fio is installed, measures
+# it in turn and prints the ratio.
 #
-#   benches/processes.sh [PART...]      parts: start memory thousands starts; all if none is named
+#    benches/processes.sh [PART...]      parts: start memory thousands starts; default: all
 #
-# BIGIRON  executable [target/x86_64-unknown-linux-musl/release/bigiron]     DIR   where runs work [.]
-# ROUNDS   repetitions of which the median is printed [7]                     STARTS  of the 200-process job [100]
+#  BIGIRON  executable [target/x86_64-unknown-linux-musl/release/bigiron]
+#  DIR      directory for the runs [.]
+#  ROUNDS   repetitions; the median is printed [7]
+#  STARTS   starts of the job of 200 processes [100]
 set -euo pipefail
 BIGIRON=$(realpath "${BIGIRON:-target/x86_64-unknown-linux-musl/release/bigiron}")
 DIR=$(realpath "${DIR:-.}")
@@ -17,11 +20,11 @@ trap 'rm -rf "$JOBS"' EXIT
 
 median() { sort -g | awk '{ v[NR] = $1 } END { print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 now() { date +%s.%N; }
-# The value of fact $2 in the JSON result $1.
+# Prints the value of fact $2 in the JSON result $1.
 fact() { tr ',{}' '\n\n\n' < "$1" | sed -n "s/^ *\"$2\": *\"\{0,1\}\([^\"]*\)\"\{0,1\} *$/\1/p" | head -n 1; }
-# Process numbers that run executable $1.
+# Prints the PIDs of processes that run executable $1.
 running() { for p in /proc/[0-9]*; do [ "$(readlink "$p/exe" 2> /dev/null)" = "$1" ] && echo "${p#/proc/}"; done || true; }
-# Proportional set sizes of the processes that run executable $1, together, in KiB.
+# Prints the total proportional set size of the processes that run executable $1, in KiB.
 pss() { for p in $(running "$1"); do sed -n 's/^Pss: *\([0-9]*\) kB/\1/p' "/proc/$p/smaps_rollup" 2> /dev/null || true; done | awk '{ s += $1 } END { print s + 0 }'; }
 
 # A job of $1 idle sessions with a window of $2.
@@ -77,7 +80,7 @@ part_memory() {
         idle_job "$n" 8s
         "$BIGIRON" dbsim run "$JOBS/idle.toml" --dir "$DIR" > /dev/null 2>&1 &
         run=$!
-        # A few more than the sessions: the command, the run, and who watches over the sessions.
+        # More processes than sessions: the command, the run, and the sessions' guard process.
         until [ "$(running "$BIGIRON" | wc -l)" -ge $((n + 3)) ]; do sleep 0.2; done
         sleep 1
         few=$many; many=$(pss "$BIGIRON")

@@ -4,8 +4,10 @@ mod bisect;
 mod nightly;
 mod oltp;
 
+use bigiron_model::host::HostKind;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat, BisectLevers};
@@ -86,13 +88,18 @@ pub struct Compare {
     pub program: Vec<String>,
 }
 
+/// The hosts that `--on` takes: a script needs a study file.
+fn trial_host() -> impl TypedValueParser<Value = HostKind> {
+    PossibleValuesParser::new(["vm", "local"]).map(|word| word.parse().expect("both are hosts"))
+}
+
 /// What a study may be told on the command line.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Study")]
 pub struct Design {
     /// Where trials run: in guests (vm), or in processes on this machine's own kernel (local), where every arm is `running` [default: vm]
-    #[arg(long, value_name = "HOST", value_parser = ["vm", "local"])]
-    pub on: Option<String>,
+    #[arg(long, value_name = "HOST", value_parser = trial_host())]
+    pub on: Option<HostKind>,
     /// Set what this machine has for steady frequencies during each trial (governor performance, boost off), and take it back; with `--on local`
     #[arg(long)]
     pub quiet_machine: bool,
@@ -124,7 +131,7 @@ pub struct Design {
     /// Smallest change that matters, in percent, for throughput, cost, p50, p99, p99.9, amount or usage; may be repeated
     #[arg(long, value_name = "KIND=PERCENT")]
     pub margin: Vec<String>,
-    /// CPU seconds that a guest may use without progress before it counts as hung [default: 120 for each of its CPUs]
+    /// CPU seconds that a trial may use without progress before it counts as hung [default: 120 for each CPU; with `--on local` also the time that its workload may take]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub hang_limit: Option<u32>,
     /// Seconds of idleness before each boot, on the wall clock only [default: 2]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bigiron::cli::Cli;
-use bigiron::guest::protocol::JOB_PATH;
+use bigiron_lab::protocol::JOB_PATH;
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     }
     // A kernel hands words that it does not know to init as arguments; a container's first process is no guest.
     if std::process::id() == 1 && std::path::Path::new(JOB_PATH).exists() {
-        bigiron::guest::main();
+        bigiron_lab::guest::main(bigiron::registry::WORKLOADS);
     }
     bigiron::commands::main(Cli::parse())
 }

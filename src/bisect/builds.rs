@@ -5,8 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::kernel::{compare_versions, image};
-use crate::refusal::Refusal;
+use bigiron_archive::image;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::version::compare as compare_versions;
 
 /// Whether `path` is a folder that may hold builds, and not a build itself.
 pub fn is_folder(path: &Path) -> bool {
@@ -49,7 +50,7 @@ fn release(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::fixture::bzimage;
+    use bigiron_archive::fixture::bzimage;
 
     #[test]
     fn builds_are_in_the_order_of_their_releases() {

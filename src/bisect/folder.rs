@@ -11,13 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::config::Change;
 use super::git::Commit;
-use crate::clock::Clock;
-use crate::kernel::Identity;
-use crate::lever::Setting;
-use crate::metric::MetricDef;
-use crate::store::folder::write_whole;
-use crate::store::{Folder, StoreError, Tally};
 use crate::study::arm::ArmText;
+use bigiron_model::clock::Clock;
+use bigiron_model::identity::Identity;
+use bigiron_model::metric::MetricDef;
+use bigiron_model::provenance::Provenance;
+use bigiron_model::setting::Setting;
+use bigiron_model::store::folder::write_whole;
+use bigiron_model::store::{Folder, StoreError, Tally};
 
 /// Version of the description's format.
 pub const SCHEMA: u32 = 1;
@@ -38,6 +39,9 @@ pub struct Bisection {
     pub bigiron: String,
     /// Hash of that executable's file.
     pub executable: String,
+    /// QEMU's version, if its trials run in guests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qemu: Option<String>,
     /// Hash of what was asked: finds the folder to resume.
     pub question_sha256: String,
     /// UTC.
@@ -201,6 +205,11 @@ impl Bisection {
             return Err(unreadable("it names fewer than two arms".to_owned()));
         }
         Ok(Some(read))
+    }
+
+    /// The programs that run its trials.
+    pub fn provenance(&self) -> Provenance {
+        Provenance { executable: self.executable.clone(), qemu: self.qemu.clone() }
     }
 
     /// Writes `report.json` and the like.

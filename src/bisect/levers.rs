@@ -8,7 +8,8 @@ use bigiron_stats::Verdict;
 
 use super::folder::{Bisection, EACH};
 use super::seen::{Seen, SeenArm, differs};
-use crate::lever::{self, Setting, Typed};
+use bigiron_lab::lever;
+use bigiron_model::setting::{Setting, Typed};
 
 /// Share of the difference that a lever makes that is said to make it.
 pub const HALF: f64 = 0.5;
@@ -201,9 +202,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::study::setting;
 
     fn set(texts: &[&str]) -> Vec<Setting> {
-        texts.iter().map(|text| lever::parse(text).unwrap()).collect()
+        texts.iter().map(|text| setting::parse(text).unwrap()).collect()
     }
 
     #[test]

@@ -5,9 +5,10 @@
 use std::path::Path;
 
 use super::builds;
-use crate::kernel::{Spec, Store, compare_versions, looks_like_kernel, spec};
-use crate::refusal::Refusal;
 use crate::study::arm::{self, ArmText};
+use bigiron_archive::{Spec, Store, looks_like_kernel, spec};
+use bigiron_model::refusal::Refusal;
+use bigiron_model::version::compare as compare_versions;
 
 /// Reads `--kernels`: arms, or folders of builds, separated by commas, where a piece that names no kernel belongs to the arm before it, so that an arm may have levers.
 ///
@@ -109,7 +110,7 @@ fn wanted(arm: &ArmText) -> Result<(String, String), Refusal> {
 fn between(good: &ArmText, bad: &ArmText, wanted: (&str, &str), all: &[String]) -> Result<Vec<ArmText>, Refusal> {
     let version = |text: &str| text.trim_start_matches("debian:").split('/').next().unwrap_or("").to_owned();
     let find = |arm: &ArmText, wanted: &str| {
-        all.iter().rposition(|text| crate::kernel::satisfies(&version(text), wanted)).ok_or_else(|| {
+        all.iter().rposition(|text| bigiron_model::version::satisfies(&version(text), wanted)).ok_or_else(|| {
             let newest =
                 all.last().map_or_else(|| "none can be had".to_owned(), |last| format!("the newest is `{last}`"));
             Refusal::new(format!("No kernel `{arm}` in Debian's archive or in the cache; {newest}"))

@@ -10,6 +10,7 @@ pub mod folder;
 pub mod git;
 pub mod levers;
 pub mod list;
+pub mod report;
 pub mod search;
 pub mod seen;
 

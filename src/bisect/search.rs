@@ -10,7 +10,7 @@ use bigiron_stats::bisect::{self, Level, Point, Posterior, Span};
 use super::folder::{Bisection, What};
 use super::git::{Built, Outcome};
 use super::seen::{Seen, differs};
-use crate::kernel::Identity;
+use bigiron_model::identity::Identity;
 
 /// A search with what its tests have shown so far.
 pub struct Search<'a> {
@@ -233,8 +233,8 @@ mod tests {
     use super::super::seen::SeenArm;
     use super::super::{Candidate, What};
     use super::*;
-    use crate::clock::Clock;
-    use crate::metric::{Better, Kind, MetricDef, Unit};
+    use bigiron_model::clock::Clock;
+    use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 
     fn kernel(image: &str) -> Identity {
         Identity {
@@ -267,6 +267,7 @@ mod tests {
             schema: 1,
             bigiron: String::new(),
             executable: String::new(),
+            qemu: None,
             question_sha256: String::new(),
             begun: String::new(),
             repeat: String::new(),

@@ -4,11 +4,11 @@
 
 use bigiron_stats::Verdict;
 
-use crate::judge::Judgement;
-use crate::judge::line::{Estimate, Line};
-use crate::kernel::Identity;
-use crate::report::sentence::failures;
-use crate::study::plan::Plan;
+use bigiron_judge::Judgement;
+use bigiron_judge::line::{Estimate, Line};
+use bigiron_model::identity::Identity;
+use bigiron_model::plan::Plan;
+use bigiron_report::sentence::failures;
 
 /// A study: the baseline, and the arms held against it.
 #[derive(Clone, Debug, PartialEq)]

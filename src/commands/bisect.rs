@@ -6,13 +6,10 @@ mod git;
 mod kernels;
 mod levers;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-use anyhow::Context as _;
 
 use super::conduct::{self, Part, Request};
 use super::folder::RESULTS;
@@ -21,16 +18,16 @@ use crate::bisect::config::Switched;
 use crate::bisect::folder;
 use crate::bisect::git::{Built, Touched};
 use crate::bisect::levers::LeverSearch;
+use crate::bisect::report::{More, Outcome, Report, json, text};
 use crate::bisect::{Bisection, Search, Seen, What};
 use crate::cli::{Bisect, BisectAction, BisectCommon, BisectFormat, FailOn};
-use crate::host::sim::Script;
-use crate::kernel::Identity;
-use crate::night::folder::executable;
-use crate::refusal::Refusal;
-use crate::report::bisect::{More, Outcome, Report, json, text};
-use crate::store::Folder;
 use crate::study::question::Question;
-use crate::study::repeat::quote;
+use bigiron_lab::host::sim::Script;
+use bigiron_model::identity::Identity;
+use bigiron_model::provenance::Provenance;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
+use bigiron_model::store::Folder;
 
 pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     match &args.action {
@@ -50,8 +47,8 @@ struct Work<'a> {
     base: Question,
     script: Option<Script>,
     cancel: Arc<AtomicBool>,
-    /// Whether this executable is known to be the one that began it.
-    is_same_build: Cell<bool>,
+    /// The programs that run trials here.
+    here: Provenance,
     /// What builds candidates that are commits or configurations, unless they are simulated.
     builder: Option<git::Builder>,
 }
@@ -81,16 +78,7 @@ impl<'a> Work<'a> {
         asked: ask::Asked,
         cancel: Arc<AtomicBool>,
     ) -> Work<'a> {
-        Work {
-            common,
-            dir,
-            bisection,
-            base: asked.base,
-            script: asked.script,
-            cancel,
-            is_same_build: Cell::new(false),
-            builder: None,
-        }
+        Work { common, dir, bisection, base: asked.base, script: asked.script, cancel, here: asked.here, builder: None }
     }
 
     /// Runs a study, or goes on with it.
@@ -106,19 +94,7 @@ impl<'a> Work<'a> {
         kernels: &[Identity],
         why: u32,
     ) -> anyhow::Result<conduct::Conducted> {
-        let is_same = || -> anyhow::Result<bool> {
-            let now = executable().context("Cannot read this executable's own file")?;
-            Ok(now == self.bisection.executable)
-        };
-        if !self.is_same_build.get() && !is_same()? {
-            return Err(Refusal::new(format!(
-                "The bisection in `{}` was begun by another build of bigiron, whose workloads may differ",
-                self.dir.display()
-            ))
-            .hint("Begin anew with `--out DIR`, or go on with the build that began it")
-            .into());
-        }
-        self.is_same_build.set(true);
+        self.here.check("bisection", &self.dir, Some(&self.bisection.provenance()))?;
         let out = self.dir.join(folder);
         let request = Request {
             question,
@@ -135,7 +111,7 @@ impl<'a> Work<'a> {
 
     /// Leaves the report in the folder, and prints it.
     fn finish(&self) -> anyhow::Result<u8> {
-        let report = |format| rendered(&self.dir, &self.bisection, format);
+        let report = |format| rendered(&self.dir, &self.bisection, format, &self.cancel);
         for (name, format) in [("report.json", BisectFormat::Json), ("report.txt", BisectFormat::Text)] {
             match Bisection::write_report(&self.dir, name, report(format)?.as_bytes()) {
                 Ok(path) => output::note(&format!("Report: {}", path.display())),
@@ -143,7 +119,7 @@ impl<'a> Work<'a> {
             }
         }
         output::data(&report(self.common.format)?)?;
-        let studies = studies(&self.dir, &self.bisection)?;
+        let studies = studies(&self.dir, &self.bisection, &self.cancel)?;
         let found = outcome(&self.dir, &self.bisection, &studies)?;
         Ok(status(&studies, found, &self.common.fail_on))
     }
@@ -151,8 +127,9 @@ impl<'a> Work<'a> {
 
 /// The report of the bisection in `dir`, made again; boots nothing.
 pub(super) fn again(dir: &Path, bisection: &Bisection, format: BisectFormat, fail_on: &[FailOn]) -> anyhow::Result<u8> {
-    output::data(&rendered(dir, bisection, format)?)?;
-    let studies = studies(dir, bisection)?;
+    let never = AtomicBool::new(false);
+    output::data(&rendered(dir, bisection, format, &never)?)?;
+    let studies = studies(dir, bisection, &never)?;
     let found = outcome(dir, bisection, &studies)?;
     Ok(status(&studies, found, fail_on))
 }
@@ -182,8 +159,8 @@ fn search<'b>(dir: &Path, bisection: &'b Bisection, tests: Vec<Seen>) -> anyhow:
     Ok(Search { bisection, tests, builds })
 }
 
-fn rendered(dir: &Path, bisection: &Bisection, format: BisectFormat) -> anyhow::Result<String> {
-    let studies = studies(dir, bisection)?;
+fn rendered(dir: &Path, bisection: &Bisection, format: BisectFormat, stop: &AtomicBool) -> anyhow::Result<String> {
+    let studies = studies(dir, bisection, stop)?;
     Ok(match bisection.what {
         What::Kernels | What::Commits | What::Configs => {
             let search = search(dir, bisection, studies)?;
@@ -214,7 +191,7 @@ fn outcome(dir: &Path, bisection: &Bisection, studies: &[Seen]) -> anyhow::Resul
 }
 
 /// The finished studies of a bisection, in their order.
-fn studies(dir: &Path, bisection: &Bisection) -> anyhow::Result<Vec<Seen>> {
+fn studies(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Result<Vec<Seen>> {
     let mut seen = Vec::new();
     let next = |seen: &[Seen]| match (seen.len(), bisection.what) {
         (0, _) => Some(folder::ENDS.to_owned()),
@@ -229,15 +206,15 @@ fn studies(dir: &Path, bisection: &Bisection) -> anyhow::Result<Vec<Seen>> {
     };
     while let Some(name) = next(&seen) {
         let Some(study) = folder::finished(dir, &name)? else { break };
-        let (_, judgement) = conduct::judged(&study)?;
+        let (_, judgement) = conduct::judged(&study, stop)?;
         seen.push(Seen::of(&name, study.plan(), &judgement, &bisection.workload, &bisection.metric.name));
     }
     Ok(seen)
 }
 
 /// Whether nothing is left to be booted.
-fn is_finished(dir: &Path, bisection: &Bisection) -> anyhow::Result<bool> {
-    Ok(outcome(dir, bisection, &studies(dir, bisection)?)? != Outcome::Unfinished)
+fn is_finished(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Result<bool> {
+    Ok(outcome(dir, bisection, &studies(dir, bisection, stop)?)? != Outcome::Unfinished)
 }
 
 /// The bisection's folder, and what it holds of this question already: the one named, or the first of the default ones that is not finished.
@@ -264,7 +241,9 @@ fn place(out: Option<&Path>, name: &str, question: &str) -> anyhow::Result<(Path
         let suffix = if number == 1 { String::new() } else { format!("-{number}") };
         let dir = Path::new(RESULTS).join(format!("{name}-{}{suffix}", &question[..8]));
         match Bisection::open(&dir)? {
-            Some(found) if found.question_sha256 == question && !is_finished(&dir, &found)? => {
+            Some(found)
+                if found.question_sha256 == question && !is_finished(&dir, &found, &AtomicBool::new(false))? =>
+            {
                 return Ok((dir, Some(found)));
             }
             Some(_) => {}

@@ -1,17 +1,19 @@
 //! `bigiron compare`.
 
+use crate::study::setting;
+use bigiron_model::host::HostKind;
 use std::path::Path;
 
 use super::conduct::{self, Request};
 use super::environment::refuse;
 use crate::cli::{Compare, Design};
-use crate::kernel::store::Store;
-use crate::lever;
-use crate::probe::machine;
-use crate::refusal::Refusal;
-use crate::size;
 use crate::study::question::Question;
-use crate::study::{command, margins, words};
+use crate::study::{command, words};
+use bigiron_archive::store::Store;
+use bigiron_model::margins;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::size;
+use bigiron_probe::machine;
 
 pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
     let mut question = question(&args.words, &args.design)?;
@@ -41,7 +43,7 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
         seed: design.seed,
         hang_limit: design.hang_limit,
         idle_gap: design.idle_gap,
-        host: design.on.clone(),
+        host: design.on,
         cpus: design.cpus,
         storage: design.storage.clone(),
         filesystem: design.filesystem.clone(),
@@ -50,7 +52,7 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
     q.clock = design.clock.as_deref().map(str::parse).transpose().map_err(|e| wrong("clock", e))?;
     q.memory_bytes = design.memory.as_deref().map(size::parse_bytes).transpose().map_err(|e| wrong("memory", e))?;
     for text in &design.set {
-        q.settings.push(lever::parse(text).map_err(|e| wrong("set", e.to_string()))?);
+        q.settings.push(setting::parse(text).map_err(|e| wrong("set", e.to_string()))?);
     }
     if design.quiet_machine {
         quiet(&mut q)?;
@@ -66,7 +68,7 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
 
 /// Adds the levers that make this machine quieter, where nothing else was asked for.
 fn quiet(q: &mut Question) -> Result<(), Refusal> {
-    if q.host.as_deref() != Some("local") {
+    if q.host != Some(HostKind::Local) {
         return Err(Refusal::new("--quiet-machine: a guest has no frequencies; it goes with `--on local`"));
     }
     let settings = machine::quieting(Path::new("/sys"));

@@ -1,5 +1,6 @@
 //! Conducting a study: from a question to its report, whatever part of it is done already.
 
+use bigiron_model::host::HostKind;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -11,31 +12,38 @@ use sha2::{Digest, Sha256};
 
 use super::environment::Environment;
 use super::folder::{self, Place};
+use super::noise_card;
 use super::output;
 use crate::cli::{self, FailOn, Format};
-use crate::clock::Clock;
-use crate::host::Host;
-use crate::host::foundation;
-use crate::host::local::{self, LocalHost};
-use crate::host::sim::{Script, SimHost};
-use crate::host::vm::VmHost;
-use crate::judge::causes::Causes;
-use crate::judge::{self, Judgement, calls, causes, counters, locks, stacks};
-use crate::kernel::{Identity, Kernel};
-use crate::refusal::Refusal;
-use crate::report::why::Why;
-use crate::report::{self, Extras, Report};
+use crate::registry::WORKLOADS;
 use crate::session::progress::Progress;
 use crate::session::{SessionError, What};
-use crate::size;
-use crate::store::Folder;
-use crate::store::record::Record;
-use crate::study::plan::Plan;
 use crate::study::question::Question;
 use crate::study::repeat;
 use crate::study::schedule::SEED_LIMIT;
 use crate::study::settled::{self, Settled, Surroundings};
-use crate::vm::qemu::Accelerator;
+use bigiron_archive::Kernel;
+use bigiron_judge as judge;
+use bigiron_judge::causes::Causes;
+use bigiron_judge::counters::Counts;
+use bigiron_judge::{Judgement, calls, causes, counters, locks, stacks};
+use bigiron_lab::host::Host;
+use bigiron_lab::host::foundation;
+use bigiron_lab::host::local;
+use bigiron_lab::host::local::LocalHost;
+use bigiron_lab::host::sim::{Script, SimHost};
+use bigiron_lab::host::vm::VmHost;
+use bigiron_lab::vm::qemu::Accelerator;
+use bigiron_model::clock::Clock;
+use bigiron_model::identity::Identity;
+use bigiron_model::plan::Plan;
+use bigiron_model::record::Record;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::size;
+use bigiron_model::store::Folder;
+use bigiron_report as report;
+use bigiron_report::why::Why;
+use bigiron_report::{Extras, Report};
 
 /// Share of the machine's memory that guests may take together, unless `--jobs` says otherwise.
 const MEMORY_SHARE: f64 = 0.8;
@@ -73,6 +81,8 @@ pub(super) struct Conducted {
     pub records: Vec<Record>,
     pub judgement: Judgement,
     pub why: Why,
+    /// By comparison; empty where nothing was counted.
+    pub counters: Vec<Counts>,
 }
 
 /// Works through a study: everything is checked before the first boot, and what was done before is not done again.
@@ -86,27 +96,32 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     if let Some(text) = &q.text {
         output::note(text);
     }
-    if q.clock.is_none() && settled.clock == Clock::Exact && settled.machine.host == "vm" {
+    if q.clock.is_none() && settled.clock == Clock::Exact && settled.machine.host == HostKind::Vm {
         let why = environment.kvm_report().as_ref().err().map_or("", String::as_str);
         output::note(&format!("Clock exact, since guests do not run under KVM here: {why}"));
     }
     let jobs = jobs(&settled, request.jobs, &environment)?;
     let (folder, kernels) = match folder::find(&settled, request.out)? {
         Place::Finished(folder) => {
-            let judged = judged(&folder)?;
+            // Alone it has begun nothing yet that a signal would have to leave in order: a signal ends the process.
+            let never = Arc::default();
+            let stop = request.part.map_or(&never, |part| part.cancel);
+            let judged = judged(&folder, stop)?;
             let wanted = wanted(&folder, &judged.1, request);
             let here = folder.dir().display();
             if wanted.is_empty() {
                 output::note(&format!("`{here}` answers this question already; nothing is booted"));
-                return finish(folder, judged, Vec::new());
+                return finish(folder, judged, Vec::new(), stop);
             }
             output::note(&format!("`{here}` answers this question already; what differs is looked into"));
-            let looked = kept(&settled, &identities(folder.plan()), &environment)
+            let looked = same_programs(&folder, &environment)
+                .and_then(|()| kept(&settled, &identities(folder.plan()), &environment))
                 .and_then(|kernels| host(folder.plan(), &kernels, &environment, request.script.as_ref()))
                 .and_then(|host| look(&folder, host.as_ref(), &wanted, jobs, cancelled_by_signals()?.as_ref()));
-            return finish(folder, judged, unless_interrupted(looked)?);
+            return finish(folder, judged, unless_interrupted(looked)?, stop);
         }
         Place::Unfinished(folder) => {
+            same_programs(&folder, &environment)?;
             output::note(&format!("Resuming the study in `{}`", folder.dir().display()));
             let kernels = kept(&settled, &identities(folder.plan()), &environment)?;
             (folder, kernels)
@@ -122,12 +137,23 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
                 (None, Some(path)) => repeat::study(&path.display().to_string(), seed),
                 (None, None) => repeat::command(q, &settled, seed),
             };
-            let qemu = if settled.machine.host == "vm" { Some(Surroundings::qemu(&environment)?) } else { None };
+            let qemu =
+                if settled.machine.host == HostKind::Vm { Some(Surroundings::qemu(&environment)?) } else { None };
             let mut plan = settled.plan(identities, seed, again, qemu)?;
-            if plan.machine.host != "sim" {
+            plan.provenance = Some(environment.provenance(plan.machine.host)?);
+            if plan.machine.host != HostKind::Sim {
                 for i in 0..plan.arms.len() {
-                    plan.arms[i].foundation = foundation::find(&plan, &plan.arms[i])?;
+                    plan.arms[i].foundation = foundation::find(WORKLOADS, &plan, &plan.arms[i])?;
                 }
+            }
+            plan.failed_check = noise_card::failed(&plan)?;
+            if let Some(check) = &plan.failed_check {
+                output::line(format_args!(
+                    "warning: Every verdict of this study will be `invalid`: this machine failed its last A/A check ({}: {}). Once `bigiron selftest` \
+                     with the same clock and machine passes, a new study is valid",
+                    check.kernel,
+                    check.reasons.join("; ")
+                ));
             }
             (prepared.create(&plan)?, kernels)
         }
@@ -140,7 +166,7 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
         None => cancelled_by_signals()?,
     };
     crate::session::run(folder.plan(), &folder, host.as_ref(), jobs, &cancel, &|event| progress.show(&event))?;
-    let judged = judged(&folder)?;
+    let judged = judged(&folder, &cancel)?;
     let wanted = wanted(&folder, &judged.1, request);
     let mut missing = unless_interrupted(look(&folder, host.as_ref(), &wanted, jobs, &cancel))?;
     // Who asked for what cannot be had here is told, whether or not anything differs.
@@ -148,7 +174,7 @@ pub(super) fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     if let (Err(why), true) = (host.looks(), asked) {
         missing.insert(0, format!("No causes: {why}"));
     }
-    finish(folder, judged, missing)
+    finish(folder, judged, missing, &cancel)
 }
 
 /// Pairs that are looked into, unless `--why` says otherwise: under the exact clock one differs little from another.
@@ -164,10 +190,10 @@ const TRACED: u32 = 2;
 fn usual(plan: &Plan) -> (u32, u32) {
     // With one CPU whoever waits does so for a process that sleeps; spinlocks are never contended.
     let contended = plan.machine.cpus > 1;
-    match (plan.machine.host.as_str(), plan.clock) {
-        ("vm", Clock::Exact) => (if contended { LOOKED_INTO } else { 0 }, LOOKED_INTO),
-        ("vm", Clock::Wall) => (if contended { TRACED } else { 0 }, 0),
-        ("local", Clock::Wall) => (SAMPLED, SAMPLED),
+    match (plan.machine.host, plan.clock) {
+        (HostKind::Vm, Clock::Exact) => (if contended { LOOKED_INTO } else { 0 }, LOOKED_INTO),
+        (HostKind::Vm, Clock::Wall) => (if contended { TRACED } else { 0 }, 0),
+        (HostKind::Local, Clock::Wall) => (SAMPLED, SAMPLED),
         _ => (0, 0),
     }
 }
@@ -175,7 +201,7 @@ fn usual(plan: &Plan) -> (u32, u32) {
 /// The slots to be looked into for which there is no evidence yet, and for what.
 fn wanted(folder: &Folder, judgement: &Judgement, request: &Request<'_>) -> Vec<(u32, What)> {
     let plan = folder.plan();
-    if plan.machine.host == "sim" || plan.clock == Clock::None {
+    if plan.machine.host == HostKind::Sim || plan.clock == Clock::None {
         return Vec::new();
     }
     let (locks, functions) = usual(plan);
@@ -225,12 +251,12 @@ fn unless_interrupted(looked: anyhow::Result<Vec<String>>) -> anyhow::Result<Vec
 /// Leaves a judged study's page in its folder; `missing` is what was not found of its causes.
 fn finish(
     folder: Folder,
-    (records, judgement): (Vec<Record>, Judgement),
+    judged: (Vec<Record>, Judgement),
     missing: Vec<String>,
+    stop: &AtomicBool,
 ) -> anyhow::Result<Conducted> {
-    let why = Why { missing, ..why(&folder, &records, &judgement) };
-    let conducted = Conducted { folder, records, judgement, why };
-    let page = conducted.rendered(Format::Html);
+    let conducted = Conducted::new(folder, judged, missing, stop)?;
+    let page = conducted.rendered(Format::Html, false);
     // A finished study may lie on read-only media; its report is on standard output all the same.
     match conducted.folder.write_report("report.html", page.as_bytes()) {
         Ok(path) => output::note(&format!("Report: {}", path.display())),
@@ -240,28 +266,56 @@ fn finish(
 }
 
 /// The records of a study, and what they say. Lines that cannot be read are reported.
-pub(super) fn judged(folder: &Folder) -> anyhow::Result<(Vec<Record>, Judgement)> {
+///
+/// # Errors
+/// The records cannot be read, or `stop` is set before they are judged.
+pub(super) fn judged(folder: &Folder, stop: &AtomicBool) -> anyhow::Result<(Vec<Record>, Judgement)> {
     let read = folder.records()?;
     for (number, why) in &read.unreadable {
         output::line(format_args!("warning: records.jsonl:{number}: {why}; the line is passed over"));
     }
-    let judgement = judge::judge(folder.plan(), &read.records);
+    let judgement = judge::judge_until(folder.plan(), &read.records, stop)?;
     Ok((read.records, judgement))
 }
 
 impl Conducted {
-    pub(super) fn rendered(&self, format: Format) -> String {
-        render(self.folder.plan(), &self.records, &self.judgement, &self.why, format, false)
+    /// A study with all that its folder says; `missing` is what was not found of its causes.
+    ///
+    /// # Errors
+    /// `stop` is set before its counters are compared.
+    pub(super) fn new(
+        folder: Folder,
+        (records, judgement): (Vec<Record>, Judgement),
+        missing: Vec<String>,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Conducted> {
+        let why = Why { missing, ..why(&folder, &records, &judgement) };
+        let counters = counters::counters(folder.plan(), &records, &judgement, stop)?;
+        Ok(Conducted { folder, records, judgement, why, counters })
+    }
+
+    /// The report in one of its formats; text has `all_counters` or those that differ.
+    pub(super) fn rendered(&self, format: Format, all_counters: bool) -> String {
+        let plan = self.folder.plan();
+        let (why, counters) = (self.why.clone(), self.counters.clone());
+        let extras = Extras { configs: configs(plan), why, counters, all_counters };
+        let report = Report::new(plan, &self.records, &self.judgement, &extras);
+        match format {
+            Format::Text => report::text(&report),
+            Format::Json => report::json(&report),
+            Format::Html => report::html(&report),
+            Format::Csv => report::csv(&report),
+        }
     }
 }
 
 /// What the evidence in a study's folder says.
-pub(super) fn why(folder: &Folder, records: &[Record], judgement: &Judgement) -> Why {
+fn why(folder: &Folder, records: &[Record], judgement: &Judgement) -> Why {
     let (plan, evidence) = (folder.plan(), folder.evidence());
     let causes = causes::causes(plan, judgement, &evidence);
     let of = |c: &Causes| stacks::of_line(plan, judgement, c, &evidence, &|slot| folder.stacks_of(slot));
     Why {
-        looking: (!evidence.is_empty()).then(|| causes::looking(records, &evidence)),
+        looking: (!evidence.is_empty()).then(|| causes::looking(plan, records, &evidence)),
         calls: calls::calls(plan, judgement, &evidence),
         stacks: causes.iter().filter(|c| c.sampled.is_some()).filter_map(of).collect(),
         locks: locks::Locks::new(plan, records, judgement, &folder.waiting()),
@@ -270,29 +324,9 @@ pub(super) fn why(folder: &Folder, records: &[Record], judgement: &Judgement) ->
     }
 }
 
-/// The report of a study in one of its formats; text has `all_counters` or those that differ.
-pub(super) fn render(
-    plan: &Plan,
-    records: &[Record],
-    judgement: &Judgement,
-    why: &Why,
-    format: Format,
-    all_counters: bool,
-) -> String {
-    let counters = counters::counters(plan, records, judgement);
-    let extras = Extras { configs: configs(plan), why: why.clone(), counters, all_counters };
-    let report = Report::new(plan, records, judgement, &extras);
-    match format {
-        Format::Text => report::text(&report),
-        Format::Json => report::json(&report),
-        Format::Html => report::html(&report),
-        Format::Csv => report::csv(&report),
-    }
-}
-
 /// Configurations of the arms' kernels, as far as they are still in the cache.
 fn configs(plan: &Plan) -> BTreeMap<String, String> {
-    let Ok(store) = crate::kernel::store::Store::open() else { return BTreeMap::new() };
+    let Ok(store) = bigiron_archive::store::Store::open() else { return BTreeMap::new() };
     plan.arms
         .iter()
         .filter(|arm| arm.kernel.config_sha256.is_some())
@@ -330,11 +364,20 @@ fn jobs(settled: &Settled, asked: Option<usize>, here: &Environment) -> anyhow::
         .hint("Only the clock `exact` is blind to what runs beside it: `--clock exact`")
         .into());
     }
-    if settled.machine.host == "vm" && (jobs as u64).saturating_mul(memory) > host {
+    if settled.machine.host == HostKind::Vm && (jobs as u64).saturating_mul(memory) > host {
         let (each, most) = (size::print_bytes(memory), host / memory);
         return Err(Refusal::new(format!("{jobs} guests of {each} do not fit into this machine; {most} do")).into());
     }
     Ok(jobs)
+}
+
+/// Refuses to run more trials of a study that other programs began.
+fn same_programs(folder: &Folder, environment: &Environment) -> anyhow::Result<()> {
+    let plan = folder.plan();
+    environment
+        .provenance(plan.machine.host)?
+        .check("study", folder.dir(), plan.provenance.as_ref())
+        .map_err(Into::into)
 }
 
 /// The kernels of a plan.
@@ -344,17 +387,17 @@ fn identities(plan: &Plan) -> Vec<Identity> {
 
 /// Kernels that were chosen before, from the cache.
 fn kept(settled: &Settled, identities: &[Identity], environment: &Environment) -> anyhow::Result<Vec<Kernel>> {
-    match settled.machine.host.as_str() {
-        "vm" => identities.iter().map(|identity| environment.kept_kernel(identity)).collect(),
+    match settled.machine.host {
+        HostKind::Vm => identities.iter().map(|identity| environment.kept_kernel(identity)).collect(),
         _ => Ok(Vec::new()),
     }
 }
 
 /// The arms' kernels; simulated ones are nothing but a name.
 pub(super) fn kernels(settled: &Settled, environment: &Environment) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
-    match settled.machine.host.as_str() {
-        "sim" => return Ok((settled.arms.iter().map(|arm| simulated(&arm.kernel)).collect(), Vec::new())),
-        "local" => return Ok((settled.arms.iter().map(|_| local::identity()).collect(), Vec::new())),
+    match settled.machine.host {
+        HostKind::Sim => return Ok((settled.arms.iter().map(|arm| simulated(&arm.kernel)).collect(), Vec::new())),
+        HostKind::Local => return Ok((settled.arms.iter().map(|_| local::identity()).collect(), Vec::new())),
         _ => {}
     }
     let mut kernels: Vec<Kernel> = Vec::new();
@@ -387,11 +430,11 @@ fn host(
     environment: &Environment,
     script: Option<&Script>,
 ) -> anyhow::Result<Box<dyn Host>> {
-    if plan.machine.host == "sim" {
+    if plan.machine.host == HostKind::Sim {
         return Ok(Box::new(SimHost::new(script.cloned().unwrap_or_default())));
     }
-    if plan.machine.host == "local" {
-        return Ok(Box::new(LocalHost::new(plan)?));
+    if plan.machine.host == HostKind::Local {
+        return Ok(Box::new(LocalHost::new(WORKLOADS, plan)?));
     }
     let host = vm_host(plan, kernels, environment)?;
     if let Some(why) = host.out_of_step() {
@@ -407,16 +450,17 @@ pub(super) fn vm_host(plan: &Plan, kernels: &[Kernel], environment: &Environment
     let qemu = environment.qemu()?.clone();
     let accelerator = match plan.clock {
         Clock::Wall => match environment.kvm_report() {
-            Ok(_) => Accelerator::Kvm,
+            Ok(kvm) => kvm.accelerator(),
             Err(why) => bail!("This study was begun on the clock `wall`, and KVM no longer works here: {why}"),
         },
         Clock::Exact => Accelerator::Tcg,
+        // The CPU is the emulated one there.
         Clock::None if environment.kvm_report().is_ok() => Accelerator::Kvm,
         Clock::None => Accelerator::Tcg,
     };
     // Not current_exe(): its file may have been replaced meanwhile, and the running executable is what must go into the guests.
     let agent = Path::new("/proc/self/exe");
-    VmHost::new(plan, kernels, environment.cache(), qemu, accelerator, agent)
+    VmHost::new(WORKLOADS, plan, kernels, environment.cache(), qemu, accelerator, agent)
 }
 
 /// A seed from the system's randomness.
@@ -449,6 +493,6 @@ fn is_ignored(signal: i32) -> bool {
 /// Conducts a study, prints its report and says what the exit status is.
 pub(super) fn report(request: &Request<'_>, outcome: &cli::Outcome) -> anyhow::Result<u8> {
     let conducted = conduct(request)?;
-    output::data(&conducted.rendered(outcome.format))?;
+    output::data(&conducted.rendered(outcome.format, false))?;
     Ok(status(&conducted.judgement, &outcome.fail_on))
 }

@@ -8,45 +8,30 @@ mod run;
 mod runner;
 mod tables;
 
-use std::fmt::Write as _;
 use std::path::Path;
 
-use super::output;
+use super::{jobs, output};
 use crate::cli::{DbsimAction, DbsimJob};
-use crate::refusal::Refusal;
-use crate::suggest;
-use crate::workload::dbsim::{Dbsim, job};
-use crate::workload::{self, Options, Workload};
+use bigiron_dbsim::{Dbsim, job};
+use bigiron_model::refusal::Refusal;
+use bigiron_model::workload::Options;
+use bigiron_workload::Workload as _;
 
 pub(super) fn run(action: DbsimAction) -> anyhow::Result<u8> {
     match action {
         DbsimAction::Run(args) => run::run(&args),
         DbsimAction::Check { job, print } => check(&job, print),
         DbsimAction::Verify { dir, acks } => run::verify(&dir, acks.as_deref()),
-        DbsimAction::Jobs { name } => jobs(name.as_deref()),
+        DbsimAction::Jobs { name } => jobs::show(&job::shipped::LIBRARY, name.as_deref(), |shipped| {
+            job::draft(shipped.name).ok().and_then(|draft| draft.about()).unwrap_or_default()
+        }),
         DbsimAction::ImportFio { file } => import_fio(&file),
     }
 }
 
 /// The options that a job's name and its settings are.
 fn options(asked: &DbsimJob) -> Result<Options, Refusal> {
-    let mut settings = vec![("job", asked.job.as_str())];
-    for text in &asked.set {
-        let Some((name, value)) = text.split_once('=').filter(|(_, value)| !value.is_empty()) else {
-            let message = format!("`{text}` sets nothing; write KEY=VALUE, such as `cache.size=64M`");
-            return Err(Refusal::new(message).at(Some("--set".to_owned())));
-        };
-        // Levers are called by the workload's name too; both are understood.
-        let name = name.strip_prefix("dbsim.").unwrap_or(name);
-        if name == "job" {
-            return Err(Refusal::new("The job is named by the first argument").at(Some("--set".to_owned())));
-        }
-        if settings.iter().any(|(other, _)| *other == name) {
-            return Err(Refusal::new(format!("`{name}` is set twice")).at(Some("--set".to_owned())));
-        }
-        settings.push((name, value));
-    }
-    workload::options(&Dbsim, settings).map_err(Refusal::new)
+    jobs::options(&Dbsim, &asked.job, &asked.set, "KEY=VALUE, such as `cache.size=64M`", &[])
 }
 
 fn check(asked: &DbsimJob, print: bool) -> anyhow::Result<u8> {
@@ -66,27 +51,5 @@ fn import_fio(file: &Path) -> anyhow::Result<u8> {
     let text = std::fs::read_to_string(file)
         .map_err(|e| Refusal::new(format!("Cannot read the fio job file `{name}`: {e}")))?;
     output::data(&job::fio::import(&name, &text)?)?;
-    Ok(0)
-}
-
-fn jobs(name: Option<&str>) -> anyhow::Result<u8> {
-    let Some(name) = name else {
-        let mut out = String::new();
-        for shipped in job::shipped::ALL {
-            let about = job::draft(shipped.name)?.about().unwrap_or_default();
-            let _ = writeln!(out, "{:<17} {about}", shipped.name);
-        }
-        output::data(&out)?;
-        return Ok(0);
-    };
-    let Some(shipped) = job::shipped::find(name) else {
-        let names = job::shipped::ALL.iter().map(|s| s.name);
-        let right = match suggest::nearest(name, names.clone()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("there are {}", suggest::list(names)),
-        };
-        return Err(Refusal::new(format!("No job `{name}` comes with bigiron; {right}")).into());
-    };
-    output::data(shipped.text)?;
     Ok(0)
 }

@@ -1,11 +1,12 @@
 //! `bigiron doc`.
 
+use crate::registry;
 use std::fmt::Write as _;
 
 use super::output;
 use crate::cli::Doc;
-use crate::refusal::Refusal;
-use crate::{suggest, workload};
+use bigiron_model::refusal::Refusal;
+use bigiron_model::suggest;
 
 /// Pages other than those of workloads: (kind, name, text).
 const PAGES: &[(&str, &str, &str)] = &[
@@ -27,6 +28,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("concept", "why", include_str!("../../docs/concepts/why.md")),
     ("concept", "words", include_str!("../../docs/concepts/words.md")),
     ("guide", "bisect", include_str!("../../docs/guide/bisect.md")),
+    ("guide", "bisect-source", include_str!("../../docs/guide/bisect-source.md")),
     ("guide", "first-steps", include_str!("../../docs/guide/first-steps.md")),
     ("guide", "gate", include_str!("../../docs/guide/gate.md")),
     ("guide", "nightly", include_str!("../../docs/guide/nightly.md")),
@@ -48,8 +50,17 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("study", "syscalls", include_str!("../../docs/studies/syscalls.md")),
     ("reference", "cli", include_str!("../../docs/reference/cli.md")),
     ("reference", "study-file", include_str!("../../docs/reference/study-file.md")),
+    ("reference", "bisect-model", include_str!("../../docs/reference/bisect-model.md")),
+    ("reference", "samples", include_str!("../../docs/reference/samples.md")),
+    ("reference", "locks", include_str!("../../docs/reference/locks.md")),
     ("reference", "storage", include_str!("../../docs/reference/storage.md")),
     ("reference", "dbsim-job", include_str!("../../docs/reference/dbsim-job.md")),
+    ("reference", "dbsim-model", include_str!("../../docs/reference/dbsim-model.md")),
+    ("reference", "dbsim-processes", include_str!("../../docs/reference/dbsim-processes.md")),
+    ("reference", "dbsim-verification", include_str!("../../docs/reference/dbsim-verification.md")),
+    ("reference", "multiuser-model", include_str!("../../docs/reference/multiuser-model.md")),
+    ("reference", "oltp-engines", include_str!("../../docs/reference/oltp-engines.md")),
+    ("reference", "oltp-runs", include_str!("../../docs/reference/oltp-runs.md")),
     ("reference", "report", include_str!("../../docs/reference/report.md")),
     ("reference", "folder", include_str!("../../docs/reference/folder.md")),
     ("reference", "history", include_str!("../../docs/reference/history.md")),
@@ -57,11 +68,19 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("reference", "undo", include_str!("../../docs/reference/undo.md")),
     ("reference", "sim", include_str!("../../docs/reference/sim.md")),
     ("reference", "architecture", include_str!("../../docs/reference/architecture.md")),
+    ("measurement", "bisect-measurements", include_str!("../../docs/measurements/bisect-measurements.md")),
+    ("measurement", "dbsim-measurements", include_str!("../../docs/measurements/dbsim-measurements.md")),
+    ("measurement", "multiuser-in-a-guest", include_str!("../../docs/measurements/multiuser-in-a-guest.md")),
+    ("measurement", "multiuser-measurements", include_str!("../../docs/measurements/multiuser-measurements.md")),
+    ("measurement", "nightly-measurements", include_str!("../../docs/measurements/nightly-measurements.md")),
+    ("measurement", "oltp-measurements", include_str!("../../docs/measurements/oltp-measurements.md")),
+    ("measurement", "statistics-measurements", include_str!("../../docs/measurements/statistics-measurements.md")),
+    ("measurement", "why-measurements", include_str!("../../docs/measurements/why-measurements.md")),
 ];
 
 /// Every page: (kind, name, text).
 fn pages() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    workload::all().iter().map(|w| ("workload", w.name(), w.doc())).chain(PAGES.iter().copied())
+    registry::all().iter().map(|w| ("workload", w.name(), w.doc())).chain(PAGES.iter().copied())
 }
 
 pub(super) fn run(args: &Doc) -> anyhow::Result<u8> {
@@ -85,7 +104,7 @@ fn list() -> String {
     let mut out = String::new();
     for (kind, name, text) in pages() {
         let title = text.lines().find_map(|l| l.strip_prefix("# ")).unwrap_or("");
-        let _ = writeln!(out, "{kind:<10} {name:<26} {title}");
+        let _ = writeln!(out, "{kind:<11} {name:<26} {title}");
     }
     out
 }
@@ -93,7 +112,7 @@ fn list() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lever::runtime;
+    use bigiron_lab::lever::runtime;
 
     /// What stands in the first column of a page's tables, in code.
     fn described(text: &str) -> Vec<&str> {

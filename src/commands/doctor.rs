@@ -5,8 +5,9 @@ use std::path::Path;
 
 use super::environment::Environment;
 use super::output;
-use crate::size;
-use crate::vm::{image, lockstep};
+use bigiron_image as image;
+use bigiron_lab::vm::lockstep;
+use bigiron_model::size;
 
 /// Memory that the default comparison's guest has, and room for QEMU itself.
 const MEMORY: u64 = (1 << 30) + (256 << 20);
@@ -66,7 +67,9 @@ pub(super) fn run() -> anyhow::Result<u8> {
 fn qemu(environment: &Environment) -> Found {
     match environment.qemu() {
         Ok(qemu) => Found::Ok(format!("{} ({})", qemu.version, qemu.program.display())),
-        Err(refusal) if image::find_tool(crate::vm::qemu::PROGRAM).is_some() => Found::Broken(refusal.message, true),
+        Err(refusal) if image::find_tool(bigiron_lab::vm::qemu::PROGRAM).is_some() => {
+            Found::Broken(refusal.message, true)
+        }
         Err(refusal) => Found::Missing(refusal.message, true),
     }
 }
@@ -91,7 +94,7 @@ fn kvm(environment: &Environment) -> Found {
         );
     }
     match environment.kvm_report() {
-        Ok(says) => Found::Ok(format!("{says}; the default clock is `wall`")),
+        Ok(kvm) => Found::Ok(format!("{}; the default clock is `wall`", kvm.reason)),
         Err(why) if Path::new("/dev/kvm").exists() => {
             Found::Broken(format!("{why}; the default clock is `exact`"), false)
         }

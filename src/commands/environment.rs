@@ -1,5 +1,6 @@
 //! What this machine has for a study: QEMU, KVM, CPUs, memory, the cache. Each is looked at once, and only if it matters.
 
+use bigiron_model::host::HostKind;
 use std::cell::OnceCell;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -7,24 +8,29 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use super::output;
-use crate::host::local;
-use crate::kernel::spec::Spec;
-use crate::kernel::store::Store;
-use crate::kernel::{Identity, Kernel, KernelError};
-use crate::lever::disks::Disks;
-use crate::lever::site::Site;
-use crate::lever::{self, Scope, Setting};
-use crate::network::Link;
-use crate::refusal::Refusal;
 use crate::study::settled::Surroundings;
-use crate::vm::probe::{self, Kvm};
-use crate::vm::qemu::{Qemu, QemuError};
+use bigiron_archive::spec::Spec;
+use bigiron_archive::store::Store;
+use bigiron_archive::{Kernel, KernelError};
+use bigiron_lab::host::local;
+use bigiron_lab::lever;
+use bigiron_lab::lever::Scope;
+use bigiron_lab::lever::disks::Disks;
+use bigiron_lab::lever::site::Site;
+use bigiron_lab::vm::probe;
+use bigiron_lab::vm::probe::Kvm;
+use bigiron_lab::vm::qemu::{Qemu, QemuError};
+use bigiron_model::identity::Identity;
+use bigiron_model::provenance::Provenance;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::setting::Setting;
+use bigiron_sys::network::Link;
 
 /// This machine.
 pub(super) struct Environment {
     pub store: Store,
     qemu: OnceCell<Result<Qemu, String>>,
-    kvm: OnceCell<Result<String, String>>,
+    kvm: OnceCell<Result<Kvm, String>>,
     /// The kernel that KVM would be tried with, as typed; `None` for any that is in the cache.
     trial_kernel: Option<String>,
     /// The folder that is, or lies, nearest to where the study will be.
@@ -59,12 +65,18 @@ impl Environment {
         found.as_ref().map_err(|e| Refusal::new(e.clone()).hint("`bigiron doctor` checks everything that is needed"))
     }
 
+    /// The programs that run the trials of `host`.
+    pub(super) fn provenance(&self, host: HostKind) -> anyhow::Result<Provenance> {
+        let qemu = if host == HostKind::Vm { Some(self.qemu()?.version.to_string()) } else { None };
+        Provenance::here(qemu).context("Cannot read this executable's own file")
+    }
+
     /// What was seen of KVM: that it works, or why not.
-    pub(super) fn kvm_report(&self) -> &Result<String, String> {
+    pub(super) fn kvm_report(&self) -> &Result<Kvm, String> {
         self.kvm.get_or_init(|| {
             let qemu = self.qemu().map_err(|e| e.to_string())?;
-            let Kvm { usable, reason, .. } = self.probe(qemu).map_err(|e| format!("{e:#}"))?;
-            if usable { Ok(reason) } else { Err(reason) }
+            let kvm = self.probe(qemu).map_err(|e| format!("{e:#}"))?;
+            if kvm.usable { Ok(kvm) } else { Err(kvm.reason) }
         })
     }
 
@@ -86,7 +98,11 @@ impl Environment {
                 newest.context("/dev/kvm is there, but no kernel is in the cache to try it with")?.dir.join("image")
             }
         };
-        probe::kvm(self.cache(), qemu, &image)
+        let kvm = probe::kvm(self.cache(), qemu, &image)?;
+        if !kvm.usable {
+            output::note(&format!("{}; the default clock is `exact`", kvm.reason));
+        }
+        Ok(kvm)
     }
 
     /// The kernel that is meant by `text`, fetched if need be.
@@ -154,7 +170,7 @@ impl Surroundings for Environment {
     }
 
     fn kvm(&self) -> Result<(), String> {
-        self.kvm_report().clone().map(drop)
+        self.kvm_report().as_ref().map(drop).map_err(Clone::clone)
     }
 
     fn cpus(&self) -> u32 {

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::refusal::Refusal;
-use crate::store::{Folder, Tally};
-use crate::study::plan::Plan;
-use crate::study::repeat::quote;
 use crate::study::settled::Settled;
+use bigiron_model::plan::Plan;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
+use bigiron_model::store::{Folder, Tally};
 
 /// Where studies go if nothing is said.
 pub(super) const RESULTS: &str = "bigiron-results";

@@ -4,10 +4,11 @@ use bigiron_stats::change_point::Search;
 
 use super::output;
 use crate::cli::{self, HistoryFormat};
-use crate::history::{History, file, series};
-use crate::refusal::Refusal;
-use crate::report::history::{self as print, View};
-use crate::suggest;
+use bigiron_judge::history::{History, file, series};
+use bigiron_model::refusal::Refusal;
+use bigiron_model::suggest;
+use bigiron_report::history as print;
+use bigiron_report::history::View;
 
 pub(super) fn run(args: &cli::History) -> anyhow::Result<u8> {
     let dir = match &args.history {
@@ -35,8 +36,9 @@ pub(super) fn run(args: &cli::History) -> anyhow::Result<u8> {
     let chosen: Vec<_> = match &args.what {
         None => names.iter().collect(),
         Some(what) => {
-            let exact = |(row, metric): &&(String, crate::metric::MetricDef)| *what == format!("{row}.{}", metric.name);
-            let of_row = |(row, _): &&(String, crate::metric::MetricDef)| row == what;
+            let exact =
+                |(row, metric): &&(String, bigiron_model::metric::MetricDef)| *what == format!("{row}.{}", metric.name);
+            let of_row = |(row, _): &&(String, bigiron_model::metric::MetricDef)| row == what;
             let one: Vec<_> = names.iter().filter(exact).collect();
             if one.is_empty() { names.iter().filter(of_row).collect() } else { one }
         }

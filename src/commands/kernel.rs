@@ -1,15 +1,15 @@
 //! `bigiron kernel`.
 
+use crate::registry;
 use std::fmt::Write as _;
 
 use super::environment::refuse;
 use super::output;
 use crate::cli::KernelAction;
-use crate::kernel::KernelError;
-use crate::kernel::spec::Spec;
-use crate::kernel::store::Store;
-use crate::refusal::Refusal;
-use crate::workload;
+use bigiron_archive::KernelError;
+use bigiron_archive::spec::Spec;
+use bigiron_archive::store::Store;
+use bigiron_model::refusal::Refusal;
 
 pub(super) fn run(action: KernelAction) -> anyhow::Result<u8> {
     let store = Store::open().map_err(refuse)?;
@@ -22,7 +22,7 @@ pub(super) fn run(action: KernelAction) -> anyhow::Result<u8> {
             }
         }
         KernelAction::Add { name, kernel, image, modules, config } => {
-            if workload::find(&name).is_some() {
+            if registry::find(&name).is_some() {
                 return Err(Refusal::new(format!("`{name}` is a workload; a kernel needs another name")).into());
             }
             let spec = match (kernel, image) {

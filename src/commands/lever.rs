@@ -1,5 +1,7 @@
 //! `bigiron lever list`, `show` and `check`.
 
+use crate::registry;
+use crate::study::setting;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -7,15 +9,18 @@ use anyhow::Context as _;
 
 use super::{environment, output};
 use crate::cli::LeverAction;
-use crate::lever::apply;
-use crate::lever::runtime::{self, Lever, Place};
-use crate::lever::site::Site;
-use crate::lever::{self, Scope, Setting, Typed, boot, fault};
-use crate::network::{Attribute, Link};
-use crate::refusal::Refusal;
 use crate::study::arm::ArmText;
-use crate::undo::{Ledger, chosen};
-use crate::{suggest, workload};
+use bigiron_lab::lever;
+use bigiron_lab::lever::apply;
+use bigiron_lab::lever::runtime;
+use bigiron_lab::lever::runtime::{Lever, Place};
+use bigiron_lab::lever::site::Site;
+use bigiron_lab::lever::{Scope, boot, fault};
+use bigiron_lab::undo::{Ledger, chosen};
+use bigiron_model::refusal::Refusal;
+use bigiron_model::setting::{Setting, Typed};
+use bigiron_model::suggest;
+use bigiron_sys::network::{Attribute, Link};
 
 pub(super) fn run(action: &LeverAction) -> anyhow::Result<u8> {
     match action {
@@ -36,7 +41,7 @@ fn rows() -> Vec<Row> {
         let root = if lever.needs_root() { "root" } else { "" };
         rows.push((lever.name.to_owned(), scope, root, lever.summary.to_owned()));
     }
-    for workload in workload::all() {
+    for workload in registry::all() {
         let text = format!("an option of the workload, see `bigiron doc {}`", workload.name());
         rows.push((format!("{}.OPTION", workload.name()), "workload", "", text));
     }
@@ -48,7 +53,7 @@ fn list(family: Option<&str>) -> anyhow::Result<String> {
     if let Some(family) = family {
         rows.retain(|(name, ..)| name.split('.').next() == Some(family));
         if rows.is_empty() {
-            let right = suggest::list(lever::families());
+            let right = suggest::list(setting::families());
             return Err(Refusal::new(format!("No family of levers is called `{family}`; there is {right}")).into());
         }
     }
@@ -65,11 +70,14 @@ fn show(name: &str) -> anyhow::Result<String> {
     let Some(named) = runtime::find(name) else {
         if runtime::is_family(family) {
             // The tables know near misses.
-            return Err(Refusal::from(lever::check(name, "").err().context("an unknown lever")?).into());
+            return Err(Refusal::from(setting::check(name, "").err().context("an unknown lever")?).into());
+        }
+        if let Some(text) = option(name) {
+            return Ok(text);
         }
         let known = rows().into_iter().find(|(row, ..)| row.split('.').next() == Some(family));
         let Some((row, scope, _, text)) = known else {
-            let right = suggest::list(lever::families());
+            let right = suggest::list(setting::families());
             return Err(Refusal::new(format!("No lever `{name}`; families are {right}")).into());
         };
         return Ok(format!("{row}: {text}\nscope: {scope}\nmore: bigiron doc {family}\n"));
@@ -109,6 +117,21 @@ fn show(name: &str) -> anyhow::Result<String> {
     Ok(out)
 }
 
+/// An option of a workload, or a key of its jobs, in words.
+fn option(name: &str) -> Option<String> {
+    let (family, key) = name.split_once('.')?;
+    let mut out = String::new();
+    for explanation in registry::find(family)?.explain(key) {
+        let _ = writeln!(out, "{name}: {}", explanation.summary);
+        for (what, text) in [("takes", explanation.values.as_str()), ("default", explanation.default)] {
+            if !text.is_empty() {
+                let _ = writeln!(out, "{what}: {text}");
+            }
+        }
+    }
+    (!out.is_empty()).then(|| format!("{out}scope: workload\nmore: bigiron doc {family}\n"))
+}
+
 /// What the devices say that a trial would have here.
 fn between(site: &Site<'_>, attribute: Attribute) -> String {
     let pair = match site.link.get() {
@@ -141,7 +164,7 @@ fn parse(words: &[String]) -> anyhow::Result<Vec<Setting>> {
     let mut settings = Vec::new();
     for word in words {
         if lever::has_family(word) {
-            settings.push(lever::parse(word).map_err(Refusal::from)?);
+            settings.push(setting::parse(word).map_err(Refusal::from)?);
         } else {
             settings.extend(ArmText::parse(word)?.settings);
         }

@@ -9,10 +9,12 @@ mod doctor;
 mod environment;
 mod folder;
 mod history;
+mod jobs;
 mod kernel;
 mod lever;
 mod nightly;
 mod noise;
+mod noise_card;
 mod oltp;
 mod output;
 mod report;
@@ -20,11 +22,12 @@ mod run;
 mod selftest;
 mod show;
 mod undo;
+mod worker;
 
 use std::process::ExitCode;
 
 use crate::cli::{Cli, Command};
-use crate::refusal::Refusal;
+use bigiron_model::refusal::Refusal;
 
 /// Exit status of a run that failed.
 const FAILED: u8 = 1;
@@ -56,8 +59,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Doc(args) => doc::run(&args),
         Command::Dbsim(args) => dbsim::run(args.action),
         Command::Oltp(args) => oltp::run(args.action),
-        Command::Worker { args } => return ExitCode::from(crate::workload::worker(&args) as u8),
-        Command::Guest => crate::guest::main(),
+        Command::Worker { args } => return ExitCode::from(worker::run(&args) as u8),
+        Command::Guest => bigiron_lab::guest::main(crate::registry::WORKLOADS),
     };
     match done {
         Ok(code) => ExitCode::from(code),

@@ -1,12 +1,14 @@
 //! `bigiron nightly`.
 
+use crate::study::setting;
+use bigiron_model::host::HostKind;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use sha2::{Digest, Sha256};
 
 use super::conduct::{self, Part, Request};
@@ -14,24 +16,26 @@ use super::environment::{Environment, refuse};
 use super::folder;
 use super::output;
 use crate::cli::{FailOn, HistoryFormat, Nightly};
-use crate::clock::Clock;
-use crate::date;
-use crate::history::{self, Entry, History};
-use crate::host::sim::Script;
-use crate::kernel::store::Store;
-use crate::lever;
 use crate::night::collect;
-use crate::night::folder::{Group, Night, NightArm, executable};
+use crate::night::folder::{Group, Night, NightArm};
 use crate::night::grid::{Grid, Studied};
 use crate::night::previous::{last, previous};
+use crate::night::report as print;
+use crate::night::report::Report;
 use crate::night::rows::{self, Budget, Row};
-use crate::refusal::Refusal;
-use crate::report::night::{self as print, Report};
-use crate::size;
 use crate::study::question::Question;
-use crate::study::repeat::quote;
 use crate::study::settled::{self, SCREENING_PAIRS, Settled};
 use crate::study::words;
+use bigiron_archive::store::Store;
+use bigiron_judge::history;
+use bigiron_judge::history::{Entry, History};
+use bigiron_lab::host::sim::Script;
+use bigiron_model::clock::Clock;
+use bigiron_model::date;
+use bigiron_model::provenance::Provenance;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
+use bigiron_model::size;
 
 /// A night that is being worked through.
 struct Work<'a> {
@@ -41,6 +45,8 @@ struct Work<'a> {
     base: Question,
     script: Option<Script>,
     cancel: Arc<AtomicBool>,
+    /// The programs that run trials here.
+    here: Provenance,
 }
 
 pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
@@ -68,6 +74,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     let question_sha256: String = Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect();
 
     let (dir, found) = place(args, &settled[0], &question_sha256)?;
+    let here = environment.provenance(settled[0].machine.host)?;
     let night = match found {
         Some(night) => night,
         None => {
@@ -77,7 +84,8 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
             let night = Night {
                 schema: Night::schema(),
                 bigiron: env!("CARGO_PKG_VERSION").to_owned(),
-                executable: executable().context("Cannot read this executable's own file")?,
+                executable: here.executable.clone(),
+                qemu: here.qemu.clone(),
                 question_sha256,
                 begun: date::now(),
                 budget,
@@ -93,10 +101,10 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
         }
     };
     let cancel = conduct::cancelled_by_signals()?;
-    let work = Work { args, dir, night, base, script, cancel };
+    let work = Work { args, dir, night, base, script, cancel, here };
     work.all()?;
     remember(&work, &history)?;
-    let report = report(&work.dir, &work.night)?;
+    let report = report(&work.dir, &work.night, &work.cancel)?;
     for (name, text) in [("report.html", print::html(&report)), ("report.json", print::json(&report))] {
         match Night::write_report(&work.dir, name, text.as_bytes()) {
             Ok(path) => output::note(&format!("Grid: {}", path.display())),
@@ -121,7 +129,7 @@ fn cost(report: &Report) -> String {
 
 /// The grid of a night that lies in `dir`, made again; boots nothing.
 pub(super) fn again(dir: &Path, night: &Night, format: HistoryFormat, fail_on: &[FailOn]) -> anyhow::Result<u8> {
-    let report = report(dir, night)?;
+    let report = report(dir, night, &AtomicBool::new(false))?;
     output::data(&rendered(&report, format))?;
     Ok(status(&report, fail_on))
 }
@@ -162,7 +170,7 @@ fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
     let wrong = |option: &str, message: String| Refusal::new(format!("--{option}: {message}"));
     let mut settings = Vec::new();
     for text in &args.set {
-        settings.push(lever::parse(text).map_err(|e| wrong("set", e.to_string()))?);
+        settings.push(setting::parse(text).map_err(|e| wrong("set", e.to_string()))?);
     }
     let base = Question {
         arms,
@@ -170,7 +178,7 @@ fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
         clock: Some(args.clock.parse().map_err(|e| wrong("clock", e))?),
         screening: args.quick,
         seed: Some(args.seed),
-        host: args.sim.as_ref().map(|_| "sim".to_owned()),
+        host: args.sim.as_ref().map(|_| HostKind::Sim),
         cpus: args.cpus,
         memory_bytes: Some(size::parse_bytes(&args.memory).map_err(|e| wrong("memory", e))?),
         storage: args.storage.clone(),
@@ -235,7 +243,7 @@ fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(Pat
                     quote(&dir.display().to_string())
                 ))
                 .into()),
-            None if crate::store::Folder::holds_other_things(dir) => {
+            None if bigiron_model::store::Folder::holds_other_things(dir) => {
                 Err(Refusal::new(format!("`{}` is not empty and holds no night", dir.display()))
                     .hint("Name a new or an empty folder with `--out DIR`")
                     .into())
@@ -257,7 +265,7 @@ fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(Pat
                 return Ok((dir, Some(night)));
             }
             Some(_) => {}
-            None if crate::store::Folder::holds_other_things(&dir) => {}
+            None if bigiron_model::store::Folder::holds_other_things(&dir) => {}
             None => return Ok((dir, None)),
         }
     }
@@ -271,15 +279,7 @@ impl Work<'_> {
             output::note(&format!("`{}` holds this night already; nothing is booted", self.dir.display()));
             return Ok(());
         }
-        let now = executable().context("Cannot read this executable's own file")?;
-        if now != self.night.executable {
-            return Err(Refusal::new(format!(
-                "The night in `{}` was begun by another build of bigiron, whose workloads may differ",
-                self.dir.display()
-            ))
-            .hint("Begin anew with `--out DIR`, or go on with the build that began it")
-            .into());
-        }
+        self.here.check("night", &self.dir, Some(&self.night.provenance()))?;
         let (mut failed, of) = (Vec::new(), self.night.groups.len());
         for (index, group) in self.night.groups.iter().enumerate() {
             let names: Vec<&str> = group.rows.iter().map(|r| r.name.as_str()).collect();
@@ -335,7 +335,7 @@ fn remember(work: &Work<'_>, history: &Path) -> anyhow::Result<()> {
     for (line, why) in &kept.unreadable {
         output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is passed over"));
     }
-    let entries = collect::entries(&work.night, &studies(&work.dir, &work.night)?);
+    let entries = collect::entries(&work.night, &studies(&work.dir, &work.night, &work.cancel)?);
     let last: Vec<Entry> = entries.iter().filter_map(|tonight| last(tonight, &kept)).cloned().collect();
     if !last.is_empty() && History::read(&work.dir)?.entries.is_empty() {
         history::file::append(&work.dir, &last)?;
@@ -344,14 +344,14 @@ fn remember(work: &Work<'_>, history: &Path) -> anyhow::Result<()> {
 }
 
 /// The studies of a night that were begun.
-fn studies(dir: &Path, night: &Night) -> anyhow::Result<Vec<Studied>> {
+fn studies(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<Vec<Studied>> {
     let mut studies: Vec<Studied> = Vec::new();
     for group in &night.groups {
         let split = group.must_split(dir)?;
-        studies.extend(studied(dir, &group.folder, group.rows.clone())?.map(|s| Studied { split, ..s }));
+        studies.extend(studied(dir, &group.folder, group.rows.clone(), stop)?.map(|s| Studied { split, ..s }));
         if split {
             for row in &group.rows {
-                let alone = studied(dir, &Group::alone(row), vec![row.clone()])?;
+                let alone = studied(dir, &Group::alone(row), vec![row.clone()], stop)?;
                 studies.extend(alone.map(|s| Studied { alone: true, ..s }));
             }
         }
@@ -360,8 +360,8 @@ fn studies(dir: &Path, night: &Night) -> anyhow::Result<Vec<Studied>> {
 }
 
 /// Everything that is said of a night.
-fn report(dir: &Path, night: &Night) -> anyhow::Result<Report> {
-    let studies = studies(dir, night)?;
+fn report(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<Report> {
+    let studies = studies(dir, night, stop)?;
     let names: Vec<String> = night.arms.iter().map(|a| a.name.clone()).collect();
     let entries = collect::entries(night, &studies);
     let records = || studies.iter().flat_map(|s| &s.records);
@@ -375,9 +375,9 @@ fn report(dir: &Path, night: &Night) -> anyhow::Result<Report> {
     })
 }
 
-fn studied(dir: &Path, name: &str, rows: Vec<Row>) -> anyhow::Result<Option<Studied>> {
+fn studied(dir: &Path, name: &str, rows: Vec<Row>, stop: &AtomicBool) -> anyhow::Result<Option<Studied>> {
     let Some(study) = Group::study(dir, name)? else { return Ok(None) };
-    let (records, judgement) = conduct::judged(&study)?;
+    let (records, judgement) = conduct::judged(&study, stop)?;
     Ok(Some(Studied {
         folder: name.to_owned(),
         rows,

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::output;
-use crate::probe::machine::{self, Grade};
-use crate::probe::noise::Sample;
+use bigiron_probe::machine;
+use bigiron_probe::machine::Grade;
+use bigiron_probe::noise::Sample;
 
 /// How long the machine is watched.
 const WATCHED: Duration = Duration::from_secs(2);

@@ -11,16 +11,16 @@ use serde::Serialize;
 
 use super::{FAILED, conduct, output};
 use crate::cli::{DbsimFormat, OltpAction, OltpRun};
-use crate::host::{HostError, Phase, local};
-use crate::metric::{MetricDef, Unit};
-use crate::refusal::Refusal;
-use crate::report::quantity::Quantity;
-use crate::suggest;
-use crate::workload::oltp::check::Report;
-use crate::workload::oltp::house::Procedures;
-use crate::workload::oltp::pg::{Connection, Url};
-use crate::workload::oltp::{Oltp, Scale, check, house, jobs, ledger, ramp};
-use crate::workload::{self, Options, Workload as _};
+use bigiron_lab::host::{HostError, Phase, local};
+use bigiron_model::metric::{MetricDef, Unit};
+use bigiron_model::refusal::Refusal;
+use bigiron_model::workload::Options;
+use bigiron_oltp::check::Report;
+use bigiron_oltp::pg::{Connection, Url};
+use bigiron_oltp::trial_database::Procedures;
+use bigiron_oltp::{Oltp, Scale, check, jobs, ledger, ramp, trial_database};
+use bigiron_report::quantity::Quantity;
+use bigiron_workload::Workload as _;
 
 pub(super) fn run(action: OltpAction) -> anyhow::Result<u8> {
     match action {
@@ -29,29 +29,16 @@ pub(super) fn run(action: OltpAction) -> anyhow::Result<u8> {
         OltpAction::Load { url, warehouses } => load(&url, warehouses),
         OltpAction::Check { url, fresh } => check(&url, fresh),
         OltpAction::Prove { url, acks } => prove(&url, &acks),
-        OltpAction::Jobs { name } => list(name.as_deref()),
+        OltpAction::Jobs { name } => super::jobs::show(&jobs::LIBRARY, name.as_deref(), jobs::about),
     }
 }
 
 fn options(args: &OltpRun) -> Result<Options, Refusal> {
-    let mut settings = vec![("job", args.job.as_str())];
-    for text in &args.set {
-        let Some((name, value)) = text.split_once('=').filter(|(_, value)| !value.is_empty()) else {
-            let message = format!("`{text}` sets nothing; write OPTION=VALUE, such as `warehouses=4`");
-            return Err(Refusal::new(message).at(Some("--set".to_owned())));
-        };
-        // Levers are called by the workload's name too; both are understood.
-        let name = name.strip_prefix("oltp.").unwrap_or(name);
-        if settings.iter().any(|(other, _)| *other == name) {
-            return Err(Refusal::new(format!("`{name}` is set twice")).at(Some("--set".to_owned())));
-        }
-        settings.push((name, value));
-    }
-    let length = args.seconds.map(|seconds| (format!("{seconds}s"), format!("{}s", seconds.div_ceil(4))));
-    if let Some((length, ramp)) = &length {
-        settings.extend([("length", length.as_str()), ("ramp", ramp.as_str())]);
-    }
-    let mut options = workload::options(&Oltp, settings).map_err(Refusal::new)?;
+    let lengths = args.seconds.map(|seconds| [("length", seconds), ("ramp", seconds.div_ceil(4))]);
+    let lengths: Vec<_> = lengths.into_iter().flatten().map(|(key, seconds)| (key, format!("{seconds}s"))).collect();
+    let lengths: Vec<_> = lengths.iter().map(|(key, time)| (*key, time.as_str())).collect();
+    let right = "OPTION=VALUE, such as `warehouses=4`";
+    let mut options = super::jobs::options(&Oltp, &args.job, &args.set, right, &lengths)?;
     if let Some(acks) = options.get_mut("acks") {
         *acks = Oltp.embed("acks", acks).map_err(Refusal::new)?;
     }
@@ -151,7 +138,7 @@ fn load(text: &str, warehouses: u32) -> anyhow::Result<u8> {
             output::note(&format!("{step}: done"));
         }
     };
-    for what in house::load_marked(&url, Scale { warehouses }, Procedures::Wanted, &step)? {
+    for what in trial_database::load_marked(&url, Scale { warehouses }, Procedures::Wanted, &step)? {
         output::note(&format!("not available on this server: {what}"));
     }
     output::note(&format!("{warehouses} warehouses are in {url}"));
@@ -180,25 +167,4 @@ fn print(report: &Report) -> anyhow::Result<u8> {
     }
     output::data(&out)?;
     Ok(if report.passed() { 0 } else { FAILED })
-}
-
-fn list(name: Option<&str>) -> anyhow::Result<u8> {
-    let Some(name) = name else {
-        let mut out = String::new();
-        for job in jobs::SHIPPED {
-            let _ = writeln!(out, "{:<10} {}", job.name, job.about());
-        }
-        output::data(&out)?;
-        return Ok(0);
-    };
-    let Some(job) = jobs::SHIPPED.iter().find(|job| job.name == name) else {
-        let names = jobs::SHIPPED.iter().map(|job| job.name);
-        let right = match suggest::nearest(name, names.clone()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("there are {}", suggest::list(names)),
-        };
-        return Err(Refusal::new(format!("No job `{name}` comes with bigiron; {right}")).into());
-    };
-    output::data(job.text)?;
-    Ok(0)
 }

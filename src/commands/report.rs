@@ -1,19 +1,22 @@
 //! `bigiron report`.
 
+use std::sync::atomic::AtomicBool;
+
 use super::bisect;
-use super::conduct;
+use super::conduct::{self, Conducted};
 use super::nightly;
 use super::output;
 use crate::bisect::Bisection;
 use crate::cli::{BisectFormat, Counters, Flame, Format, HistoryFormat, Report};
-use crate::judge::Judgement;
-use crate::judge::stacks::Stacks;
 use crate::night::Night;
-use crate::refusal::Refusal;
-use crate::report::flame::{self, Shown};
-use crate::report::why::Why;
-use crate::store::Folder;
-use crate::study::plan::Plan;
+use bigiron_judge::Judgement;
+use bigiron_judge::stacks::Stacks;
+use bigiron_model::plan::Plan;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::store::Folder;
+use bigiron_report::flame;
+use bigiron_report::flame::Shown;
+use bigiron_report::why::Why;
 
 pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
     if let Some(night) = Night::open(&args.dir)? {
@@ -50,21 +53,15 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
         return bisect::again(&args.dir, &bisection, format, &args.fail_on);
     }
     let folder = Folder::open(&args.dir)?;
-    let (records, judgement) = conduct::judged(&folder)?;
-    let why = conduct::why(&folder, &records, &judgement);
-    if let Some(flame) = args.flame {
-        output::data(&graph(folder.plan(), &judgement, &why, flame, args.line.as_deref())?)?;
-        return Ok(conduct::status(&judgement, &args.fail_on));
-    }
-    output::data(&conduct::render(
-        folder.plan(),
-        &records,
-        &judgement,
-        &why,
-        args.format,
-        args.counters == Counters::All,
-    ))?;
-    Ok(conduct::status(&judgement, &args.fail_on))
+    let never = AtomicBool::new(false);
+    let judged = conduct::judged(&folder, &never)?;
+    let study = Conducted::new(folder, judged, Vec::new(), &never)?;
+    let text = match args.flame {
+        Some(flame) => graph(study.folder.plan(), &study.judgement, &study.why, flame, args.line.as_deref())?,
+        None => study.rendered(args.format, args.counters == Counters::All),
+    };
+    output::data(&text)?;
+    Ok(conduct::status(&study.judgement, &args.fail_on))
 }
 
 /// The flame graph of a line.

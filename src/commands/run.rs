@@ -1,13 +1,14 @@
 //! `bigiron run`.
 
 use anyhow::anyhow;
+use bigiron_model::host::HostKind;
 use serde::Deserialize;
 
 use super::conduct::{self, Request};
 use crate::cli::Run;
-use crate::host::sim::Script;
-use crate::refusal::Refusal;
 use crate::study::file;
+use bigiron_lab::host::sim::Script;
+use bigiron_model::refusal::Refusal;
 
 pub(super) fn run(args: Run) -> anyhow::Result<u8> {
     let study = file::read(&args.study)?;
@@ -17,7 +18,7 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
         let line = e.span().map_or(1, |span| 1 + study.text[..span.start].matches('\n').count());
         anyhow!(Refusal::new(e.message().to_owned()).at(Some(format!("{}:{line}", args.study.display()))))
     })?;
-    if script.is_some() && question.host.as_deref() != Some("sim") {
+    if script.is_some() && question.host != Some(HostKind::Sim) {
         let place = Some(args.study.display().to_string());
         return Err(Refusal::new("`[sim]` is for the host `sim` only; this study runs in a VM").at(place).into());
     }

@@ -3,38 +3,19 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use serde::Serialize;
-
 use super::compare;
 use super::conduct::{self, Conducted, Request};
+use super::noise_card::NoiseCard;
 use super::output;
 use crate::cli::Selftest;
-use crate::clock::Clock;
-use crate::judge::aa::{self, Gate};
-use crate::kernel::store::Store;
-use crate::refusal::Refusal;
-use crate::size;
-use crate::study::plan::Machine;
 use crate::study::question::Question;
+use bigiron_judge::aa;
+use bigiron_judge::aa::Gate;
+use bigiron_model::clock::Clock;
+use bigiron_model::refusal::Refusal;
 
 /// The kernel that is compared with itself if none is named.
 const KERNEL: &str = "debian:6.12";
-
-/// What is kept of an A/A session: how noisy this machine is.
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct NoiseCard<'a> {
-    bigiron: &'a str,
-    kernel: &'a str,
-    clock: Clock,
-    pairs: u32,
-    seed: u64,
-    /// Whether this was the second try.
-    repeated: bool,
-    machine: &'a Machine,
-    gate: &'a Gate,
-}
 
 pub(super) fn run(args: Selftest) -> anyhow::Result<u8> {
     let mut q = compare::question(&args.words, &args.design)?;
@@ -74,40 +55,14 @@ fn attempt(q: &Question, out: Option<&Path>, jobs: Option<usize>, repeated: bool
         Request { question: q.clone(), file: None, script: None, out, jobs, why: Some(0), locks: None, part: None };
     let conducted = conduct::conduct(&request)?;
     let gate = aa::gate(&conducted.judgement);
-    let plan = conducted.folder.plan();
-    let card = NoiseCard {
-        bigiron: env!("CARGO_PKG_VERSION"),
-        kernel: &plan.arms[0].kernel.release,
-        clock: plan.clock,
-        pairs: plan.design.pairs,
-        seed: plan.design.seed,
-        repeated,
-        machine: &plan.machine,
-        gate: &gate,
-    };
-    let path = keep(&card)?;
+    let card = NoiseCard::new(conducted.folder.plan(), gate, repeated);
+    let path = card.keep()?;
     output::data(&text(&card))?;
     output::note(&format!("Noise card: {}", path.display()));
-    Ok((conducted, gate))
+    Ok((conducted, card.gate))
 }
 
-/// Writes the card to the cache: one for each kernel, clock and size of machine.
-fn keep(card: &NoiseCard<'_>) -> anyhow::Result<PathBuf> {
-    let dir = Store::open()?.dir().join("noise");
-    let memory = size::print_bytes(card.machine.memory_bytes);
-    let path = dir.join(format!("{}-{}-{}cpu-{memory}.toml", card.kernel, card.clock, card.machine.cpus));
-    let write = || -> anyhow::Result<()> {
-        std::fs::create_dir_all(&dir)?;
-        let mut file = tempfile::NamedTempFile::new_in(&dir)?;
-        std::io::Write::write_all(&mut file, toml::to_string(card)?.as_bytes())?;
-        file.persist(&path)?;
-        Ok(())
-    };
-    write().with_context(|| format!("Cannot keep the noise card `{}`", path.display()))?;
-    Ok(path)
-}
-
-fn text(card: &NoiseCard<'_>) -> String {
+fn text(card: &NoiseCard) -> String {
     let mut out = format!(
         "{} against itself, {} pairs, clock {}: {}\n",
         card.kernel,

@@ -4,10 +4,10 @@ use std::fs;
 
 use super::output;
 use crate::cli::Show;
-use crate::refusal::Refusal;
-use crate::report;
-use crate::store::Folder;
-use crate::store::record::Record;
+use bigiron_model::record::Record;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::store::Folder;
+use bigiron_report as report;
 
 /// Lines of a guest's console that are shown.
 const CONSOLE_LINES: usize = 40;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::output;
 use crate::cli::Undo;
-use crate::undo::{self, Done};
+use bigiron_lab::undo;
+use bigiron_lab::undo::Done;
 
 pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
     let restored = undo::restore(&undo::folder()?, Path::new("/"), args.dry_run)?;

@@ -10,14 +10,14 @@ use sha2::{Digest, Sha256};
 use super::folder::Night;
 use super::grid::Studied;
 use super::rows::Row;
-use crate::clock::Clock;
-use crate::history::entry::SCHEMA;
-use crate::history::{Boot, Entry, EntryRow, Measured};
-use crate::judge::standing::{self, Standing};
-use crate::lever;
-use crate::size;
-use crate::store::record::{Outcome, Record};
-use crate::study::plan::{Plan, PlannedWorkload};
+use bigiron_judge::history::entry::SCHEMA;
+use bigiron_judge::history::{Boot, Entry, EntryRow, Measured};
+use bigiron_judge::standing;
+use bigiron_judge::standing::Standing;
+use bigiron_model::clock::Clock;
+use bigiron_model::plan::{Plan, PlannedWorkload};
+use bigiron_model::record::{Outcome, Record};
+use bigiron_model::size;
 
 /// Longest value of an option that a configuration spells out; a longer one is there by its hash.
 const SPELT: usize = 60;
@@ -63,7 +63,7 @@ fn entry_row(night: &Night, study: &Studied, row: &Row, arm: usize) -> EntryRow 
             Standing::Missing => {}
         }
     }
-    let measured = |metric: &crate::metric::MetricDef| {
+    let measured = |metric: &bigiron_model::metric::MetricDef| {
         let value = |r: &&Record| {
             r.metrics.iter().find(|m| m.workload == row.workload && m.name == metric.name).map(|m| m.value)
         };
@@ -95,7 +95,7 @@ fn configuration(
     let mut put = |name: &str, value: String| parts.insert(name.to_owned(), value);
     put("executable", night.executable.clone());
     put("clock", plan.clock.to_string());
-    put("host", machine.host.clone());
+    put("host", machine.host.to_string());
     put("cpus", machine.cpus.to_string());
     put("memory", size::print_bytes(machine.memory_bytes));
     put("storage", machine.storage.clone());
@@ -109,7 +109,7 @@ fn configuration(
     for (lever, value) in &plan.arms[arm].settings {
         put(&format!("lever.{lever}"), brief(value));
     }
-    for (option, value) in lever::workload_options(plan, &plan.arms[arm], &workload.name) {
+    for (option, value) in plan.options_in(&plan.arms[arm], &workload.name) {
         put(&format!("option.{option}"), brief(&value));
     }
     for (name, value) in &plan.arms[arm].foundation {

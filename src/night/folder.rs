@@ -4,18 +4,19 @@
 //! night is resumed.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Budget, LeftOut, Row};
-use crate::clock::Clock;
-use crate::kernel::Identity;
-use crate::store::folder::write_whole;
-use crate::store::line::sha256_hex;
-use crate::store::record::Outcome;
-use crate::store::{Folder, StoreError, Tally};
+use bigiron_model::clock::Clock;
+use bigiron_model::identity::Identity;
+use bigiron_model::provenance::Provenance;
+use bigiron_model::record::Outcome;
+use bigiron_model::store::folder::write_whole;
+use bigiron_model::store::line::sha256_hex;
+use bigiron_model::store::{Folder, StoreError, Tally};
 
 /// Version of the description's format.
 const SCHEMA: u32 = 1;
@@ -31,6 +32,9 @@ pub struct Night {
     pub bigiron: String,
     /// Hash of that executable's file.
     pub executable: String,
+    /// QEMU's version, if its trials run in guests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qemu: Option<String>,
     /// Hash of what was asked: finds the folder to resume.
     pub question_sha256: String,
     /// UTC.
@@ -141,6 +145,11 @@ impl Night {
         Ok(true)
     }
 
+    /// The programs that run its trials.
+    pub fn provenance(&self) -> Provenance {
+        Provenance { executable: self.executable.clone(), qemu: self.qemu.clone() }
+    }
+
     /// What tells it from every other night.
     pub fn id(&self) -> String {
         let mut id = sha256_hex(format!("{} {}", self.question_sha256, self.begun).as_bytes());
@@ -181,14 +190,4 @@ impl Group {
             Err(e) => Err(e),
         }
     }
-}
-
-/// The hash of the running executable's file, its first digits.
-///
-/// # Errors
-/// It cannot be read.
-pub fn executable() -> io::Result<String> {
-    let mut digest = sha256_hex(&fs::read("/proc/self/exe")?);
-    digest.truncate(16);
-    Ok(digest)
 }

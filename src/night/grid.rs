@@ -6,11 +6,12 @@
 use bigiron_stats::Verdict;
 
 use super::rows::Row;
-use crate::judge::line::{self, Line};
-use crate::judge::survival::Survival;
-use crate::judge::{Comparison, Judgement, State, suite};
-use crate::store::record::Record;
-use crate::study::plan::Plan;
+use bigiron_judge::line;
+use bigiron_judge::line::Line;
+use bigiron_judge::survival::Survival;
+use bigiron_judge::{Comparison, Judgement, State, suite};
+use bigiron_model::plan::Plan;
+use bigiron_model::record::Record;
 
 /// A study of the night.
 pub struct Studied {
@@ -189,7 +190,7 @@ fn bare(study: &Studied, name: String) -> GridRow {
 }
 
 fn fate(plan: &Plan, survival: &Survival, baseline: Option<&Survival>) -> Fate {
-    let of = |f: &crate::judge::survival::Failures| {
+    let of = |f: &bigiron_judge::survival::Failures| {
         let message = f.trials.first().map_or("", |t| t.message.as_str());
         format!("{} in {} of {} {}: {message}", f.failure.verb(), f.trials.len(), survival.boots, plan.trials())
     };

@@ -7,6 +7,7 @@ pub mod collect;
 pub mod folder;
 pub mod grid;
 pub mod previous;
+pub mod report;
 pub mod rows;
 #[cfg(test)]
 mod tests;

@@ -3,16 +3,20 @@
 //! Invariant: compared are boots that the same seeds were drawn for, of one configuration, on a clock that does not know which night it is;
 //! everything else is refused with the reason.
 
+use bigiron_stats::Designs;
+
 use super::grid::{Cell, Studied};
 use super::rows::Row;
-use crate::clock::Clock;
-use crate::history::{Entry, EntryRow, History};
-use crate::judge::line::{self, Line, Order, Pair};
-use crate::judge::standing::{self, Standing};
-use crate::judge::{Comparison, State};
-use crate::metric::Metric;
-use crate::store::record::{HostCost, Outcome, Record, SCHEMA};
-use crate::study::plan::Plan;
+use bigiron_judge::history::{Entry, EntryRow, History};
+use bigiron_judge::line;
+use bigiron_judge::line::{Line, Order, Pair};
+use bigiron_judge::standing;
+use bigiron_judge::standing::Standing;
+use bigiron_judge::{Comparison, State};
+use bigiron_model::clock::Clock;
+use bigiron_model::metric::Metric;
+use bigiron_model::plan::Plan;
+use bigiron_model::record::{HostCost, Outcome, Record, SCHEMA};
 
 /// One of tonight's kernels against the previous night's.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,8 +92,10 @@ fn cell(study: &Studied, row: &Row, arm: usize, tonight: &Entry, last: &Entry) -
     if pairs.len() < study.plan.design.pairs as usize {
         return Err("other seeds were drawn for that night's boots".to_owned());
     }
+    let designs = Designs::new(study.plan.design.seed);
+    let metrics = study.plan.workloads.iter().filter(|w| w.name == row.workload).flat_map(|w| &w.metrics);
     let mut lines: Vec<Line> =
-        line::lines(&study.plan, &pairs).into_iter().filter(|l| l.workload == row.workload).collect();
+        metrics.map(|def| line::line(&study.plan, &designs, &row.workload, def, &pairs)).collect();
     lines.sort_by_key(|l| !l.metric.primary);
     Ok(Cell { lines, verdict: None })
 }
@@ -97,9 +103,10 @@ fn cell(study: &Studied, row: &Row, arm: usize, tonight: &Entry, last: &Entry) -
 /// The stored boots as records of tonight's plan, in the slots of `arm` for which the same workload seeds were drawn.
 fn records(plan: &Plan, row: &Row, arm: usize, then: &EntryRow) -> Vec<Record> {
     let slots = plan.slots.iter().filter(|s| s.arm == arm);
-    let of = |slot: &crate::study::plan::Slot| {
+    let of = |slot: &bigiron_model::plan::Slot| {
         let boot = then.boots.iter().position(|b| b.workload_seed == slot.workload_seed)?;
-        let metric = |m: &crate::history::Measured| -> Metric { m.metric.measured(&row.workload, m.values[boot]) };
+        let metric =
+            |m: &bigiron_judge::history::Measured| -> Metric { m.metric.measured(&row.workload, m.values[boot]) };
         Some(Record {
             schema: SCHEMA,
             slot: slot.slot,

@@ -2,13 +2,18 @@
 //!
 //! Invariant: rows that share a boot have one file system and different workloads, and fit into the guest's memory together.
 
+use crate::registry;
+use bigiron_model::setting::options_of;
 use serde::{Deserialize, Serialize};
 
-use crate::lever::{self, Scope, Setting};
-use crate::refusal::Refusal;
 use crate::study::question::Question;
-use crate::suggest;
-use crate::workload::{self, Workload};
+use bigiron_lab::lever;
+use bigiron_lab::lever::Scope;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::setting::Setting;
+use bigiron_model::suggest;
+use bigiron_workload as workload;
+use bigiron_workload::Workload;
 
 /// How much time a night may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,11 +44,11 @@ pub struct Row {
 /// A workload in `only` has no row.
 pub fn rows(budget: Budget, only: &[String]) -> Result<Vec<Row>, Refusal> {
     let wanted = |w: &&&dyn Workload| only.is_empty() || only.iter().any(|name| name == w.name());
-    if let Some(name) = only.iter().find(|name| workload::find(name).is_none_or(|w| w.nightly().is_empty())) {
-        let names = workload::all().iter().filter(|w| !w.nightly().is_empty()).map(|w| w.name());
+    if let Some(name) = only.iter().find(|name| registry::find(name).is_none_or(|w| w.nightly().is_empty())) {
+        let names = registry::all().iter().filter(|w| !w.nightly().is_empty()).map(|w| w.name());
         return Err(Refusal::new(format!("`{name}` has no row in a night; {} have", suggest::list(names))));
     }
-    Ok(workload::all().iter().filter(wanted).flat_map(|w| of(*w, budget)).collect())
+    Ok(registry::all().iter().filter(wanted).flat_map(|w| of(*w, budget)).collect())
 }
 
 /// A row that this machine cannot run.
@@ -58,9 +63,9 @@ pub struct LeftOut {
 /// Parts the rows that can be run here from those that lack something, such as a compiler. What is wrong with `base` itself is not looked for.
 pub fn possible(rows: Vec<Row>, base: &Question) -> (Vec<Row>, Vec<LeftOut>) {
     let lacks = |row: &Row| {
-        let workload = workload::find(&row.workload)?;
+        let workload = registry::find(&row.workload)?;
         let settings = lever::overlay(&row.settings, &base.settings);
-        let options = workload::options(workload, lever::options_of(&settings, &row.workload)).ok()?;
+        let options = workload::options(workload, options_of(&settings, &row.workload)).ok()?;
         workload.check_arm(&options).err()
     };
     let mut left_out = Vec::new();
@@ -144,6 +149,7 @@ pub fn pack(rows: &[Row], check: impl Fn(&[&Row]) -> Result<(), Refusal>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::setting;
 
     fn row(name: &str, filesystem: &str) -> Row {
         let workload = name.split('.').next().unwrap().to_owned();
@@ -157,10 +163,10 @@ mod tests {
             let mut names: Vec<&str> = rows.iter().map(|r| r.name.as_str()).collect();
             assert!(["micro", "dbsim", "oltp.sqlite"].iter().all(|n| names.contains(n)) && !names.contains(&"command"));
             for row in &rows {
-                let workload = workload::find(&row.workload).unwrap();
-                let options = lever::options_of(&row.settings, &row.workload);
+                let workload = registry::find(&row.workload).unwrap();
+                let options = options_of(&row.settings, &row.workload);
                 workload::options(workload, options).unwrap_or_else(|e| panic!("{}: {e}", row.name));
-                lever::check("fs.type", &row.filesystem).unwrap();
+                setting::check("fs.type", &row.filesystem).unwrap();
             }
             names.sort_unstable();
             names.dedup();

@@ -7,12 +7,12 @@ use super::folder::{Group, Night, NightArm};
 use super::grid::{Grid, Studied};
 use super::previous::{Previous, previous};
 use super::rows::{Budget, Row};
-use crate::clock::Clock;
-use crate::history::{Entry, History};
-use crate::judge;
-use crate::judge::fixture::{complain, dbsim, fail, micro, plan, records};
-use crate::store::record::{Failure, Record};
-use crate::study::plan::PlannedWorkload;
+use bigiron_judge as judge;
+use bigiron_judge::fixture::{complain, dbsim, fail, micro, plan, records};
+use bigiron_judge::history::{Entry, History};
+use bigiron_model::clock::Clock;
+use bigiron_model::plan::PlannedWorkload;
+use bigiron_model::record::{Failure, Record};
 
 fn row(workload: &str) -> Row {
     Row { name: workload.into(), workload: workload.into(), filesystem: "ext4".into(), settings: Vec::new() }
@@ -39,6 +39,7 @@ fn night(study: &Studied, begun: &str) -> Night {
         schema: Night::schema(),
         bigiron: "0.1.0".into(),
         executable: "e1".into(),
+        qemu: None,
         question_sha256: "q".into(),
         begun: begun.into(),
         budget: Budget::Quick,

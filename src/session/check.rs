@@ -1,10 +1,10 @@
 //! What the session itself makes sure of before a trial's result becomes a record.
 
-use crate::clock::Clock;
-use crate::host::TrialResult;
-use crate::metric::Metric;
-use crate::store::record::Failure;
-use crate::study::plan::{Plan, Slot};
+use bigiron_lab::host::TrialResult;
+use bigiron_model::clock::Clock;
+use bigiron_model::metric::Metric;
+use bigiron_model::plan::{Plan, Slot};
+use bigiron_model::record::Failure;
 
 /// Makes a completed trial that kept back a declared metric, or delivered one that cannot be compared, a failed one.
 /// Sorts metrics into the plan's order, whatever order the workloads ran in.

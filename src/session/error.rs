@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::store::StoreError;
+use bigiron_model::store::StoreError;
 
 /// A session that did not come to its end.
 #[derive(Debug, thiserror::Error)]

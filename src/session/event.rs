@@ -1,8 +1,8 @@
 //! What a session tells whoever watches: terminal, log, tests.
 
-use crate::host::Phase;
-use crate::store::record::Outcome;
-use crate::study::plan::{Plan, Slot};
+use bigiron_lab::host::Phase;
+use bigiron_model::plan::{Plan, Slot};
+use bigiron_model::record::Outcome;
 
 /// Names a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::error::SessionError;
-use crate::host::{Host, HostError, Trial};
-use crate::store::Folder;
+use bigiron_lab::host::{Host, HostError, Trial};
+use bigiron_model::store::Folder;
 
 /// What a slot is looked into for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,9 +11,9 @@ use std::time::Duration;
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 
 use super::event::{Event, TrialId};
-use crate::host::Phase;
-use crate::store::Folder;
-use crate::store::record::Outcome;
+use bigiron_lab::host::Phase;
+use bigiron_model::record::Outcome;
+use bigiron_model::store::Folder;
 
 /// Shows a session's events.
 pub struct Progress {
@@ -204,7 +204,7 @@ fn first_line(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::record::Failure;
+    use bigiron_model::record::Failure;
 
     fn trial(slot: u32, attempt: u32) -> TrialId {
         TrialId { slot, pair: slot / 2, position: slot % 2, arm: "debian:6.12".to_owned(), attempt }

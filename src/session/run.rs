@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use super::check;
 use super::error::SessionError;
 use super::event::{Event, TrialId};
-use crate::clock::Clock;
-use crate::host::{Host, HostError, Trial, TrialResult};
-use crate::store::record::{HostCost, Outcome, Record, SCHEMA};
-use crate::store::{Folder, Standing, Tally, Writer};
-use crate::study::plan::Plan;
+use bigiron_lab::host::{Host, HostError, Trial, TrialResult};
+use bigiron_model::clock::Clock;
+use bigiron_model::plan::Plan;
+use bigiron_model::record::{HostCost, Outcome, Record, SCHEMA};
+use bigiron_model::store::{Folder, Standing, Tally, Writer};
 
 /// How soon an interruption is passed on to the running trials.
 const POLL: Duration = Duration::from_millis(20);

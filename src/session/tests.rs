@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::clock::Clock;
-use crate::host::sim::{Incident, Script, SimHost, What};
-use crate::host::{Host, HostError, Phase, Trial, TrialResult};
-use crate::store::record::{Failure, Outcome, Record};
-use crate::store::testing::plan;
-use crate::store::{Folder, StoreError, Tally};
-use crate::study::plan::Plan;
+use bigiron_lab::host::sim::{Incident, Script, SimHost, What};
+use bigiron_lab::host::{Host, HostError, Phase, Trial, TrialResult};
+use bigiron_model::clock::Clock;
+use bigiron_model::plan::Plan;
+use bigiron_model::record::{Failure, Outcome, Record};
+use bigiron_model::store::testing::plan;
+use bigiron_model::store::{Folder, StoreError, Tally};
 
 pub(super) fn incident(what: What) -> Incident {
     Incident { what, arm: None, pair: None, slot: None, attempt: None, workload: None }

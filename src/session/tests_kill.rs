@@ -12,12 +12,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::tests::{by_slot, incident};
 use super::*;
-use crate::clock::Clock;
-use crate::host::sim::{Incident, Script, SimHost, What};
-use crate::store::record::{Failure, Outcome, Record};
-use crate::store::testing::plan;
-use crate::store::{Folder, StoreError, Tally};
-use crate::study::plan::Plan;
+use bigiron_lab::host::sim::{Incident, Script, SimHost, What};
+use bigiron_model::clock::Clock;
+use bigiron_model::plan::Plan;
+use bigiron_model::record::{Failure, Outcome, Record};
+use bigiron_model::store::testing::plan;
+use bigiron_model::store::{Folder, StoreError, Tally};
 
 const PAIRS: u32 = 30;
 

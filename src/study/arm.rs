@@ -2,10 +2,12 @@
 //!
 //! Invariant: printing what was read gives text that reads back the same.
 
+use crate::study::setting;
 use std::fmt;
 
-use crate::lever::{self, Setting, Typed};
-use crate::refusal::Refusal;
+use bigiron_lab::lever;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::setting::{Setting, Typed};
 
 /// One side of a comparison as asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ impl ArmText {
                 }
             }
         }
-        let settings = levers.iter().map(|l| lever::parse(l)).collect::<Result<Vec<_>, _>>()?;
+        let settings = levers.iter().map(|l| setting::parse(l)).collect::<Result<Vec<_>, _>>()?;
         let arm = ArmText { name: None, kernel, settings };
         arm.check()?;
         Ok(arm)

@@ -3,12 +3,14 @@
 //! Invariant: both become options of the workload `command`, so that nothing below knows how they were asked for.
 
 use super::question::Question;
-use crate::document::{Key, Table, Value};
-use crate::lever::{self, Setting};
-use crate::refusal::Refusal;
-use crate::workload::command::NAME;
-use crate::workload::command::declared::Declared;
-use crate::workload::command::spec::{ENVIRONMENT, What};
+use crate::study::setting;
+use bigiron_lab::lever;
+use bigiron_model::document::{Key, Table, Value};
+use bigiron_model::refusal::Refusal;
+use bigiron_model::setting::Setting;
+use bigiron_workloads::command::NAME;
+use bigiron_workloads::command::declared::Declared;
+use bigiron_workloads::command::spec::{ENVIRONMENT, What};
 
 /// The option that holds the program.
 pub const RUN: &str = "command.run";
@@ -105,7 +107,7 @@ fn list(value: &Value) -> Result<Vec<String>, Refusal> {
 }
 
 fn add(q: &mut Question, lever: &str, value: String, place: &Value) -> Result<(), Refusal> {
-    lever::check(lever, &value).map_err(|e| place.refuse(e.to_string()))?;
+    setting::check(lever, &value).map_err(|e| place.refuse(e.to_string()))?;
     q.settings.push((lever.to_owned(), value));
     lever::check_duplicates(&q.settings).map_err(|e| place.refuse(e.to_string()))
 }

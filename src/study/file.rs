@@ -2,17 +2,20 @@
 //!
 //! Invariant: every key is known and every value of the right type, or the file is refused with the line; nothing is passed over.
 
+use crate::study::setting;
 use std::path::Path;
 
 use super::arm::ArmText;
 use super::command;
-use super::margins;
 use super::question::{Places, Question};
-use crate::document::{self, Table, Value};
-use crate::lever;
-use crate::refusal::Refusal;
-use crate::size;
-use crate::suggest;
+use bigiron_lab::lever;
+use bigiron_model::document;
+use bigiron_model::document::{Table, Value};
+use bigiron_model::margins;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::setting::Setting;
+use bigiron_model::size;
+use bigiron_model::suggest;
 
 /// A study file read: the question, and the text it was read from (for a host's own table, such as `[sim]`).
 #[derive(Clone, Debug)]
@@ -68,7 +71,8 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
             noted(machine, "memory", &mut q.places, |v| size::parse_bytes(&v.string()?).map_err(|e| v.refuse(e)))?;
         q.storage = noted(machine, "storage", &mut q.places, |v| v.string())?;
         q.filesystem = noted(machine, "filesystem", &mut q.places, |v| v.string())?;
-        q.host = noted(machine, "host", &mut q.places, |v| v.string())?;
+        q.host =
+            noted(machine, "host", &mut q.places, |v| v.string()?.parse().map_err(|r: Refusal| v.refuse(r.message)))?;
     }
     if let Some(table) = root.table("margins")? {
         for (key, value) in table.items() {
@@ -128,12 +132,12 @@ fn arms(root: &Table, q: &mut Question) -> Result<(), Refusal> {
 }
 
 /// A table of settings. `boot.nosmt = true` is a lever without a value; dotted and quoted keys mean the same.
-fn settings(set: &Value) -> Result<Vec<lever::Setting>, Refusal> {
+fn settings(set: &Value) -> Result<Vec<Setting>, Refusal> {
     let mut found = Vec::new();
     leaves(set, "", &mut found)?;
     // In the order of the file, which is the order on the command line.
     found.sort_by_key(|(offset, ..)| *offset);
-    let mut settings: Vec<lever::Setting> = Vec::new();
+    let mut settings: Vec<Setting> = Vec::new();
     for (_, lever, value) in found {
         let text = match value.bool() {
             Some(true) if lever.starts_with("boot.") => lever.clone(),
@@ -143,7 +147,7 @@ fn settings(set: &Value) -> Result<Vec<lever::Setting>, Refusal> {
             }
             None => format!("{lever}={}", value.scalar()?),
         };
-        settings.push(lever::parse(&text).map_err(|e| value.refuse(e.to_string()))?);
+        settings.push(setting::parse(&text).map_err(|e| value.refuse(e.to_string()))?);
         lever::check_duplicates(&settings).map_err(|e| value.refuse(e.to_string()))?;
     }
     Ok(settings)
@@ -164,8 +168,8 @@ fn leaves<'v>(value: &'v Value, prefix: &str, found: &mut Vec<(usize, String, &'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::metric::Kind;
+    use bigiron_model::clock::Clock;
+    use bigiron_model::metric::Kind;
 
     #[test]
     fn a_study_says_everything_that_arguments_can() {

@@ -5,11 +5,9 @@
 pub mod arm;
 pub mod command;
 pub mod file;
-pub mod margins;
-pub mod plan;
 pub mod question;
 pub mod repeat;
 pub mod schedule;
+pub mod setting;
 pub mod settled;
-pub mod storage;
 pub mod words;

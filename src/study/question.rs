@@ -1,12 +1,13 @@
 //! A question as it was asked, by arguments or by a study file: what was not said is `None`.
 
+use bigiron_model::host::HostKind;
 use std::collections::BTreeMap;
 
 use super::arm::ArmText;
-use crate::clock::Clock;
-use crate::lever::Setting;
-use crate::metric::Kind;
-use crate::refusal::Refusal;
+use bigiron_model::clock::Clock;
+use bigiron_model::metric::Kind;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::setting::Setting;
 
 /// What was asked.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,7 +21,7 @@ pub struct Question {
     pub settings: Vec<Setting>,
     pub clock: Option<Clock>,
     pub pairs: Option<u32>,
-    /// Fewer pairs than a verdict usually takes are wanted; see [`super::plan::Plan::is_screening`].
+    /// Fewer pairs than a verdict usually takes are wanted; see [`bigiron_model::plan::Plan::is_screening`].
     pub screening: bool,
     /// The pairs are evidence among other pairs, which are judged together: as few as can be balanced will do.
     pub step: bool,
@@ -29,7 +30,7 @@ pub struct Question {
     pub hang_limit: Option<u32>,
     /// Seconds.
     pub idle_gap: Option<u32>,
-    pub host: Option<String>,
+    pub host: Option<HostKind>,
     pub cpus: Option<u32>,
     pub memory_bytes: Option<u64>,
     pub storage: Option<String>,

@@ -3,11 +3,13 @@
 //! Invariant: run as printed, it settles to the same question (the same hash but for the seed).
 
 use super::command as program;
-use super::margins;
 use super::question::Question;
 use super::settled::Settled;
-use crate::lever::Typed;
-use crate::size;
+use bigiron_model::host::HostKind;
+use bigiron_model::margins;
+use bigiron_model::setting::Typed;
+use bigiron_model::shell::quote;
+use bigiron_model::size;
 
 /// The command that repeats a comparison that was asked for by arguments.
 pub fn command(q: &Question, settled: &Settled, seed: u64) -> String {
@@ -20,8 +22,8 @@ pub fn command(q: &Question, settled: &Settled, seed: u64) -> String {
     }
     option("clock", settled.clock.to_string());
     option("pairs", settled.pairs.to_string());
-    if settled.machine.host == "local" {
-        option("on", "local".to_owned());
+    if settled.machine.host == HostKind::Local {
+        option("on", settled.machine.host.to_string());
     } else {
         option("cpus", settled.machine.cpus.to_string());
         option("memory", size::print_bytes(settled.machine.memory_bytes));
@@ -53,26 +55,4 @@ pub fn study(path: &str, seed: u64) -> String {
 /// A margin on the ratio in percent, without the dust that doubles leave (2.9 % is not 2.9000000000000004 %).
 fn percent(margin: f64) -> f64 {
     (margin * 100.0 * 1e9).round() / 1e9
-}
-
-/// A word as a POSIX shell takes it for one.
-pub fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_where_a_shell_would_split_them() {
-        assert_eq!(quote("debian:6.12,boot.mitigations=off"), "debian:6.12,boot.mitigations=off");
-        assert_eq!(quote("my kernel's"), r"'my kernel'\''s'");
-        assert_eq!(quote(""), "''");
-    }
 }

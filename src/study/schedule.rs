@@ -5,7 +5,7 @@
 
 use bigiron_stats::order::{Rng, balanced_orders, rng, shuffle};
 
-use super::plan::Slot;
+use bigiron_model::plan::Slot;
 
 /// Seeds stay below it, so that they are exact wherever they are written: TOML's integers are signed, and JSON's readers may
 /// keep numbers as doubles.

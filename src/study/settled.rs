@@ -6,25 +6,37 @@ mod local;
 mod room;
 mod shape;
 
+use crate::registry;
+use crate::study::setting;
+use bigiron_model::host::HostKind;
+use bigiron_model::setting::options_of;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bigiron_stats::power;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::arm;
-use super::plan::{self, Design, Machine, Plan, PlannedWorkload};
 use super::question::{Places, Question};
-use super::storage::{self, Profile};
-use super::{margins, schedule};
-use crate::clock::Clock;
-use crate::kernel::Identity;
-use crate::lever::{self, LeverError, Scope, Setting};
-use crate::metric::{Kind, MetricDef};
-use crate::refusal::Refusal;
-use crate::size;
-use crate::suggest;
-use crate::workload::{self, Options, Workload};
+use super::schedule;
+use bigiron_lab::lever;
+use bigiron_lab::lever::{LeverError, Scope};
+use bigiron_model::clock::Clock;
+use bigiron_model::identity::Identity;
+use bigiron_model::margins;
+use bigiron_model::metric::{Kind, MetricDef};
+use bigiron_model::plan;
+use bigiron_model::plan::{Design, Machine, Plan, PlannedWorkload};
+use bigiron_model::refusal::Refusal;
+use bigiron_model::setting::Setting;
+use bigiron_model::size;
+use bigiron_model::storage;
+use bigiron_model::storage::Profile;
+use bigiron_model::suggest;
+use bigiron_model::workload::Options;
+use bigiron_workload as workload;
+use bigiron_workload::Workload;
 
 /// What is run if nothing is said: the workloads that take seconds.
 pub const QUICK: &[&str] = &["micro", "dbsim"];
@@ -54,8 +66,6 @@ const HANG_LIMITS: std::ops::RangeInclusive<u32> = 5..=86_400;
 /// to go before either arm.
 const IDLE_GAP_WALL: u32 = 2;
 const IDLE_GAP_LIMIT: u32 = 3600;
-
-const HOSTS: &[&str] = &["vm", "local", "sim"];
 
 /// What this machine can do, asked only when a question depends on it (the answer may take a boot).
 pub trait Surroundings {
@@ -114,12 +124,12 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     let mut planned = workloads.iter().map(|w| planned(q, *w, &arms)).collect::<Result<Vec<_>, _>>()?;
     check_reach(q, &workloads)?;
     embed(q, &mut planned, &mut arms)?;
-    let host = choice("host", q.host.as_deref().unwrap_or("vm"), HOSTS).map_err(|r| r.at(places.of("machine.host")))?;
-    if host == "local" {
+    let host = q.host.unwrap_or_default();
+    if host == HostKind::Local {
         local::check(q, here)?;
     }
-    let cpus = q.cpus.unwrap_or(if host == "local" { here.cpus() } else { 1 });
-    if host != "local" && !(1..=CPUS_LIMIT).contains(&cpus) {
+    let cpus = q.cpus.unwrap_or(if host == HostKind::Local { here.cpus() } else { 1 });
+    if host != HostKind::Local && !(1..=CPUS_LIMIT).contains(&cpus) {
         return Err(places.refuse("machine.cpus", format!("A guest has from 1 to {CPUS_LIMIT} CPUs, not {cpus}")));
     }
     check_storage_name(q)?;
@@ -128,8 +138,10 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
         let most = schedule::SEED_LIMIT - 1;
         return Err(places.refuse("design.seed", format!("The seed {seed} is too large; the largest is {most}")));
     }
-    let hang_limit = q.hang_limit.unwrap_or(HANG_LIMIT * cpus);
-    if !HANG_LIMITS.contains(&hang_limit) {
+    let silence = if host == HostKind::Local { silence(&workloads, &planned, &arms) } else { Duration::ZERO };
+    let seconds = u32::try_from(silence.as_secs()).unwrap_or(u32::MAX).saturating_add(HANG_LIMIT);
+    let hang_limit = q.hang_limit.unwrap_or(seconds.saturating_mul(cpus));
+    if q.hang_limit.is_some_and(|limit| !HANG_LIMITS.contains(&limit)) {
         let (least, most) = (HANG_LIMITS.start(), HANG_LIMITS.end());
         let message = format!("A hang limit is from {least} to {most} CPU seconds, not {hang_limit}");
         return Err(places.refuse("design.hang-limit", message));
@@ -138,14 +150,15 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     let primaries = planned.len() * (arms.len() - 1);
     let warning = check_pairs(q, primaries)?;
     let clock = clock(q, host, here)?;
-    let storage = if host == "local" { storage::LOCAL } else { storage(q, clock)?.name };
-    let filesystem = if host == "local" { here.filesystem() } else { filesystem.to_owned() };
+    let storage = if host == HostKind::Local { storage::LOCAL } else { storage(q, clock)?.name };
+    let filesystem = if host == HostKind::Local { here.filesystem() } else { filesystem.to_owned() };
     let idle_gap = idle_gap(q, host, clock)?;
     let usual = if clock == Clock::Wall { PAIRS_WALL } else { PAIRS_EXACT };
-    let memory_bytes = if host == "local" { here.memory_bytes() >> 20 << 20 } else { q.memory_bytes.unwrap_or(MEMORY) };
+    let memory_bytes =
+        if host == HostKind::Local { here.memory_bytes() >> 20 << 20 } else { q.memory_bytes.unwrap_or(MEMORY) };
     let settled = Settled {
         pairs: q.pairs.unwrap_or(usual.max(power::smallest_pairs(primaries))),
-        machine: Machine { host: host.to_owned(), cpus, memory_bytes, storage: storage.to_owned(), filesystem },
+        machine: Machine { host, cpus, memory_bytes, storage: storage.to_owned(), filesystem },
         workloads: planned,
         seed: q.seed,
         margins: margins::complete(&q.margins),
@@ -166,6 +179,21 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     Ok(settled)
 }
 
+/// The longest time for which a workload of an arm shows no progress, though all is well. On this machine itself time is not a guest's, and a run may
+/// be as long as its options say.
+fn silence(workloads: &[&dyn Workload], planned: &[PlannedWorkload], arms: &[SettledArm]) -> Duration {
+    let of = |arm: &SettledArm| {
+        let silences = workloads.iter().zip(planned).map(|(workload, planned)| {
+            let own = options_of(&arm.settings, workload.name());
+            let mut options = planned.options.clone();
+            options.extend(own.map(|(option, value)| (option.to_owned(), value.to_owned())));
+            workload.silence(&options)
+        });
+        silences.max().unwrap_or_default()
+    };
+    arms.iter().map(of).max().unwrap_or_default()
+}
+
 fn choice<'c>(what: &str, word: &str, choices: &[&'c str]) -> Result<&'c str, Refusal> {
     choices.iter().find(|c| **c == word).copied().ok_or_else(|| {
         Refusal::new(format!("`{word}` is no {what} that bigiron knows; it can be {}", suggest::list(choices)))
@@ -181,7 +209,7 @@ fn check_storage_name(q: &Question) -> Result<(), Refusal> {
 
 fn filesystem(q: &Question) -> Result<&str, Refusal> {
     let Some(name) = &q.filesystem else { return Ok("ext4") };
-    lever::check("fs.type", name).map(|_| name.as_str()).map_err(|e| match e {
+    setting::check("fs.type", name).map(|_| name.as_str()).map_err(|e| match e {
         LeverError::Value { right, .. } => {
             q.places.refuse("machine.filesystem", format!("`{name}` is no filesystem that bigiron knows; {right}"))
         }
@@ -202,7 +230,7 @@ fn storage(q: &Question, clock: Clock) -> Result<&'static Profile, Refusal> {
     Ok(profile)
 }
 
-fn idle_gap(q: &Question, host: &str, clock: Clock) -> Result<u32, Refusal> {
+fn idle_gap(q: &Question, host: HostKind, clock: Clock) -> Result<u32, Refusal> {
     let refuse = |message| Err(q.places.refuse("design.idle-gap", message));
     match q.idle_gap {
         Some(gap) if gap > IDLE_GAP_LIMIT => {
@@ -212,7 +240,7 @@ fn idle_gap(q: &Question, host: &str, clock: Clock) -> Result<u32, Refusal> {
             refuse(format!("An idle gap lets a machine settle, which the clock `{clock}` does not feel; leave it out"))
         }
         Some(gap) => Ok(gap),
-        None if host != "sim" && clock == Clock::Wall => Ok(IDLE_GAP_WALL),
+        None if host != HostKind::Sim && clock == Clock::Wall => Ok(IDLE_GAP_WALL),
         None => Ok(0),
     }
 }
@@ -243,8 +271,8 @@ fn workloads(q: &Question) -> Result<Vec<&'static dyn Workload>, Refusal> {
     let mut found: Vec<&'static dyn Workload> = Vec::new();
     for (i, name) in asked.into_iter().enumerate() {
         let refuse = |message| q.places.refuse(&format!("workloads.{i}"), message);
-        let Some(workload) = workload::find(name) else {
-            let names = workload::all().iter().map(|w| w.name());
+        let Some(workload) = registry::find(name) else {
+            let names = registry::all().iter().map(|w| w.name());
             let right = match suggest::nearest(name, names.clone()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("it can be {}", suggest::list(names)),
@@ -276,8 +304,7 @@ fn arms(q: &Question) -> Vec<SettledArm> {
 
 fn planned(q: &Question, workload: &'static dyn Workload, arms: &[SettledArm]) -> Result<PlannedWorkload, Refusal> {
     let name = workload.name();
-    let options =
-        workload::options(workload, lever::options_of(&q.settings, name)).map_err(|e| q.places.refuse("set", e))?;
+    let options = workload::options(workload, options_of(&q.settings, name)).map_err(|e| q.places.refuse("set", e))?;
     let metrics = workload.metrics(&options);
     for (i, arm) in arms.iter().enumerate() {
         let own = of_arm(workload, &options, arm).map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
@@ -299,7 +326,7 @@ fn planned(q: &Question, workload: &'static dyn Workload, arms: &[SettledArm]) -
 /// Puts the text of files that options name into their place: a plan holds all that it needs.
 fn embed(q: &Question, planned: &mut [PlannedWorkload], arms: &mut [SettledArm]) -> Result<(), Refusal> {
     for planned in planned {
-        let Some(workload) = workload::find(&planned.name) else { continue };
+        let Some(workload) = registry::find(&planned.name) else { continue };
         for (name, value) in &mut planned.options {
             *value = workload.embed(name, value).map_err(|e| q.places.refuse("set", e))?;
         }
@@ -317,7 +344,7 @@ fn embed(q: &Question, planned: &mut [PlannedWorkload], arms: &mut [SettledArm])
 /// The options of `workload` on `arm`.
 fn of_arm(workload: &dyn Workload, common: &Options, arm: &SettledArm) -> Result<Options, String> {
     let common = common.iter().map(|(n, v)| (n.as_str(), v.as_str()));
-    workload::options(workload, common.chain(lever::options_of(&arm.settings, workload.name())))
+    workload::options(workload, common.chain(options_of(&arm.settings, workload.name())))
 }
 
 /// A metric that only one of two lists has.
@@ -370,9 +397,9 @@ fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal
     }))
 }
 
-fn check_host_memory(q: &Question, host: &str, here: &impl Surroundings) -> Result<(), Refusal> {
+fn check_host_memory(q: &Question, host: HostKind, here: &impl Surroundings) -> Result<(), Refusal> {
     let (asked, has) = (q.memory_bytes.unwrap_or(MEMORY), here.memory_bytes());
-    if host == "vm" && asked > has {
+    if host == HostKind::Vm && asked > has {
         let (asked, has) = (size::print_bytes(asked), has >> 20);
         let message = format!("A guest of {asked} does not fit into this machine, which has {has} MiB of memory");
         return Err(q.places.refuse("machine.memory", message));
@@ -380,11 +407,11 @@ fn check_host_memory(q: &Question, host: &str, here: &impl Surroundings) -> Resu
     Ok(())
 }
 
-fn clock(q: &Question, host: &str, here: &impl Surroundings) -> Result<Clock, Refusal> {
+fn clock(q: &Question, host: HostKind, here: &impl Surroundings) -> Result<Clock, Refusal> {
     match (host, q.clock) {
-        ("sim", _) => return Ok(q.clock.unwrap_or(Clock::Wall)),
-        ("local", None | Some(Clock::Wall)) => return Ok(Clock::Wall),
-        ("local", Some(clock)) => {
+        (HostKind::Sim, _) => return Ok(q.clock.unwrap_or(Clock::Wall)),
+        (HostKind::Local, None | Some(Clock::Wall)) => return Ok(Clock::Wall),
+        (HostKind::Local, Some(clock)) => {
             let message = format!("This machine itself has the clock `wall` alone; `{clock}` is a guest's");
             return Err(q.places.refuse("design.clock", message));
         }
@@ -454,6 +481,7 @@ impl Settled {
             question: self.text.clone(),
             repeat,
             clock: self.clock,
+            provenance: None,
             design: Design {
                 pairs: self.pairs,
                 seed,
@@ -464,6 +492,7 @@ impl Settled {
             arms: arms.collect(),
             workloads: self.workloads.clone(),
             margins: self.margins.clone(),
+            failed_check: None,
             slots: schedule::draw(seed, self.pairs, self.arms.len(), self.workloads.len()),
         })
     }

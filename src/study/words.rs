@@ -1,9 +1,10 @@
 //! Telling arms from workloads among the words of a command line, by their form.
 
 use super::arm::ArmText;
-use crate::kernel::spec::looks_like_kernel;
-use crate::refusal::Refusal;
-use crate::{suggest, workload};
+use crate::registry;
+use bigiron_archive::spec::looks_like_kernel;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::suggest;
 
 /// Splits words into arms and names of workloads, each in the order given. `named` are the names of kernels that were added.
 ///
@@ -13,7 +14,7 @@ pub fn sort(words: &[String], named: &[String]) -> Result<(Vec<ArmText>, Vec<Str
     let (mut arms, mut workloads) = (Vec::new(), Vec::new());
     for word in words {
         let kernel = word.split(',').next().unwrap_or(word);
-        if workload::find(word).is_some() {
+        if registry::find(word).is_some() {
             workloads.push(word.clone());
         } else if looks_like_kernel(kernel, named) {
             arms.push(ArmText::parse(word)?);
@@ -25,7 +26,7 @@ pub fn sort(words: &[String], named: &[String]) -> Result<(Vec<ArmText>, Vec<Str
 }
 
 fn neither(word: &str, named: &[String]) -> Refusal {
-    let workloads = || workload::all().iter().map(|w| w.name());
+    let workloads = || registry::all().iter().map(|w| w.name());
     let mut message = format!("`{word}` is neither a kernel nor a workload");
     if let Some(near) = suggest::nearest(word, workloads().chain(named.iter().map(String::as_str))) {
         message.push_str(&format!("; did you mean `{near}`?"));

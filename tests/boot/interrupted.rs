@@ -68,6 +68,12 @@ fn underway(test: &Test, records: usize) -> (Child, Pid) {
     (child, pid)
 }
 
+/// The line of the plan that names QEMU's version.
+fn qemu_version(test: &Test) -> String {
+    let plan = fs::read_to_string(test.dir().join(OUT).join("plan.toml")).unwrap();
+    plan.lines().find(|line| line.starts_with("qemu = ")).unwrap().to_owned()
+}
+
 fn artifacts(test: &Test) -> Vec<PathBuf> {
     let trials = test.entries(&format!("{OUT}/artifacts"));
     trials.iter().flat_map(|trial| fs::read_dir(trial).unwrap()).map(|entry| entry.unwrap().path()).collect()
@@ -92,6 +98,11 @@ fn an_interrupted_study_of_panics_ends_at_once_resumes_and_outlives_a_killed_qem
         let bulk = |p: &PathBuf| p.ends_with("initramfs") || p.extension().is_some_and(|e| e == "disk");
         assert!(!artifacts(&test).iter().any(bulk), "{:?}", artifacts(&test));
     }
+
+    let (ours, other) = (qemu_version(&test), "qemu = \"99.0.0\"");
+    test.edit_plan(OUT, |plan| plan.replacen(&ours, other, 1));
+    test.run(STUDY).refused("was begun with QEMU 99.0.0");
+    test.edit_plan(OUT, |plan| plan.replacen(other, &ours, 1));
 
     let (mut killed, _) = underway(&test, 1);
     killed.kill().unwrap();

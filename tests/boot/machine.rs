@@ -3,15 +3,16 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::AtomicBool;
 
-use bigiron::clock::Clock;
-use bigiron::host::vm::VmHost;
-use bigiron::host::{Host, HostError, Trial, TrialResult};
-use bigiron::kernel::spec::Spec;
-use bigiron::kernel::store::Store;
-use bigiron::lever;
-use bigiron::study::plan::{Arm, Design, Machine, Plan, PlannedWorkload, SCHEMA, Slot};
-use bigiron::vm::qemu::{Accelerator, Qemu};
-use bigiron::workload;
+use bigiron::registry::{self, WORKLOADS};
+use bigiron::study::setting;
+use bigiron_archive::spec::Spec;
+use bigiron_archive::store::Store;
+use bigiron_lab::host::vm::VmHost;
+use bigiron_lab::host::{Host, HostError, Trial, TrialResult};
+use bigiron_lab::vm::qemu::{Accelerator, Qemu};
+use bigiron_model::clock::Clock;
+use bigiron_model::plan::{Arm, Design, Machine, Plan, PlannedWorkload, SCHEMA, Slot};
+use bigiron_workload as workload;
 
 use super::cache;
 
@@ -41,7 +42,7 @@ const USUAL: Machines = Machines {
 fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
     let store = Store::at(&cache()).unwrap();
     let kernel = store.resolve(&Spec::parse(machines.kernel).unwrap(), &|note| eprintln!("{note}")).unwrap();
-    let micro = workload::find("micro").unwrap();
+    let micro = registry::find("micro").unwrap();
     let options = workload::options(micro, [("only", machines.only), ("scale", "0.2")]).unwrap();
     let plan = Plan {
         schema: SCHEMA,
@@ -50,9 +51,10 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         question: None,
         repeat: String::new(),
         clock: machines.clock,
+        provenance: None,
         design: Design { pairs: 8, seed: 1, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
         machine: Machine {
-            host: "vm".to_owned(),
+            host: bigiron_model::host::HostKind::Vm,
             cpus: machines.cpus,
             memory_bytes: 1 << 30,
             storage: machines.storage.to_owned(),
@@ -61,18 +63,19 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         arms: vec![Arm {
             name: "a".to_owned(),
             kernel: kernel.identity.clone(),
-            settings: machines.settings.iter().map(|text| lever::parse(text).unwrap()).collect(),
+            settings: machines.settings.iter().map(|text| setting::parse(text).unwrap()).collect(),
             foundation: Default::default(),
         }],
         workloads: vec![PlannedWorkload { name: "micro".to_owned(), metrics: micro.metrics(&options), options }],
         margins: Default::default(),
+        failed_check: None,
         slots: Vec::new(),
     };
     let slot =
         Slot { slot: 0, pair: 0, position: 0, arm: 0, workload_seed: 1, boot_seed: 2, jitter: 3, order: vec![0] };
     let agent = std::path::Path::new(env!("CARGO_BIN_EXE_bigiron"));
     let accelerator = Accelerator::Tcg;
-    let host = VmHost::new(&plan, &[kernel], &cache(), qemu, accelerator, agent).unwrap();
+    let host = VmHost::new(WORKLOADS, &plan, &[kernel], &cache(), qemu, accelerator, agent).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let cancel = AtomicBool::new(false);
     let trial =

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 /// A run to be made, and then what came of it.
@@ -12,6 +14,13 @@ pub struct Test {
     dir: TempDir,
     path: Option<String>,
     cache: Option<PathBuf>,
+}
+
+/// Says that the test that runs now shows nothing on this machine. Not by `eprintln!`, which the harness shows of failed tests alone; `scripts/test`
+/// repeats it at its end.
+pub fn skipped(why: impl std::fmt::Display) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
 /// What a run printed.
@@ -89,6 +98,16 @@ impl Test {
             Some((line["record"]["slot"].as_u64()?, values.collect()))
         };
         text.lines().filter_map(record).collect()
+    }
+
+    /// Edits a study's plan as another bigiron would have written it, checksum included.
+    pub fn edit_plan(&self, study: &str, edit: impl FnOnce(&str) -> String) {
+        let path = self.dir().join(study).join("plan.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        let (preamble, rest) = text.split_once("# sha256 ").unwrap();
+        let body = edit(rest.split_once('\n').unwrap().1);
+        let sum: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+        fs::write(path, format!("{preamble}# sha256 {sum}\n{body}")).unwrap();
     }
 
     /// Names in a directory, sorted; empty if there is none.

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bigiron::lever::apply;
-use bigiron::lever::disks::Disks;
-use bigiron::lever::site::Site;
-use bigiron::undo::{Ledger, restore};
+use bigiron_lab::lever::apply;
+use bigiron_lab::lever::disks::Disks;
+use bigiron_lab::lever::site::Site;
+use bigiron_lab::undo::{Ledger, restore};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::builder::Test;
+use crate::builder::{Test, skipped};
 
 /// Kills that must leave nothing behind.
 const KILLS: u32 = 50;
@@ -29,9 +29,9 @@ impl Moments {
 }
 
 /// The right to change this machine among all tests that do, those of other checkouts included. `None`, and said, without root.
-fn alone(test: &str) -> Option<File> {
+fn alone() -> Option<File> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("{test}: SKIPPED, only root can change this machine's settings");
+        skipped("only root can change this machine's settings");
         return None;
     }
     let lock = File::create(std::env::temp_dir().join("bigiron-tests-change-this-machine")).unwrap();
@@ -54,6 +54,13 @@ fn levers_are_listed_shown_and_checked() {
     test.run(&["lever", "show", "sysctl.vm.swappiness"]).status(0).stdout_has("/proc/sys/vm/swappiness says");
     test.run(&["lever", "show", "block.sheduler"]).refused("did you mean `block.scheduler`?");
     test.run(&["lever", "show", "boot.mitigations"]).status(0).stdout_has("bigiron doc boot");
+    let ran = test.run(&["lever", "show", "dbsim.cache.dirty"]).status(0);
+    ran.stdout_has("takes: a share from 1% to 90%\ndefault: 25%\n");
+    let ran = test.run(&["lever", "show", "dbsim.process.x.request"]).status(0);
+    ran.stdout_has("default: 256K").stdout_has("Bytes that the client sends");
+    let ran = test.run(&["lever", "show", "oltp.connections"]).status(0);
+    ran.stdout_has("takes: `terminals`, or a number from 1 to 10000");
+    test.run(&["lever", "show", "dbsim.cache.nothing"]).status(0).stdout_has("an option of the workload");
     let ran = test.run(&["lever", "check", "running,sysctl.vm.nosuchthing=1,boot.nosmt", "fs.type=xfs"]).status(1);
     let ran =
         ran.stdout_has("sysctl.vm.nosuchthing=1: not available here: this kernel has no `/proc/sys/vm/nosuchthing`");
@@ -66,7 +73,7 @@ fn levers_are_listed_shown_and_checked() {
 #[test]
 fn a_lever_that_needs_root_says_which_file_and_one_that_does_not_needs_none() {
     if rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: root is never told that it needs root");
+        skipped("root is never told that it needs root");
         return;
     }
     let test = Test::new();
@@ -121,9 +128,9 @@ const SETTINGS: &[&str] = &[
 fn a_process_that_changes_a_machine_of_files() {
     let dir = PathBuf::from(std::env::var_os("BIGIRON_TEST_MACHINE").expect("started by a test"));
     let root = dir.join("root");
-    let settings: Vec<_> = SETTINGS.iter().map(|s| bigiron::lever::parse(s).unwrap()).collect();
+    let settings: Vec<_> = SETTINGS.iter().map(|s| bigiron::study::setting::parse(s).unwrap()).collect();
     let vda = vec!["vda".to_owned()];
-    let link = bigiron::network::Link::none("nobody talks");
+    let link = bigiron_sys::network::Link::none("nobody talks");
     let site = Site { root: &root, disks: Ok(Disks { devices: vda.clone(), disks: vda }), link: &link };
     loop {
         let mut ledger = Ledger::open_at(&dir.join("state"), &root).unwrap();
@@ -248,7 +255,7 @@ fn harmless(test: &Test) -> Vec<String> {
 
 #[test]
 fn this_machine_survives_50_kills() {
-    let Some(_alone) = alone("this_machine_survives_50_kills") else { return };
+    let Some(_alone) = alone() else { return };
     let test = Test::new();
     let settings = harmless(&test);
     assert!(settings.len() >= 2, "{settings:?}");
@@ -300,7 +307,7 @@ fn a_process_that_panics() {
 
 #[test]
 fn a_panic_restores_without_any_destructor() {
-    let Some(_alone) = alone("a_panic_restores_without_any_destructor") else { return };
+    let Some(_alone) = alone() else { return };
     let dir = tempfile::tempdir().unwrap();
     let before = fs::read_to_string(EXPIRE).unwrap();
     let output = Command::new(std::env::current_exe().unwrap())
@@ -323,13 +330,13 @@ fn study(arm: &str) -> Vec<&str> {
 
 #[test]
 fn a_study_restores_after_each_trial_on_ctrl_c_and_by_undo_after_a_kill() {
-    let Some(_alone) = alone("a_study_restores…") else { return };
+    let Some(_alone) = alone() else { return };
     let test = Test::new();
     let said = || fs::read_to_string(EXPIRE).unwrap();
     let before = said();
     let words = study("running,sysctl.vm.dirty_expire_centisecs=2750");
     if test.run(&["lever", "check", "sysctl.vm.dirty_expire_centisecs=2750"]).status != 0 {
-        eprintln!("SKIPPED: {EXPIRE} cannot be written here");
+        skipped(format_args!("{EXPIRE} cannot be written here"));
         return;
     }
     let started = || {

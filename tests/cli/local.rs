@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::builder::Test;
 
 /// dbsim in moments, on a file system of any kind; `more` follows.
@@ -75,6 +77,34 @@ fn a_killed_study_leaves_no_process_and_goes_on_where_it_was() {
         std::thread::sleep(Duration::from_millis(20));
     }
     test.run(&words).status(0).stderr_has("Resuming the study");
+    assert_eq!(work_folders(&test), 0);
+}
+
+/// The program spins in a session of its own: nothing but CPU time shows that it gets nowhere.
+#[test]
+fn a_trial_that_hangs_is_recorded_and_ended_with_all_its_processes() {
+    let test = Test::new();
+    let spin = "setsid sh -c 'while :; do :; done' & wait";
+    let how = ["--hang-limit", "5", "--idle-gap", "0", "--pairs", "8", "--out", "study", "--", "sh", "-c", spin];
+    let words: Vec<&str> = ["compare", "--on", "local", "running", "running"].into_iter().chain(how).collect();
+    let child = test.start(&words);
+    let records = || fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap_or_default();
+    let began = Instant::now();
+    while records().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(300), "no trial has ended");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let first: serde_json::Value = serde_json::from_str(records().lines().next().unwrap()).unwrap();
+    let outcome = first["record"]["outcome"].to_string();
+    assert!(outcome.contains("hang") && outcome.contains("CPU seconds (limit 5) in `command`, step"), "{outcome}");
+    let began = Instant::now();
+    while processes_in(test.dir()) > 0 {
+        assert!(began.elapsed() < Duration::from_secs(30), "processes are left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     assert_eq!(work_folders(&test), 0);
 }
 

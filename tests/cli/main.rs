@@ -17,3 +17,4 @@ mod nightly;
 mod oltp;
 mod refusals;
 mod studies;
+mod test_script;

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bigiron::kernel::Store;
-use bigiron::workload::oltp::check;
-use bigiron::workload::oltp::config::Transport;
-use bigiron::workload::oltp::database::Database;
-use bigiron::workload::oltp::pg::url::Password;
-use bigiron::workload::oltp::pg::{Connection, Url};
-use bigiron::workload::oltp::server::{Cluster, Listen, Place, Server, Settings, Sizing, root};
+use bigiron_archive::Store;
+use bigiron_oltp::check;
+use bigiron_oltp::config::Transport;
+use bigiron_oltp::database::Database;
+use bigiron_oltp::pg::url::Password;
+use bigiron_oltp::pg::{Connection, Url};
+use bigiron_oltp::server::{Cluster, Listen, Place, Server, Settings, Sizing};
+use bigiron_service::root;
 
-use crate::builder::{Ran, Test};
+use crate::builder::{Ran, Test, skipped};
 
 /// Longer than anything here takes on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -156,7 +157,8 @@ fn mounted(test: &Test, size: &str) -> Option<Mounted> {
     if mount.status.success() {
         return Some(Mounted(disk));
     }
-    eprintln!("Not tested: mounting a file system takes root ({})", String::from_utf8_lossy(&mount.stderr).trim());
+    let why = String::from_utf8_lossy(&mount.stderr);
+    skipped(format_args!("mounting a file system takes root ({})", why.trim()));
     None
 }
 

@@ -75,7 +75,7 @@ fn levers_that_cannot_be_set() {
         ("mine,boot.nosmt,boot.nosmt", "is set twice"),
         ("mine,fault.inject=crash", "it can be `panic`, `hang`, `kill-agent` or `kill-init`"),
         ("mine,micro.colour=red", "Unknown lever `micro.colour`"),
-        (&format!("mine,boot.mitigations={}", "x".repeat(2048)), "of the command line, where there is room for 1920"),
+        (&format!("mine,boot.mitigations={}", "x".repeat(2048)), "of the command line, where there is room for 1856"),
     ] {
         compare(&test, &["mine", arm, "micro", "--clock", "exact"]).refused(want);
     }

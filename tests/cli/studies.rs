@@ -37,6 +37,27 @@ fn a_study_is_run_reported_and_shown() {
 }
 
 #[test]
+fn a_machine_that_failed_its_check_gives_no_valid_verdict() {
+    let card = "bigiron = \"0.1.0\"\nkernel = \"6.12.1\"\nclock = \"exact\"\npairs = 8\nseed = 1\nrepeated = true\n\n\
+         [machine]\nhost = \"sim\"\ncpus = 1\nmemory_bytes = 1073741824\nstorage = \"nvme\"\nfilesystem = \"ext4\"\n\n\
+         [gate]\npassed = false\nreasons = [\"micro geomean is off by +3.00 %\"]\nnoise = []\n";
+    let test = Test::new().file("s.toml", study(SLOWER)).file("cache/noise/card.toml", card);
+    let ran = test.run(&["run", "s.toml", "--out", "out"]).status(0);
+    ran.stderr_has("failed its last A/A check (6.12.1: micro geomean is off").stdout_has("invalid");
+    let json = test.run(&["report", "out", "--format", "json"]).status(0).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["verdict"], &json["comparisons"][0]["reason"]["kind"]),
+        (&"invalid".into(), &"failed-check".into())
+    );
+    // A kernel against itself is a check of its own, and a later card speaks for the machine as it is now.
+    let test = test.file("aa.toml", study("noise = 0.0005\n").replace("debian:6.1\"", "debian:6.12\""));
+    test.run(&["run", "aa.toml"]).status(0).stdout_has("same");
+    let test = test.file("cache/noise/later.toml", card.replace("passed = false", "passed = true"));
+    test.run(&["run", "s.toml", "--out", "valid"]).status(0).stdout_has("worse");
+}
+
+#[test]
 fn a_finished_question_is_answered_from_its_folder() {
     let test = Test::new().file("s.toml", study(SLOWER));
     let first = test.run(&["run", "s.toml", "--out", "out"]).status(0);
@@ -89,6 +110,24 @@ fn a_study_that_had_to_stop_goes_on_where_it_was() {
     assert_eq!(test.entries("bigiron-results").len(), 1);
     let undisturbed = Test::new().file("s.toml", study(""));
     assert_eq!(undisturbed.run(&["run", "s.toml"]).status(0).stdout, resumed.stdout);
+}
+
+#[test]
+fn a_study_that_another_build_began_is_reported_but_not_gone_on_with() {
+    let fatal = "[[sim.incidents]]\nwhat = \"fatal\"\nslot = 9\n";
+    let test = Test::new().file("s.toml", study(fatal));
+    test.run(&["run", "s.toml", "--jobs", "1"]).status(1);
+    let (folder, test) = (folder(&test), test.file("s.toml", study("")));
+    let marked = "executable = \"";
+    test.edit_plan(&folder, |plan| plan.replacen(marked, &format!("{marked}0"), 1));
+    test.run(&["run", "s.toml"]).refused("was begun by another build of bigiron").stderr_has("--out DIR");
+    assert_eq!(test.records(&folder).len(), 9, "nothing more was run");
+    test.run(&["report", &folder]).status(0);
+    test.edit_plan(&folder, |plan| plan.replacen(&format!("{marked}0"), marked, 1));
+    test.run(&["run", "s.toml"]).status(0).stderr_has("Resuming");
+    // Plans of builds that did not write down which they were.
+    test.edit_plan(&folder, |plan| plan.replacen("[provenance]\n", "", 1).replacen(marked, "# \"", 1));
+    test.run(&["report", &folder]).status(0);
 }
 
 #[test]

@@ -2,12 +2,14 @@
 //!
 //! Invariant: each calls the real one exactly once, with the arguments it got, and returns what that returned.
 
+use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
+use crate::pause::Pause;
 use crate::thread;
 use crate::turn::Turn;
-use crate::{PATIENCE_S, THREAD_NAME};
+use crate::{ONE_VCPU, OUT_OF_TURN, PATIENCE, THREAD_NAME, kernel, text};
 
 unsafe extern "C" {
     // Not linked against: a version of libc that it was built with would be asked for where it runs.
@@ -29,6 +31,12 @@ static MAIN: AtomicUsize = AtomicUsize::new(0);
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
 static NAMED: AtomicBool = AtomicBool::new(false);
 
+static PAUSE: Pause = Pause::new();
+/// Where `cpu_loop_exit` is and the code that it is in; the first is 0 where PAUSE is not looked at, and [`UNKNOWN`] until that is known.
+static LOOP_EXIT: AtomicUsize = AtomicUsize::new(UNKNOWN);
+static TEXT: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+const UNKNOWN: usize = usize::MAX;
+
 type Condition = *mut c_void;
 type Mutex = *mut c_void;
 
@@ -48,8 +56,7 @@ impl Real {
     fn address(&self) -> *mut c_void {
         let mut address = self.address.load(Ordering::Relaxed);
         if address.is_null() {
-            // SAFETY: both strings end with a zero.
-            address = unsafe { dlvsym(RTLD_NEXT, self.name.as_ptr(), self.version.as_ptr()) };
+            address = self.look_up();
             if address.is_null() {
                 // SAFETY: ends the process.
                 unsafe { abort() };
@@ -58,6 +65,12 @@ impl Real {
         }
         address
     }
+
+    /// Null if there is none.
+    fn look_up(&self) -> *mut c_void {
+        // SAFETY: both strings end with a zero.
+        unsafe { dlvsym(RTLD_NEXT, self.name.as_ptr(), self.version.as_ptr()) }
+    }
 }
 
 static MUTEX_LOCK: Real = Real::new(c"pthread_mutex_lock", c"GLIBC_2.2.5");
@@ -65,6 +78,11 @@ static COND_WAIT: Real = Real::new(c"pthread_cond_wait", c"GLIBC_2.3.2");
 static COND_SIGNAL: Real = Real::new(c"pthread_cond_signal", c"GLIBC_2.3.2");
 static COND_BROADCAST: Real = Real::new(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
 static PPOLL: Real = Real::new(c"ppoll", c"GLIBC_2.4");
+static LONGJMP_CHK: Real = Real::new(c"__longjmp_chk", c"GLIBC_2.11");
+static SIGLONGJMP: Real = Real::new(c"siglongjmp", c"GLIBC_2.2.5");
+static DLSYM: Real = Real::new(c"dlsym", c"GLIBC_2.2.5");
+static DLADDR: Real = Real::new(c"dladdr", c"GLIBC_2.2.5");
+static GETENV: Real = Real::new(c"getenv", c"GLIBC_2.2.5");
 
 /// # Safety
 /// As libc's.
@@ -79,8 +97,12 @@ pub unsafe extern "C" fn pthread_cond_wait(condition: Condition, mutex: Mutex) -
     } else if BIG_LOCK.load(Ordering::SeqCst) == mutex && !is_main() {
         HALT_COND.store(condition, Ordering::SeqCst);
         // Both hooks work: one has seen the vCPU thread wait, and the other has made the main loop wait for that.
-        if TURN.park() && !NAMED.swap(true, Ordering::Relaxed) {
+        let parked = TURN.park();
+        if parked.awaited && !NAMED.swap(true, Ordering::Relaxed) {
             thread::name(THREAD_NAME);
+        }
+        if parked.is_inexact {
+            kernel::say(OUT_OF_TURN);
         }
         // SAFETY: the caller's arguments.
         let result = unsafe { real(condition, mutex) };
@@ -125,8 +147,12 @@ unsafe fn waking(real: &Real, condition: Condition) -> c_int {
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: Mutex) -> c_int {
     // The main loop takes the big lock when it comes back from polling, and only when it does not have it: it polls inside of it, too,
     // when the vCPU thread may be waiting for the lock.
-    if BIG_LOCK.load(Ordering::Relaxed) == mutex && is_main() && !SIGNALLED.swap(false, Ordering::Relaxed) {
-        TURN.wait(PATIENCE_S);
+    if BIG_LOCK.load(Ordering::Relaxed) == mutex && is_main() {
+        if SIGNALLED.swap(false, Ordering::Relaxed) {
+            TURN.intrude();
+        } else {
+            TURN.wait(PATIENCE);
+        }
     }
     // SAFETY: this is its type.
     let real: unsafe extern "C" fn(Mutex) -> c_int = unsafe { core::mem::transmute(MUTEX_LOCK.address()) };
@@ -146,6 +172,9 @@ pub unsafe extern "C" fn ppoll(
     type Ppoll = unsafe extern "C" fn(*mut c_void, usize, *const c_void, *const c_void) -> c_int;
     // SAFETY: this is its type.
     let real: Ppoll = unsafe { core::mem::transmute(PPOLL.address()) };
+    if is_main() {
+        TURN.end_pass();
+    }
     // SAFETY: the caller's arguments.
     let result = unsafe { real(files, number, timeout, signals) };
     if result < 0 && is_main() {
@@ -169,6 +198,96 @@ pub unsafe extern "C" fn __ppoll_chk(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { ppoll(files, number, timeout, signals) }
+}
+
+/// A jump out of whatever is being done, as QEMU leaves an instruction (compiled with `_FORTIFY_SOURCE`).
+///
+/// # Safety
+/// As libc's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __longjmp_chk(buffer: *mut u8, value: c_int) -> ! {
+    naked_asm!(
+        "push rdi",
+        "push rsi",
+        "lea rsi, [rsp + 16]", // the return address and what lies above it
+        "lea rdx, [rip + {real}]",
+        "sub rsp, 8",
+        "call {look}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "jmp rax",
+        real = sym LONGJMP_CHK,
+        look = sym leaving,
+    )
+}
+
+/// The same without `_FORTIFY_SOURCE`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siglongjmp(buffer: *mut u8, value: c_int) -> ! {
+    naked_asm!(
+        "push rdi",
+        "push rsi",
+        "lea rsi, [rsp + 16]",
+        "lea rdx, [rip + {real}]",
+        "sub rsp, 8",
+        "call {look}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "jmp rax",
+        real = sym SIGLONGJMP,
+        look = sym leaving,
+    )
+}
+
+/// What is done before a jump; the address of what makes it.
+///
+/// # Safety
+/// `buffer` is the jump's, `stack` the calling thread's.
+unsafe extern "C" fn leaving(buffer: *mut u8, stack: *const usize, real: &Real) -> *mut c_void {
+    let mut exit = LOOP_EXIT.load(Ordering::Acquire);
+    if exit == UNKNOWN {
+        exit = loop_exit();
+        LOOP_EXIT.store(exit, Ordering::Release);
+    }
+    if exit != 0 {
+        let text = (TEXT[0].load(Ordering::Relaxed), TEXT[1].load(Ordering::Relaxed));
+        // SAFETY: the text is mapped for good; the rest is the caller's word.
+        unsafe { PAUSE.look(buffer, stack, exit, text) };
+    }
+    real.address()
+}
+
+/// The address of `cpu_loop_exit`; 0 if it is not to be found, or other vCPUs want their turn.
+fn loop_exit() -> usize {
+    let (getenv, dlsym, dladdr) = (GETENV.look_up(), DLSYM.look_up(), DLADDR.look_up());
+    if getenv.is_null() || dlsym.is_null() || dladdr.is_null() {
+        return 0;
+    }
+    type Getenv = unsafe extern "C" fn(*const c_char) -> *const c_char;
+    // SAFETY: these are their types.
+    let (getenv, dlsym, dladdr) = unsafe {
+        (
+            core::mem::transmute::<*mut c_void, Getenv>(getenv),
+            core::mem::transmute::<*mut c_void, text::Dlsym>(dlsym),
+            core::mem::transmute::<*mut c_void, text::Dladdr>(dladdr),
+        )
+    };
+    // SAFETY: the name ends with a zero, and nobody changes the environment by then.
+    if unsafe { getenv(ONE_VCPU.as_ptr()) }.is_null() {
+        return 0;
+    }
+    // SAFETY: both are libc's.
+    let Some((exit, (start, end))) = (unsafe { text::of(c"cpu_loop_exit", dlsym, dladdr) }) else { return 0 };
+    TEXT[0].store(start, Ordering::Relaxed);
+    TEXT[1].store(end, Ordering::Relaxed);
+    exit
 }
 
 fn is_main() -> bool {

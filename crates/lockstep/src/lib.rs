@@ -12,7 +12,8 @@
 //! the moment in which it is woken, not from that in which it gets a CPU.
 //!
 //! Invariant: the main loop never runs beside the vCPU thread, with two exceptions that lose exactness rather than the VM: a signal
-//! (QEMU is being told to end) and [`PATIENCE_S`] without a single wait of the vCPU thread.
+//! (QEMU is being told to end) and a vCPU thread that does not wait for all of [`PATIENCE`]. Where that may have changed what the guest
+//! computes, QEMU's standard error says [`OUT_OF_TURN`].
 
 #![cfg_attr(not(test), no_std)]
 
@@ -20,14 +21,35 @@
 mod hooks;
 #[cfg(any(preload, test))]
 mod kernel;
+#[cfg(any(preload, test))]
+mod pause;
+#[cfg(preload)]
+mod text;
 #[cfg(preload)]
 mod thread;
 #[cfg(any(preload, test))]
 mod turn;
 
-/// Seconds of the host's time after which the main loop does its work beside a vCPU thread that never waits. A guest that computes for
-/// so long needs no jump; one that was told to reset while another of its vCPUs spins needs the main loop.
-pub const PATIENCE_S: u32 = 30;
+/// How long the main loop waits for a vCPU thread that does not wait, before it does its work beside it. A guest that computes for so long
+/// needs no jump; one that was told to reset while another of its vCPUs spins needs the main loop.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    /// Milliseconds of the vCPU thread's CPU time: of the host's time it may get little, where others work.
+    pub cpu_ms: u32,
+    /// The main loop looks so often, in milliseconds of the host's time.
+    pub slice_ms: u32,
+    /// Looks after which it gives up on a thread that neither computes nor waits.
+    pub slices: u32,
+}
+
+/// What QEMU's main loop has.
+pub const PATIENCE: Patience = Patience { cpu_ms: 30_000, slice_ms: 250, slices: 4 * 600 };
+
+/// A line of QEMU's standard error: the main loop ran out of turn while a vCPU may have been halting, so that the guest's time may be off.
+pub const OUT_OF_TURN: &str = "bigiron-lockstep: the main loop ran out of turn";
+
+/// Set in the environment of a QEMU whose guest has one vCPU, which need not make room for others.
+pub const ONE_VCPU: &core::ffi::CStr = c"BIGIRON_ONE_VCPU";
 
 /// The name that the vCPU thread gets once the library was seen to work (at most 15 bytes): what bigiron looks for.
 pub const THREAD_NAME: &core::ffi::CStr = c"vcpu-lockstep";

@@ -3,17 +3,16 @@
 use core::arch::asm;
 use core::ffi::CStr;
 
-use crate::kernel::call;
+use crate::kernel::{self, call};
 
 const SYS_GETPID: usize = 39;
 const SYS_PRCTL: usize = 157;
-const SYS_GETTID: usize = 186;
 const PR_SET_NAME: usize = 15;
 
 /// Whether it is the process's first.
 pub(crate) fn is_first() -> bool {
-    // SAFETY: both take no arguments.
-    unsafe { call(SYS_GETTID, [0; 4]) == call(SYS_GETPID, [0; 4]) }
+    // SAFETY: it takes no arguments.
+    kernel::thread() == unsafe { call(SYS_GETPID, [0; 4]) } as u32
 }
 
 /// What tells it from all others, without a system call.

@@ -1,8 +1,11 @@
 //! Whose turn it is: the vCPU thread's, until it waits; then the main loop's, until it wakes the vCPU thread.
+//!
+//! Invariant: a wait of the vCPU thread that a pass of the main loop out of turn may have shifted is told by [`Turn::park`].
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::kernel;
+use crate::Patience;
+use crate::kernel::{self, Woken};
 
 /// There is no vCPU thread yet: its first act, before any instruction, is to wait for the machine to start.
 const NONE: u32 = 0;
@@ -13,42 +16,107 @@ const AWAITED: u32 = 2;
 /// The vCPU thread waits for somebody to wake it.
 const PARKED: u32 = 3;
 
+/// Since the vCPU thread last waited, the main loop has not run out of turn.
+const NO_PASS: u64 = 0;
+/// The main loop is running out of turn.
+const IN_PASS: u64 = 1;
+
+/// A vCPU that halts has this much work to do at the most until its thread waits. One that was halted while the main loop ran out of turn
+/// waits within so much of its CPU time after that; one that waits later was computing then, and what the main loop did changed nothing.
+const HALTING_NS: u64 = 1_000_000;
+
 /// The turn of one main loop and one vCPU thread.
-pub(crate) struct Turn(AtomicU32);
+pub(crate) struct Turn {
+    state: AtomicU32,
+    /// The vCPU thread's number, from its first wait on.
+    thread: AtomicU32,
+    /// [`NO_PASS`], [`IN_PASS`], or the CPU time of the vCPU thread when the main loop's last pass out of turn had ended.
+    pass: AtomicU64,
+}
+
+/// What there was when the vCPU thread began to wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Parked {
+    /// The main loop was sleeping for it.
+    pub(crate) awaited: bool,
+    /// The main loop may have reckoned from a clock that was behind.
+    pub(crate) is_inexact: bool,
+}
 
 impl Turn {
     pub(crate) const fn new() -> Self {
-        Turn(AtomicU32::new(NONE))
+        Turn { state: AtomicU32::new(NONE), thread: AtomicU32::new(0), pass: AtomicU64::new(NO_PASS) }
     }
 
-    /// The vCPU thread, with the big lock held, is about to wait. `true` if the main loop was sleeping for it.
-    pub(crate) fn park(&self) -> bool {
-        let awaited = self.0.swap(PARKED, Ordering::SeqCst) == AWAITED;
-        if awaited {
-            kernel::wake(&self.0);
+    /// The vCPU thread, with the big lock held, is about to wait.
+    pub(crate) fn park(&self) -> Parked {
+        if self.thread.load(Ordering::Relaxed) == 0 {
+            self.thread.store(kernel::thread(), Ordering::Relaxed);
         }
-        awaited
+        let is_inexact = match self.pass.load(Ordering::SeqCst) {
+            NO_PASS => false,
+            _ => match self.pass.swap(NO_PASS, Ordering::SeqCst) {
+                IN_PASS => true,
+                ended => self.cpu_ns().saturating_sub(ended) < HALTING_NS,
+            },
+        };
+        let awaited = self.state.swap(PARKED, Ordering::SeqCst) == AWAITED;
+        if awaited {
+            kernel::wake(&self.state);
+        }
+        Parked { awaited, is_inexact }
     }
 
     /// The vCPU thread is about to be woken, or finds itself awake. Whoever notices first: the waker, in whose hands it was, else could
     /// take another turn before the woken thread has run at all.
     pub(crate) fn unpark(&self) {
         // Not if somebody has noticed and the main loop sleeps again already: that must not be forgotten.
-        let _ = self.0.compare_exchange(PARKED, RUNNING, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.state.compare_exchange(PARKED, RUNNING, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// The main loop waits for its turn. `false` if it did not come: a signal, or `patience_s` seconds.
-    pub(crate) fn wait(&self, patience_s: u32) -> bool {
+    /// The main loop waits for its turn. `false` if it did not come and the main loop runs out of turn: a signal, or no more patience.
+    pub(crate) fn wait(&self, patience: Patience) -> bool {
+        let (mut begun, mut slices) = (None, 0);
         loop {
-            match self.0.compare_exchange(RUNNING, AWAITED, Ordering::SeqCst, Ordering::SeqCst) {
-                Err(NONE | PARKED) => return true,
-                Ok(_) | Err(_) => {
-                    if !kernel::wait(&self.0, AWAITED, patience_s) {
-                        return false;
-                    }
-                }
+            if let Err(NONE | PARKED) =
+                self.state.compare_exchange(RUNNING, AWAITED, Ordering::SeqCst, Ordering::SeqCst)
+            {
+                return true;
+            }
+            // Read once the first slice is over: most waits are shorter, and a system call cheaper.
+            match kernel::wait(&self.state, AWAITED, patience.slice_ms) {
+                Woken::Word => continue,
+                Woken::Signal => break,
+                Woken::Time => slices += 1,
+            }
+            let now = self.cpu_ns();
+            let used = now.saturating_sub(*begun.get_or_insert(now));
+            if used >= u64::from(patience.cpu_ms) * 1_000_000 || slices >= patience.slices {
+                break;
             }
         }
+        self.intrude();
+        false
+    }
+
+    /// The main loop begins a pass without having waited for its turn.
+    pub(crate) fn intrude(&self) {
+        if matches!(self.state.load(Ordering::SeqCst), RUNNING | AWAITED) {
+            self.pass.store(IN_PASS, Ordering::SeqCst);
+        }
+    }
+
+    /// The main loop has done its work and is about to poll.
+    pub(crate) fn end_pass(&self) {
+        if self.pass.load(Ordering::SeqCst) == IN_PASS {
+            // Not if the vCPU thread has waited meanwhile, and told it.
+            let ended = self.cpu_ns().max(IN_PASS + 1);
+            let _ = self.pass.compare_exchange(IN_PASS, ended, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        kernel::cpu_ns(self.thread.load(Ordering::Relaxed))
     }
 }
 
@@ -56,22 +124,100 @@ impl Turn {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc::channel;
     use std::sync::{Condvar, Mutex};
+    use std::time::{Duration, Instant};
+
+    const NO_PATIENCE: Patience = Patience { cpu_ms: 0, slice_ms: 1, slices: 0 };
+    const ENDLESS: Patience = Patience { cpu_ms: 600_000, slice_ms: 1000, slices: 600 };
+    const EXACT: Parked = Parked { awaited: false, is_inexact: false };
+
+    /// Computes for the given number of milliseconds of this thread's CPU time.
+    fn compute(ms: u64) {
+        let thread = kernel::thread();
+        let end = kernel::cpu_ns(thread) + ms * 1_000_000;
+        while kernel::cpu_ns(thread) < end {}
+    }
 
     #[test]
     fn without_a_vcpu_thread_it_is_the_main_loops_turn() {
-        assert!(Turn::new().wait(0));
+        assert!(Turn::new().wait(NO_PATIENCE));
     }
 
     #[test]
     fn a_vcpu_thread_that_never_waits_does_not_keep_the_main_loop_for_ever() {
         let turn = Turn::new();
-        turn.park();
-        assert!(turn.wait(0));
+        assert_eq!(turn.park(), EXACT);
+        assert!(turn.wait(NO_PATIENCE));
         turn.unpark();
-        assert!(!turn.wait(0));
-        assert!(turn.park(), "the main loop had been waiting");
-        assert!(turn.wait(0));
+        assert!(!turn.wait(NO_PATIENCE));
+        assert!(turn.park().awaited, "the main loop had been waiting");
+        assert!(turn.wait(NO_PATIENCE));
+    }
+
+    #[test]
+    fn a_vcpu_thread_that_gets_no_cpu_is_waited_for() {
+        let (turn, parked) = (Turn::new(), AtomicBool::new(false));
+        let (running, run) = channel();
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                turn.park();
+                turn.unpark();
+                running.send(()).unwrap();
+                // As a thread on a machine that is busy with others: it uses no CPU, far beyond the patience.
+                std::thread::sleep(Duration::from_millis(400));
+                parked.store(true, Ordering::SeqCst);
+                assert_eq!(turn.park(), Parked { awaited: true, is_inexact: false });
+            });
+            run.recv().unwrap();
+            assert!(turn.wait(Patience { cpu_ms: 100, slice_ms: 10, slices: 6000 }));
+            assert!(parked.load(Ordering::SeqCst));
+        });
+    }
+
+    #[test]
+    fn patience_ends_by_the_vcpu_threads_cpu_time() {
+        let (turn, over) = (Turn::new(), AtomicBool::new(false));
+        let (running, run) = channel();
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                turn.park();
+                turn.unpark();
+                running.send(()).unwrap();
+                while !over.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+            });
+            run.recv().unwrap();
+            let begun = Instant::now();
+            assert!(!turn.wait(Patience { cpu_ms: 50, slice_ms: 5, slices: 60_000 }));
+            assert!(begun.elapsed() >= Duration::from_millis(50));
+            over.store(true, Ordering::SeqCst);
+        });
+    }
+
+    #[test]
+    fn a_vcpu_that_may_have_halted_while_the_main_loop_ran_out_of_turn_says_so() {
+        let turn = Turn::new();
+        turn.park();
+        turn.unpark();
+        assert!(!turn.wait(NO_PATIENCE));
+        assert!(turn.park().is_inexact, "within the pass");
+        turn.unpark();
+        assert!(!turn.wait(NO_PATIENCE));
+        turn.end_pass();
+        assert!(turn.park().is_inexact, "right after it");
+        turn.unpark();
+        assert!(!turn.wait(NO_PATIENCE));
+        turn.end_pass();
+        compute(5);
+        assert!(!turn.park().is_inexact, "it was computing");
+        turn.unpark();
+        assert_eq!(turn.park(), EXACT, "each pass counts once");
+        // A pass after a signal, while nothing runs.
+        turn.intrude();
+        turn.unpark();
+        assert_eq!(turn.park(), EXACT);
     }
 
     #[test]
@@ -79,9 +225,9 @@ mod tests {
         let turn = Turn::new();
         turn.park();
         turn.unpark(); // by the main loop
-        assert!(!turn.wait(0));
+        assert!(!turn.wait(NO_PATIENCE));
         turn.unpark(); // by the vCPU thread itself, later
-        assert!(turn.park());
+        assert!(turn.park().awaited);
     }
 
     /// QEMU in small: the vCPU thread runs and waits on a condition of the big lock; the main loop wakes it, and its other passes come
@@ -113,7 +259,7 @@ mod tests {
                 turn.park();
             });
             while !over.load(Ordering::SeqCst) {
-                assert!(turn.wait(600));
+                assert!(turn.wait(ENDLESS));
                 let mut work = big_lock.lock().unwrap();
                 assert!(!runs.load(Ordering::SeqCst));
                 *work = 1;

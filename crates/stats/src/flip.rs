@@ -10,15 +10,85 @@
 //!
 //! `T` has C(N, h) − 1 members, 2.7 million at 24 pairs, but is never written down: a member is the sum of a subset of one order and one
 //! of the other, so with both lists of subset sums sorted, counting the members up to θ is one merge over 2·2^h sums. That keeps
-//! the exact distribution affordable up to 32 pairs; beyond, seeded Monte-Carlo draws stand in for it.
+//! the exact distribution affordable up to 32 pairs; beyond, seeded Monte-Carlo draws stand in for it, drawn once for all metrics of a
+//! [`Design`].
 
-use crate::order;
+mod drawn;
+mod exact;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use drawn::{Drawn, Draws};
+use exact::Exact;
 
 /// Pairs of one order up to which `T` is exact: 2^16 subset sums per order.
 const EXACT_PER_ORDER: usize = 16;
 
-/// Monte-Carlo draws where `T` is too large: the standard error of a p of .05 is then .0005.
-const DRAWS: u64 = 200_000;
+/// How many pairs ran in either order, with the re-randomisations that were drawn for them where there are too many to count.
+#[derive(Debug)]
+pub struct Design {
+    ab: usize,
+    ba: usize,
+    draws: Option<Draws>,
+}
+
+impl Design {
+    /// `ab`, `ba`: pairs run A-then-B and B-then-A. The numbers may differ, where pairs were lost.
+    ///
+    /// `seed` matters only above 16 pairs of one order (32 pairs in all), where 200,000 re-randomisations are drawn instead of all counted.
+    pub fn new(ab: usize, ba: usize, seed: u64) -> Design {
+        let is_drawn = ab > 0 && ba > 0 && ab.max(ba) > EXACT_PER_ORDER;
+        Design { ab, ba, draws: is_drawn.then(|| Draws::new(ab, ba, seed)) }
+    }
+
+    /// `ab`, `ba`: D = ln(B/A) of the design's pairs. If a value is not finite there is no distribution: no interval, and every p is 1.
+    ///
+    /// # Panics
+    /// If these are not as many as the design has.
+    pub fn flip(&self, ab: &[f64], ba: &[f64]) -> Flip {
+        assert_eq!((ab.len(), ba.len()), (self.ab, self.ba), "A design is of so many pairs of either order");
+        let finite = ab.iter().chain(ba).all(|d| d.is_finite());
+        let scale = ab.iter().chain(ba).fold(0.0_f64, |m, d| m.max(d.abs()));
+        let set = match &self.draws {
+            _ if !finite || ab.is_empty() || ba.is_empty() => Set::Drawn(Drawn::none()),
+            None => Set::Exact(Exact::new(ab, ba)),
+            Some(draws) => Set::Drawn(Drawn::new(&draws.means(&[ab, ba].concat()))),
+        };
+        Flip {
+            mean: balanced_mean(ab, ba),
+            sd: within_order_sd(ab, ba),
+            pairs: ab.len() + ba.len(),
+            scale,
+            rerandomisations: set.len() + 1,
+            set,
+        }
+    }
+}
+
+/// The designs of one study: the planned one, and those of metrics that lack pairs. Each is drawn when it is first asked for.
+#[derive(Debug)]
+pub struct Designs {
+    seed: u64,
+    by_size: Mutex<BTreeMap<Size, Arc<OnceLock<Design>>>>,
+}
+
+/// Pairs of either order.
+type Size = (usize, usize);
+
+impl Designs {
+    pub fn new(seed: u64) -> Designs {
+        Designs { seed, by_size: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// [`Design::flip`] of the design with as many pairs as `ab` and `ba` are.
+    pub fn flip(&self, ab: &[f64], ba: &[f64]) -> Flip {
+        let size = (ab.len(), ba.len());
+        // Others may ask for other sizes while one is drawn.
+        let design = Arc::clone(self.by_size.lock().unwrap_or_else(PoisonError::into_inner).entry(size).or_default());
+        design.get_or_init(|| Design::new(size.0, size.1, self.seed)).flip(ab, ba)
+    }
+}
 
 /// Log ratios of the pairs, split by the order in which the pair's two arms ran.
 #[derive(Debug, Clone)]
@@ -32,41 +102,17 @@ pub struct Flip {
     set: Set,
 }
 
+/// `T`.
 #[derive(Debug, Clone)]
 enum Set {
-    /// One level for each number of pairs of either order that change places.
-    Exact(Vec<Level>),
-    /// Monte-Carlo members of `T`, sorted.
-    Drawn(Vec<f64>),
-}
-
-/// Sorted sums over the subsets of one size, for either order.
-#[derive(Debug, Clone)]
-struct Level {
-    /// 1 / (number of pairs in a union of two subsets)
-    weight: f64,
-    ab: Vec<f64>,
-    ba: Vec<f64>,
+    Exact(Exact),
+    Drawn(Drawn),
 }
 
 impl Flip {
-    /// `ab`, `ba`: D = ln(B/A) of the pairs run A-then-B and B-then-A. The sizes may differ, where pairs were lost.
-    ///
-    /// `seed` matters only above 16 pairs of one order (32 pairs in all), where 200,000 re-randomisations are drawn instead of all counted.
-    /// If a value is not finite there is no distribution: no interval, and every p is 1.
+    /// [`Design::flip`] of a design of its own.
     pub fn new(ab: &[f64], ba: &[f64], seed: u64) -> Flip {
-        let pairs = ab.len() + ba.len();
-        let finite = ab.iter().chain(ba).all(|d| d.is_finite());
-        let scale = ab.iter().chain(ba).fold(0.0_f64, |m, d| m.max(d.abs()));
-        let set = if !finite || ab.is_empty() || ba.is_empty() {
-            Set::Drawn(Vec::new())
-        } else if ab.len().max(ba.len()) <= EXACT_PER_ORDER {
-            Set::Exact(levels(ab, ba))
-        } else {
-            Set::Drawn(drawn(ab, ba, seed))
-        };
-        let rerandomisations = set.len() + 1;
-        Flip { mean: balanced_mean(ab, ba), sd: within_order_sd(ab, ba), pairs, scale, rerandomisations, set }
+        Design::new(ab.len(), ba.len(), seed).flip(ab, ba)
     }
 
     /// The estimate: the mean over the two orders of the mean of D. With equally many pairs of either order that is the mean of D.
@@ -131,149 +177,26 @@ impl Flip {
 impl Set {
     fn len(&self) -> u64 {
         match self {
-            Set::Exact(levels) => levels.iter().map(|l| (l.ab.len() * l.ba.len()) as u64).sum(),
-            Set::Drawn(t) => t.len() as u64,
+            Set::Exact(exact) => exact.len(),
+            Set::Drawn(drawn) => drawn.len(),
         }
     }
 
     /// Members at most `x`.
     fn count_le(&self, x: f64) -> u64 {
         match self {
-            Set::Exact(levels) => levels.iter().map(|l| l.split(x).count).sum(),
-            Set::Drawn(t) => t.partition_point(|&v| v <= x) as u64,
+            Set::Exact(exact) => exact.count_le(x),
+            Set::Drawn(drawn) => drawn.count_le(x),
         }
     }
 
     /// The `k`-th smallest member, counted from 1.
     fn nth(&self, k: u64) -> f64 {
-        let levels = match self {
-            Set::Exact(levels) => levels,
-            Set::Drawn(t) => return t[k as usize - 1],
-        };
-        let mut low = levels.iter().map(Level::min).fold(f64::INFINITY, f64::min);
-        let mut high = levels.iter().map(Level::max).fold(f64::NEG_INFINITY, f64::max);
-        // Both ends are members, and each step moves one of them to another member.
-        while low < high {
-            // Below `high` even where rounding takes the middle of two neighbours up to it: else this would not end.
-            let middle = (low + (high - low) / 2.0).min(high.next_down());
-            let mut all = Split { count: 0, below: f64::NEG_INFINITY, above: f64::INFINITY };
-            for level in levels {
-                all = all.merge(level.split(middle));
-            }
-            if all.count >= k {
-                high = all.below;
-            } else {
-                low = all.above;
-            }
-        }
-        low
-    }
-}
-
-/// What lies on either side of a value.
-struct Split {
-    /// members at most the value
-    count: u64,
-    /// the largest of them
-    below: f64,
-    /// the smallest member greater than the value
-    above: f64,
-}
-
-impl Split {
-    fn merge(self, other: Split) -> Split {
-        Split {
-            count: self.count + other.count,
-            below: self.below.max(other.below),
-            above: self.above.min(other.above),
+        match self {
+            Set::Exact(exact) => exact.nth(k),
+            Set::Drawn(drawn) => drawn.nth(k),
         }
     }
-}
-
-impl Level {
-    fn member(&self, a: f64, b: f64) -> f64 {
-        (a + b) * self.weight
-    }
-
-    fn min(&self) -> f64 {
-        self.member(self.ab[0], self.ba[0])
-    }
-
-    fn max(&self) -> f64 {
-        self.member(self.ab[self.ab.len() - 1], self.ba[self.ba.len() - 1])
-    }
-
-    /// One merge: as `a` grows, the part of `ba` that keeps the sum small shrinks. Rounding is monotone, so this is exact.
-    fn split(&self, x: f64) -> Split {
-        let mut split = Split { count: 0, below: f64::NEG_INFINITY, above: f64::INFINITY };
-        let mut j = self.ba.len();
-        for &a in &self.ab {
-            while j > 0 && self.member(a, self.ba[j - 1]) > x {
-                j -= 1;
-            }
-            split.count += j as u64;
-            if j > 0 {
-                split.below = split.below.max(self.member(a, self.ba[j - 1]));
-            }
-            if j < self.ba.len() {
-                split.above = split.above.min(self.member(a, self.ba[j]));
-            }
-        }
-        split
-    }
-}
-
-/// Subset sums of both orders, by size.
-fn levels(ab: &[f64], ba: &[f64]) -> Vec<Level> {
-    let (ab, ba) = (subset_sums(ab), subset_sums(ba));
-    ab.into_iter()
-        .zip(ba)
-        .enumerate()
-        .skip(1)
-        .map(|(k, (ab, ba))| Level { weight: 1.0 / (2 * k) as f64, ab, ba })
-        .collect()
-}
-
-/// `sums[k]`: the sums of all subsets of size `k`, ascending.
-fn subset_sums(d: &[f64]) -> Vec<Vec<f64>> {
-    let mut all = vec![0.0_f64; 1 << d.len()];
-    let mut sums = vec![Vec::new(); d.len() + 1];
-    sums[0].push(0.0);
-    for mask in 1..all.len() {
-        all[mask] = all[mask & (mask - 1)] + d[mask.trailing_zeros() as usize];
-        sums[mask.count_ones() as usize].push(all[mask]);
-    }
-    for of_one_size in &mut sums {
-        of_one_size.sort_unstable_by(f64::total_cmp);
-    }
-    sums
-}
-
-/// Members of `T` drawn as the experiment draws: a new set of A-then-B pairs; the pairs that changed places are the subset.
-fn drawn(ab: &[f64], ba: &[f64], seed: u64) -> Vec<f64> {
-    let mut rng = order::rng(seed);
-    let all: Vec<f64> = ab.iter().chain(ba).copied().collect();
-    let mut index: Vec<usize> = (0..all.len()).collect();
-    let mut t = Vec::with_capacity(DRAWS as usize);
-    while (t.len() as u64) < DRAWS {
-        // Which `ab.len()` pairs run A-then-B now: a partial Fisher–Yates shuffle.
-        for i in 0..ab.len() {
-            let j = i + order::below(&mut rng, (all.len() - i) as u64) as usize;
-            index.swap(i, j);
-        }
-        let (mut sum, mut moved) = (0.0, 0usize);
-        for (place, &i) in index.iter().enumerate() {
-            if (place < ab.len()) != (i < ab.len()) {
-                sum += all[i];
-                moved += 1;
-            }
-        }
-        if moved > 0 {
-            t.push(sum / moved as f64);
-        }
-    }
-    t.sort_unstable_by(f64::total_cmp);
-    t
 }
 
 /// The mean of the means of the two orders; the plain mean if one order is missing. NaN without pairs.
@@ -310,15 +233,6 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_numbers_are_told_apart() {
-        // The middle of the two rounds to the upper one, whose last bit is 0.
-        let (low, high) = (1.0 + f64::EPSILON, 1.0 + 2.0 * f64::EPSILON);
-        assert_eq!(low + (high - low) / 2.0, high);
-        let set = Set::Exact(vec![Level { weight: 1.0, ab: vec![0.0], ba: vec![low, high] }]);
-        assert_eq!([set.nth(1), set.nth(2)], [low, high]);
-    }
-
-    #[test]
     fn counts_all_rerandomisations() {
         for (sizes, c) in
             [((4, 4), 70), ((5, 5), 252), ((6, 6), 924), ((4, 6), 210), ((12, 12), 2_704_156), ((16, 16), 601_080_390)]
@@ -350,13 +264,14 @@ mod tests {
     #[test]
     fn draws_agree_with_the_exact_distribution() {
         let (ab, ba) = (sample(8), sample(8).iter().map(|x| x * 1.3 - 0.02).collect::<Vec<_>>());
-        let (exact, drawn) = (Set::Exact(levels(&ab, &ba)), Set::Drawn(drawn(&ab, &ba, 7)));
+        let exact = Set::Exact(Exact::new(&ab, &ba));
+        let drawn = Set::Drawn(Drawn::new(&Draws::new(8, 8, 7).means(&[&ab[..], &ba].concat())));
         for share in [0.025, 0.05, 0.25, 0.5, 0.95, 0.975] {
             let nth = |set: &Set| set.nth((share * set.len() as f64) as u64);
             let at = nth(&drawn);
             let found = exact.count_le(at) as f64 / exact.len() as f64;
             // Four standard errors of a share among 200,000 draws, and one member of the exact set.
-            let allowed = 4.0 * (share * (1.0 - share) / DRAWS as f64).sqrt() + 1.0 / exact.len() as f64;
+            let allowed = 4.0 * (share * (1.0 - share) / drawn::DRAWS as f64).sqrt() + 1.0 / exact.len() as f64;
             assert!((found - share).abs() <= allowed, "{found} instead of {share}");
         }
     }
@@ -365,11 +280,31 @@ mod tests {
     fn large_designs_are_drawn_and_repeatable() {
         let (ab, ba) = (sample(17), sample(18));
         let flip = Flip::new(&ab, &ba, 1);
-        assert_eq!(flip.rerandomisations(), DRAWS + 1);
+        assert_eq!(flip.rerandomisations(), drawn::DRAWS as u64 + 1);
         assert_eq!(flip.interval(0.05), Flip::new(&ab, &ba, 1).interval(0.05));
         assert_ne!(flip.interval(0.05), Flip::new(&ab, &ba, 2).interval(0.05));
         let (low, high) = flip.interval(0.05).unwrap();
         assert!(low < flip.mean() && flip.mean() < high);
+    }
+
+    #[test]
+    fn all_metrics_of_a_study_see_the_same_draws() {
+        let designs = Designs::new(1);
+        for (ab, ba) in
+            [(sample(17), sample(18)), (sample(18), sample(17)), (sample(4), sample(4)), (sample(18), sample(17))]
+        {
+            let (one, other) = (designs.flip(&ab, &ba), Flip::new(&ab, &ba, 1));
+            assert_eq!((one.interval(0.05), one.p(0.01)), (other.interval(0.05), other.p(0.01)));
+        }
+        assert_eq!(designs.by_size.lock().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_constant_effect_is_no_evidence_against_itself_in_a_large_design() {
+        // Every member of `T` is .1 in exact arithmetic: a tie, however sums of a hundred are rounded.
+        let flip = Flip::new(&[0.1; 100], &[0.1; 100], 0);
+        assert_eq!((flip.p(0.1), flip.p_greater(0.1), flip.p_less(0.1)), (1.0, 1.0, 1.0));
+        assert_eq!(flip.p(0.11), flip.smallest_p());
     }
 
     #[test]

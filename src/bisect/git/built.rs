@@ -8,8 +8,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::bisect::folder::{self, BisectError};
-use crate::kernel::Identity;
-use crate::store::StoreError;
+use bigiron_model::identity::Identity;
+use bigiron_model::store::StoreError;
 
 /// The folder of the records and logs, below the bisection's.
 pub const FOLDER: &str = "builds";

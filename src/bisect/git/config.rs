@@ -8,8 +8,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::bisect::config::Options;
-use crate::kernel::{compare_versions, hash};
-use crate::refusal::Refusal;
+use bigiron_archive::hash;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::version::compare as compare_versions;
 
 /// What a guest boots by, speaks by, and what every workload may use.
 const NEEDED: &[&str] = &[
@@ -228,7 +229,7 @@ mod tests {
         assert!(why(&at("text")).contains("sets no option"));
         fs::write(at("wrong"), "CONFIG_A=y\n# a comment\nCONFIG_B y\n").unwrap();
         assert!(why(&at("wrong")).contains("is wrong in line 3, `CONFIG_B y`"));
-        let packed = crate::kernel::fixture::pack(b"CONFIG_E=y\n", ".gz");
+        let packed = bigiron_archive::fixture::pack(b"CONFIG_E=y\n", ".gz");
         fs::write(at("config.gz"), packed).unwrap();
         let base = choose(at("config.gz").to_str()).unwrap();
         assert!(matches!(&base, Base::File { text, .. } if text == "CONFIG_E=y\n"));

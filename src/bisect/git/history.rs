@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{complaint, git};
-use crate::refusal::Refusal;
+use bigiron_model::refusal::Refusal;
 
 /// What every kernel's sources have, where bigiron can boot what is built of them.
 const KERNEL: [&str; 3] = ["Makefile", "Kconfig", "arch/x86/Makefile"];

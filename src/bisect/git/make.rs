@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::refusal::Refusal;
-use crate::sys;
+use bigiron_model::refusal::Refusal;
+use bigiron_sys as sys;
 
 /// How often a running make is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -111,7 +111,7 @@ impl Arguments {
     pub fn check(&self) -> Result<(), Refusal> {
         let (_, hostcc) = self.compilers();
         self.check_with(&|tool| match tool {
-            Tool::Program(name) => crate::vm::image::find_tool(name).is_some() || Path::new(name).is_file(),
+            Tool::Program(name) => bigiron_image::find_tool(name).is_some() || Path::new(name).is_file(),
             Tool::Header(name) => includes(&hostcc, name),
         })
     }

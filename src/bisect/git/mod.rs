@@ -21,7 +21,7 @@ pub use recipe::Recipe;
 pub use touched::Touched;
 pub use workspace::Workspace;
 
-use crate::refusal::Refusal;
+use bigiron_model::refusal::Refusal;
 
 /// Characters of a commit's hash in names: enough to be unique in the largest trees.
 pub const SHORT: usize = 12;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::config::Base;
 use super::make::Arguments;
 use super::short;
-use crate::kernel::hash;
+use bigiron_archive::hash;
 
 /// What is built, beside the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,9 +24,9 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::make::{Arguments, Make, image};
 use super::step::{Step, configure, made, reason};
 use super::{Recipe, Tree, complaint, git, short};
-use crate::kernel::error::doing;
-use crate::kernel::{Kernel, KernelError, Spec, Store, hash};
-use crate::refusal::Refusal;
+use bigiron_archive::error::doing;
+use bigiron_archive::{Kernel, KernelError, Spec, Store, hash};
+use bigiron_model::refusal::Refusal;
 
 /// Room for sources and what is made of them, as a multiple of the sources' bytes.
 const ROOM: f64 = 1.5;
@@ -330,7 +330,7 @@ mod tests {
     use super::super::config::Base;
     use super::super::history::tests::Repo;
     use super::*;
-    use crate::kernel::fixture::bzimage;
+    use bigiron_archive::fixture::bzimage;
 
     /// Stands for a kernel's Makefile: options are what was asked for but for those in the file `lacks`, the image is the file `image`, and with a file
     /// `broken` there is none. What is made is told in a file of the build's folder.

@@ -1,5 +1,7 @@
 //! What a bisection asks: the workload and the metric, the design, and the options with which to ask again.
 
+use crate::registry;
+use bigiron_model::host::HostKind;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -7,23 +9,23 @@ use sha2::{Digest, Sha256};
 use crate::bisect::folder::SCHEMA;
 use crate::bisect::{Bisection, Candidate, Source, What};
 use crate::cli::{BisectCommon, Design};
-use crate::clock::Clock;
 use crate::commands::compare;
 use crate::commands::conduct;
 use crate::commands::environment::Environment;
 use crate::commands::nightly;
-use crate::date;
-use crate::host::sim::Script;
-use crate::lever::Setting;
-use crate::metric::MetricDef;
-use crate::night::folder::executable;
-use crate::refusal::Refusal;
 use crate::study::arm::ArmText;
 use crate::study::question::Question;
-use crate::study::repeat::quote;
 use crate::study::schedule::SEED_LIMIT;
 use crate::study::settled::{self, Settled};
-use crate::{suggest, workload};
+use bigiron_lab::host::sim::Script;
+use bigiron_model::clock::Clock;
+use bigiron_model::date;
+use bigiron_model::metric::MetricDef;
+use bigiron_model::provenance::Provenance;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::setting::Setting;
+use bigiron_model::shell::quote;
+use bigiron_model::suggest;
 
 /// A question that was understood.
 pub(super) struct Asked {
@@ -34,6 +36,8 @@ pub(super) struct Asked {
     pub settled: Settled,
     pub workload: String,
     pub metric: MetricDef,
+    /// The programs that run trials here.
+    pub here: Provenance,
     /// That the workload is told to measure this metric alone.
     alone: Option<Setting>,
 }
@@ -47,8 +51,8 @@ pub(super) fn ask(
 ) -> anyhow::Result<Asked> {
     let script = common.sim.as_deref().map(nightly::script).transpose()?;
     let (name, metric) = what.split_once(':').map_or((what, None), |(name, metric)| (name, Some(metric)));
-    let Some(workload) = workload::find(name) else {
-        let names = workload::all().iter().map(|w| w.name());
+    let Some(workload) = registry::find(name) else {
+        let names = registry::all().iter().map(|w| w.name());
         let right = match suggest::nearest(name, names.clone()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("it can be {}", suggest::list(names)),
@@ -60,7 +64,7 @@ pub(super) fn ask(
     let mut base = compare::question(&[], &common.design)?;
     base.workloads = vec![name.to_owned()];
     if common.sim.is_some() {
-        base.host = Some("sim".to_owned());
+        base.host = Some(HostKind::Sim);
     }
     let all = |base: &Question| {
         let q = Question { arms: arms.to_vec(), pairs: None, ..base.clone() };
@@ -79,7 +83,8 @@ pub(super) fn ask(
     let alone = alone.filter(|(lever, _)| !is_set(lever));
     base.settings.extend(alone.clone());
     let settled = all(&base)?;
-    Ok(Asked { base, script, settled, workload: name.to_owned(), metric, alone })
+    let here = environment.provenance(settled.machine.host)?;
+    Ok(Asked { base, script, settled, workload: name.to_owned(), metric, here, alone })
 }
 
 /// The question of two arms or more whose pairs are evidence among others.
@@ -142,7 +147,8 @@ impl Asked {
         Ok(Bisection {
             schema: SCHEMA,
             bigiron: env!("CARGO_PKG_VERSION").to_owned(),
-            executable: executable()?,
+            executable: self.here.executable.clone(),
+            qemu: self.here.qemu.clone(),
             question_sha256: rest.question_sha256,
             begun: date::now(),
             repeat: repeat(&joined(&again)),
@@ -179,7 +185,7 @@ fn options(design: &Design, clock: Clock, seed: u64) -> Vec<String> {
             words.extend([format!("--{name}"), value]);
         }
     };
-    option("on", design.on.clone());
+    option("on", design.on.map(|host| host.to_string()));
     option("clock", Some(clock.to_string()));
     option("pairs", design.pairs.map(|n| n.to_string()));
     option("cpus", design.cpus.map(|n| n.to_string()));

@@ -20,15 +20,15 @@ use crate::bisect::git::workspace::Configured;
 use crate::bisect::git::{Built, Outcome, Recipe, Tree, built, short};
 use crate::bisect::{Candidate, Found, Link, Source, Standing, What};
 use crate::cli::BisectConfig;
-use crate::clock::Clock;
 use crate::commands::environment::{Environment, refuse};
 use crate::commands::{conduct, output};
-use crate::kernel::store::Store;
-use crate::refusal::Refusal;
-use crate::store::folder::write_whole;
 use crate::study::arm::ArmText;
-use crate::study::repeat::quote;
 use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS};
+use bigiron_archive::store::Store;
+use bigiron_model::clock::Clock;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
+use bigiron_model::store::folder::write_whole;
 
 /// The names of the ends.
 const GOOD: &str = "good";
@@ -144,7 +144,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     builder.links = Some(links);
     let mut work = Work::with(common, out, bisection, asked, cancel);
     work.bisection.steps = work.bisection.steps.max(args.bounds.steps);
-    if !super::is_finished(&work.dir, &work.bisection)? {
+    if !super::is_finished(&work.dir, &work.bisection, &work.cancel)? {
         builder.workspace()?;
     }
     // A simulated search lays configurations out, and builds none.
@@ -324,7 +324,7 @@ impl Builder {
 impl Work<'_> {
     /// Keeps what is to be told of the options at which the change was found.
     fn tell_of_options(&self, builder: &Builder, environment: &Environment) -> anyhow::Result<()> {
-        let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection)?)?;
+        let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
         let Standing::Done(Found::Place(span)) = search.standing() else { return Ok(()) };
         let of = |index: usize| &self.bisection.candidates[index];
         let (good, bad) = (of(span.good).name.clone(), of(span.bad).name.clone());

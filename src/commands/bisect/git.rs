@@ -1,5 +1,7 @@
 //! A search among the commits of a source tree, each of which is built when its turn comes.
 
+use crate::registry;
+use bigiron_model::setting::options_of;
 use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,17 +21,17 @@ use crate::bisect::git::workspace::Done;
 use crate::bisect::git::{Built, Commit, Outcome, Recipe, Touched, Tree, Workspace, built, short};
 use crate::bisect::{Candidate, Found, Search, Source, Standing, What};
 use crate::cli::Bisect;
-use crate::clock::Clock;
 use crate::commands::environment::{Environment, refuse};
 use crate::commands::{conduct, output};
-use crate::kernel::store::Store;
-use crate::kernel::{Identity, KernelError, modules};
-use crate::refusal::Refusal;
 use crate::study::arm::ArmText;
-use crate::study::repeat::quote;
 use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS, Settled};
-use crate::vm::image;
-use crate::workload;
+use bigiron_archive::store::Store;
+use bigiron_archive::{KernelError, modules};
+use bigiron_image as image;
+use bigiron_model::clock::Clock;
+use bigiron_model::identity::Identity;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
 
 /// Where a machine keeps the configurations of its kernels.
 const BOOT: &str = "/boot";
@@ -116,7 +118,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
             links: None,
             cancel: Arc::clone(&work.cancel),
         };
-        if !super::is_finished(&work.dir, &work.bisection)? {
+        if !super::is_finished(&work.dir, &work.bisection, &work.cancel)? {
             builder.workspace()?;
         }
         work.builder = Some(builder);
@@ -140,9 +142,9 @@ pub(super) fn options(settled: &Settled) -> Vec<String> {
     let filesystem = image::module(&settled.machine.filesystem);
     let of_workloads = settled.workloads.iter().filter_map(|planned| {
         let mut options = planned.options.clone();
-        let arms = settled.arms.iter().flat_map(|arm| crate::lever::options_of(&arm.settings, &planned.name));
+        let arms = settled.arms.iter().flat_map(|arm| options_of(&arm.settings, &planned.name));
         options.extend(arms.map(|(option, value)| (option.to_owned(), value.to_owned())));
-        Some(workload::find(&planned.name)?.needs(&options).modules)
+        Some(registry::find(&planned.name)?.needs(&options).modules)
     });
     let mut options: Vec<String> = filesystem.into_iter().chain(of_workloads.flatten()).map(modules::option).collect();
     options.sort();
@@ -316,7 +318,7 @@ impl Builder {
 impl Work<'_> {
     /// Keeps what is to be told of the commits at which the change was found.
     fn tell(&self, tree: &Tree, environment: &Environment) -> anyhow::Result<()> {
-        let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection)?)?;
+        let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
         let Standing::Done(Found::Place(span)) = search.standing() else { return Ok(()) };
         let hash = |index: usize| self.bisection.candidates[index].commit.as_ref().map_or("", |c| c.hash.as_str());
         let known = Touched::read(&self.dir)?;
@@ -365,9 +367,9 @@ const LEAST_SHARE: f64 = 0.005;
 fn functions(looked: &conduct::Conducted, metric: &str) -> Option<Vec<Function>> {
     let causes = looked.why.causes.iter().find(|causes| causes.metric == metric)?;
     let difference = causes.b - causes.a;
-    let makes = |cause: &&crate::judge::causes::Cause| cause.delta() / difference >= LEAST_SHARE;
+    let makes = |cause: &&bigiron_judge::causes::Cause| cause.delta() / difference >= LEAST_SHARE;
     let listed = causes.causes.iter().take(causes.listed).filter(makes);
-    let function = |cause: &crate::judge::causes::Cause| Function {
+    let function = |cause: &bigiron_judge::causes::Cause| Function {
         name: cause.name.clone(),
         more_ns: cause.delta(),
         file: String::new(),

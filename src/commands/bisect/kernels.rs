@@ -4,16 +4,17 @@ use super::{Work, ask, place, search, studies};
 use crate::bisect::folder::{ENDS, finished};
 use crate::bisect::{Bisection, Candidate, Search, Standing, What, list};
 use crate::cli::Bisect;
-use crate::clock::Clock;
 use crate::commands::environment::{Environment, refuse};
 use crate::commands::{conduct, output};
-use crate::kernel::store::Store;
-use crate::kernel::{Identity, looks_like_kernel};
-use crate::refusal::Refusal;
 use crate::study::arm::ArmText;
 use crate::study::question::Question;
-use crate::study::repeat::quote;
 use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS};
+use bigiron_archive::looks_like_kernel;
+use bigiron_archive::store::Store;
+use bigiron_model::clock::Clock;
+use bigiron_model::identity::Identity;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
 
 pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let (Some(what), common) = (&args.what, &args.common) else {
@@ -130,7 +131,7 @@ impl Work<'_> {
     pub(super) fn search(&self, environment: &Environment) -> anyhow::Result<()> {
         let mut booted = false;
         loop {
-            let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection)?)?;
+            let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
             let last = self.bisection.candidates.len() - 1;
             let (folder, kernel) = match search.standing() {
                 Standing::Ends => (ENDS.to_owned(), last),

@@ -7,12 +7,12 @@ use crate::bisect::{Candidate, What, list};
 use crate::cli::BisectLevers;
 use crate::commands::environment::Environment;
 use crate::commands::{conduct, output};
-use crate::kernel::Identity;
-use crate::refusal::Refusal;
 use crate::study::arm::ArmText;
 use crate::study::question::Question;
-use crate::study::repeat::quote;
 use crate::study::settled::{self, SCREENING_PAIRS};
+use bigiron_model::identity::Identity;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
 
 pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
     let common = &args.common;
@@ -99,7 +99,8 @@ impl Work<'_> {
             .collect();
         let mut booted = false;
         loop {
-            let search = LeverSearch { bisection: &self.bisection, studies: studies(&self.dir, &self.bisection)? };
+            let search =
+                LeverSearch { bisection: &self.bisection, studies: studies(&self.dir, &self.bisection, &self.cancel)? };
             let (folder, question) = match search.standing() {
                 Standing::Ends => {
                     output::note("First the two arms as they are");

@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use crate::refusal::Refusal;
-use crate::size::print_bytes;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::size::print_bytes;
 
 /// What a place is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

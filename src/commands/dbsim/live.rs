@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::dbsim::Live;
+use bigiron_dbsim::Live;
 
 /// What was done since the last time, as the child says it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

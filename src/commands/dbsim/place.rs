@@ -10,10 +10,10 @@ use anyhow::Context as _;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
-use crate::refusal::Refusal;
-use crate::size;
-use crate::workload::Needs;
-use crate::workload::dbsim::job::{Draft, Job};
+use bigiron_dbsim::job::{Draft, Job};
+use bigiron_model::refusal::Refusal;
+use bigiron_model::size;
+use bigiron_workload::Needs;
 
 const PREFIX: &str = "bigiron-dbsim-";
 /// The file in a run's directory that the run holds a lock on.

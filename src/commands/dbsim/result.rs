@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::super::output::table;
 use super::tables::{CloseLook, Tables};
-use crate::metric::{MetricDef, Unit};
-use crate::report::quantity::Quantity;
+use bigiron_model::metric::{MetricDef, Unit};
+use bigiron_report::quantity::Quantity;
 
 /// The result of one run.
 #[derive(Debug, Serialize)]

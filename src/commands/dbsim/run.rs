@@ -16,13 +16,15 @@ use super::result::RunResult;
 use super::runner::{self, Event, Order, Runner};
 use super::tables::Tables;
 use crate::cli::{DbsimFormat, DbsimRun};
-use crate::clock::Clock;
-use crate::refusal::Refusal;
-use crate::size;
-use crate::sys::process::Exit;
-use crate::workload::dbsim::job::{self, Job};
-use crate::workload::dbsim::{self, Acks, Dbsim, JobContext, metrics};
-use crate::workload::{Needs, Workload};
+use bigiron_dbsim as dbsim;
+use bigiron_dbsim::job;
+use bigiron_dbsim::job::Job;
+use bigiron_dbsim::{Acks, Dbsim, JobContext, metrics};
+use bigiron_model::clock::Clock;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::size;
+use bigiron_sys::process::Exit;
+use bigiron_workload::{Needs, Workload};
 
 /// How long the child may be silent before a Ctrl-C is looked for.
 const GLANCE: Duration = Duration::from_millis(100);

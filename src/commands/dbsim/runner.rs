@@ -16,11 +16,13 @@ use serde::{Deserialize, Serialize};
 
 use super::live::Sample;
 use super::tables::Tables;
-use crate::clock::Clock;
-use crate::sys::process::{self, Child, Exit};
-use crate::workload::Progress;
-use crate::workload::dbsim::job::Job;
-use crate::workload::dbsim::{self, JobContext, Live};
+use bigiron_dbsim as dbsim;
+use bigiron_dbsim::job::Job;
+use bigiron_dbsim::{JobContext, Live};
+use bigiron_model::clock::Clock;
+use bigiron_sys::process;
+use bigiron_sys::process::{Child, Exit};
+use bigiron_workload::Progress;
 
 /// What the child says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -93,7 +95,7 @@ impl Drop for Runner {
         if let Some(child) = self.child.take() {
             let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
             drop(child);
-            // The run's processes die with their wardens, and those with the child: all come to us, and then there is none left.
+            // The run's processes die with their supervisors, and those with the child: all come to us, and then there is none left.
             while matches!(rustix::process::wait(WaitOptions::empty()), Ok(_) | Err(Errno::INTR)) {}
         }
     }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::load::Histogram;
-use crate::workload::dbsim::job::Job;
-use crate::workload::dbsim::outcome::JobOutcome;
-use crate::workload::dbsim::result;
+use bigiron_dbsim::job::Job;
+use bigiron_dbsim::outcome::JobOutcome;
+use bigiron_dbsim::result;
+use bigiron_sys::load::Histogram;
 
 /// The rows of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -14,17 +14,18 @@ use super::super::conduct;
 use super::super::environment::Environment;
 use super::super::{FAILED, compare, output};
 use crate::cli::{DbsimFormat, Design, OltpCrashTest};
-use crate::host::HostError;
-use crate::host::foundation;
-use crate::host::vm::crash::{End, Life, Machine};
-use crate::kernel::Kernel;
-use crate::store::record::Failure;
-use crate::study::plan::Plan;
+use crate::registry::WORKLOADS;
 use crate::study::settled;
-use crate::vm::writes::{Fate, Honesty};
-use crate::workload::oltp::job::Job;
-use crate::workload::oltp::ledger;
-use crate::workload::oltp::scale::DISTRICTS;
+use bigiron_archive::Kernel;
+use bigiron_lab::host::HostError;
+use bigiron_lab::host::foundation;
+use bigiron_lab::host::vm::crash::{End, Life, Machine};
+use bigiron_lab::vm::writes::{Fate, Honesty};
+use bigiron_model::plan::Plan;
+use bigiron_model::record::Failure;
+use bigiron_oltp::job::Job;
+use bigiron_oltp::ledger;
+use bigiron_oltp::scale::DISTRICTS;
 
 /// A kill comes up to so long after the commit that was drawn.
 const AFTER_MS: u64 = 50;
@@ -74,7 +75,7 @@ struct Lost {
 pub(super) fn run(args: &OltpCrashTest) -> anyhow::Result<u8> {
     let environment = Environment::new(None)?;
     let (plan, kernel) = plan(args, &environment)?;
-    let options = crate::lever::workload_options(&plan, &plan.arms[0], "oltp");
+    let options = plan.options_in(&plan.arms[0], "oltp");
     let job = Job::parse(&options).map_err(anyhow::Error::msg)?;
     let folder = Folder::make(args)?;
     let host = conduct::vm_host(&plan, std::slice::from_ref(&kernel), &environment)?;
@@ -125,7 +126,7 @@ fn plan(args: &OltpCrashTest, environment: &Environment) -> anyhow::Result<(Plan
     let mut plan = settled.plan(vec![kernel.identity.clone(); 2], seed, String::new(), None)?;
     plan.arms.truncate(1);
     plan.slots.clear();
-    plan.arms[0].foundation = foundation::find(&plan, &plan.arms[0])?;
+    plan.arms[0].foundation = foundation::find(WORKLOADS, &plan, &plan.arms[0])?;
     Ok((plan, kernel))
 }
 

@@ -3,14 +3,17 @@
 //! Invariant: what is refused here would fail, hang or measure something else in a guest.
 
 use super::{Settled, Surroundings, of_arm};
-use crate::clock::Clock;
-use crate::kernel::{Identity, major_minor};
-use crate::lever;
-use crate::refusal::Refusal;
-use crate::size;
-use crate::study::plan::PlannedWorkload;
-use crate::study::storage::{self, Profile};
-use crate::workload;
+use crate::registry;
+use bigiron_lab::lever;
+use bigiron_model::clock::Clock;
+use bigiron_model::host::HostKind;
+use bigiron_model::identity::Identity;
+use bigiron_model::plan::PlannedWorkload;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::size;
+use bigiron_model::storage;
+use bigiron_model::storage::Profile;
+use bigiron_model::version::major_minor;
 
 /// Memory of a guest's kernel with its modules, and of the initramfs with this executable, beside what workloads need.
 const KERNEL_MEMORY: u64 = 160 << 20;
@@ -19,7 +22,7 @@ impl Settled {
     /// Memory that the workloads of this study need at least.
     fn memory_needed(&self) -> u64 {
         let needs = |w: &PlannedWorkload| {
-            let workload = workload::find(&w.name)?;
+            let workload = registry::find(&w.name)?;
             let of_arms = self.arms.iter().filter_map(|arm| of_arm(workload, &w.options, arm).ok());
             let needs: Vec<_> = of_arms.map(|options| workload.needs(&options)).collect();
             let memory = needs.iter().map(|n| n.memory_bytes).max()?;
@@ -39,7 +42,7 @@ impl Settled {
         if !bytes.is_multiple_of(1 << 20) {
             return Err(refuse(format!("A guest's memory is whole MiB, not {bytes} bytes; write one such as `1G`")));
         }
-        let kernel = if self.machine.host == "local" { 0 } else { KERNEL_MEMORY };
+        let kernel = if self.machine.host == HostKind::Local { 0 } else { KERNEL_MEMORY };
         // What is swapped out to compressed memory leaves less than it takes; how much less nobody knows before.
         let swap = self.arms.iter().map(|arm| lever::swap_bytes(&arm.settings)).min().unwrap_or(0);
         let needed = (kernel + self.memory_needed()).saturating_sub(swap).next_multiple_of(1 << 20);
@@ -55,7 +58,7 @@ impl Settled {
 
     pub(super) fn check_cpus(&self, here: &impl Surroundings) -> Result<(), Refusal> {
         let (cpus, host) = (self.machine.cpus, here.cpus());
-        if self.machine.host == "vm" && self.clock == Clock::Wall && cpus > host {
+        if self.machine.host == HostKind::Vm && self.clock == Clock::Wall && cpus > host {
             let message = format!("{cpus} CPUs cannot be timed on the {host} of this machine");
             return Err(self
                 .places
@@ -72,7 +75,7 @@ impl Settled {
         kernel: &Identity,
         qemu: Option<(u32, u32)>,
     ) -> Result<(), Refusal> {
-        let Some(qemu) = qemu.filter(|_| self.machine.host == "vm" && self.clock == Clock::Exact) else {
+        let Some(qemu) = qemu.filter(|_| self.machine.host == HostKind::Vm && self.clock == Clock::Exact) else {
             return Ok(());
         };
         if self.machine.cpus == 1 || qemu >= (8, 1) || major_minor(&kernel.release).is_some_and(|v| v >= (6, 12)) {

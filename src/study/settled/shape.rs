@@ -2,18 +2,20 @@
 //!
 //! Invariant: what passes here gives QEMU whole cores and whole MiB for every node.
 
+use crate::registry;
 use std::num::NonZero;
 
 use super::{Settled, SettledArm};
-use crate::lever::fs;
-use crate::lever::vm::{BLOCK_SIZE, DISKS, NUMA, Shape, THREADS};
-use crate::refusal::Refusal;
-use crate::size;
-use crate::study::plan::PlannedWorkload;
-use crate::study::storage::{self, Medium};
-use crate::suggest;
-use crate::vm::image::journal;
-use crate::workload::{self, RawNeeds};
+use bigiron_image::journal;
+use bigiron_lab::lever::fs;
+use bigiron_lab::lever::vm::{BLOCK_SIZE, DISKS, NUMA, Shape, THREADS};
+use bigiron_model::plan::PlannedWorkload;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::size;
+use bigiron_model::storage;
+use bigiron_model::storage::Medium;
+use bigiron_model::suggest;
+use bigiron_workload::RawNeeds;
 
 /// Least memory of a node: less, and the kernel leaves it out or has no room for what it keeps on each.
 const NODE_MEMORY: u64 = 64 << 20;
@@ -115,7 +117,7 @@ impl Settled {
             ));
         }
         let has_disk = |planned: &PlannedWorkload| {
-            let workload = workload::find(&planned.name)?;
+            let workload = registry::find(&planned.name)?;
             let options = super::of_arm(workload, &planned.options, arm).ok()?;
             workload.needs(&options).storage_bytes
         };
@@ -128,7 +130,7 @@ impl Settled {
     /// What the arm's workloads want of raw disks, the most of all.
     fn raw_needs(&self, arm: &SettledArm) -> Option<RawNeeds> {
         let of = |planned: &PlannedWorkload| {
-            let workload = workload::find(&planned.name)?;
+            let workload = registry::find(&planned.name)?;
             workload.raw_disks(&super::of_arm(workload, &planned.options, arm).ok()?)
         };
         let needs = self.workloads.iter().filter_map(of);

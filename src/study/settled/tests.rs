@@ -1,3 +1,5 @@
+use crate::study::setting;
+use bigiron_model::host::HostKind;
 use proptest::prelude::*;
 
 use super::*;
@@ -14,7 +16,7 @@ const OLD: Here = Here { qemu: Some((7, 2)), kvm: false };
 const KVM: Here = Here { qemu: Some((10, 0)), kvm: true };
 
 impl Surroundings for Here {
-    fn can_set(&self, (lever, value): &lever::Setting) -> Result<(), String> {
+    fn can_set(&self, (lever, value): &Setting) -> Result<(), String> {
         if value == "refused" { Err(format!("`{lever}` is not there")) } else { Ok(()) }
     }
 
@@ -181,7 +183,7 @@ fn a_refusal_of_a_file_names_its_line() {
 #[test]
 fn settings_of_all_arms_are_laid_under_an_arms_own() {
     let q = Question {
-        settings: vec![lever::parse("boot.preempt=none").unwrap(), lever::parse("boot.nosmt").unwrap()],
+        settings: vec![setting::parse("boot.preempt=none").unwrap(), setting::parse("boot.nosmt").unwrap()],
         ..question(&["debian:6.12", "debian:6.12,boot.preempt=full"])
     };
     let settled = settle(&q, &OLD).unwrap();
@@ -227,7 +229,7 @@ proptest! {
         let q = Question {
             pairs: Some(pairs * 2),
             margins: [(Kind::P99, margin / 100.0)].into(),
-            settings: vec![lever::parse("boot.nosmt").unwrap()],
+            settings: vec![setting::parse("boot.nosmt").unwrap()],
             ..question(&["debian:6.1", "debian:6.12,boot.mitigations=off"])
         };
         let settled = settle(&q, &OLD).unwrap();
@@ -269,9 +271,27 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     let chat = Question { workloads: vec!["chat".into()], ..Question::default() };
     refused(&with("debian:6.12,fs.journal=nvme", chat), &OLD, "no workload of this study has a disk");
     settle(&Question { storage: Some("hdd".into()), ..journal("nvme,fs.type=xfs") }, &OLD).unwrap();
-    let local = Question { host: Some("local".into()), ..two() };
+    let local = Question { host: Some(HostKind::Local), ..two() };
     let running = Question { arms: question(&["running,fs.journal=nvme", "running"]).arms, ..local.clone() };
     refused(&running, &OLD, "acts on a guest");
     let running = Question { arms: question(&["running,vm.numa=2", "running"]).arms, ..local };
     refused(&running, &OLD, "acts on a guest");
+}
+
+#[test]
+fn a_trial_here_may_be_silent_for_as_long_as_its_options_say() {
+    let limit = |arms: &[&str], host: HostKind, workload: &str| {
+        let q = Question {
+            host: Some(host),
+            workloads: vec![workload.into()],
+            cpus: (host == HostKind::Vm).then_some(2),
+            ..question(arms)
+        };
+        settle(&q, &KVM).unwrap().hang_limit
+    };
+    assert_eq!(limit(&["debian:6.1", "debian:6.12,oltp.length=30m"], HostKind::Vm, "oltp"), 2 * 120);
+    assert_eq!(limit(&["running", "running"], HostKind::Local, "micro"), 2 * 120);
+    assert_eq!(limit(&["running", "running,oltp.length=30m"], HostKind::Local, "oltp"), 2 * (120 + 10 + 1800));
+    assert_eq!(limit(&["running,dbsim.run.time=20m", "running"], HostKind::Local, "dbsim"), 2 * (120 + 1200));
+    assert_eq!(limit(&["running,build.limit=2h", "running"], HostKind::Local, "build"), 2 * (120 + 7200));
 }

@@ -53,7 +53,7 @@ fn cell(setting: &Setting, noise: Noise, pairs: usize) -> Cell {
         let (low, high) = ci95.expect("8 pairs or more have a 95 % interval");
         cell.covered.count(low <= 0.0 && 0.0 <= high);
         cell.false_difference.count(low > 0.0 || high < 0.0);
-        cell.flagged.count(shape::flagged(&session.arms_ab, &session.arms_ba, 0));
+        cell.flagged.count(shape::flagged(&session.arms_ab, &session.arms_ba, |ab, ba| Flip::new(ab, ba, 0)));
         for (i, effect) in EFFECTS.into_iter().enumerate() {
             let shifted = |ci: Option<(f64, f64)>| ci.map(|(low, high)| (low + effect, high + effect));
             let said = verdict(shifted(ci95), shifted(ci90), 1.0);

@@ -1,0 +1,495 @@
+//! apt as a child process, with state of its own below the cache folder.
+//!
+//! Invariant: nothing outside the cache folder is written, nothing is installed, no hook of the machine's configuration runs. Each suite has lists
+//! and locks of its own, so that one that is missing or broken cannot spoil another.
+
+use std::fs;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::catalog::{self, Package};
+use super::error::{KernelError, doing};
+use super::hash;
+use super::sources::{self, Source};
+use bigiron_sys as sys;
+
+/// Suites read at the same time: enough to hide the network's latency, few enough for a small machine.
+const PARALLEL: usize = 3;
+/// Suites that may fail before any could be read; then the archive is out of reach. More than may be missing at the head of a list.
+const HOPELESS: usize = 6;
+
+/// apt on this machine, with our state.
+pub struct Apt {
+    pub(super) dir: PathBuf,
+    helper: PathBuf,
+    own: Vec<Source>,
+}
+
+/// What is known of one suite since apt last read it. Kept as `listing.json` in the suite's folder.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Listing {
+    /// When the archive was last asked, seconds since 1970.
+    pub checked: u64,
+    /// Why there is no such suite, if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<String>,
+    #[serde(default)]
+    pub origin: String,
+    #[serde(default)]
+    pub codename: String,
+    #[serde(default)]
+    pub packages: Vec<Package>,
+}
+
+impl Listing {
+    /// Also if the clock was set back since.
+    fn is_stale(&self, max_age: Duration) -> bool {
+        now().checked_sub(self.checked).is_none_or(|age| Duration::from_secs(age) > max_age) || max_age.is_zero()
+    }
+}
+
+/// A suite and what it holds.
+#[derive(Clone, Debug)]
+pub struct Suite {
+    pub source: Source,
+    pub listing: Listing,
+}
+
+/// The outcome of asking the archive about some suites.
+#[derive(Debug, Default)]
+pub struct Lists {
+    pub suites: Vec<Suite>,
+    /// Suites that the archive does not have.
+    pub absent: Vec<String>,
+    /// Why the archive could not be asked just now; `suites` then holds what was known before.
+    pub failure: Option<String>,
+}
+
+impl Lists {
+    fn new(sources: &[Source], known: impl IntoIterator<Item = Option<Listing>>) -> Self {
+        let mut lists = Self::default();
+        for (source, listing) in sources.iter().zip(known) {
+            match listing {
+                Some(listing) if listing.absent.is_none() => {
+                    lists.suites.push(Suite { source: source.clone(), listing });
+                }
+                Some(_) => lists.absent.push(source.suite.clone()),
+                None => {}
+            }
+        }
+        lists
+    }
+
+    /// The suites that are signed as Debian's: others have releases of the same names.
+    pub fn debian(&self) -> impl Iterator<Item = &Suite> {
+        self.suites.iter().filter(|s| matches!(s.listing.origin.as_str(), "Debian" | "Debian Backports"))
+    }
+}
+
+impl Apt {
+    /// Read the machine's apt configuration and write ours, derived from it, to `dir`.
+    pub fn open(dir: &Path) -> Result<Self, KernelError> {
+        fs::create_dir_all(dir.join("empty")).map_err(doing("Cannot create", dir))?;
+        let status = dir.join("status");
+        fs::write(&status, "").map_err(doing("Cannot write", &status))?;
+        let machine = config_dump()?;
+        let paths = config_paths()?;
+        let [list, parts, methods, keys @ ..] = &paths;
+        let helper = Path::new(methods.trim_end_matches('/')).with_file_name("apt-helper");
+        let conf = dir.join("apt.conf");
+        let text = configuration(&machine, dir, keys);
+        replace(&conf, text.as_bytes())?;
+        let own = machine_sources(Path::new(list), Path::new(parts));
+        if own.is_empty() {
+            return Err(KernelError::NoDebianSource(format!("looked in {list} and {parts}")));
+        }
+        Ok(Self { dir: dir.to_path_buf(), helper, own })
+    }
+
+    /// The machine's own sources of Debian's archive.
+    pub fn own(&self) -> &[Source] {
+        &self.own
+    }
+
+    /// What the suites hold, if all were asked about within `max_age`.
+    pub fn fresh(&self, sources: &[Source], max_age: Duration) -> Option<Lists> {
+        let known: Option<Vec<Listing>> =
+            sources.iter().map(|s| self.known(s).filter(|l| !l.is_stale(max_age))).collect();
+        Some(Lists::new(sources, known?.into_iter().map(Some)))
+    }
+
+    /// What the suites hold, asking the archive about those last asked more than `max_age` ago.
+    pub fn lists(&self, sources: &[Source], max_age: Duration) -> Result<Lists, KernelError> {
+        let mut known: Vec<Option<Listing>> = sources.iter().map(|s| self.known(s)).collect();
+        let stale: Vec<usize> =
+            (0..sources.len()).filter(|&i| known[i].as_ref().is_none_or(|l| l.is_stale(max_age))).collect();
+        let results: Mutex<Vec<(usize, Result<Listing, KernelError>)>> = Mutex::default();
+        let (next, failed, reached) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..PARALLEL.min(stale.len()) {
+                scope.spawn(|| {
+                    // Without a network every suite would fail in turn, after apt's own retries each.
+                    let hopeless = || !reached.load(Ordering::Relaxed) && failed.load(Ordering::Relaxed) >= HOPELESS;
+                    while let Some(&i) = stale.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !hopeless()) {
+                        let result = self.update(&sources[i]);
+                        match &result {
+                            Ok(_) => reached.store(true, Ordering::Relaxed),
+                            Err(_) => drop(failed.fetch_add(1, Ordering::Relaxed)),
+                        }
+                        results.lock().expect("no thread panics with the lock").push((i, result));
+                    }
+                });
+            }
+        });
+        let results = results.into_inner().expect("no thread panics with the lock");
+        let reached = reached.into_inner();
+        let mut failure = None;
+        for (i, result) in results {
+            match result {
+                Ok(listing) => known[i] = Some(listing),
+                Err(KernelError::Update(reason)) => {
+                    // apt's exit status does not tell "no such suite" from "no network"; that another suite could be read does.
+                    if known[i].as_ref().is_none_or(|l| l.absent.is_some()) && reached {
+                        let listing = Listing {
+                            checked: now(),
+                            absent: Some(reason),
+                            origin: String::new(),
+                            codename: String::new(),
+                            packages: vec![],
+                        };
+                        self.remember(&sources[i], &listing)?;
+                        known[i] = Some(listing);
+                    } else {
+                        failure = Some(reason);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Lists { failure, ..Lists::new(sources, known) })
+    }
+
+    /// Download packages of one suite into `into` (an empty folder); apt checks them against the signed index.
+    pub fn download(&self, suite: &Suite, packages: &[&Package], into: &Path) -> Result<Vec<PathBuf>, KernelError> {
+        let exact: Vec<_> = packages.iter().map(|p| (p.name.as_str(), p.version.as_str())).collect();
+        self.fetch(&self.folder(&suite.source), &exact, into)
+    }
+
+    /// Download packages, given by name and version, that the lists in `folder` have.
+    pub(super) fn fetch(
+        &self,
+        folder: &Path,
+        packages: &[(&str, &str)],
+        into: &Path,
+    ) -> Result<Vec<PathBuf>, KernelError> {
+        let mut command = self.apt_get(folder);
+        command.arg("download").args(packages.iter().map(|(n, v)| format!("{n}={v}"))).current_dir(into);
+        let names = || packages.iter().map(|p| p.0).collect::<Vec<_>>().join(" ");
+        run(command).map_err(|reason| match reason {
+            Failure::Missing(name) => KernelError::NoApt(name),
+            Failure::Said(text) if text.contains("No space left") => {
+                KernelError::Space { dir: into.to_path_buf(), need: String::new() }
+            }
+            Failure::Said(reason) => KernelError::Download { package: names(), reason },
+        })?;
+        let entries = fs::read_dir(into).map_err(doing("Cannot read", into))?;
+        let mut files: Vec<PathBuf> = entries
+            .filter_map(|e| Some(e.ok()?.path()))
+            .filter(|p| p.extension().is_some_and(|e| e == "deb"))
+            .collect();
+        files.sort();
+        if files.len() != packages.len() {
+            return Err(KernelError::Download {
+                package: names(),
+                reason: format!("apt delivered {} of {} files", files.len(), packages.len()),
+            });
+        }
+        Ok(files)
+    }
+
+    fn folder(&self, source: &Source) -> PathBuf {
+        let key = hash::of_bytes(source.deb822().as_bytes());
+        self.dir.join(format!("{}-{}", source.suite.replace('/', "_"), &key[..12]))
+    }
+
+    fn known(&self, source: &Source) -> Option<Listing> {
+        serde_json::from_slice(&fs::read(self.folder(source).join("listing.json")).ok()?).ok()
+    }
+
+    fn remember(&self, source: &Source, listing: &Listing) -> Result<(), KernelError> {
+        let path = self.folder(source).join("listing.json");
+        let text = serde_json::to_vec(listing).expect("a listing is plain data");
+        replace(&path, &text)
+    }
+
+    fn update(&self, source: &Source) -> Result<Listing, KernelError> {
+        let folder = self.folder(source);
+        let lists = folder.join("lists");
+        self.refresh(&folder, &source.deb822())?;
+        let mut listing =
+            Listing { checked: now(), absent: None, origin: String::new(), codename: String::new(), packages: vec![] };
+        for entry in fs::read_dir(&lists).map_err(doing("Cannot read", &lists))?.filter_map(Result::ok) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with("_InRelease") || name.ends_with("_Release") {
+                let text = fs::read_to_string(entry.path()).map_err(doing("Cannot read", &entry.path()))?;
+                let field =
+                    |key: &str| text.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_default().trim().to_owned();
+                (listing.origin, listing.codename) = (field("Origin:"), field("Codename:"));
+            } else if name.split('_').next_back().is_some_and(|n| n.starts_with("Packages")) {
+                listing.packages = self.read_index(&entry.path())?;
+            }
+        }
+        self.remember(source, &listing)?;
+        Ok(listing)
+    }
+
+    /// Make `folder` apt's state for these sources (deb822), and its lists those that the archive has now.
+    pub(super) fn refresh(&self, folder: &Path, sources: &str) -> Result<(), KernelError> {
+        for sub in ["lists/partial", "cache/archives/partial"] {
+            let path = folder.join(sub);
+            fs::create_dir_all(&path).map_err(doing("Cannot create", &path))?;
+        }
+        replace(&folder.join("suite.sources"), sources.as_bytes())?;
+        let mut patience = 20;
+        loop {
+            let mut command = self.apt_get(folder);
+            command.arg("update");
+            match run(command) {
+                Ok(_) => return Ok(()),
+                // The apt of a bigiron that was killed may live a little longer.
+                Err(Failure::Said(text)) if text.contains("Could not get lock") && patience > 0 => {
+                    patience -= 1;
+                    std::thread::sleep(Duration::from_millis(500));
+                }
+                Err(Failure::Missing(name)) => return Err(KernelError::NoApt(name)),
+                Err(Failure::Said(text)) if text.contains("No space left") => {
+                    return Err(KernelError::Space { dir: folder.to_path_buf(), need: String::new() });
+                }
+                Err(Failure::Said(text)) => return Err(KernelError::Update(text)),
+            }
+        }
+    }
+
+    /// apt keeps indexes compressed in whatever way the machine prefers; its own helper reads them all.
+    fn read_index(&self, path: &Path) -> Result<Vec<Package>, KernelError> {
+        let mut command = self.with_configuration(Command::new(&self.helper));
+        let mut child = command
+            .arg("cat-file")
+            .arg(path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(doing("Cannot start", &self.helper))?;
+        let output = child.stdout.take().expect("stdout is piped");
+        let packages = catalog::read_index(BufReader::with_capacity(1 << 17, output));
+        let status = child.wait().map_err(doing("Cannot wait for", &self.helper))?;
+        match packages {
+            Ok(packages) if status.success() => Ok(packages),
+            Ok(_) => Err(KernelError::Update(format!("apt-helper cannot read {}", path.display()))),
+            Err(error) => Err(KernelError::io("Cannot read", path, error)),
+        }
+    }
+
+    pub(super) fn apt_get(&self, folder: &Path) -> Command {
+        self.tool("apt-get", folder)
+    }
+
+    /// A command that prints what the lists in `folder` say of packages.
+    pub(super) fn apt_cache(&self, folder: &Path, packages: &[String]) -> Command {
+        let mut command = self.tool("apt-cache", folder);
+        command.arg("show").args(packages);
+        command
+    }
+
+    fn tool(&self, name: &str, folder: &Path) -> Command {
+        let mut command = self.with_configuration(Command::new(name));
+        command.arg("-q");
+        for (key, path) in [
+            ("Dir::State", folder.to_path_buf()),
+            ("Dir::State::lists", folder.join("lists")),
+            ("Dir::Cache", folder.join("cache")),
+            ("Dir::Etc::sourcelist", folder.join("suite.sources")),
+        ] {
+            let mut option = std::ffi::OsString::from(format!("{key}="));
+            option.push(path);
+            command.arg("-o").arg(option);
+        }
+        command
+    }
+
+    fn with_configuration(&self, mut command: Command) -> Command {
+        command.env("APT_CONFIG", self.dir.join("apt.conf")).env("LC_ALL", "C");
+        command
+    }
+}
+
+/// Our configuration: how the machine reaches and trusts its archives, and nothing else of it.
+fn configuration(machine: &[(String, String)], dir: &Path, keys: &[String]) -> String {
+    const OURS: [&str; 7] = [
+        "Acquire::IndexTargets",
+        "Acquire::Languages",
+        "Acquire::Changelogs",
+        "Acquire::CompressionTypes",
+        "Acquire::GzipIndexes",
+        "Acquire::PDiffs",
+        "Acquire::cdrom",
+    ];
+    let plain = |s: &str| s.bytes().all(|b| b.is_ascii_alphanumeric() || b":_./-*".contains(&b));
+    let mut text =
+        String::from("// Written by bigiron from the machine's own configuration; rewritten whenever it is used.\n");
+    for (key, value) in machine {
+        let taken =
+            (key.starts_with("Acquire::") && !OURS.iter().any(|o| key.starts_with(o))) || key.starts_with("APT::Key");
+        // apt's files have no way to quote a quotation mark.
+        if taken && plain(key) && !value.is_empty() && !value.contains(['"', '\n']) {
+            text.push_str(&format!("{key} \"{value}\";\n"));
+        }
+    }
+    let empty = dir.join("empty");
+    let status = dir.join("status");
+    let paths = [
+        ("Dir::Etc::main", Path::new("/dev/null")),
+        ("Dir::Etc::parts", &empty),
+        ("Dir::Etc::sourceparts", &empty),
+        ("Dir::Etc::preferences", Path::new("/dev/null")),
+        ("Dir::Etc::preferencesparts", &empty),
+        ("Dir::State::status", &status),
+        ("Dir::Log", &empty),
+        ("Dir::Cache::pkgcache", Path::new("")),
+        ("Dir::Cache::srcpkgcache", Path::new("")),
+    ];
+    for (key, path) in paths {
+        text.push_str(&format!("{key} \"{}\";\n", path.display()));
+    }
+    for (key, path) in KEYS.iter().zip(keys) {
+        text.push_str(&format!("{key} \"{path}\";\n"));
+    }
+    // The sandbox user cannot reach a cache below a private home folder; apt would warn and go on as root all the same.
+    text.push_str(
+        "APT::Architecture \"amd64\";\nAPT::Architectures \"amd64\";\nAPT::Sandbox::User \"root\";\nAPT::Update::Error-Mode \"any\";\n\
+         Acquire::Languages \"none\";\nAcquire::PDiffs \"false\";\nAcquire::GzipIndexes \"true\";\n",
+    );
+    if !machine.iter().any(|(k, _)| k == "Acquire::Retries") {
+        text.push_str("Acquire::Retries \"2\";\n");
+    }
+    text
+}
+
+const KEYS: [&str; 4] = ["Dir::Etc::netrc", "Dir::Etc::netrcparts", "Dir::Etc::trusted", "Dir::Etc::trustedparts"];
+
+/// All settings of the machine's configuration, list items with a key that ends in `::`.
+fn config_dump() -> Result<Vec<(String, String)>, KernelError> {
+    let mut command = Command::new("apt-config");
+    command.args(["dump", "--no-empty", "--format", "%f%N%v%n"]);
+    let text = run(command).map_err(no_config)?;
+    Ok(text.lines().filter_map(|l| l.split_once('\t')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
+}
+
+/// Absolute paths: sources list, sources folder, methods folder, then those of `KEYS`.
+fn config_paths() -> Result<[String; 7], KernelError> {
+    let wanted = ["Dir::Etc::sourcelist/f", "Dir::Etc::sourceparts/d", "Dir::Bin::methods/f"].map(str::to_owned);
+    let kinds = ["f", "d", "f", "d"];
+    let keys = KEYS.iter().zip(kinds).map(|(k, kind)| format!("{k}/{kind}"));
+    let mut command = Command::new("apt-config");
+    command.arg("shell");
+    for (i, key) in wanted.into_iter().chain(keys).enumerate() {
+        command.arg(format!("V{i}")).arg(key);
+    }
+    let text = run(command).map_err(no_config)?;
+    let value = |i: usize| {
+        let line = text.lines().find_map(|l| l.strip_prefix(&format!("V{i}=")));
+        line.unwrap_or_default().trim_matches('\'').replace("'\"'\"'", "'")
+    };
+    Ok(std::array::from_fn(value))
+}
+
+fn no_config(failure: Failure) -> KernelError {
+    match failure {
+        Failure::Missing(name) => KernelError::NoApt(name),
+        Failure::Said(text) => KernelError::Update(format!("apt-config: {text}")),
+    }
+}
+
+fn machine_sources(list: &Path, parts: &Path) -> Vec<Source> {
+    let mut files = vec![list.to_path_buf()];
+    if let Ok(entries) = fs::read_dir(parts) {
+        let mut more: Vec<_> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
+        more.sort();
+        files.extend(more);
+    }
+    let mut found: Vec<Source> = Vec::new();
+    for file in files {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        let sources = match file.extension().and_then(|e| e.to_str()) {
+            Some("list") => sources::read_list(&text),
+            Some("sources") => sources::read_deb822(&text),
+            _ => continue,
+        };
+        for source in sources {
+            if !found.iter().any(|f| f.uris == source.uris && f.suite == source.suite) {
+                found.push(source);
+            }
+        }
+    }
+    found
+}
+
+pub(super) enum Failure {
+    Missing(String),
+    /// What the program said, one line.
+    Said(String),
+}
+
+/// Run to the end and return stdout.
+pub(super) fn run(mut command: Command) -> Result<String, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match sys::child::die_with_parent(&mut command).spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Failure::Missing(name)),
+        Err(error) => return Err(Failure::Said(format!("{name}: {error}"))),
+    };
+    let mut stderr = child.stderr.take().expect("stderr is piped");
+    let errors = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // A read error here only shortens a message.
+        let _ = stderr.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let output = child.wait_with_output().map_err(|e| Failure::Said(format!("{name}: {e}")))?;
+    let errors = errors.join().unwrap_or_default();
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    // The last of these lines only says that there were others.
+    let said =
+        errors.lines().filter_map(|l| l.strip_prefix("E: ")).filter(|l| !l.starts_with("Some index files failed"));
+    let said: Vec<&str> = said.collect();
+    Err(Failure::Said(match said.as_slice() {
+        [] => format!("{name} failed ({}): {}", output.status, errors.trim().lines().last().unwrap_or("no message")),
+        lines => lines.join("; "),
+    }))
+}
+
+/// Write a file so that it is either old or new, never half.
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), KernelError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let new = PathBuf::from(name);
+    let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&new);
+        KernelError::io("Cannot write", path, error)
+    })
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}

@@ -1,0 +1,276 @@
+//! Kernel packages in Debian's package indexes: which there are, and which one a version and flavour mean. Those of PostgreSQL servers
+//! are listed beside them.
+//!
+//! Invariant: only the names of packages are interpreted here, never those of files inside them.
+
+use std::io::{self, BufRead};
+
+use serde::{Deserialize, Serialize};
+
+use bigiron_model::version;
+
+/// Flavours that Debian builds for amd64, longest suffix first so that `cloud-amd64` is not taken for `amd64`.
+const FLAVOURS: [&str; 3] = ["cloud-amd64", "rt-amd64", "amd64"];
+
+/// One package of an index that a kernel may be made of, or a database server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Package {
+    pub name: String,
+    pub version: String,
+    /// Bytes to download.
+    pub size: u64,
+    /// Bytes once unpacked.
+    pub installed: u64,
+    /// Names of the kernel packages it depends on (the shell packages of 6.19 and later).
+    #[serde(default)]
+    pub depends: Vec<String>,
+}
+
+impl Package {
+    /// The release and flavour, for a package that is a kernel's entry point: (`6.12.113+deb12-cloud-amd64`, `cloud-amd64`).
+    pub fn kernel(&self) -> Option<(&str, &'static str)> {
+        let release = self.name.strip_prefix("linux-image-")?;
+        let flavour = FLAVOURS.into_iter().find(|f| release.strip_suffix(f).is_some_and(|r| r.ends_with('-')))?;
+        release.starts_with(|c: char| c.is_ascii_digit()).then_some((release, flavour))
+    }
+}
+
+/// The kernel and server packages of one index in the format of Debian's `Packages` files.
+pub fn read_index(mut input: impl BufRead) -> io::Result<Vec<Package>> {
+    let mut packages = Vec::new();
+    let mut current: Option<Package> = None;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let more = input.read_until(b'\n', &mut line)? > 0;
+        let text = line.trim_ascii_end();
+        if !more || text.is_empty() {
+            packages.extend(current.take().filter(|p| !p.version.is_empty()));
+            if !more {
+                return Ok(packages);
+            }
+            continue;
+        }
+        if let Some(name) = text.strip_prefix(b"Package: ") {
+            let wanted = |n: &&str| is_kernel_package(n) || is_server_package(n);
+            current = str::from_utf8(name).ok().filter(wanted).map(|name| Package {
+                name: name.to_owned(),
+                version: String::new(),
+                size: 0,
+                installed: 0,
+                depends: Vec::new(),
+            });
+        } else if let Some(package) = &mut current
+            && let Ok(text) = str::from_utf8(text)
+            && let Some((key, value)) = text.split_once(": ")
+        {
+            match key {
+                "Version" => package.version = value.to_owned(),
+                "Size" => package.size = value.parse().unwrap_or(0),
+                "Installed-Size" => package.installed = value.parse::<u64>().unwrap_or(0).saturating_mul(1024),
+                "Depends" => {
+                    let names = value.split(',').filter_map(|d| d.split_whitespace().next());
+                    package.depends = names.filter(|n| is_kernel_package(n)).map(str::to_owned).collect();
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+pub(super) fn is_kernel_package(name: &str) -> bool {
+    ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-"]
+        .iter()
+        .any(|p| name.strip_prefix(p).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())))
+        && FLAVOURS.iter().any(|f| name.ends_with(f))
+}
+
+/// Whether it is the package of a PostgreSQL server, such as `postgresql-15`.
+fn is_server_package(name: &str) -> bool {
+    name.strip_prefix("postgresql-").is_some_and(|v| !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The newest kernel of `flavour` that satisfies `wanted` and is whole.
+pub fn best<'a>(packages: &'a [Package], wanted: &str, flavour: &str) -> Option<&'a Package> {
+    packages
+        .iter()
+        .filter(|p| p.kernel().is_some_and(|(_, f)| f == flavour) && version::satisfies(&p.version, wanted))
+        .filter(|p| Parts::of(packages, p).lacking.is_empty())
+        .max_by(|a, b| version::compare(&a.version, &b.version))
+}
+
+/// The packages that make up one kernel.
+#[derive(Debug, Default)]
+pub struct Parts<'a> {
+    pub packages: Vec<&'a Package>,
+    /// Names of parts that the index lacks. Archives keep such remains of kernels they no longer build.
+    pub lacking: Vec<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    /// `image` itself and, if it is a shell, the kernel packages it depends on, of the same version.
+    pub fn of(packages: &'a [Package], image: &'a Package) -> Self {
+        let mut parts = Self { packages: vec![image], lacking: Vec::new() };
+        if !is_shell(&image.depends) {
+            return parts;
+        }
+        let mut next = 0;
+        while let Some(part) = parts.packages.get(next).copied() {
+            for name in &part.depends {
+                if parts.packages.iter().any(|p| p.name == *name) {
+                    continue;
+                }
+                match packages.iter().find(|p| p.name == *name && p.version == image.version) {
+                    Some(found) => parts.packages.push(found),
+                    None => parts.lacking.push(name),
+                }
+            }
+            next += 1;
+        }
+        parts
+    }
+}
+
+/// Whether a package that depends on these is a shell: up to 6.18 a kernel is in one package and `linux-base-…` carries only documentation;
+/// from 6.19 on image, modules and configuration are in packages of their own.
+pub(super) fn is_shell(depends: &[String]) -> bool {
+    depends.iter().any(|d| d.starts_with("linux-binary-"))
+}
+
+/// Series of one flavour that can be had whole, oldest first.
+pub fn series<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for packages in lists {
+        let kernels = packages.iter().filter(|p| p.kernel().is_some_and(|(_, f)| f == flavour));
+        let whole = kernels.filter(|p| Parts::of(packages, p).lacking.is_empty());
+        found.extend(whole.filter_map(|p| version::series(&p.version)));
+    }
+    found.sort_by(|a, b| version::compare(a, b));
+    found.dedup();
+    found
+}
+
+/// Versions of one flavour that can be had whole, oldest first; of several builds of one upstream version the newest.
+pub fn versions<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for packages in lists {
+        let kernels = packages.iter().filter(|p| p.kernel().is_some_and(|(_, f)| f == flavour));
+        found.extend(kernels.filter(|p| Parts::of(packages, p).lacking.is_empty()).map(|p| p.version.clone()));
+    }
+    newest_builds(found)
+}
+
+/// `versions` in their order, one for each upstream version.
+pub fn newest_builds(mut versions: Vec<String>) -> Vec<String> {
+    versions.sort_by(|a, b| version::compare(b, a));
+    versions.dedup_by(|a, b| version::upstream(a) == version::upstream(b));
+    versions.reverse();
+    versions
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const INDEX: &str = "\
+Package: linux-image-6.1.0-52-cloud-amd64
+Version: 6.1.190-1
+Installed-Size: 100
+Size: 20
+
+Package: linux-image-6.1.0-53-cloud-amd64
+Version: 6.1.192-1
+Depends: kmod, linux-base (>= 4.3~), initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool
+Installed-Size: 100
+Size: 21
+
+Package: linux-image-6.1.0-53-amd64
+Version: 6.1.192-1
+
+Package: linux-image-6.1.0-53-rt-amd64
+Version: 6.1.192-1
+
+Package: linux-image-6.1.0-53-cloud-amd64-dbg
+Version: 6.1.192-1
+
+Package: linux-image-cloud-amd64
+Version: 6.1.192-1
+
+Package: linux-image-7.2.12+deb13-cloud-amd64
+Depends: dracut | linux-initramfs-tool, linux-base-7.2.12+deb13-cloud-amd64 (= 7.2.12-1~bpo13+1), linux-binary-7.2.12+deb13-cloud-amd64 (= 7.2.12-1~bpo13+1), linux-modules-7.2.12+deb13-cloud-amd64 (= 7.2.12-1~bpo13+1)
+Version: 7.2.12-1~bpo13+1
+
+Package: linux-base-7.2.12+deb13-cloud-amd64
+Version: 7.2.12-1~bpo13+1
+
+Package: linux-binary-7.2.12+deb13-cloud-amd64
+Version: 7.2.12-1~bpo13+1
+
+Package: linux-modules-7.2.12+deb13-cloud-amd64
+Version: 7.2.12-1~bpo13+1";
+
+    #[test]
+    fn newest_of_series_and_flavour() {
+        let all = read_index(INDEX.as_bytes()).unwrap();
+        assert_eq!(best(&all, "6.1", "cloud-amd64").unwrap().name, "linux-image-6.1.0-53-cloud-amd64");
+        assert_eq!(best(&all, "6.1.190", "cloud-amd64").unwrap().installed, 102_400);
+        assert_eq!(best(&all, "6.1", "amd64").unwrap().kernel(), Some(("6.1.0-53-amd64", "amd64")));
+        assert_eq!(best(&all, "6.1", "rt-amd64").unwrap().name, "linux-image-6.1.0-53-rt-amd64");
+        assert_eq!(best(&all, "6.9", "cloud-amd64"), None);
+        assert_eq!(series([&all[..]], "cloud-amd64"), ["6.1", "7.2"]);
+        assert_eq!(versions([&all[..]], "cloud-amd64"), ["6.1.190-1", "6.1.192-1", "7.2.12-1~bpo13+1"]);
+    }
+
+    #[test]
+    fn builds_of_one_version_are_one_kernel() {
+        let all = ["6.12.90-1~bpo12+1", "6.12.90-2", "6.12.9-1", "6.12.90-1"].map(str::to_owned).to_vec();
+        assert_eq!(newest_builds(all), ["6.12.9-1", "6.12.90-2"]);
+    }
+
+    #[test]
+    fn a_shell_package_brings_its_parts() {
+        let all = read_index(INDEX.as_bytes()).unwrap();
+        let shell = best(&all, "7.2", "cloud-amd64").unwrap();
+        let parts = Parts::of(&all, shell);
+        let mut names: Vec<_> = parts.packages.iter().map(|p| p.name.split("-7").next().unwrap()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["linux-base", "linux-binary", "linux-image", "linux-modules"]);
+        assert!(parts.lacking.is_empty());
+    }
+
+    #[test]
+    fn a_whole_package_needs_no_documentation() {
+        let text = "Package: linux-image-6.18.15+deb13-amd64\nVersion: 6.18.15-1\nDepends: kmod, linux-base-6.18.15+deb13-amd64 (= 6.18.15-1)\n";
+        let all = read_index(text.as_bytes()).unwrap();
+        assert_eq!(Parts::of(&all, best(&all, "6.18", "amd64").unwrap()).packages.len(), 1);
+    }
+
+    #[test]
+    fn remains_of_a_kernel_are_not_offered() {
+        let all = read_index(INDEX.as_bytes()).unwrap();
+        let without = |part: &str| all.iter().filter(|p| !p.name.starts_with(part)).cloned().collect::<Vec<_>>();
+        for part in ["linux-modules", "linux-binary", "linux-base"] {
+            let rest = without(part);
+            assert_eq!(best(&rest, "7.2", "cloud-amd64"), None);
+            assert_eq!(series([&rest[..]], "cloud-amd64"), ["6.1"]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            read_index(&bytes[..]).unwrap();
+        }
+
+        #[test]
+        fn any_fields_are_read(text in "(Package: linux-(image|base)-[0-9a-z.+-]{0,20}amd64\n|Version: .{0,8}\n|Size: .{0,8}\n|Depends: .{0,20}\n|\n){0,12}") {
+            let all = read_index(text.as_bytes()).unwrap();
+            for p in &all {
+                Parts::of(&all, p);
+            }
+            series([&all[..]], "amd64");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A package with what it depends on, as apt itself resolves it for a machine on which nothing is installed.
+//!
+//! Invariant: all parts come from one Debian release, its updates and its security archive, so that they were made for each other.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::apt::{Apt, Failure, Lists, run};
+use super::error::{KernelError, doing};
+use super::hash;
+use super::sources::{self, Source, release_of};
+use bigiron_model::version;
+
+/// Age up to which a package list is taken as it is.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// One package of a closure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub name: String,
+    pub version: String,
+    /// What Debian files it under, such as `libs`.
+    pub section: String,
+    /// Names of the packages it depends on, alternatives among them.
+    pub depends: Vec<String>,
+    /// Bytes to download.
+    pub size: u64,
+    /// Bytes once unpacked.
+    pub installed: u64,
+}
+
+/// A package that was asked for and all it depends on.
+pub struct Closure {
+    apt: Apt,
+    folder: PathBuf,
+    /// The release it comes from, such as `bookworm`.
+    pub release: String,
+    pub parts: Vec<Part>,
+}
+
+/// A release that has a package, and the newest version of it there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Release {
+    name: String,
+    version: String,
+}
+
+impl Closure {
+    /// The package `PREFIX-NUMBER` and `others` from the release that has the newest version of it: the machine's own release first, others of
+    /// Debian's archive if that lacks it. `state` is the folder of apt's private state; `note` gets lines on what is being done. The inner
+    /// `Err` holds the numbers that can be had.
+    pub fn find(
+        state: &Path,
+        prefix: &str,
+        number: u32,
+        others: &[&str],
+        note: &dyn Fn(&str),
+    ) -> Result<Result<Self, Vec<u32>>, KernelError> {
+        let apt = Apt::open(state)?;
+        let wanted = format!("{prefix}-{number}");
+        note("Reading Debian's package lists");
+        let mut lists = apt.lists(apt.own(), DAY)?;
+        if release_with(&lists, &wanted).is_none() {
+            let own: Vec<Source> = lists.debian().map(|s| s.source.clone()).collect();
+            let have = lists.suites.iter().flat_map(|s| [s.source.suite.clone(), s.listing.codename.clone()]).collect();
+            if own.is_empty() {
+                return Err(match lists.failure {
+                    Some(reason) => KernelError::Update(reason),
+                    None => KernelError::NoDebianSource("none of its sources is signed as Debian's".to_owned()),
+                });
+            }
+            note("Reading the package lists of other Debian releases");
+            let more = apt.lists(&sources::derive(&own, &have), DAY)?;
+            lists.suites.extend(more.suites);
+            lists.failure = lists.failure.or(more.failure);
+        }
+        let Some(release) = release_with(&lists, &wanted) else {
+            return match lists.failure {
+                Some(reason) => Err(KernelError::Update(reason)),
+                None => Ok(Err(numbers(&lists, prefix))),
+            };
+        };
+        let of_release =
+            |s: &&super::apt::Suite| release_of(&s.listing.codename) == Some(&release.name) && !s.source.is_aside();
+        let texts: BTreeSet<String> = lists.debian().filter(of_release).map(|s| s.source.deb822()).collect();
+        let text = texts.into_iter().collect::<Vec<_>>().join("\n");
+        let folder = apt.dir.join(format!("{}+{}", release.name, &hash::of_bytes(text.as_bytes())[..12]));
+        note(&format!("Resolving what {wanted} of {} depends on", release.name));
+        apt.refresh(&folder, &text)?;
+        let mut command = apt.apt_get(&folder);
+        command.args(["install", "--print-uris", "-y", "--no-install-recommends", &wanted]).args(others);
+        let uris = run(command).map_err(|f| said(f, &wanted))?;
+        let exact: Vec<String> = uris.lines().filter_map(package_of).map(|(n, v)| format!("{n}={v}")).collect();
+        let stanzas = run(apt.apt_cache(&folder, &exact)).map_err(|f| said(f, &wanted))?;
+        let mut parts: Vec<Part> = stanzas.split("\n\n").filter_map(part).collect();
+        parts.sort_by(|a, b| a.name.cmp(&b.name));
+        // A version that two suites have is told of twice.
+        parts.dedup_by(|a, b| a.name == b.name);
+        Ok(Ok(Self { apt, folder, release: release.name, parts }))
+    }
+
+    pub fn part(&self, name: &str) -> Option<&Part> {
+        self.parts.iter().find(|p| p.name == name)
+    }
+
+    /// Download some of the parts into `into`, an empty folder; apt checks them against the signed index.
+    pub fn download(&self, parts: &[&Part], into: &Path) -> Result<Vec<PathBuf>, KernelError> {
+        std::fs::create_dir_all(into).map_err(doing("Cannot create", into))?;
+        let exact: Vec<_> = parts.iter().map(|p| (p.name.as_str(), p.version.as_str())).collect();
+        self.apt.fetch(&self.folder, &exact, into)
+    }
+}
+
+fn said(failure: Failure, package: &str) -> KernelError {
+    match failure {
+        Failure::Missing(name) => KernelError::NoApt(name),
+        Failure::Said(reason) => KernelError::Download { package: package.to_owned(), reason },
+    }
+}
+
+/// The release that has the newest version of a package.
+fn release_with(lists: &Lists, wanted: &str) -> Option<Release> {
+    let found = lists.debian().filter(|s| !s.source.is_aside()).filter_map(|suite| {
+        let package = suite.listing.packages.iter().find(|p| p.name == wanted)?;
+        let name = release_of(&suite.listing.codename)?.to_owned();
+        Some(Release { name, version: package.version.clone() })
+    });
+    found.max_by(|a, b| version::compare(&a.version, &b.version))
+}
+
+fn numbers(lists: &Lists, prefix: &str) -> Vec<u32> {
+    let packages = lists.debian().filter(|s| !s.source.is_aside()).flat_map(|s| &s.listing.packages);
+    let numbers = packages.filter_map(|p| p.name.strip_prefix(prefix)?.strip_prefix('-')?.parse().ok());
+    numbers.collect::<BTreeSet<u32>>().into_iter().collect()
+}
+
+/// Name and version in a line of `--print-uris`: `'ADDRESS' NAME_VERSION_ARCHITECTURE.deb SIZE HASH`.
+fn package_of(line: &str) -> Option<(String, String)> {
+    let file = line.strip_prefix('\'')?.split("' ").nth(1)?.split(' ').next()?;
+    let mut fields = file.strip_suffix(".deb")?.splitn(3, '_');
+    let (name, version) = (fields.next()?, fields.next()?);
+    Some((name.to_owned(), version.replace("%3a", ":").replace("%3A", ":")))
+}
+
+fn part(stanza: &str) -> Option<Part> {
+    let field = |key: &str| stanza.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(": "));
+    let depends = [field("Pre-Depends"), field("Depends")].into_iter().flatten();
+    let depends = depends.flat_map(|d| d.split([',', '|'])).filter_map(|d| d.split_whitespace().next());
+    Some(Part {
+        name: field("Package")?.to_owned(),
+        version: field("Version")?.to_owned(),
+        section: field("Section").unwrap_or_default().to_owned(),
+        depends: depends.map(|d| d.split(':').next().unwrap_or(d).to_owned()).collect(),
+        size: field("Size").and_then(|s| s.parse().ok()).unwrap_or(0),
+        installed: field("Installed-Size").and_then(|s| s.parse::<u64>().ok()).unwrap_or(0).saturating_mul(1024),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lines_and_stanzas_are_read() {
+        let line = "'http://m.test/p/libcap2_2.66-4%2bb1_amd64.deb' libcap2_1%3a2.66-4+b1_amd64.deb 27708 SHA256:ab";
+        assert_eq!(package_of(line), Some(("libcap2".to_owned(), "1:2.66-4+b1".to_owned())));
+        assert_eq!(package_of("Reading package lists..."), None);
+        let stanza = "Package: libx\nVersion: 1:2-3\nInstalled-Size: 7\nSection: libs\nPre-Depends: libc6 (>= 2)\nDepends: liba:any | libb, libd\nSize: 9\n";
+        let part = part(stanza).unwrap();
+        assert_eq!((part.name.as_str(), part.version.as_str(), part.section.as_str()), ("libx", "1:2-3", "libs"));
+        assert_eq!(part.depends, ["libc6", "liba", "libb", "libd"]);
+        assert_eq!((part.size, part.installed), (9, 7168));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "('[a-z]{0,3}' )?[a-z_%:=.\n ]{0,60}") {
+            package_of(&text);
+            part(&text);
+        }
+    }
+}

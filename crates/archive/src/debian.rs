@@ -1,0 +1,289 @@
+//! `debian:` kernels: which package is meant, in which suite it is, and how it gets into the cache.
+//!
+//! Invariant: the machine's own suites come first; others are asked only for what those do not have. What cannot be refreshed is used as it is known.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use super::apt::{Apt, Lists, Suite};
+use super::catalog::{self, Package};
+use super::entry::{Entry, Origin};
+use super::error::{KernelError, doing};
+use super::sources::{self, Source};
+use super::spec::DEFAULT_FLAVOUR;
+use super::store::{Arrival, Guard, Store};
+use super::{deb, hash};
+use bigiron_model::version;
+
+/// Age up to which a package list is taken as it is.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Age up to which it is, even if it lacks what is asked for.
+const RECENT: Duration = Duration::from_secs(600);
+
+struct Question<'a> {
+    store: &'a Store,
+    version: &'a str,
+    flavour: &'a str,
+    note: &'a dyn Fn(&str),
+}
+
+pub(super) fn resolve(
+    store: &Store,
+    wanted: &str,
+    flavour: Option<&str>,
+    note: &dyn Fn(&str),
+) -> Result<Entry, KernelError> {
+    let question = Question { store, version: wanted, flavour: flavour.unwrap_or(DEFAULT_FLAVOUR), note };
+    // An exact version that is here cannot be bettered by asking.
+    if version::series(wanted).as_deref() != Some(wanted)
+        && let Some(entry) = question.cached()?
+    {
+        return Ok(entry);
+    }
+    let apt = match Apt::open(&store.dir().join("apt")) {
+        Ok(apt) => apt,
+        // Neither a machine without apt nor a cache that cannot be written keeps a kernel that is here from being used.
+        Err(error) => return question.fall_back(error),
+    };
+    if let Some(entry) = question.known(&apt)? {
+        return Ok(entry);
+    }
+    let guard = store.lock(note)?;
+    question.fetch(&apt, &guard)
+}
+
+/// Every version of `flavour` that can be had, in the archive or in the cache, oldest first.
+pub(super) fn versions(store: &Store, flavour: &str, note: &dyn Fn(&str)) -> Result<Vec<String>, KernelError> {
+    let question = Question { store, version: "", flavour, note };
+    let cached = store.list()?.into_iter().filter_map(|e| e.debian).filter(|o| o.flavour == flavour);
+    let mut found: Vec<String> = cached.map(|o| o.version).collect();
+    match Apt::open(&store.dir().join("apt")) {
+        Ok(apt) => {
+            let mut failure = None;
+            let own = question.ask(&apt, apt.own(), DAY, "Debian's package lists", &mut failure)?;
+            let other = question.ask(&apt, &others(&own), DAY, "those of other Debian releases", &mut failure)?;
+            let lists = own.debian().chain(other.debian()).map(|s| &s.listing.packages[..]);
+            found.extend(catalog::versions(lists, flavour));
+            if let Some(reason) = failure {
+                question.note(&format!("Using the package lists as last read: {reason}"));
+            }
+        }
+        Err(error) if found.is_empty() => return Err(error),
+        Err(error) => question.note(&format!("Only kernels of the cache are known: {error}")),
+    }
+    Ok(catalog::newest_builds(found))
+}
+
+impl Question<'_> {
+    fn note(&self, text: &str) {
+        (self.note)(text);
+    }
+
+    /// The newest kernel in the cache that satisfies the question.
+    fn cached(&self) -> Result<Option<Entry>, KernelError> {
+        let fits = |e: &Entry| {
+            e.debian.as_ref().is_some_and(|o| o.flavour == self.flavour && version::satisfies(&o.version, self.version))
+        };
+        let key = |e: &Entry| e.debian.as_ref().map(|o| o.version.clone()).unwrap_or_default();
+        Ok(self.store.list()?.into_iter().filter(fits).max_by(|a, b| version::compare(&key(a), &key(b))))
+    }
+
+    /// The entry of exactly this package.
+    fn stored(&self, package: &Package) -> Result<Option<Entry>, KernelError> {
+        let name = describe(package);
+        Ok(self.store.list()?.into_iter().find(|e| e.debian.is_some() && e.package.as_deref() == Some(&name)))
+    }
+
+    /// What is in the cache, if asking failed.
+    fn fall_back(&self, error: KernelError) -> Result<Entry, KernelError> {
+        match self.cached()? {
+            Some(entry) => {
+                self.note(&format!("Using {} from the cache; there may be a newer one: {error}", entry.release));
+                Ok(entry)
+            }
+            None => Err(error),
+        }
+    }
+
+    fn pick<'a>(&self, lists: &'a Lists) -> Option<(&'a Suite, &'a Package)> {
+        let best = lists
+            .debian()
+            .filter_map(|suite| Some((suite, catalog::best(&suite.listing.packages, self.version, self.flavour)?)));
+        best.max_by(|a, b| version::compare(&a.1.version, &b.1.version))
+    }
+
+    fn fetch(&self, apt: &Apt, guard: &Guard) -> Result<Entry, KernelError> {
+        let mut age = DAY;
+        loop {
+            let (lists, failure) = match self.search(apt, age)? {
+                Search::Found(lists, failure) => (lists, failure),
+                Search::Nowhere(error) => return self.fall_back(error),
+            };
+            let (suite, package) = self.pick(&lists).expect("a search that found something");
+            let asked = failure.is_none();
+            if let Some(reason) = failure {
+                self.note(&format!("Using the package lists as last read: {reason}"));
+            }
+            if let Some(entry) = self.stored(package)? {
+                return Ok(entry);
+            }
+            match self.download(apt, guard, suite, package) {
+                // The archive may have replaced the package since its list was read.
+                Err(KernelError::Download { .. }) if asked && !age.is_zero() => age = Duration::ZERO,
+                Err(error @ KernelError::Download { .. }) => return self.fall_back(error),
+                other => return other,
+            }
+        }
+    }
+
+    /// The kernel, if the lists are fresh and it is in the cache: then nothing changes, and nobody need wait.
+    fn known(&self, apt: &Apt) -> Result<Option<Entry>, KernelError> {
+        let Some(own) = apt.fresh(apt.own(), DAY) else { return Ok(None) };
+        let Some(lists) = (if self.pick(&own).is_some() { Some(own) } else { apt.fresh(&others(&own), DAY) }) else {
+            return Ok(None);
+        };
+        match self.pick(&lists) {
+            Some((_, package)) => self.stored(package),
+            None => Ok(None),
+        }
+    }
+
+    /// Find lists that have the kernel: the machine's own, then others; as they are known, then asked anew.
+    fn search(&self, apt: &Apt, max_age: Duration) -> Result<Search, KernelError> {
+        let mut failure = None;
+        let mut available = Vec::new();
+        for age in [max_age, max_age.min(RECENT)] {
+            let own = self.ask(apt, apt.own(), age, "Debian's package lists", &mut failure)?;
+            if self.pick(&own).is_some() {
+                return Ok(Search::Found(own, failure));
+            }
+            if own.debian().next().is_none() {
+                return Ok(Search::Nowhere(match failure {
+                    Some(reason) => KernelError::Update(reason),
+                    None => KernelError::NoDebianSource("none of its sources is signed as Debian's".to_owned()),
+                }));
+            }
+            let other =
+                self.ask(apt, &others(&own), age, "the package lists of other Debian releases", &mut failure)?;
+            if self.pick(&other).is_some() {
+                return Ok(Search::Found(other, failure));
+            }
+            if let Some(reason) = failure {
+                return Ok(Search::Nowhere(KernelError::Update(reason)));
+            }
+            available =
+                catalog::series(own.debian().chain(other.debian()).map(|s| &s.listing.packages[..]), self.flavour);
+        }
+        Ok(Search::Nowhere(KernelError::UnknownSeries {
+            wanted: self.version.to_owned(),
+            flavour: self.flavour.to_owned(),
+            available: available.join(", "),
+        }))
+    }
+
+    fn ask(
+        &self,
+        apt: &Apt,
+        sources: &[Source],
+        max_age: Duration,
+        what: &str,
+        failure: &mut Option<String>,
+    ) -> Result<Lists, KernelError> {
+        if let Some(lists) = apt.fresh(sources, max_age) {
+            return Ok(lists);
+        }
+        self.note(&format!("Reading {what}"));
+        let mut lists = apt.lists(sources, max_age)?;
+        if !lists.absent.is_empty() && lists.failure.is_none() {
+            self.note(&format!("Not in the archive, left out: {}", lists.absent.join(", ")));
+        }
+        if let Some(reason) = lists.failure.take() {
+            *failure = Some(reason);
+        }
+        Ok(lists)
+    }
+
+    fn download(&self, apt: &Apt, guard: &Guard, suite: &Suite, package: &Package) -> Result<Entry, KernelError> {
+        let parts = catalog::Parts::of(&suite.listing.packages, package);
+        let size: u64 = parts.packages.iter().map(|p| p.size).sum();
+        self.store.needs(size + parts.packages.iter().map(|p| p.installed).sum::<u64>())?;
+        let megabytes = size.div_ceil(1_000_000);
+        self.note(&format!(
+            "Downloading {} {} ({megabytes} MB) from {}",
+            package.name, package.version, suite.source.suite
+        ));
+        let packages = self.store.stage(guard)?;
+        let files = apt.download(suite, &parts.packages, packages.path())?;
+        self.note(&format!("Unpacking {}", package.name));
+        let staged = self.store.stage(guard)?;
+        unpack(&files, staged.path())?;
+        let debian = Origin { version: package.version.clone(), flavour: self.flavour.to_owned() };
+        let arrival = Arrival {
+            spec: format!("debian:{}/{}", package.version, self.flavour),
+            from: format!("Debian {}", suite.source.suite),
+            package: Some(describe(package)),
+            debian: Some(debian),
+            source_sha256: fingerprint(&files)?,
+        };
+        self.store.commit(guard, staged, arrival)
+    }
+}
+
+/// Suites of Debian's archive other than the machine's own.
+fn others(own: &Lists) -> Vec<Source> {
+    let origin: Vec<_> = own.debian().map(|s| s.source.clone()).collect();
+    let have = own.suites.iter().flat_map(|s| [s.source.suite.clone(), s.listing.codename.clone()]).collect();
+    sources::derive(&origin, &have)
+}
+
+enum Search {
+    /// Lists that have it, and why they may be out of date.
+    Found(Lists, Option<String>),
+    Nowhere(KernelError),
+}
+
+fn describe(package: &Package) -> String {
+    format!("{} {}", package.name, package.version)
+}
+
+/// Unpack all packages of one kernel into one folder and see that it is whole.
+pub(super) fn unpack(files: &[std::path::PathBuf], into: &Path) -> Result<Vec<deb::Unpacked>, KernelError> {
+    let found = files.iter().map(|f| deb::unpack(f, into)).collect::<Result<Vec<_>, _>>()?;
+    let have: Vec<&str> = found.iter().map(|f| f.control.package.as_str()).collect();
+    // A kernel of several packages is whole with what each of them depends on; one of a single package is by itself.
+    let split =
+        |f: &&deb::Unpacked| catalog::is_shell(&f.control.depends) || !f.control.package.starts_with("linux-image-");
+    let mut needed: BTreeSet<String> = found.iter().filter(split).flat_map(|f| f.control.depends.clone()).collect();
+    for release in
+        have.iter().filter_map(|p| p.strip_prefix("linux-binary-").or_else(|| p.strip_prefix("linux-modules-")))
+    {
+        let release = release.strip_prefix("unsigned-").unwrap_or(release);
+        needed.extend([format!("linux-binary-{release}"), format!("linux-modules-{release}")]);
+    }
+    let given =
+        |name: &str| have.contains(&name) || have.contains(&name.replace("binary-", "binary-unsigned-").as_str());
+    let lacking: Vec<&str> = needed.iter().map(String::as_str).filter(|n| !given(n)).collect();
+    let bad = |reason| Err(KernelError::Deb { path: files[0].clone(), reason });
+    if !lacking.is_empty() {
+        return bad(format!(
+            "the kernel is split over packages, and `{}` is not given; separate the files by `:`",
+            lacking.join("`, `")
+        ));
+    }
+    if !found.iter().any(|f| f.image) {
+        return bad(format!(
+            "it holds no kernel image (`{}`); the package wanted is named linux-image-…",
+            have.join("`, `")
+        ));
+    }
+    Ok(found)
+}
+
+/// Hash of packages, whatever their order.
+pub(super) fn fingerprint(files: &[std::path::PathBuf]) -> Result<String, KernelError> {
+    let mut hashes =
+        files.iter().map(|f| hash::of_file(f).map_err(doing("Cannot read", f))).collect::<Result<Vec<_>, _>>()?;
+    hashes.sort();
+    Ok(hash::of_bytes(hashes.join(" ").as_bytes()))
+}

@@ -1,0 +1,44 @@
+//! Kernels: where they come from, what identifies them, and the cache that keeps them.
+
+mod apt;
+mod catalog;
+mod closure;
+mod deb;
+mod debian;
+mod entry;
+pub mod error;
+#[cfg(any(test, feature = "testing"))]
+pub mod fixture;
+pub mod hash;
+pub mod image;
+mod local;
+pub mod modinfo;
+pub mod modules;
+mod sources;
+pub mod spec;
+pub mod store;
+
+use std::path::PathBuf;
+
+use bigiron_model::identity::Identity;
+
+pub use closure::{Closure, Part};
+pub use deb::{Item, extract};
+pub use entry::Entry;
+pub use error::KernelError;
+pub use modules::ModuleFile;
+pub use spec::{Spec, looks_like_kernel};
+pub use store::Store;
+
+/// A kernel at hand: in the cache, or where the user keeps it.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    pub identity: Identity,
+    /// The bzImage.
+    pub image: PathBuf,
+    /// Directory that holds the modules (`kernel/…/*.ko[.xz|.zst]` somewhere below), `None` for a kernel without modules.
+    pub modules: Option<PathBuf>,
+    pub config: Option<PathBuf>,
+    /// System.map, where the package ships a real one.
+    pub symbols: Option<PathBuf>,
+}

@@ -1,0 +1,209 @@
+//! How a user names a kernel.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use bigiron_model::identity::Identity;
+
+use super::error::KernelError;
+
+/// Debian's flavour without drivers for real hardware: the smallest that has what a VM needs.
+pub const DEFAULT_FLAVOUR: &str = "cloud-amd64";
+const FLAVOURS: [&str; 3] = ["cloud-amd64", "amd64", "rt-amd64"];
+
+/// A kernel as the user named it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spec {
+    /// `debian:VERSION[/FLAVOUR]`; the version is a series (`6.12`), an upstream version (`6.12.113`) or a whole Debian version.
+    Debian { version: String, flavour: Option<String> },
+    /// One or more packages: `a.deb`, or `a.deb:b.deb` for kernels that are split over several.
+    Deb(Vec<PathBuf>),
+    /// A bzImage, with or without a folder of modules.
+    Image { image: PathBuf, modules: Option<PathBuf> },
+    /// The folder of a kernel that was built there.
+    BuildTree(PathBuf),
+    /// A name given by `bigiron kernel add`.
+    Named(String),
+    /// The kernel of this machine.
+    Running,
+}
+
+impl Spec {
+    pub fn parse(text: &str) -> Result<Self, KernelError> {
+        let bad = |message: String| Err(KernelError::Spec(message));
+        if text.is_empty() {
+            return bad("A kernel must be named: `debian:6.12`, a name, a path, or `running`".to_owned());
+        }
+        if text == "running" {
+            return Ok(Self::Running);
+        }
+        let pieces: Vec<&str> = text.split(':').collect();
+        if pieces.iter().all(|p| p.ends_with(".deb")) {
+            return Ok(Self::Deb(pieces.into_iter().map(PathBuf::from).collect()));
+        }
+        if let Some(rest) = text.strip_prefix("debian:") {
+            return Self::debian(rest);
+        }
+        if is_path(text) {
+            let path = PathBuf::from(text);
+            return Ok(if path.is_dir() { Self::BuildTree(path) } else { Self::Image { image: path, modules: None } });
+        }
+        if let Some((source, _)) = text.split_once(':') {
+            return bad(format!("`{source}:` is not a source of kernels; there is `debian:`, as in `debian:6.12`"));
+        }
+        if !is_name(text) {
+            return bad(format!(
+                "`{text}` is not a kernel: neither `debian:VERSION`, nor a name (letters, digits, `.`, `_`, `-`), a path that exists, or `running`"
+            ));
+        }
+        Ok(Self::Named(text.to_owned()))
+    }
+
+    fn debian(rest: &str) -> Result<Self, KernelError> {
+        let (version, flavour) = match rest.split_once('/') {
+            Some((version, flavour)) => (version, Some(flavour)),
+            None => (rest, None),
+        };
+        let mut parts = version.split('.');
+        let number = |s: Option<&str>| s.is_some_and(|s| s.starts_with(|c: char| c.is_ascii_digit()));
+        let plain = version.bytes().all(|b| b.is_ascii_alphanumeric() || b".+~-".contains(&b));
+        if !(number(parts.next()) && number(parts.next()) && plain) {
+            return Err(KernelError::Spec(format!(
+                "`debian:{rest}` names no kernel version; a series is like `debian:6.12`, a version like `debian:6.12.113`"
+            )));
+        }
+        if let Some(flavour) = flavour
+            && !FLAVOURS.contains(&flavour)
+        {
+            return Err(KernelError::Spec(format!(
+                "Debian has no flavour `{flavour}` for this architecture; there is {}",
+                FLAVOURS.map(|f| format!("`{f}`")).join(", ")
+            )));
+        }
+        Ok(Self::Debian { version: version.to_owned(), flavour: flavour.map(str::to_owned) })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Debian { version, flavour: None } => write!(f, "debian:{version}"),
+            Self::Debian { version, flavour: Some(flavour) } => write!(f, "debian:{version}/{flavour}"),
+            Self::Deb(paths) => {
+                let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
+                f.write_str(&paths.join(":"))
+            }
+            Self::Image { image: path, .. } | Self::BuildTree(path) => path.display().fmt(f),
+            Self::Named(name) => f.write_str(name),
+            Self::Running => f.write_str("running"),
+        }
+    }
+}
+
+/// Whether an argument names a kernel rather than, say, a workload: `source:version`, a name out of `named`, a path, or `running`.
+pub fn looks_like_kernel(text: &str, named: &[String]) -> bool {
+    text == "running" || named.iter().any(|n| n == text) || text.ends_with(".deb") || is_path(text) || is_source(text)
+}
+
+/// Whether `name` may be given to a kernel that is added.
+pub fn is_name(name: &str) -> bool {
+    name != "running"
+        && name.len() <= 64
+        && !name.ends_with(".deb")
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}
+
+fn is_source(text: &str) -> bool {
+    let Some((source, version)) = text.split_once(':') else { return false };
+    !source.is_empty() && source.bytes().all(|b| b.is_ascii_lowercase()) && !version.is_empty()
+}
+
+/// A path contains `/`, or is something that exists and could not be a name's misspelling: an image file.
+fn is_path(text: &str) -> bool {
+    (text.contains('/') && !is_source(text))
+        || text == "."
+        || text == ".."
+        || Path::new(text).is_file()
+        || is_tree(Path::new(text))
+}
+
+fn is_tree(path: &Path) -> bool {
+    path.join("arch/x86/boot").is_dir()
+}
+
+/// What brings this very kernel back: a series may have moved on to a newer version.
+pub fn exact(identity: &Identity) -> String {
+    let version = identity.package.as_deref().and_then(|p| p.split_once(' ')).map(|(_, version)| version);
+    match (Spec::parse(&identity.spec), version) {
+        (Ok(Spec::Debian { flavour, .. }), Some(version)) => {
+            Spec::Debian { version: version.to_owned(), flavour }.to_string()
+        }
+        _ => identity.spec.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn forms_of_naming() {
+        let debian = |version: &str, flavour: Option<&str>| Spec::Debian {
+            version: version.into(),
+            flavour: flavour.map(str::to_owned),
+        };
+        for (text, spec) in [
+            ("debian:6.12", debian("6.12", None)),
+            ("debian:6.1/rt-amd64", debian("6.1", Some("rt-amd64"))),
+            ("debian:6.12.113-1~deb12u1", debian("6.12.113-1~deb12u1", None)),
+            ("running", Spec::Running),
+            ("mine", Spec::Named("mine".into())),
+            ("a.deb", Spec::Deb(vec!["a.deb".into()])),
+            ("d/a+b_1.deb:b.deb", Spec::Deb(vec!["d/a+b_1.deb".into(), "b.deb".into()])),
+            ("./bzImage", Spec::Image { image: "./bzImage".into(), modules: None }),
+            ("/", Spec::BuildTree("/".into())),
+        ] {
+            assert_eq!(Spec::parse(text).unwrap(), spec);
+            assert_eq!(spec.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_would_be_right() {
+        for (text, what) in [
+            ("", "debian:6.12"),
+            ("debian:", "a series is like"),
+            ("debian:bookworm", "a series is like"),
+            ("debian:6", "a series is like"),
+            ("debian:6.1/arm64", "`cloud-amd64`, `amd64`, `rt-amd64`"),
+            ("fedora:6.1", "there is `debian:`"),
+            ("no such thing", "is not a kernel"),
+        ] {
+            let said = Spec::parse(text).unwrap_err().to_string();
+            assert!(said.contains(what), "{said}");
+        }
+    }
+
+    #[test]
+    fn kernels_and_workloads_are_told_apart() {
+        let named = ["mine".to_owned()];
+        for text in ["debian:6.1", "debian:6.1/amd64", "running", "mine", "./mine", "a.deb", "/boot/vmlinuz", "other:1"]
+        {
+            assert!(looks_like_kernel(text, &named), "{text}");
+        }
+        for text in ["micro", "dbsim", "yours", "", "debian", "debian:"] {
+            assert!(!looks_like_kernel(text, &named), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "(debian:)?.{0,30}") {
+            let _ = Spec::parse(&text);
+            looks_like_kernel(&text, &[]);
+        }
+    }
+}

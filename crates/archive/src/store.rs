@@ -1,0 +1,456 @@
+//! The cache of kernels: a folder per kernel, described by a small TOML file, and the names given to them.
+//!
+//! ```text
+//! CACHE/kernels/RELEASE-KEY/{entry.toml,image,config,System.map,modules/}
+//! CACHE/names/NAME        the entry a name stands for
+//! CACHE/postgres/         trees of PostgreSQL servers and loaded databases, kept by `workload::oltp::server`
+//! CACHE/apt/              apt's private state
+//! CACHE/git/              where commits of a source tree are built, by `bisect::git::workspace`
+//! CACHE/tmp/              what is being fetched
+//! CACHE/lock              held by whoever changes any of this
+//! ```
+//! Invariant: an entry appears whole (by a rename) or not at all; what a killed process left in `tmp` is gone with the next change.
+
+use std::env;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::entry::{Entry, Origin};
+use super::error::{KernelError, doing};
+use super::spec::{self, Spec};
+use super::{Kernel, debian, hash, image, local, modinfo, modules};
+use bigiron_model::identity::Identity;
+use bigiron_model::version;
+
+/// The cache of kernels.
+#[derive(Clone, Debug)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+/// What is known of a kernel about to be stored; the rest is read from its files.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub spec: String,
+    pub from: String,
+    pub package: Option<String>,
+    pub debian: Option<Origin>,
+    pub source_sha256: String,
+}
+
+/// The right to change the store. Released when dropped, and by the system when the process dies.
+pub struct Guard {
+    _file: File,
+}
+
+impl Store {
+    /// The user's cache: `$BIGIRON_CACHE`, else `$XDG_CACHE_HOME/bigiron`, else `~/.cache/bigiron`.
+    pub fn open() -> Result<Self, KernelError> {
+        let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let dir = set("BIGIRON_CACHE")
+            .or_else(|| set("XDG_CACHE_HOME").filter(|d| d.is_absolute()).map(|d| d.join("bigiron")))
+            .or_else(|| set("HOME").map(|d| d.join(".cache/bigiron")))
+            .ok_or_else(|| {
+                KernelError::Spec(
+                    "No folder to keep kernels in: set BIGIRON_CACHE (neither it, XDG_CACHE_HOME nor HOME is set)"
+                        .to_owned(),
+                )
+            })?;
+        Self::at(&dir)
+    }
+
+    /// A cache in a folder of the caller's choice. Nothing is created before something is stored.
+    pub fn at(dir: &Path) -> Result<Self, KernelError> {
+        let dir = std::path::absolute(dir).map_err(doing("Cannot find", dir))?;
+        Ok(Self { dir })
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The kernel that `spec` means, fetched or copied into the cache if it is not there. `note` gets lines on what is being done.
+    pub fn resolve(&self, spec: &Spec, note: &dyn Fn(&str)) -> Result<Kernel, KernelError> {
+        let entry = match spec {
+            Spec::Debian { version, flavour } => debian::resolve(self, version, flavour.as_deref(), note)?,
+            Spec::Named(name) => self.named(name)?,
+            Spec::Deb(paths) => local::debs(self, &spec.to_string(), paths, note)?,
+            Spec::Image { image, modules } => {
+                local::image(self, &spec.to_string(), image, modules.as_deref(), None, note)?
+            }
+            Spec::BuildTree(dir) => local::build_tree(self, &spec.to_string(), dir, note)?,
+            Spec::Running => local::running(self, note)?,
+        };
+        Ok(entry.kernel(&spec.to_string()))
+    }
+
+    /// The Debian kernels of a flavour that can be had, as exact specs, oldest first.
+    pub fn debian_kernels(&self, flavour: &str, note: &dyn Fn(&str)) -> Result<Vec<String>, KernelError> {
+        let versions = debian::versions(self, flavour, note)?;
+        let named = Some(flavour.to_owned()).filter(|f| f != spec::DEFAULT_FLAVOUR);
+        let spec = |version| Spec::Debian { version, flavour: named.clone() }.to_string();
+        Ok(versions.into_iter().map(spec).collect())
+    }
+
+    /// The kernel with this identity, from the cache alone; its bytes are compared with their hashes.
+    pub fn get(&self, identity: &Identity) -> Result<Kernel, KernelError> {
+        let same = |e: &Entry| {
+            e.release == identity.release
+                && e.image_sha256 == identity.image_sha256
+                && e.config_sha256 == identity.config_sha256
+        };
+        let newest = self.list()?.into_iter().filter(same).max_by_key(|e| e.added);
+        let entry = newest.ok_or_else(|| KernelError::NotCached {
+            release: identity.release.clone(),
+            sha256: identity.image_sha256.clone(),
+            spec: spec::exact(identity),
+        })?;
+        entry.verify()?;
+        Ok(Kernel { identity: identity.clone(), ..entry.kernel(&identity.spec) })
+    }
+
+    /// Store the kernel that `spec` means under a name, in place of what had that name. `config` is the configuration of an image given by path.
+    pub fn add(
+        &self,
+        name: &str,
+        spec: &Spec,
+        config: Option<&Path>,
+        note: &dyn Fn(&str),
+    ) -> Result<Entry, KernelError> {
+        if !spec::is_name(name) {
+            return Err(KernelError::Spec(format!(
+                "`{name}` cannot be a kernel's name: use letters, digits, `.`, `_` and `-`, and not `running`"
+            )));
+        }
+        let entry = match (spec, config) {
+            (Spec::Image { image, modules }, config) => {
+                local::image(self, name, image, modules.as_deref(), config, note)?
+            }
+            (Spec::Deb(paths), _) => local::debs(self, name, paths, note)?,
+            (Spec::BuildTree(dir), _) => local::build_tree(self, name, dir, note)?,
+            (Spec::Debian { version, flavour }, _) => debian::resolve(self, version, flavour.as_deref(), note)?,
+            (Spec::Named(other), _) => self.named(other)?,
+            (Spec::Running, _) => local::running(self, note)?,
+        };
+        let _guard = self.lock(note)?;
+        let names = self.dir.join("names");
+        fs::create_dir_all(&names).map_err(doing("Cannot create", &names))?;
+        let path = names.join(name);
+        let folder = entry.dir.file_name().expect("an entry has a folder").to_string_lossy();
+        let new = self.dir.join("tmp").join(name);
+        fs::write(&new, folder.as_bytes())
+            .and_then(|()| fs::rename(&new, &path))
+            .map_err(doing("Cannot write", &path))?;
+        self.named(name)
+    }
+
+    /// Everything in the cache, oldest release first.
+    pub fn list(&self) -> Result<Vec<Entry>, KernelError> {
+        let dir = self.dir.join("kernels");
+        let mut entries: Vec<Entry> = folder(&dir)?.iter().filter_map(|p| Entry::read(p)).collect();
+        for path in folder(&self.dir.join("names"))? {
+            let (Some(name), Ok(target)) = (path.file_name(), fs::read_to_string(&path)) else { continue };
+            if let Some(entry) =
+                entries.iter_mut().find(|e| e.dir.file_name().is_some_and(|n| n.to_str() == Some(&target)))
+            {
+                entry.names.push(name.to_string_lossy().into_owned());
+            }
+        }
+        entries.sort_by(|a, b| version::compare(&a.release, &b.release).then_with(|| a.added.cmp(&b.added)));
+        Ok(entries)
+    }
+
+    /// The names that were given to kernels.
+    pub fn names(&self) -> Result<Vec<String>, KernelError> {
+        Ok(self.list()?.into_iter().flat_map(|e| e.names).collect())
+    }
+
+    /// Remove what goes by `what`: a name, a release, or the spec that it was stored by (`debian:6.12` removes all of that series). Returns what is gone.
+    ///
+    /// A kernel that was fetched from Debian outlives the names that were given to it.
+    pub fn remove(&self, what: &str) -> Result<Vec<Entry>, KernelError> {
+        let entries = self.list()?;
+        if entries.iter().any(|e| e.names.iter().any(|n| n == what)) {
+            let _guard = self.lock(&|_| {})?;
+            let path = self.dir.join("names").join(what);
+            fs::remove_file(&path).map_err(doing("Cannot remove", &path))?;
+            let owned = |e: &&Entry| e.names == [what];
+            return entries.iter().filter(owned).filter(|e| e.debian.is_none()).map(|e| self.discard(e)).collect();
+        }
+        let debian = match Spec::parse(what) {
+            Ok(Spec::Debian { version, flavour }) => Some((version, flavour)),
+            _ => None,
+        };
+        let meant = |e: &&Entry| match (&debian, &e.debian) {
+            (Some((version, flavour)), Some(origin)) => {
+                version::satisfies(&origin.version, version)
+                    && flavour.as_deref().unwrap_or(spec::DEFAULT_FLAVOUR) == origin.flavour
+            }
+            _ => e.release == what || e.spec == what,
+        };
+        let found: Vec<&Entry> = entries.iter().filter(meant).collect();
+        if found.is_empty() {
+            return Err(KernelError::Spec(format!(
+                "No kernel `{what}` is kept; `bigiron kernel list` shows those that are"
+            )));
+        }
+        let _guard = self.lock(&|_| {})?;
+        for name in found.iter().flat_map(|e| &e.names) {
+            let path = self.dir.join("names").join(name);
+            fs::remove_file(&path).map_err(doing("Cannot remove", &path))?;
+        }
+        found.into_iter().map(|e| self.discard(e)).collect()
+    }
+
+    fn discard(&self, entry: &Entry) -> Result<Entry, KernelError> {
+        // Out of sight first, so that nobody finds half of it.
+        let gone = self.dir.join("tmp").join(entry.dir.file_name().expect("an entry has a folder"));
+        fs::rename(&entry.dir, &gone).map_err(doing("Cannot remove", &entry.dir))?;
+        fs::remove_dir_all(&gone).map_err(doing("Cannot remove", &gone))?;
+        Ok(entry.clone())
+    }
+
+    fn named(&self, name: &str) -> Result<Entry, KernelError> {
+        let entries = self.list()?;
+        if let Some(entry) = entries.iter().find(|e| e.names.iter().any(|n| n == name)) {
+            return Ok(entry.clone());
+        }
+        let names: Vec<String> = entries.iter().flat_map(|e| &e.names).map(|n| format!("`{n}`")).collect();
+        let known = if names.is_empty() {
+            "no names have been given yet".to_owned()
+        } else {
+            format!("names given so far: {}", names.join(", "))
+        };
+        Err(KernelError::UnknownName { name: name.to_owned(), known })
+    }
+
+    /// Wait for the right to change the store, and clear away what a killed process left.
+    pub fn lock(&self, note: &dyn Fn(&str)) -> Result<Guard, KernelError> {
+        let tmp = self.dir.join("tmp");
+        fs::create_dir_all(&tmp).map_err(doing("Cannot create", &tmp))?;
+        let path = self.dir.join("lock");
+        let file = File::options().create(true).append(true).open(&path).map_err(doing("Cannot open", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                note("Waiting for another bigiron that is changing the cache");
+                file.lock().map_err(doing("Cannot lock", &path))?;
+            }
+            Err(TryLockError::Error(error)) => return Err(KernelError::io("Cannot lock", &path, error)),
+        }
+        for left in folder(&tmp)? {
+            let removed = if left.is_dir() { fs::remove_dir_all(&left) } else { fs::remove_file(&left) };
+            removed.map_err(doing("Cannot remove", &left))?;
+        }
+        Ok(Guard { _file: file })
+    }
+
+    /// An empty folder that becomes an entry by [`Store::commit`].
+    pub fn stage(&self, _guard: &Guard) -> Result<tempfile::TempDir, KernelError> {
+        let tmp = self.dir.join("tmp");
+        tempfile::tempdir_in(&tmp).map_err(doing("Cannot create a folder in", &tmp))
+    }
+
+    /// Refuse early if `bytes` more do not fit.
+    pub fn needs(&self, bytes: u64) -> Result<(), KernelError> {
+        let Ok(stat) = rustix::fs::statvfs(&self.dir) else { return Ok(()) };
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if free < bytes {
+            let need = format!(": {} MB are needed, {} MB are free", bytes.div_ceil(1_000_000), free / 1_000_000);
+            return Err(KernelError::Space { dir: self.dir.clone(), need });
+        }
+        Ok(())
+    }
+
+    /// The stored kernel whose source looked like this.
+    pub(super) fn by_source(&self, source_sha256: &str) -> Result<Option<Entry>, KernelError> {
+        Ok(self.list()?.into_iter().find(|e| e.source_sha256 == source_sha256))
+    }
+
+    /// Check the kernel in `staged` (`image`, and where there are any `config`, `System.map`, `modules/`) and make it an entry.
+    pub(super) fn commit(
+        &self,
+        _guard: &Guard,
+        staged: tempfile::TempDir,
+        arrival: Arrival,
+    ) -> Result<Entry, KernelError> {
+        let dir = staged.path();
+        let path = dir.join("image");
+        let release = image::read(&path)?.release;
+        let image_sha256 = hash::of_file(&path).map_err(doing("Cannot read", &path))?;
+        let config = dir.join("config");
+        let config_sha256 =
+            if config.is_file() { Some(hash::of_file(&config).map_err(doing("Cannot read", &config))?) } else { None };
+        let folder_of_modules = dir.join("modules");
+        let count = if folder_of_modules.is_dir() { check_modules(&folder_of_modules, &release)? } else { 0 };
+        let key = hash::of_bytes(format!("{image_sha256} {config_sha256:?} {}", arrival.source_sha256).as_bytes());
+        let entry = Entry {
+            spec: arrival.spec,
+            package: arrival.package,
+            debian: arrival.debian,
+            from: arrival.from,
+            added: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+            bytes: size(dir)?,
+            modules: count,
+            image_sha256,
+            config_sha256,
+            source_sha256: arrival.source_sha256,
+            names: Vec::new(),
+            dir: self.dir.join("kernels").join(format!("{release}-{}", &key[..12])),
+            release,
+        };
+        let kernels = self.dir.join("kernels");
+        fs::create_dir_all(&kernels).map_err(doing("Cannot create", &kernels))?;
+        if let Some(entry) = Entry::read(&entry.dir) {
+            return Ok(entry);
+        }
+        File::open(&path).and_then(|f| f.sync_all()).map_err(doing("Cannot write", &path))?;
+        entry.write(dir)?;
+        if entry.dir.exists() {
+            fs::remove_dir_all(&entry.dir).map_err(doing("Cannot remove", &entry.dir))?;
+        }
+        // Temporary folders are for the owner alone; an entry is like any other file of the user's.
+        let staged = staged.keep();
+        fs::rename(&staged, &entry.dir).map_err(doing("Cannot store", &entry.dir))?;
+        Ok(entry)
+    }
+}
+
+/// The number of modules, after a look at whether they belong to the kernel: the first and last of each folder's list stand for all.
+fn check_modules(dir: &Path, release: &str) -> Result<usize, KernelError> {
+    let files = modules::files(dir)?;
+    for (_, path, compression) in files.first().into_iter().chain(files.last()) {
+        let found = modinfo::read(path, *compression)?.release;
+        if found != release {
+            return Err(KernelError::OtherRelease { path: path.clone(), found, wanted: release.to_owned() });
+        }
+    }
+    Ok(files.len())
+}
+
+/// Paths in a folder, sorted; none if there is no such folder.
+fn folder(dir: &Path) -> Result<Vec<PathBuf>, KernelError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(KernelError::io("Cannot read", dir, error)),
+    };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+fn size(dir: &Path) -> Result<u64, KernelError> {
+    let mut bytes = 0;
+    for path in folder(dir)? {
+        let meta = fs::symlink_metadata(&path).map_err(doing("Cannot read", &path))?;
+        bytes += if meta.is_dir() { size(&path)? } else { meta.len() };
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    const RELEASE: &str = "6.1.0-9-amd64";
+
+    fn quiet(_: &str) {}
+
+    /// A cache and a whole package.
+    fn place() -> (tempfile::TempDir, Store, Spec) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(&dir.path().join("cache")).unwrap();
+        let path = fixture::write(dir.path(), "linux-image.deb", &fixture::kernel_deb(RELEASE, ".xz"));
+        (dir, store, Spec::Deb(vec![path]))
+    }
+
+    #[test]
+    fn a_package_is_stored_once_and_found_by_content() {
+        let (dir, store, spec) = place();
+        let kernel = store.resolve(&spec, &quiet).unwrap();
+        assert_eq!(kernel.identity.release, RELEASE);
+        assert_eq!(kernel.identity.package.as_deref(), Some("linux-image-6.1.0-9-amd64 1.0-1"));
+        fs::remove_file(dir.path().join("linux-image.deb")).unwrap();
+        assert_eq!(store.get(&kernel.identity).unwrap().image, kernel.image);
+        assert_eq!(store.list().unwrap().len(), 1);
+        assert!(folder(&dir.path().join("cache/tmp")).unwrap().is_empty());
+        let other = Identity { image_sha256: "0".repeat(64), ..kernel.identity };
+        assert!(matches!(store.get(&other), Err(KernelError::NotCached { .. })));
+    }
+
+    #[test]
+    fn changed_bytes_are_refused() {
+        let (_dir, store, spec) = place();
+        let kernel = store.resolve(&spec, &quiet).unwrap();
+        for path in [kernel.image, kernel.config.unwrap()] {
+            let old = fs::read(&path).unwrap();
+            fs::write(&path, b"changed").unwrap();
+            let said = store.get(&kernel.identity).unwrap_err().to_string();
+            assert!(said.contains("no longer holds the bytes") && said.contains(RELEASE), "{said}");
+            fs::write(&path, old).unwrap();
+        }
+        store.get(&kernel.identity).unwrap();
+    }
+
+    #[test]
+    fn names_come_and_go() {
+        let (_dir, store, spec) = place();
+        for bad in ["running", "a/b", "", ".hidden", "x.deb", "debian:6.1"] {
+            assert!(store.add(bad, &spec, None, &quiet).is_err(), "{bad}");
+        }
+        store.add("one", &spec, None, &quiet).unwrap();
+        store.add("two", &Spec::Named("one".into()), None, &quiet).unwrap();
+        assert_eq!(store.names().unwrap(), ["one", "two"]);
+        assert_eq!(store.remove("one").unwrap(), []);
+        assert_eq!(store.resolve(&Spec::Named("two".into()), &quiet).unwrap().identity.release, RELEASE);
+        let gone = store.remove("two").unwrap();
+        assert_eq!((gone.len(), store.list().unwrap().len()), (1, 0));
+        let said = store.remove("two").unwrap_err().to_string();
+        assert!(said.contains("`bigiron kernel list`"), "{said}");
+    }
+
+    #[test]
+    fn removal_by_release() {
+        let (_dir, store, spec) = place();
+        store.add("one", &spec, None, &quiet).unwrap();
+        assert_eq!(store.remove(RELEASE).unwrap().len(), 1);
+        assert_eq!((store.list().unwrap().len(), store.names().unwrap().len()), (0, 0));
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_cleared_and_never_seen() {
+        let (dir, store, spec) = place();
+        fixture::write(dir.path(), "cache/tmp/abc/image", b"half");
+        fixture::write(dir.path(), "cache/kernels/6.1.0-9-amd64-0123/image", b"half");
+        assert_eq!(store.list().unwrap(), []);
+        store.resolve(&spec, &quiet).unwrap();
+        assert!(!dir.path().join("cache/tmp/abc").exists());
+        assert_eq!(store.list().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn many_at_once_store_one() {
+        let (_dir, store, spec) = place();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let kernel = store.resolve(&spec, &quiet).unwrap();
+                    store.get(&kernel.identity).unwrap();
+                });
+            }
+        });
+        assert_eq!(store.list().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn no_room_is_said_before_anything_is_written() {
+        let (_dir, store, _) = place();
+        fs::create_dir_all(store.dir()).unwrap();
+        let said = store.needs(u64::MAX).unwrap_err().to_string();
+        assert!(said.contains("MB are needed") && said.contains("BIGIRON_CACHE"), "{said}");
+        store.needs(1).unwrap();
+    }
+}

@@ -1,0 +1,168 @@
+//! A close look at some transactions: do waits, CPU time and run queue explain the time that they take?
+//!
+//! Invariant: the parts are measured independently of the whole: waits by their own clock readings, CPU time and run queue by the
+//! scheduler's counts.
+
+use std::time::Instant;
+
+use bigiron_sys::cpu_clock::{RunDelay, thread_cpu_time};
+
+use super::waits;
+
+/// Time of some transactions that were looked at closely, in nanoseconds: the identity `time = waits + cpu + run queue`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Transactions looked at.
+    pub count: u64,
+    /// From first to last instruction.
+    pub time: u64,
+    /// Inside waits.
+    pub waits: u64,
+    /// Outside waits: on a CPU.
+    pub cpu: u64,
+    /// Outside waits: able to run, without a CPU.
+    pub run_queue: u64,
+}
+
+impl Audit {
+    /// Both together.
+    pub fn plus(&self, o: &Self) -> Self {
+        Self {
+            count: self.count + o.count,
+            time: self.time + o.time,
+            waits: self.waits + o.waits,
+            cpu: self.cpu + o.cpu,
+            run_queue: self.run_queue + o.run_queue,
+        }
+    }
+
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            count: self.count - before.count,
+            time: self.time - before.time,
+            waits: self.waits - before.waits,
+            cpu: self.cpu - before.cpu,
+            run_queue: self.run_queue - before.run_queue,
+        }
+    }
+
+    /// Share of the time that waits, CPU and run queue explain; 1 if all is well. `None` if nothing was looked at.
+    pub fn explained(&self) -> Option<f64> {
+        (self.time > 0).then(|| (self.waits + self.cpu + self.run_queue) as f64 / self.time as f64)
+    }
+}
+
+/// The close look at one transaction.
+pub struct Auditor {
+    run_delay: RunDelay,
+    start: Instant,
+    /// CPU time and run delay when it began.
+    began: (u64, u64),
+    /// CPU time, run delay and time inside waits.
+    inside: (u64, u64, u64),
+}
+
+impl Auditor {
+    /// CPU time and run delay of the thread so far.
+    pub fn read(&self) -> Option<(u64, u64)> {
+        Some((thread_cpu_time().as_nanos() as u64, self.run_delay.read()?))
+    }
+
+    /// A wait has ended that took `elapsed`; `before` it, [`Auditor::read`] said that.
+    pub fn left(&mut self, before: (u64, u64), elapsed: u64) {
+        if let Some((cpu, delay)) = self.read() {
+            self.inside.0 += cpu - before.0;
+            self.inside.1 += delay - before.1;
+            self.inside.2 += elapsed;
+        }
+    }
+}
+
+/// Looks closely at transactions of this thread: besides the time of its waits, the CPU time and the time without a CPU outside
+/// them. Costs two system calls at either end of a wait, so that only some transactions are looked at.
+pub struct Audits {
+    /// `None` while a transaction is looked at, and where the kernel does not say how long a task is kept off the CPU.
+    run_delay: Option<RunDelay>,
+}
+
+impl Audits {
+    /// To be made by the worker itself: it is for the calling thread.
+    pub fn new() -> Self {
+        Self { run_delay: RunDelay::of_this_thread() }
+    }
+
+    /// A transaction begins that is to be looked at.
+    pub fn begin(&mut self) {
+        let Some(run_delay) = self.run_delay.take() else { return };
+        let mut auditor = Auditor { run_delay, start: Instant::now(), began: (0, 0), inside: (0, 0, 0) };
+        match auditor.read() {
+            Some(began) => {
+                auditor.began = began;
+                auditor.start = Instant::now();
+                waits::tell(Some(auditor));
+            }
+            None => self.run_delay = Some(auditor.run_delay),
+        }
+    }
+
+    /// The transaction has ended; what was seen, if anything.
+    pub fn end(&mut self) -> Option<Audit> {
+        let auditor = waits::tell(None)?;
+        let time = auditor.start.elapsed().as_nanos() as u64;
+        let read = auditor.read();
+        let (began, inside) = (auditor.began, auditor.inside);
+        self.run_delay = Some(auditor.run_delay);
+        let (cpu, delay) = read?;
+        Some(Audit {
+            count: 1,
+            time,
+            waits: inside.2,
+            cpu: (cpu - began.0).saturating_sub(inside.0),
+            run_queue: (delay - began.1).saturating_sub(inside.1),
+        })
+    }
+}
+
+impl Default for Audits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waits::{Event, WaitTable, during};
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_looked_at_closely_adds_up() {
+        let mut audits = Audits::new();
+        if audits.run_delay.is_none() {
+            eprintln!("Not tested here: the kernel does not say how long a task is kept off the CPU");
+            return;
+        }
+        audits.begin();
+        let burn = |d| {
+            let end = thread_cpu_time() + d;
+            while thread_cpu_time() < end {}
+        };
+        for _ in 0..5 {
+            burn(Duration::from_millis(4));
+            during(Event::Think, || std::thread::sleep(Duration::from_millis(2)));
+            // CPU time inside a wait is the wait's.
+            during(Event::DataFileRead, || burn(Duration::from_millis(3)));
+        }
+        let audit = audits.end().unwrap();
+        let table = WaitTable::new(1).unwrap();
+        table.add_audit(0, &audit);
+        table.add_audit(0, &audit);
+        assert_eq!(table.audit(0), audit.plus(&audit));
+        assert!(audit.cpu >= 20_000_000 && audit.waits >= 25_000_000, "{audit:?}");
+        // The machine may be busy with anything: then it is the run queue that explains the time.
+        let explained = audit.explained().unwrap();
+        assert!((0.9..1.1).contains(&explained), "{explained} {audit:?}");
+        assert!(audits.end().is_none());
+    }
+}

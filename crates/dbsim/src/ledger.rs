@@ -1,0 +1,493 @@
+//! The ledger: what a run has acknowledged, kept apart from the database that verification is to hold it against.
+//!
+//! Invariant: it is written while the run goes on, in a shared mapping of a file in memory that outlives every process, so that
+//! what was acknowledged before a kill is on record. Each word says by itself whether it is whole.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::fs::statfs;
+
+use bigiron_sys::segment::Segment;
+use bigiron_sys::shared_memory::SharedMemory;
+
+use super::job::Job;
+
+const MAGIC: u64 = 0x3252_4547_444c_4244;
+/// Words in front of those of the foregrounds (two cache lines): magic, foregrounds, blocks, and then:
+const HEAD: usize = 16;
+const ENDED: usize = 3;
+const FLUSHED: usize = 4;
+const CHECKPOINT: usize = 5;
+const SEQUENCE: usize = 6;
+const SWITCHING: usize = 7;
+const ARCHIVED: usize = 8;
+/// A cache line for each foreground: none writes to another's.
+const PER_PROCESS: usize = 8;
+const PER_BLOCK: usize = 3;
+/// Bits of a word that tell whether it is whole; the value is above them, so that words compare as values do.
+const CHECK_BITS: u32 = 16;
+
+/// What was acknowledged for one block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockEntry {
+    /// Latest version whose commit was acknowledged.
+    pub committed: u32,
+    /// Latest version that the kernel said to be in the data file.
+    pub written: u32,
+    /// Latest version that the kernel was asked to write.
+    pub writing: u32,
+}
+
+/// The last commit that was acknowledged to one foreground.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommitEntry {
+    pub transaction: u64,
+    /// LSN behind its commit record.
+    pub lsn: u64,
+}
+
+/// What a run acknowledged, as verification reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// How the run stopped.
+    pub stop: Stop,
+    /// Everything before this LSN was said to be on disk.
+    pub flushed: u64,
+    /// All changes before this LSN were said to be in the data files.
+    pub checkpoint: u64,
+    /// The latest journal header that was said to be on disk, by its sequence.
+    pub sequence: u64,
+    /// The latest journal header that was to be written.
+    pub switching: u64,
+    /// The last turn of a journal of which a durable copy was said to exist.
+    pub archived: u64,
+    /// By foreground.
+    pub commits: Vec<CommitEntry>,
+    /// By block, counted over all files.
+    pub blocks: Vec<BlockEntry>,
+}
+
+/// How a run stopped, which decides what may be missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stop {
+    /// It came to its end: nothing was on its way.
+    #[default]
+    Ended,
+    /// Its processes were killed; what the kernel had taken it still has.
+    Killed,
+    /// The machine stopped: what was not durable may be gone.
+    Crashed,
+}
+
+/// SplitMix64's finaliser (S. Vigna), cut to the bits that a word has for it.
+fn check_of(index: usize, value: u64) -> u64 {
+    let x = value ^ (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) >> (64 - CHECK_BITS)
+}
+
+fn word(index: usize, value: u64) -> u64 {
+    value << CHECK_BITS | check_of(index, value)
+}
+
+fn value(index: usize, word: u64) -> Option<u64> {
+    let value = word >> CHECK_BITS;
+    (check_of(index, value) == word & ((1 << CHECK_BITS) - 1)).then_some(value)
+}
+
+fn words(processes: usize, blocks: usize) -> usize {
+    HEAD + PER_PROCESS * processes + PER_BLOCK * blocks
+}
+
+/// The ledger of a run that is going on, as every process of it sees it.
+pub struct Live<'s> {
+    words: &'s [AtomicU64],
+    processes: usize,
+}
+
+impl<'s> Live<'s> {
+    /// Takes the mapping that [`LedgerFile::open`] made for `job`. To be called before the first fork.
+    pub fn new(segment: &'s Segment, job: &Job) -> Self {
+        let (processes, blocks) = (job.transactors(), job.blocks() as usize);
+        let live = Self { words: segment.many(words(processes, blocks)), processes };
+        for index in 1..live.words.len() {
+            live.set(index, 0);
+        }
+        live.set(1, processes as u64);
+        live.set(2, blocks as u64);
+        live.set(SEQUENCE, 1);
+        live.set(SWITCHING, 1);
+        // Last: a ledger without its magic is one of a run that never began.
+        live.words[0].store(MAGIC, SeqCst);
+        live
+    }
+
+    fn set(&self, index: usize, value: u64) {
+        self.words[index].store(word(index, value), SeqCst);
+    }
+
+    fn raise(&self, index: usize, value: u64) {
+        self.words[index].fetch_max(word(index, value), SeqCst);
+    }
+
+    /// Everything before `lsn` is on disk. To be told before anybody who waits for it is woken.
+    pub fn flushed(&self, lsn: u64) {
+        self.raise(FLUSHED, lsn);
+    }
+
+    /// All changes before `lsn` are in the data files.
+    pub fn checkpoint(&self, lsn: u64) {
+        self.raise(CHECKPOINT, lsn);
+    }
+
+    /// A journal header of this sequence is about to be written.
+    pub fn switching(&self, sequence: u64) {
+        self.raise(SWITCHING, sequence);
+    }
+
+    /// It is on disk.
+    pub fn switched(&self, sequence: u64) {
+        self.raise(SEQUENCE, sequence);
+    }
+
+    /// A durable copy of this turn of a journal exists.
+    pub fn archived(&self, turn: u64) {
+        self.raise(ARCHIVED, turn);
+    }
+
+    /// A foreground has its commit. To be told after its blocks have been told by [`Live::committed`].
+    pub fn acknowledged(&self, process: usize, commit: CommitEntry) {
+        let at = HEAD + PER_PROCESS * process;
+        self.set(at, commit.transaction);
+        self.set(at + 1, commit.lsn);
+    }
+
+    fn block(&self, number: u32) -> usize {
+        HEAD + PER_PROCESS * self.processes + PER_BLOCK * number as usize
+    }
+
+    /// The commit of this version of a block was acknowledged.
+    pub fn committed(&self, number: u32, version: u32) {
+        self.raise(self.block(number), version.into());
+    }
+
+    /// This version of a block is about to be written to its data file.
+    pub fn writing(&self, number: u32, version: u32) {
+        self.raise(self.block(number) + 2, version.into());
+    }
+
+    /// The kernel says that it has been.
+    pub fn written(&self, number: u32, version: u32) {
+        self.raise(self.block(number) + 1, version.into());
+    }
+}
+
+/// The file that a live ledger is in, and where it goes when the run has ended.
+pub struct LedgerFile {
+    segment: Segment,
+    /// Where it is while the run goes on.
+    live: PathBuf,
+    dir: PathBuf,
+}
+
+/// Where the ledger of a run that has ended is.
+fn path(dir: &Path) -> PathBuf {
+    dir.join("ledger")
+}
+
+/// What it is written as before it is renamed.
+fn unfinished(dir: &Path) -> PathBuf {
+    dir.join("ledger.new")
+}
+
+/// The symbolic link to the ledger of a run that goes on or was killed.
+fn link(dir: &Path) -> PathBuf {
+    dir.join("ledger.live")
+}
+
+/// A directory in memory, if the machine has one that may be written to: so that keeping the ledger is no I/O.
+fn in_memory() -> Option<&'static Path> {
+    /// `TMPFS_MAGIC` and `RAMFS_MAGIC` of linux/magic.h.
+    const MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+    let fits = |p: &&Path| {
+        statfs(*p).is_ok_and(|s| MEMORY.contains(&(s.f_type as u64)))
+            && rustix::fs::access(*p, rustix::fs::Access::WRITE_OK).is_ok()
+    };
+    ["/dev/shm", "/run", "/tmp"].map(Path::new).into_iter().find(fits)
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| format!("Cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes every ledger of earlier runs in `dir`.
+pub fn clear(dir: &Path) -> Result<()> {
+    if let Ok(live) = std::fs::read_link(link(dir)) {
+        remove(&live)?;
+    }
+    for p in [path(dir), unfinished(dir), link(dir)] {
+        remove(&p)?;
+    }
+    Ok(())
+}
+
+impl LedgerFile {
+    /// A new file for the ledger of a run of `job` in `dir`, in memory if the machine has a file system there, else in `dir`.
+    pub fn open(job: &Job, dir: &Path) -> Result<Self> {
+        clear(dir)?;
+        let dir = dir.canonicalize().with_context(|| format!("Cannot find {}", dir.display()))?;
+        // The directory's name alone decides: nothing about a run may depend on time or process numbers.
+        let name = dir.as_os_str().as_encoded_bytes().iter();
+        let name = name.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+        let live = match in_memory() {
+            Some(memory) => memory.join(format!("bigiron-ledger-{name:016x}")),
+            None => dir.join("ledger.words"),
+        };
+        remove(&live)?;
+        let len = words(job.transactors(), job.blocks() as usize) * 8;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&live);
+        let segment = file.and_then(|f| SharedMemory::of_file(len, f.as_fd())).map(Segment::of);
+        let segment = segment.with_context(|| format!("Cannot keep the ledger in {}", live.display()))?;
+        std::os::unix::fs::symlink(&live, link(&dir)).context("Cannot link to the ledger")?;
+        Ok(Self { segment, live, dir })
+    }
+
+    /// The run's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The mapping.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Puts the ledger beside the database, durably, once every process has gone home.
+    pub fn close(&self, live: &Live<'_>) -> Result<()> {
+        live.set(ENDED, 1);
+        self.save().with_context(|| format!("Cannot write {}", path(&self.dir).display()))
+    }
+
+    fn save(&self) -> std::io::Result<()> {
+        let mut bytes = std::fs::read(&self.live)?;
+        bytes.extend(u64::from(crc32c::crc32c(&bytes)).to_le_bytes());
+        let new = unfinished(&self.dir);
+        let mut file = File::create(&new)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path(&self.dir))?;
+        File::open(&self.dir)?.sync_all()?;
+        std::fs::remove_file(link(&self.dir))?;
+        std::fs::remove_file(&self.live)
+    }
+}
+
+impl Drop for LedgerFile {
+    /// A run that failed leaves a ledger too, as one that was killed does, but not in memory: nobody may come for it.
+    fn drop(&mut self) {
+        if self.live.exists() {
+            let _ = self.save();
+            let _ = std::fs::remove_file(&self.live);
+        }
+    }
+}
+
+/// What there is of a ledger in a directory.
+pub enum Found {
+    Whole(Ledger),
+    /// It is there, but not as it was written.
+    Damaged(&'static str),
+    /// It was written and synced, but not under its name.
+    NotRenamed,
+}
+
+impl Ledger {
+    /// Bytes that the ledger of a job takes on disk.
+    pub fn bytes(processes: usize, blocks: u32) -> u64 {
+        8 * (words(processes, blocks as usize) as u64 + 1)
+    }
+
+    /// The ledger of the run in `dir`, be it over or killed. An error if there is none, or none that is whole.
+    #[cfg(test)]
+    pub fn load(dir: &Path) -> Result<Self> {
+        match Self::find(dir)? {
+            Found::Whole(ledger) => Ok(ledger),
+            Found::Damaged(how) => bail!("The ledger is damaged: {how}"),
+            Found::NotRenamed => bail!("The ledger has not got its name"),
+        }
+    }
+
+    /// What there is of the ledger of the run in `dir`. An error if there has been none.
+    pub fn find(dir: &Path) -> Result<Found> {
+        if let Some(bytes) = read(&path(dir))? {
+            let Some((body, sum)) = bytes.split_last_chunk::<8>() else { return Ok(Found::Damaged("it is empty")) };
+            if u64::from_le_bytes(*sum) != u64::from(crc32c::crc32c(body)) {
+                return Ok(Found::Damaged("its checksum is wrong"));
+            }
+            return Ok(Self::parse(body));
+        }
+        if let Some(bytes) = read(&link(dir))? {
+            return Ok(Self::parse(&bytes));
+        }
+        if unfinished(dir).exists() {
+            return Ok(Found::NotRenamed);
+        }
+        if link(dir).is_symlink() {
+            bail!(
+                "The ledger was in memory and is gone; after a restart of the machine only a stream of acknowledgements can tell"
+            );
+        }
+        bail!("No ledger: there has been no run in {}", dir.display())
+    }
+
+    fn parse(bytes: &[u8]) -> Found {
+        Self::read_words(bytes).map_or_else(Found::Damaged, Found::Whole)
+    }
+
+    fn read_words(bytes: &[u8]) -> Result<Self, &'static str> {
+        let raw: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w)).collect();
+        let get = |index: usize| value(index, *raw.get(index).ok_or("it is short")?).ok_or("a word of it is not whole");
+        if raw.first() != Some(&MAGIC) {
+            return Err("it does not begin as one");
+        }
+        let (processes, blocks) = (get(1)? as usize, get(2)? as usize);
+        if raw.len() != words(processes, blocks) {
+            return Err("it has not the length that it says");
+        }
+        if !(1..raw.len()).all(|index| value(index, raw[index]).is_some()) {
+            return Err("a word of it is not whole");
+        }
+        let commit = |p: usize| -> Result<_, &'static str> {
+            let at = HEAD + PER_PROCESS * p;
+            Ok(CommitEntry { transaction: get(at)?, lsn: get(at + 1)? })
+        };
+        let block = |b: usize| -> Result<_, &'static str> {
+            let at = HEAD + PER_PROCESS * processes + PER_BLOCK * b;
+            Ok(BlockEntry { committed: get(at)? as u32, written: get(at + 1)? as u32, writing: get(at + 2)? as u32 })
+        };
+        Ok(Self {
+            stop: if get(ENDED)? == 1 { Stop::Ended } else { Stop::Killed },
+            flushed: get(FLUSHED)?,
+            checkpoint: get(CHECKPOINT)?,
+            sequence: get(SEQUENCE)?,
+            switching: get(SWITCHING)?,
+            archived: get(ARCHIVED)?,
+            commits: (0..processes).map(commit).collect::<Result<_, _>>()?,
+            blocks: (0..blocks).map(block).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// The file's bytes, or `None` if there is no such file.
+fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).with_context(|| format!("Cannot read {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dbsim;
+    use bigiron_workload::{Workload, options};
+
+    fn job() -> Job {
+        Job::parse(&options(&Dbsim as &dyn Workload, [("data", "10M"), ("cache", "1M")]).unwrap()).unwrap()
+    }
+
+    fn whole(dir: &Path) -> Option<Ledger> {
+        Ledger::load(dir).ok()
+    }
+
+    fn fill(live: &Live<'_>) {
+        live.flushed(77);
+        live.flushed(76);
+        live.checkpoint(5);
+        live.switching(3);
+        live.switched(2);
+        live.committed(0, 4);
+        live.writing(1279, 9);
+        live.written(1279, 8);
+        live.acknowledged(7, CommitEntry { transaction: 5, lsn: 70 });
+    }
+
+    fn check(ledger: &Ledger) {
+        let Ledger { flushed, checkpoint, sequence, switching, ref commits, ref blocks, .. } = *ledger;
+        assert_eq!((flushed, checkpoint, sequence, switching), (77, 5, 2, 3));
+        assert_eq!((commits[0], commits[7]), (CommitEntry::default(), CommitEntry { transaction: 5, lsn: 70 }));
+        assert_eq!(blocks[0], BlockEntry { committed: 4, written: 0, writing: 0 });
+        assert_eq!(blocks[1279], BlockEntry { committed: 0, written: 8, writing: 9 });
+        assert_eq!(blocks.len(), 1280);
+    }
+
+    #[test]
+    fn a_killed_run_has_its_ledger_and_an_ended_one_keeps_it() {
+        let (dir, job) = (tempfile::tempdir().unwrap(), job());
+        let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
+        let live = Live::new(ledger_file.segment(), &job);
+        fill(&live);
+        let killed = whole(dir.path()).unwrap();
+        assert!(ledger_file.live.exists());
+        assert_eq!(killed.stop, Stop::Killed);
+        check(&killed);
+        ledger_file.close(&live).unwrap();
+        let ended = whole(dir.path()).unwrap();
+        assert_eq!(ended.stop, Stop::Ended);
+        check(&ended);
+        assert_eq!(std::fs::metadata(path(dir.path())).unwrap().len(), Ledger::bytes(8, 1280));
+        assert!(!ledger_file.live.exists() && !link(dir.path()).is_symlink());
+    }
+
+    #[test]
+    fn a_failed_run_leaves_its_ledger_but_nothing_in_memory() {
+        let (dir, job) = (tempfile::tempdir().unwrap(), job());
+        let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
+        fill(&Live::new(ledger_file.segment(), &job));
+        let live = ledger_file.live.clone();
+        drop(ledger_file);
+        let failed = whole(dir.path()).unwrap();
+        assert_eq!(failed.stop, Stop::Killed);
+        check(&failed);
+        assert!(!live.exists() && !link(dir.path()).is_symlink());
+    }
+
+    #[test]
+    fn damage_to_any_word_is_noticed() {
+        let (dir, job) = (tempfile::tempdir().unwrap(), job());
+        let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
+        let live = Live::new(ledger_file.segment(), &job);
+        fill(&live);
+        for index in (0..live.words.len()).step_by(7).chain([0, HEAD]) {
+            let before = live.words[index].load(SeqCst);
+            for damaged in [before ^ 1 << (index % 64), 0, live.words[(index + 40) % live.words.len()].load(SeqCst)] {
+                live.words[index].store(damaged, SeqCst);
+                assert!(whole(dir.path()).is_none(), "word {index}: {damaged:#x} instead of {before:#x}");
+            }
+            live.words[index].store(before, SeqCst);
+        }
+        check(&whole(dir.path()).unwrap());
+        ledger_file.close(&live).unwrap();
+        let bytes = std::fs::read(path(dir.path())).unwrap();
+        std::fs::write(path(dir.path()), &bytes[..bytes.len() - 8]).unwrap();
+        assert!(matches!(Ledger::find(dir.path()).unwrap(), Found::Damaged(_)));
+        std::fs::rename(path(dir.path()), unfinished(dir.path())).unwrap();
+        assert!(matches!(Ledger::find(dir.path()).unwrap(), Found::NotRenamed));
+        clear(dir.path()).unwrap();
+        assert!(Ledger::load(dir.path()).is_err());
+    }
+}

@@ -1,0 +1,211 @@
+//! dbsim: the platform-critical activities of a database kernel and, above all, who waits for whom, in real processes that
+//! share memory.
+//!
+//! Invariant: nothing depends on time, process numbers or addresses: the same seed does the same transactions, and under the
+//! exact clock takes the same time to the nanosecond.
+
+pub mod acks;
+mod archiver;
+pub mod audit;
+mod backup;
+mod block;
+mod cache;
+mod checkpointer;
+mod checkpoints;
+mod choice;
+mod client;
+mod control_file;
+mod counters;
+mod db_writer;
+mod executor;
+mod facts;
+mod files;
+mod foreground;
+mod guard;
+pub mod honest_sync;
+mod huge_pages;
+mod idle;
+mod instance;
+pub mod job;
+mod journal;
+mod ledger;
+mod link;
+mod loader;
+mod log;
+mod log_facts;
+mod log_writer;
+mod lru;
+mod memory;
+mod metrics;
+mod nodes;
+pub mod outcome;
+mod pace;
+mod page_tables;
+mod placing;
+mod plan;
+mod poll;
+pub mod requests;
+mod scanner;
+pub mod series;
+mod sideline;
+mod sort;
+mod sorter;
+mod stages;
+mod supervisor;
+mod temp;
+mod torn;
+mod transaction;
+mod trial;
+mod turns;
+mod verify;
+pub mod waits;
+mod worker_group;
+
+#[cfg(test)]
+mod log_run_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_cache;
+#[cfg(test)]
+mod tests_front;
+#[cfg(test)]
+mod tests_many;
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use bigiron_model::clock::Clock;
+use bigiron_model::metric::MetricDef;
+use bigiron_sys::network;
+
+use bigiron_model::workload::{Options, Window};
+use bigiron_workload::{Context, Explanation, Needs, OptionDef, Outcome, RawNeeds, Workload};
+
+use cache::Cache;
+use instance::Instance;
+use job::Job;
+use ledger::Ledger;
+use outcome::JobOutcome;
+use plan::Plan;
+
+pub use block::BlockError;
+pub use trial::{JobContext, Live, examine, prepare, run, verify};
+pub use verify::{Acks, Verdict, VerifyFailed};
+
+/// The workload `dbsim`.
+pub struct Dbsim;
+
+impl Workload for Dbsim {
+    fn name(&self) -> &'static str {
+        "dbsim"
+    }
+
+    fn summary(&self) -> &'static str {
+        "A database kernel's load: shared buffer cache, group commit, database writer, scanner; no database"
+    }
+
+    fn doc(&self) -> &'static str {
+        include_str!("../../../docs/workloads/dbsim.md")
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        job::OPTIONS
+    }
+
+    fn check_dotted(&self, name: &str) -> Result<(), String> {
+        job::check_dotted(name)
+    }
+
+    fn explain(&self, name: &str) -> Vec<Explanation> {
+        job::explain_key(name)
+    }
+
+    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+        if name == "job" { job::embed(value).map_err(|e| e.to_string()) } else { Ok(value.to_owned()) }
+    }
+
+    fn check(&self, options: &Options) -> Result<(), String> {
+        Job::parse(options).map(|_| ())
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        let Ok(job) = Job::parse(options) else { return Needs::default() };
+        let processes = instance::roles(&job).len();
+        Needs {
+            storage_bytes: Some(
+                job.data.bytes
+                    + job.journal.files as u64 * job.journal.bytes
+                    + archiver::storage_bytes(&job)
+                    + sideline::storage_bytes(&job)
+                    + Ledger::bytes(job.transactors(), job.blocks())
+                    + requests::saved_bytes(&job)
+                    // Directory, extents, and what the file system keeps for itself per file.
+                    + (1 << 20),
+            ),
+            // The segment, and half a mebibyte for each process's own stack, heap and page tables.
+            memory_bytes: (Instance::bytes(&job) + Cache::bytes(&job) + (processes << 19)) as u64
+                + job.journal.files as u64 * job.journal.bytes
+                + sideline::memory_bytes(&job)
+                + Ledger::bytes(job.transactors(), job.blocks())
+                + verify::memory_bytes(&job),
+            modules: if job.run.network == job::Wire::Veth { vec![network::MODULE] } else { Vec::new() },
+        }
+    }
+
+    fn raw_disks(&self, options: &Options) -> Option<RawNeeds> {
+        let job = Job::parse(options).ok()?;
+        let each = u64::from(job.blocks_per_file()) * block::BLOCK as u64;
+        job.data.places.is_empty().then_some(RawNeeds { count: job.data.files, bytes: each })
+    }
+
+    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
+        Job::parse(options).map(|job| metrics::of(&job)).unwrap_or_default()
+    }
+
+    fn silence(&self, options: &Options) -> Duration {
+        Job::parse(options).map(|job| Plan::new(&job, Clock::Wall).longest_part()).unwrap_or_default()
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> Result<()> {
+        prepare(&parse(cx)?, &job_context(cx))
+    }
+
+    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
+        let job = parse(cx)?;
+        result(&job, &run(&job, &job_context(cx))?)
+    }
+
+    fn verify(&self, cx: &Context<'_>) -> Result<()> {
+        verify(&parse(cx)?, &job_context(cx))
+    }
+}
+
+/// The metrics and facts of a run of `job`.
+pub fn result(job: &Job, outcome: &JobOutcome) -> Result<Outcome> {
+    let values = metrics::values(job, outcome)?;
+    let operations = if job.transactors() > 0 { outcome.transactions } else { outcome.requests().0 };
+    let primary = metrics::of(job).into_iter().find(|def| def.primary);
+    let window = primary.map(|def| Window::of(def.name, operations, outcome.elapsed.as_nanos() as u64));
+    Ok(Outcome { values, facts: facts::of(job, outcome), windows: window.into_iter().collect(), ..Outcome::default() })
+}
+
+/// The metrics that [`result`] gives for `job`.
+pub fn metrics(job: &Job) -> Vec<MetricDef> {
+    metrics::of(job)
+}
+
+fn parse(cx: &Context<'_>) -> Result<Job> {
+    let mut job = Job::parse(cx.options).map_err(anyhow::Error::msg)?;
+    if job.data.places.is_empty() && !cx.devices.is_empty() {
+        ensure!(job.data.files <= cx.devices.len(), "A disk takes one data file, and the job has {}", job.data.files);
+        job.data.places = cx.devices.to_vec();
+    }
+    Ok(job)
+}
+
+fn job_context<'a>(cx: &'a Context<'_>) -> JobContext<'a> {
+    let network = cx.network;
+    JobContext { dir: &cx.dir, seed: cx.seed, clock: cx.clock, network, progress: cx.progress, live: None }
+}

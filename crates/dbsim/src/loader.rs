@@ -1,0 +1,146 @@
+//! A loader: appends database blocks in bulk to a file of its own, past the cache, as a direct-path load does.
+//!
+//! Invariant: what it says to have loaded is durable; [`verify`] reads it back and knows what each block must contain.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::SeqCst;
+
+use anyhow::{Context as _, Result, ensure};
+
+use bigiron_sys::async_io::{Completion, Request};
+
+use super::block::{self, Address, BLOCK};
+use super::files;
+use super::instance::Instance;
+use super::job::{Engine as EngineSpec, Job, Kind};
+use super::sideline::{self, Traffic};
+use super::temp::Meter;
+use super::verify::VerifyFailed;
+use super::waits::{self, Event};
+
+/// Path of a loader's file.
+fn path(dir: &Path, number: usize) -> PathBuf {
+    dir.join(format!("load.{number:05}"))
+}
+
+/// Where it is written what was loaded.
+fn list(dir: &Path) -> PathBuf {
+    dir.join("loads")
+}
+
+/// A block of a loader's file. Its files are numbered after the data files.
+fn address(job: &Job, number: usize, block: u64) -> Address {
+    Address { file: (job.data.files + number) as u32, block: block as u32 }
+}
+
+/// The number of a loader among those of all classes.
+fn number(instance: &Instance<'_>, process: usize) -> usize {
+    (0..process).filter(|p| matches!(instance.class(*p).kind, Kind::Loader { .. })).count()
+}
+
+/// Runs loader `process`: loads of `bytes` in requests of `request`.
+pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, request: usize, bytes: u64) -> Result<()> {
+    let number = number(instance, process);
+    let path = path(instance.dir, number);
+    let flags = if instance.job.data.direct { libc::O_DIRECT } else { 0 };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true).custom_flags(flags);
+    let file = options.open(&path).with_context(|| format!("Cannot create {}", path.display()))?;
+    let mut engine = files::engine(engine, request)?;
+    let depth = engine_depth(instance, process);
+    let mut traffic = Traffic(&instance.counters[process]);
+    let loaded = &instance.counters[process].loaded_blocks;
+    sideline::drive(instance, process, |stop| {
+        loaded.store(0, SeqCst);
+        file.set_len(0).context("Cannot truncate the file to be loaded")?;
+        let (mut free, mut at, mut done) = ((0..depth).collect::<Vec<_>>(), 0, Vec::<Completion>::new());
+        while free.len() < depth || (at < bytes && !stop()) {
+            let mut requests = Vec::with_capacity(free.len());
+            while at < bytes && !stop() {
+                let Some(slot) = free.pop() else { break };
+                fill(instance.job, number, at, engine.buffer(slot));
+                requests.push(Request { slot, fd: file.as_fd(), offset: at, len: request, write: true, dsync: false });
+                at += request as u64;
+            }
+            if !requests.is_empty() {
+                engine.submit(&requests).context("Cannot load blocks")?;
+            }
+            if free.len() == depth {
+                break;
+            }
+            done.clear();
+            waits::during(Event::DataFileWrite, || engine.wait(1, &mut done)).context("Cannot load blocks")?;
+            files::finished(&done, request).context("Cannot load blocks")?;
+            for c in &done {
+                traffic.io(true, request);
+                free.push(c.slot);
+            }
+        }
+        waits::during(Event::DataFileSync, || file.sync_data()).context("Cannot sync the loaded file")?;
+        loaded.store(at / BLOCK as u64, SeqCst);
+        Ok(at == bytes)
+    })
+}
+
+fn engine_depth(instance: &Instance<'_>, process: usize) -> usize {
+    match &instance.class(process).kind {
+        Kind::Loader { engine, .. } => engine.depth,
+        _ => 1,
+    }
+}
+
+fn fill(job: &Job, number: usize, at: u64, buffer: &mut [u8]) {
+    for (i, page) in buffer.chunks_exact_mut(BLOCK).enumerate() {
+        block::initialise(page, address(job, number, at / BLOCK as u64 + i as u64));
+        block::seal(page);
+    }
+}
+
+/// Writes down what was loaded, if the job has loaders. To be called when they have gone.
+pub fn save(instance: &Instance<'_>) -> Result<()> {
+    let loaders = (0..instance.roles.len()).filter(|p| matches!(instance.class(*p).kind, Kind::Loader { .. }));
+    let mut out = Vec::new();
+    for process in loaders {
+        out.extend(instance.counters[process].loaded_blocks.load(SeqCst).to_le_bytes());
+    }
+    if out.is_empty() {
+        return Ok(());
+    }
+    out.extend(u64::from(crc32c::crc32c(&out)).to_le_bytes());
+    std::fs::write(list(instance.dir), out).context("Cannot write down what was loaded")
+}
+
+/// Reads back what the loaders of `job` have loaded, if it has any. Lost or wrong data is a [`VerifyFailed`].
+pub fn verify(job: &Job, dir: &Path) -> Result<()> {
+    if !job.classes.iter().any(|c| matches!(c.kind, Kind::Loader { .. })) {
+        return Ok(());
+    }
+    let bytes = std::fs::read(list(dir)).context("Cannot read what was loaded")?;
+    let (body, sum) = bytes.split_last_chunk::<8>().context("The list of what was loaded is short")?;
+    ensure!(
+        u64::from_le_bytes(*sum) == u64::from(crc32c::crc32c(body)),
+        "The list of what was loaded is broken itself"
+    );
+    let mut page = vec![0; BLOCK];
+    for (number, blocks) in body.as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w)).enumerate() {
+        let path = path(dir, number);
+        let file = File::open(&path).with_context(|| format!("Cannot open {}", path.display()))?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).context("Cannot drop a file from memory")?;
+        for block in 0..blocks {
+            let address = address(job, number, block);
+            match file.read_exact_at(&mut page, block * BLOCK as u64) {
+                Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+                    return Err(VerifyFailed::LostLoad { address, blocks }.into());
+                }
+                other => other.with_context(|| format!("Cannot read {}", path.display()))?,
+            }
+            block::check(&page, address)
+                .and_then(|()| block::check_body(&page, address))
+                .map_err(VerifyFailed::from)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,582 @@
+//! The loop of plain requests: it draws, hands over, waits and counts.
+//!
+//! Invariant: between a request's two readings of the clock there is nothing but the engine: drawing and filling come before,
+//! checking and counting behind. Nothing is allocated in the loop.
+
+use std::hint::cold_path;
+use std::os::fd::BorrowedFd;
+
+use anyhow::{Context as _, Result};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use bigiron_sys::async_io;
+use bigiron_sys::async_io::{Completion, Engine, Lists, Request};
+use bigiron_sys::latch::Held;
+use bigiron_sys::load::LotRecorder;
+use bigiron_sys::ticks::Ticks;
+
+use super::super::block::Address;
+use super::super::instance::{Counters, Instance, Phase};
+use super::super::job::Requests;
+use super::super::pace::{self, Starts};
+use super::board::{self, Action, Board};
+use super::draws::{Draws, Position};
+use super::{check_block, page};
+
+/// Requests of this class draw from streams of their own, apart from those of transactions.
+const STREAM: u64 = 1 << 40;
+
+/// Latencies that are counted at once: among so many that are nearly alike a bucket is brought into the CPU's caches for several.
+const LOT: usize = 256;
+
+/// A slot's request, in as few bytes as can be: what a batch touches is what the kernel finds missing in the CPU's caches.
+#[derive(Clone, Copy)]
+struct Issued {
+    /// When it was handed over, in ticks.
+    start: u64,
+    block: u32,
+    /// The file, and in the highest bit whether it is written.
+    file: u32,
+}
+
+impl Issued {
+    const WRITE: u32 = 1 << 31;
+
+    #[inline]
+    fn new(address: Address, write: bool, start: u64) -> Self {
+        Self { start, block: address.block, file: address.file | if write { Self::WRITE } else { 0 } }
+    }
+
+    #[inline]
+    fn address(self) -> Address {
+        Address { file: self.file & !Self::WRITE, block: self.block }
+    }
+
+    #[inline]
+    fn writes(self) -> bool {
+        self.file & Self::WRITE != 0
+    }
+}
+
+/// Requests that have ended of those that began at one moment.
+#[derive(Clone, Copy, Default)]
+struct Ended {
+    /// When they began, in ticks.
+    start: u64,
+    reads: u64,
+    writes: u64,
+}
+
+impl Ended {
+    fn add(&mut self, other: Self) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+    }
+}
+
+/// Requests for `slots`, the last first, each drawn when it is asked for.
+struct Drawn<'g, 'a> {
+    slots: &'g [u16],
+    draws: &'g Draws,
+    at: &'g mut Position,
+    issued: &'g mut [Issued],
+    bytes: usize,
+    dsync: bool,
+    files: &'g [BorrowedFd<'a>],
+    now: u64,
+}
+
+impl<'a> Iterator for Drawn<'_, 'a> {
+    type Item = Request<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Request<'a>> {
+        let (&slot, others) = self.slots.split_last()?;
+        self.slots = others;
+        let (address, write) = self.draws.draw(self.at);
+        self.issued[usize::from(slot)] = Issued::new(address, write, self.now);
+        Some(request(self.bytes, self.dsync, self.files, slot.into(), address, write))
+    }
+
+    #[inline(always)]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.slots.len(), Some(self.slots.len()))
+    }
+}
+
+impl ExactSizeIterator for Drawn<'_, '_> {}
+
+/// Accounts for requests that are seen to have ended at one moment.
+struct Account<'g, 'a> {
+    /// What each has to transfer.
+    bytes: usize,
+    issued: &'g [Issued],
+    free: &'g mut Vec<u16>,
+    /// By file: whether it was written to.
+    dirty: &'g mut [bool],
+    /// `None`: the window is not open.
+    recorders: Option<&'g mut [LotRecorder<'a>; board::ACTIONS]>,
+    ticks: &'g Ticks,
+    /// Nanoseconds to add to each latency.
+    late: u64,
+    /// The moment, in ticks.
+    now: u64,
+    /// Those of the last that began together.
+    group: Ended,
+    all: Ended,
+    /// The first that did not transfer what it had to.
+    failed: Option<Completion>,
+}
+
+impl async_io::Ended for Account<'_, '_> {
+    // Inlined, as all of a batch's way is: the lines of code that a batch touches, the kernel misses in the CPU's caches.
+    // So a `cold_path` here, and in the drawing and the engine, is what plain requests do not come by, be it usual for others.
+    #[inline(always)]
+    fn begin(&mut self) {
+        self.now = self.ticks.now();
+    }
+
+    #[inline(always)]
+    fn ended(&mut self, completion: Completion) {
+        if !completion.is_of(self.bytes) {
+            cold_path();
+            self.failed.get_or_insert(completion);
+            return;
+        }
+        let issued = self.issued[completion.slot];
+        // What was handed over together and has ended together took equally long: it is counted as one.
+        if issued.start != self.group.start {
+            cold_path();
+            self.record();
+            self.group = Ended { start: issued.start, ..Ended::default() };
+        }
+        if issued.writes() {
+            self.group.writes += 1;
+            self.dirty[issued.address().file as usize] = true;
+        } else {
+            self.group.reads += 1;
+        }
+        self.free.push(completion.slot as u16);
+    }
+}
+
+impl Account<'_, '_> {
+    /// Everything that has ended, when, and what has failed.
+    #[inline(always)]
+    fn close(&mut self) -> (Ended, u64, Option<Completion>) {
+        self.record();
+        (self.all, self.now, self.failed)
+    }
+
+    #[inline(always)]
+    fn record(&mut self) {
+        if self.group.reads + self.group.writes == 0 {
+            return;
+        }
+        self.all.add(self.group);
+        if let Some(recorders) = &mut self.recorders {
+            record(recorders, self.ticks.ns(self.group.start, self.now) + self.late, self.group);
+        }
+    }
+}
+
+// By value and not inlined: what a batch counts can be in registers, and this is there once.
+#[inline(never)]
+fn record(recorders: &mut [LotRecorder<'_>; board::ACTIONS], ns: u64, ended: Ended) {
+    for (action, count) in [(Action::Read, ended.reads), (Action::Write, ended.writes)] {
+        if count > 0 {
+            recorders[action as usize].record_many(ns, count);
+        }
+    }
+}
+
+/// One process's requests, by an engine of its own.
+pub struct Generator<'a, E> {
+    instance: &'a Instance<'a>,
+    board: &'a Board<'a>,
+    process: usize,
+    spec: &'a Requests,
+    counters: &'a Counters,
+    recorders: [LotRecorder<'a>; board::ACTIONS],
+    files: &'a [BorrowedFd<'a>],
+    engine: E,
+    draws: Draws,
+    at: Position,
+    /// When requests are to begin: so long after the last, or at a rate.
+    starts: Starts,
+    /// Whether there is anything to wait for before a request begins.
+    paced: bool,
+    /// Whether there is anything to do for a batch but to draw it, to hand it over and to account for what has ended.
+    more_to_do: bool,
+    /// Nanoseconds by which the last request began after its intended start.
+    late: u64,
+    /// Whether the window is open.
+    measuring: bool,
+    /// Requests handed over at once, at most.
+    batch_max: usize,
+    /// Slots that have to be free for the next batch.
+    room: usize,
+    /// Slots that are not in flight.
+    free: Vec<u16>,
+    issued: Vec<Issued>,
+    /// Verification: the blocks that this process has, by slot.
+    held: Vec<Option<Held<'a>>>,
+    lists: Lists<'a>,
+    sequence: u64,
+    /// Writes since the last sync, and the files that they went to.
+    unsynced: u32,
+    dirty: Vec<bool>,
+    /// When the last completions were seen, in ticks.
+    now: u64,
+}
+
+impl<'a, E: Engine> Generator<'a, E> {
+    /// The generator of one process. `engine` has the job's depth and has been told of `files`, the data files.
+    pub fn new(
+        instance: &'a Instance<'a>,
+        process: usize,
+        spec: &'a Requests,
+        files: &'a [BorrowedFd<'a>],
+        mut engine: E,
+    ) -> Result<Self> {
+        let job = instance.job;
+        let depth = spec.engine.depth;
+        let mut seeds = ChaCha8Rng::seed_from_u64(instance.seed);
+        seeds.set_stream(STREAM + process as u64);
+        for slot in 0..depth {
+            page::prepare(engine.buffer(slot), seeds.next_u64());
+        }
+        let board = &instance.requests;
+        let latency = board.latency(process).context("A process of no request class")?;
+        let none = Issued::new(Address { file: 0, block: 0 }, false, 0);
+        let draws = Draws::new(job, spec, instance.seed);
+        let at = draws.start(seeds.next_u64(), instance.roles[process].number);
+        let class = instance.class(process);
+        let place = (instance.roles[process].number, class.count);
+        let starts = Starts::new(class.pace, instance.seed, process as u64, place, 0, pace::now());
+        let paced = !matches!(starts, Starts::Closed { think } if think.is_zero());
+        let batch_max = spec.engine.batch.clamp(1, depth);
+        Ok(Self {
+            instance,
+            board,
+            process,
+            spec,
+            counters: &instance.counters[process],
+            recorders: latency.map(|h| h.lot_recorder(LOT)),
+            files,
+            engine,
+            draws,
+            at,
+            paced,
+            more_to_do: paced || spec.verify || spec.fdatasync_every > 0,
+            starts,
+            late: 0,
+            measuring: false,
+            batch_max,
+            // A batch as large as the depth would empty the queue each time: then what has ended is replaced, be it little.
+            room: if batch_max < depth { batch_max } else { 1 },
+            free: (0..depth as u16).rev().collect(),
+            issued: vec![none; depth],
+            held: (0..depth).map(|_| None).collect(),
+            lists: Lists::of(depth),
+            sequence: 0,
+            unsynced: 0,
+            dirty: vec![false; files.len()],
+            now: board.ticks.now(),
+        })
+    }
+
+    /// From now on requests count: the window is open.
+    pub fn measure(&mut self) {
+        self.measuring = true;
+    }
+
+    /// Issues `count` requests and waits for all of them.
+    pub fn requests(&mut self, count: u64) -> Result<()> {
+        self.now = self.board.ticks.now();
+        self.run(count, false)
+    }
+
+    /// Issues requests until the window closes; those in it count.
+    pub fn until_closed(&mut self) -> Result<()> {
+        self.run(u64::MAX, true)
+    }
+
+    /// Issues requests, at most `left`, while the window is not closed. `wait`: those count that end once it is open.
+    fn run(&mut self, mut left: u64, wait: bool) -> Result<()> {
+        let instance = self.instance;
+        while left > 0 {
+            let phase = instance.phase();
+            if phase >= Phase::Close as u32 {
+                break;
+            }
+            if wait {
+                self.measuring = phase >= Phase::Measure as u32;
+            }
+            left -= self.cycle(left)?;
+        }
+        if wait {
+            self.measuring = false;
+        }
+        self.end()
+    }
+
+    /// Waits for what is in flight; all latencies are on record then.
+    fn end(&mut self) -> Result<()> {
+        self.drain()?;
+        self.recorders.iter_mut().for_each(LotRecorder::settle);
+        Ok(())
+    }
+
+    /// One batch, at most `left`: drawn, handed over, and as many waited for as make room for the next. Returns how many were
+    /// handed over.
+    #[inline(always)]
+    fn cycle(&mut self, left: u64) -> Result<u64> {
+        let size = left.min(self.batch_max as u64).min(self.free.len() as u64) as usize;
+        if self.more_to_do {
+            cold_path();
+            return self.cycle_with_more(size);
+        }
+        self.draw(size)?;
+        self.exchange_for_room()?;
+        Ok(size as u64)
+    }
+
+    /// The same where there is more to do for a batch of `size` requests.
+    #[inline(never)]
+    fn cycle_with_more(&mut self, size: usize) -> Result<u64> {
+        if self.paced && !self.pause() {
+            return Ok(0);
+        }
+        if self.spec.verify {
+            self.draw_verifiable(size)?;
+        } else {
+            self.draw(size)?;
+        }
+        self.exchange_for_room()?;
+        if self.spec.fdatasync_every > 0 && self.unsynced >= self.spec.fdatasync_every {
+            self.drain()?;
+            self.sync()?;
+        }
+        if self.paced && matches!(self.starts, Starts::Closed { .. }) {
+            self.drain()?;
+        }
+        Ok(size as u64)
+    }
+
+    /// Hands the batch over and waits for as many requests as make room for the next.
+    #[inline(always)]
+    fn exchange_for_room(&mut self) -> Result<()> {
+        let free = self.free.len();
+        let min = if free >= self.room { 0 } else { (self.room - free).min(self.issued.len() - free) };
+        // No more are taken than can be replaced by the next batch: the depth is what is in flight, also as the latencies see it.
+        self.exchange(min, self.batch_max)
+    }
+
+    /// Sleeps until the next batch is due; whether it is, or the run goes on without it.
+    #[inline(never)]
+    fn pause(&mut self) -> bool {
+        let due = match &mut self.starts {
+            Starts::Closed { think } => pace::now() + think.as_nanos() as u64,
+            Starts::Open(arrivals) => arrivals.take(),
+        };
+        while pace::now() < due {
+            // The opening of the window is no reason to begin early.
+            if !self.instance.sleep_until(due) && self.instance.reached(Phase::Close) {
+                return false;
+            }
+        }
+        if matches!(self.starts, Starts::Open(_)) {
+            self.late = pace::now() - due;
+        }
+        self.now = self.board.ticks.now();
+        true
+    }
+
+    /// Draws `size` requests into free slots and makes them ready.
+    #[inline(always)]
+    fn draw(&mut self, size: usize) -> Result<()> {
+        let rest = self.free.len().saturating_sub(size);
+        let drawn = Drawn {
+            slots: &self.free[rest..],
+            draws: &self.draws,
+            at: &mut self.at,
+            issued: &mut self.issued,
+            bytes: self.spec.bytes,
+            dsync: self.spec.dsync,
+            files: self.files,
+            now: self.now,
+        };
+        if let Err(e) = self.engine.prepare(drawn, &mut self.lists) {
+            return self.refused(e);
+        }
+        self.free.truncate(rest);
+        Ok(())
+    }
+
+    /// The same for verifiable requests: each has its block for itself, and what it writes is filled in.
+    #[inline(never)]
+    fn draw_verifiable(&mut self, size: usize) -> Result<()> {
+        for _ in 0..size {
+            let (address, write) = self.draws.draw(&mut self.at);
+            let held = self.take(address)?;
+            let slot = self.free.pop().context("A batch larger than the depth")?.into();
+            self.held[slot] = Some(held);
+            if write {
+                self.seal(slot, address);
+            }
+            self.issued[slot] = Issued::new(address, write, 0);
+            // On the list and not yet in the engine, which is asked for the buffers of the requests to come.
+            let Requests { bytes, dsync, .. } = *self.spec;
+            self.lists.requests.push(request(bytes, dsync, self.files, slot, address, write));
+        }
+        self.start_now();
+        Ok(())
+    }
+
+    /// Takes a block for this process alone. Nobody sleeps for a block with another in hand: what is under way is ended first.
+    fn take(&mut self, address: Address) -> Result<Held<'a>> {
+        if let Some(held) = self.board.try_lock(address) {
+            return Ok(held);
+        }
+        self.start_now();
+        self.drain()?;
+        Ok(self.board.lock(address))
+    }
+
+    /// Has the batch begin now. With verification there were blocks to fill, and others to check, since the last reading.
+    fn start_now(&mut self) {
+        let start = self.board.ticks.now();
+        for r in &self.lists.requests {
+            self.issued[r.slot].start = start;
+        }
+    }
+
+    fn seal(&mut self, slot: usize, address: Address) {
+        let version = self.board.version(address) + 1;
+        self.sequence += 1;
+        let label = page::Label { address, version, process: self.process as u32, sequence: self.sequence };
+        page::seal(&mut self.engine.buffer(slot)[..self.spec.bytes], &label);
+    }
+
+    /// Hands the batch over and waits until nothing is in flight.
+    #[inline(never)]
+    fn drain(&mut self) -> Result<()> {
+        let min = self.engine.pending() + self.lists.requests.len();
+        if min > 0 { self.exchange(min, min) } else { Ok(()) }
+    }
+
+    /// Hands the batch over, waits for at least `min` requests, and accounts for what has ended, `max` requests at most.
+    #[inline(always)]
+    fn exchange(&mut self, min: usize, max: usize) -> Result<()> {
+        let before = self.free.len();
+        let mut account = Account {
+            bytes: self.spec.bytes,
+            issued: &self.issued,
+            free: &mut self.free,
+            dirty: &mut self.dirty,
+            recorders: self.measuring.then_some(&mut self.recorders),
+            ticks: &self.board.ticks,
+            late: self.late,
+            now: self.now,
+            group: Ended::default(),
+            all: Ended::default(),
+            failed: None,
+        };
+        if let Err(e) = self.engine.exchange(min, max, &mut self.lists, &mut account) {
+            return self.refused(e);
+        }
+        let (all, now, failed) = account.close();
+        self.now = now;
+        if let Some(completion) = failed {
+            return Err(self.failure(completion));
+        }
+        if self.free.len() > before {
+            if self.spec.verify {
+                cold_path();
+                self.verify(before)?;
+            }
+            self.unsynced += all.writes as u32;
+            let Counters { reads, writes, batches, .. } = self.counters;
+            Counters::grow(reads, all.reads);
+            Counters::grow(writes, all.writes);
+            Counters::grow(batches, 1);
+        }
+        Ok(())
+    }
+
+    /// The engine has refused a batch.
+    #[cold]
+    fn refused(&self, error: std::io::Error) -> Result<()> {
+        Err(error).with_context(|| format!("Cannot do requests by {}", self.engine.describe()))
+    }
+
+    /// What is wrong with a request that has ended so.
+    #[cold]
+    fn failure(&self, completion: Completion) -> anyhow::Error {
+        let issued = self.issued[completion.slot];
+        let (address, write) = (issued.address(), issued.writes());
+        match completion.result() {
+            Ok(n) => anyhow::anyhow!("Only {n} of {} bytes of {address} were transferred", self.spec.bytes),
+            Err(e) => {
+                let text = format!("Cannot {} {address}: {e}", if write { "write" } else { "read" });
+                anyhow::Error::from(std::io::Error::from(e.kind())).context(text)
+            }
+        }
+    }
+
+    /// The requests of the free slots from the `first` on have ended: what was read is checked, what was written is on record, and
+    /// others may have the blocks.
+    #[inline(never)]
+    fn verify(&mut self, first: usize) -> Result<()> {
+        for &slot in &self.free[first..] {
+            let slot = usize::from(slot);
+            let (address, write) = (self.issued[slot].address(), self.issued[slot].writes());
+            let version = self.board.version(address);
+            if write {
+                self.board.written(address, version + 1);
+            } else {
+                check_block(&self.engine.buffer(slot)[..self.spec.bytes], address, version)?;
+            }
+            self.held[slot] = None;
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn sync(&mut self) -> Result<()> {
+        for (file, dirty) in self.files.iter().zip(&mut self.dirty) {
+            if std::mem::take(dirty) {
+                let start = self.board.ticks.now();
+                rustix::fs::fdatasync(file).context("Cannot sync a data file")?;
+                self.now = self.board.ticks.now();
+                if self.measuring {
+                    self.recorders[Action::Sync as usize].record(self.board.ticks.ns(start, self.now));
+                }
+            }
+        }
+        self.unsynced = 0;
+        Ok(())
+    }
+}
+
+/// The request of a slot.
+#[inline(always)]
+fn request<'a>(
+    bytes: usize,
+    dsync: bool,
+    files: &[BorrowedFd<'a>],
+    slot: usize,
+    address: Address,
+    write: bool,
+) -> Request<'a> {
+    Request {
+        slot,
+        fd: files[address.file as usize],
+        offset: u64::from(address.block) * bytes as u64,
+        len: bytes,
+        write,
+        dsync,
+    }
+}

@@ -1,0 +1,203 @@
+//! Runs that are killed at random points: on an honest stack everything acknowledged is there, and a stack that lies is found out.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rustix::process::{Pid, Signal};
+
+use super::stack::{self, Lie, Mode, Place, Remembered};
+use super::*;
+use bigiron_sys::process::{Child, fork_child};
+use bigiron_sys::shared_memory::SharedMemory;
+use std::sync::Arc;
+
+/// A run in a process group of its own.
+struct Running<'a> {
+    bench: &'a Bench,
+    child: Option<Child>,
+    group: Pid,
+}
+
+impl<'a> Running<'a> {
+    /// Starts it, after `before` in the child.
+    fn start(bench: &'a Bench, before: impl FnOnce()) -> Self {
+        bench.prepare();
+        let child = fork_child(|| {
+            rustix::process::setpgid(None, None).unwrap();
+            before();
+            i32::from(bench.run().is_err())
+        })
+        .unwrap();
+        let group = child.pid();
+        Self { bench, child: Some(child), group }
+    }
+
+    /// Waits until the ledger says so; `false` if the run has ended before.
+    fn until(&mut self, reached: impl Fn(&Ledger) -> bool) -> bool {
+        loop {
+            if let Ok(ledger) = Ledger::load(self.bench.path())
+                && reached(&ledger)
+            {
+                return true;
+            }
+            if self.child.as_mut().unwrap().try_wait().unwrap().is_some() {
+                self.child = None;
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Kills every process of it and waits until they have gone.
+    fn kill(mut self) {
+        // Before the child has made its group there is only the child.
+        let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
+        drop(self.child.take());
+        assert!(self.bench.no_process_stays());
+    }
+}
+
+fn commits(ledger: &Ledger) -> u64 {
+    ledger.commits.iter().map(|c| c.transaction).sum()
+}
+
+/// How the runs are done that are killed, in turn.
+const WAYS: [&[(&str, &str)]; 6] = [
+    &[("io", "sync"), ("direct", "on"), ("sync", "dsync")],
+    &[("io", "libaio"), ("direct", "on"), ("sync", "fdatasync")],
+    &[("io", "uring"), ("direct", "on"), ("sync", "dsync")],
+    &[("io", "sync"), ("direct", "off"), ("sync", "fdatasync")],
+    &[("io", "libaio"), ("direct", "off"), ("sync", "dsync")],
+    &[("io", "uring"), ("direct", "off"), ("sync", "fdatasync")],
+];
+const LONG: [(&str, &str); 3] = [("transactions", "1000000"), ("write", "60"), ("processes", "6")];
+
+fn bench(way: usize) -> Bench {
+    Bench::new(&[WAYS[way % WAYS.len()], &LONG].concat())
+}
+
+/// How often to kill: the environment may ask for more than the tests do.
+fn rounds() -> u64 {
+    std::env::var("DBSIM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(24)
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_a_kill_and_no_alarm_is_false() {
+    let mut random = ChaCha8Rng::seed_from_u64(12);
+    let (mut killed, mut in_doubt, mut losers) = (0, 0, 0);
+    for round in 0..rounds() {
+        let bench = bench(round as usize);
+        // Before the first commit, soon after it, or when the journals have been used again and again.
+        let target = [0, 20, 400, 4000][round as usize % 4];
+        let target = target + random.next_u64() % (target + 1);
+        let mut run = Running::start(&bench, || {});
+        let stopped = run.until(|l| commits(l) >= target);
+        let pause = random.next_u64() % 2000;
+        std::thread::sleep(Duration::from_micros(pause));
+        run.kill();
+        assert!(stopped, "round {round}: the run ended by itself");
+        let ledger = bench.ledger();
+        assert_eq!(ledger.stop, ledger::Stop::Killed);
+        let verdict = bench.check(Acks::Ledger);
+        assert!(verdict.passed(), "round {round}, {target} commits: {:?} {:?}", verdict.counts, verdict.findings);
+        killed += 1;
+        in_doubt += verdict.facts["commits-in-doubt"];
+        losers += verdict.facts["losers"];
+        ledger::clear(bench.path()).unwrap();
+    }
+    eprintln!("{killed} kills; {in_doubt} commits were in doubt, {losers} transactions had not committed");
+}
+
+#[test]
+fn a_stack_that_lies_about_a_write_is_found_out() {
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    for round in 0..rounds() / 2 {
+        // Every sixth round shifts the ways against the lies.
+        let bench = bench((round + round / 6) as usize);
+        let journals = round % 2 == 0;
+        let lie = [Lie::Drop, Lie::Half, Lie::Elsewhere][round as usize / 2 % 3];
+        let nth = random.next_u64() % 300;
+        let memory = Arc::new(SharedMemory::new(4096).unwrap());
+        let job = bench.job();
+        let mut run = Running::start(&bench, || {
+            stack::set(Mode::Lie { lie, journals, nth }, &job, bench.path(), memory.clone());
+        });
+        run.until(|l| match stack::told(&memory).checked_sub(1) {
+            None => false,
+            Some(lsn) if journals => l.flushed >= lsn,
+            Some(told) => {
+                let address = block::Address { file: (told >> 48) as u32, block: (told >> 32 & 0xffff) as u32 };
+                let number = files::number(&job, address).unwrap();
+                l.blocks[number as usize].written >= told as u32
+            }
+        });
+        run.kill();
+        let verdict = bench.check(Acks::Ledger);
+        assert!(!verdict.passed(), "round {round}: {lie:?} of {nth} (journals: {journals}) was not noticed");
+        ledger::clear(bench.path()).unwrap();
+    }
+}
+
+fn put(bench: &Bench, write: &Remembered, bytes: &[u8]) {
+    let path = match write.place {
+        Place::Journal(j) => files::journal_path(bench.path(), j),
+        Place::Data(f) => files::data_path(bench.path(), f),
+    };
+    File::options().write(true).open(path).unwrap().write_all_at(bytes, write.offset).unwrap();
+}
+
+/// The power goes: writes on their way have arrived by sectors, in part. Then the disk turns out to have kept in a volatile cache
+/// what it had said to be durable.
+#[test]
+fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
+    let mut random = ChaCha8Rng::seed_from_u64(3);
+    for round in 0..rounds() / 4 {
+        let mut bench = bench(if round % 2 == 0 { 0 } else { 4 });
+        let beside = tempfile::tempdir_in(bench.path().parent().unwrap()).unwrap();
+        let (undo, acks) = (beside.path().join("undo"), beside.path().join("acks"));
+        File::create(&undo).unwrap();
+        bench.set("run.acks", acks.to_str().unwrap());
+        let memory = Arc::new(SharedMemory::new(4096).unwrap());
+        let job = bench.job();
+        let target = 50 + random.next_u64() % 1500;
+        let mut run = Running::start(&bench, || {
+            stack::set(Mode::Remember(undo.clone()), &job, bench.path(), memory.clone());
+        });
+        assert!(run.until(|l| commits(l) >= target));
+        let inodes = stack::inodes(&job, bench.path());
+        run.kill();
+        let writes = stack::remembered(&undo, &inodes);
+        for write in writes.iter().filter(|w| !w.done) {
+            let mut bytes = write.before.clone();
+            for (to, from) in bytes.chunks_mut(512).zip(write.after.chunks(512)) {
+                if random.next_u32() % 2 == 0 {
+                    to.copy_from_slice(from);
+                }
+            }
+            put(&bench, write, &bytes);
+        }
+        for by in [Acks::Ledger, Acks::Stream(&acks)] {
+            let verdict = bench.check(by);
+            assert!(verdict.passed(), "round {round}, {by:?}: {:?} {:?}", verdict.counts, verdict.findings);
+        }
+        // Redo that was acknowledged goes with the cache; then blocks as well.
+        let flushed = bench.ledger().flushed;
+        let redo = |w: &&Remembered| w.done && matches!(w.place, Place::Journal(_)) && w.offset > 0;
+        let acknowledged =
+            |w: &&Remembered| journal::ChunkHeader::read(&w.after).is_some_and(|c| c.lsn + u64::from(c.len) <= flushed);
+        let last = writes.iter().rfind(|w| redo(w) && acknowledged(w)).unwrap();
+        put(&bench, last, &last.before);
+        for by in [Acks::Ledger, Acks::Stream(&acks)] {
+            assert!(bench.check(by).counts.contains_key("lost-redo"), "round {round}, {by:?}");
+        }
+        put(&bench, last, &last.after);
+        assert!(bench.check(Acks::Ledger).passed());
+        let block = writes.iter().rfind(|w| w.done && matches!(w.place, Place::Data(_)));
+        if let Some(block) =
+            block.filter(|b| !writes.iter().any(|w| !w.done && w.offset == b.offset && w.place == b.place))
+        {
+            put(&bench, block, &block.before);
+            assert!(bench.check(Acks::Ledger).counts.contains_key("lost-write"), "round {round}");
+        }
+        ledger::clear(bench.path()).unwrap();
+    }
+}

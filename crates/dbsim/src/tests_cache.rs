@@ -1,0 +1,172 @@
+//! Whole runs with other memory, replacement, database writers and checkpoints than the options offer.
+
+use super::*;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bigiron_model::clock::Clock;
+use bigiron_workload::options;
+
+use control_file::Entry;
+use huge_pages::Refused;
+use job::{ClassSpec, Kind, Length, Memory, Pace, Replacement};
+
+struct Bench {
+    dir: tempfile::TempDir,
+    options: Options,
+    job: Job,
+}
+
+impl Bench {
+    /// A small job, most of whose gets change the block.
+    fn new(change: impl FnOnce(&mut Job)) -> Self {
+        let small = [
+            ("processes", "6"),
+            ("transactions", "1500"),
+            ("data", "10M"),
+            ("cache", "1M"),
+            ("journal", "2M"),
+            ("write", "60"),
+            ("direct", "off"),
+            ("sync", "fdatasync"),
+        ];
+        let options = options(&Dbsim, small).unwrap();
+        let mut job = Job::parse(&options).unwrap();
+        change(&mut job);
+        let beside = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        Self { dir: tempfile::tempdir_in(beside).unwrap(), options, job }
+    }
+
+    /// Lays out, runs and verifies.
+    fn run(&self) -> Result<Outcome> {
+        let cx = Context {
+            options: &self.options,
+            seed: 11,
+            clock: Clock::Wall,
+            dir: self.dir.path().to_owned(),
+            images: &std::collections::BTreeMap::new(),
+            devices: &[],
+            foundation: &std::collections::BTreeMap::new(),
+            cpus: 1,
+            memory_bytes: 1 << 30,
+            executable: PathBuf::new(),
+            network: None,
+            witness: None,
+            progress: &|_| {},
+        };
+        files::lay_out(&self.job, &cx.dir, |_| {})?;
+        let outcome = result(&self.job, &run(&self.job, &job_context(&cx))?)?;
+        verify::verify(&self.job, &cx.dir)?;
+        Ok(outcome)
+    }
+}
+
+fn count(outcome: &Outcome, fact: &str) -> f64 {
+    outcome.facts[fact].parse().unwrap()
+}
+
+/// Makes the database writers so many, each taking `batch` blocks at once and having `depth` of them under way.
+fn writers(job: &mut Job, n: usize, batch_of: usize, depth: usize, sort: bool) {
+    for class in &mut job.classes {
+        if let Kind::DatabaseWriter { engine, batch, sorted } = &mut class.kind {
+            class.count = n;
+            (*batch, engine.depth, engine.batch, *sorted) = (batch_of, depth, depth, sort);
+        }
+    }
+}
+
+fn checkpointer(job: &mut Job, percent: u32) {
+    job.classes.push(ClassSpec {
+        name: "checkpointer".to_owned(),
+        count: 1,
+        threads: false,
+        pace: Pace::Closed { think: Duration::ZERO },
+        kind: Kind::Checkpointer { percent },
+    });
+}
+
+#[test]
+fn several_writers_share_the_cleaning() {
+    for (n, batch, depth, sorted) in [(3, 32, 8, true), (4, 5, 16, false), (2, 16, 1, true)] {
+        for replacement in [Replacement::Clock, Replacement::Lru] {
+            let bench = Bench::new(|job| {
+                writers(job, n, batch, depth, sorted);
+                job.cache.replacement = replacement;
+            });
+            let outcome = bench.run().unwrap();
+            assert!(
+                count(&outcome, "block-writes") > 0.0 && count(&outcome, "log-switches") >= 1.0,
+                "{:?}",
+                outcome.facts
+            );
+            assert!(count(&outcome, "checkpoints") >= 1.0, "{:?}", outcome.facts);
+        }
+    }
+}
+
+#[test]
+fn a_process_that_looks_at_the_whole_cache_has_the_page_tables_of_it() {
+    let tables = |prefault| {
+        let bench = Bench::new(|job| {
+            job.cache.prefault = prefault;
+            // 32 tables of 2 MiB each, of which the gets of two or three transactions need some.
+            (job.cache.bytes, job.data.bytes) = (64 << 20, 80 << 20);
+            // Until the end of a window of time each is there.
+            job.run.length = Length::Time(Duration::from_secs(1));
+            job.run.ramp = Some(Length::Transactions(0));
+            for class in job.classes.iter_mut().filter(|c| c.kind.transacts()) {
+                class.pace = Pace::Closed { think: Duration::from_millis(400) };
+            }
+        });
+        count(&bench.run().unwrap(), "page-table-bytes-per-foreground")
+    };
+    let (some, all) = (tables(false), tables(true));
+    assert!(all - some >= 8.0 * 4096.0, "{some} bytes, of all of the cache {all}");
+}
+
+#[test]
+fn a_checkpointer_keeps_ahead_of_the_log_switches() {
+    let bench = Bench::new(|job| {
+        writers(job, 2, 32, 32, true);
+        checkpointer(job, 20);
+    });
+    let outcome = bench.run().unwrap();
+    let switches = count(&outcome, "log-switches");
+    assert!(switches >= 1.0 && count(&outcome, "checkpoints") > switches, "{:?}", outcome.facts);
+    let entry = Entry::last(bench.dir.path()).unwrap().expect("there is a control file");
+    let flushed = Ledger::load(bench.dir.path()).unwrap().flushed;
+    assert!(entry.sequence > 1 && (1..=flushed).contains(&entry.checkpoint), "{entry:?}, flushed up to {flushed}");
+}
+
+#[test]
+fn the_cache_lives_in_any_memory() {
+    for memory in
+        [Memory::Sysv, Memory::Thp, Memory::Huge(2 << 20), Memory::SysvHuge(2 << 20), Memory::Hugetlbfs(2 << 20)]
+    {
+        let bench = Bench::new(|job| {
+            job.cache.memory = memory;
+            job.run.length = job::Length::Transactions(200);
+        });
+        let outcome = match bench.run() {
+            Ok(outcome) => outcome,
+            Err(e) => {
+                eprintln!("Not tested here: {}", e.downcast::<Refused>().unwrap());
+                continue;
+            }
+        };
+        assert_eq!(outcome.facts["cache-memory"], memory.to_string());
+        assert_eq!(count(&outcome, "cache-page-bytes"), memory.page() as f64, "{memory:?}");
+        let (each, private) =
+            (count(&outcome, "page-table-bytes-per-foreground"), count(&outcome, "page-table-private-bytes"));
+        assert!(each > 0.0 && private > 0.0);
+        let all: f64 = bench.job.classes.iter().map(|c| count(&outcome, &format!("page-table-bytes-{}", c.name))).sum();
+        assert_eq!(all, outcome.values["page-table-bytes"]);
+    }
+}
+
+#[test]
+fn memory_that_the_machine_does_not_have_is_refused() {
+    let error = Bench::new(|job| job.cache.memory = Memory::Huge(64 << 10)).run().unwrap_err();
+    let text = format!("{error:#}");
+    assert!(text.starts_with("This kernel has no huge pages of 64K; it has"), "{text}");
+}

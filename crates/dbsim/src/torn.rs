@@ -1,0 +1,38 @@
+//! Blocks that are read past the cache while a database writer may be writing them.
+//!
+//! Invariant: a block counts as broken only if it stays so after the writes that were on their way.
+
+use anyhow::Result;
+
+use bigiron_sys::segment::Frames;
+
+use super::block::{self, Address};
+use super::cache::Cache;
+use super::files::DataFiles;
+
+/// A block that is being written while it is read may come torn, as in any database that is copied while it runs. It is read
+/// again after the batch that is on its way; torn this often it counts as broken.
+const REREADS: usize = 100;
+
+/// Checks `block`, which was read from `address`, and reads it again into frame 0 of `page` while it is torn. Whether it was: then
+/// the whole block is in the frame.
+///
+/// # Errors
+/// What is wrong with the block, if it stays so, or that it cannot be read.
+pub fn settle(block: &[u8], address: Address, cache: &Cache<'_>, files: &DataFiles, page: &Frames<'_>) -> Result<bool> {
+    let mut result = block::check(block, address);
+    if result.is_ok() {
+        return Ok(false);
+    }
+    for _ in 0..REREADS {
+        cache.wait_written();
+        let mut page = page.exclusive(0);
+        files.read(address, &mut page)?;
+        result = block::check(&page, address);
+        if result.is_ok() {
+            break;
+        }
+    }
+    result?;
+    Ok(true)
+}

@@ -1,0 +1,409 @@
+//! Wait events: what a process waits for, how often and how long, under one name of a closed list.
+//!
+//! Invariant: no instant belongs to two events. A wait inside a wait (a latch on the way to a free buffer) is the inner one's
+//! alone, so that a process's waits may be summed.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use bigiron_sys::latch;
+use bigiron_sys::latch::Contended;
+use bigiron_sys::load::now_ns;
+use bigiron_sys::segment::shared_struct;
+use bigiron_sys::shared_memory::SharedMemory;
+
+use super::audit::{Audit, Auditor};
+
+macro_rules! events {
+    ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
+        /// What a process may wait for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Event { $($(#[$meta])* $name,)* }
+
+        impl Event {
+            /// All events, in the order in which lists show them.
+            pub const ALL: &[Event] = &[$(Event::$name,)*];
+
+            /// The event's name, as it is printed.
+            pub fn name(self) -> &'static str {
+                match self { $(Event::$name => $text,)* }
+            }
+        }
+    };
+}
+
+events! {
+    /// A commit for its redo to be on disk.
+    LogFileSync = "log file sync",
+    /// Redo for room in the log buffer.
+    LogBufferSpace = "log buffer space",
+    /// Redo (or the log writer) for the checkpoint that frees the next journal.
+    LogSwitchCheckpoint = "log switch (checkpoint incomplete)",
+    /// Redo (or the log writer) for the archiver to have copied the next journal.
+    LogSwitchArchiving = "log switch (archiving needed)",
+    /// Redo for a log switch that is being made.
+    LogSwitch = "log switch completion",
+    /// A block for a buffer that is neither pinned nor dirty.
+    FreeBuffer = "free buffer",
+    /// A buffer that another process changes, or fills from disk.
+    BufferBusy = "buffer busy",
+    /// A latch that another process holds.
+    Latch = "latch",
+    /// A block from a data file.
+    DataFileRead = "data file read",
+    /// Large reads past the cache: scan, backup.
+    DataFileScan = "data file scan",
+    /// Blocks to data files.
+    DataFileWrite = "data file write",
+    /// `fdatasync` of the data files.
+    DataFileSync = "data file sync",
+    /// Redo to a journal, until it is durable.
+    LogFileParallelWrite = "log file parallel write",
+    /// A full journal, to be archived.
+    LogFileRead = "log file read",
+    /// The copy of a journal.
+    ArchiveWrite = "archive write",
+    /// Sorted runs to a temporary file.
+    TempFileWrite = "temp file write",
+    /// Sorted runs from a temporary file.
+    TempFileRead = "temp file read",
+    /// The copy of a data file.
+    BackupWrite = "backup write",
+    /// Plain requests of an I/O class.
+    Request = "request",
+    /// A block's redo to be on disk before the block may be.
+    WriteAhead = "write-ahead log",
+    /// The answer of a server process.
+    Server = "server",
+    /// The next request of a client.
+    Client = "client",
+    /// Think time between or inside transactions.
+    Think = "think time",
+    /// The intended start of the next piece of work.
+    Pace = "pace",
+    /// Nothing to do.
+    Idle = "idle",
+}
+
+/// Number of events.
+const EVENTS: usize = Event::ALL.len();
+
+impl Event {
+    /// Whether the process waits because nobody asks anything of it, rather than for something it needs.
+    pub fn idle(self) -> bool {
+        matches!(self, Event::Client | Event::Think | Event::Pace | Event::Idle)
+    }
+
+    /// The name as part of a metric's or a fact's: lower case and hyphens.
+    pub fn slug(self) -> String {
+        let words = self.name().split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty());
+        words.collect::<Vec<_>>().join("-")
+    }
+}
+
+/// Number and nanoseconds of waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub count: u64,
+    pub ns: u64,
+}
+
+/// Waits by event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tallies([Tally; EVENTS]);
+
+impl Default for Tallies {
+    fn default() -> Self {
+        Self([Tally::default(); EVENTS])
+    }
+}
+
+impl Tallies {
+    pub fn of(&self, event: Event) -> Tally {
+        self.0[event as usize]
+    }
+
+    /// What happened, in the order of the list.
+    pub fn iter(&self) -> impl Iterator<Item = (Event, Tally)> {
+        Event::ALL.iter().map(|e| (*e, self.of(*e))).filter(|(_, t)| t.count > 0)
+    }
+
+    /// Nanoseconds of all waits together.
+    pub fn ns(&self) -> u64 {
+        self.0.iter().map(|t| t.ns).sum()
+    }
+
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        self.with(before, |a, b| a - b)
+    }
+
+    /// Both together.
+    pub fn plus(&self, other: &Self) -> Self {
+        self.with(other, |a, b| a + b)
+    }
+
+    fn with(&self, other: &Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        Self(std::array::from_fn(|i| Tally {
+            count: f(self.0[i].count, other.0[i].count),
+            ns: f(self.0[i].ns, other.0[i].ns),
+        }))
+    }
+}
+
+shared_struct! {
+    struct Count {
+        count: AtomicU64,
+        ns: AtomicU64,
+    }
+}
+
+/// Counts of a worker: one for each event, then those of [`Audit`], then the wait that is under way (its event + 1, and when it
+/// began), on cache lines that it shares with nobody.
+const AUDIT: usize = EVENTS;
+const UNDER_WAY: usize = AUDIT + 3;
+const ROW: usize = (UNDER_WAY + 1).next_multiple_of(4);
+
+/// The waits of all workers, in memory that they share: each row is written by its worker alone.
+#[derive(Clone)]
+pub struct WaitTable {
+    memory: Arc<SharedMemory>,
+    workers: usize,
+}
+
+impl WaitTable {
+    /// A table for so many workers; to be made before they are forked.
+    pub fn new(workers: usize) -> io::Result<Self> {
+        let memory = Arc::new(SharedMemory::new((workers * ROW * size_of::<Count>()).max(1))?);
+        Ok(Self { memory, workers })
+    }
+
+    fn row(&self, worker: usize) -> &[Count] {
+        &self.memory.slice::<Count>(0, self.workers * ROW)[worker * ROW..][..ROW]
+    }
+
+    /// Counts the calling thread's waits as `worker`'s from now on.
+    pub fn attach(&self, worker: usize) {
+        assert!(worker < self.workers, "worker {worker} of {}", self.workers);
+        observe_latches();
+        HERE.with(|here| {
+            here.inner.set(0);
+            here.depth.set(0);
+            here.auditor.take();
+            here.to.replace(Some((self.clone(), worker)));
+        });
+    }
+
+    /// What `worker` has waited for so far; of a wait that is under way, the time until now. So the waits between two readings are
+    /// never longer than the time between them.
+    pub fn read(&self, worker: usize) -> Tallies {
+        let row = self.row(worker);
+        let under_way = || (row[UNDER_WAY].count.load(SeqCst), row[UNDER_WAY].ns.load(SeqCst));
+        let mut tries = 0;
+        loop {
+            let before = under_way();
+            let of = |i: usize| Tally { count: row[i].count.load(SeqCst), ns: row[i].ns.load(SeqCst) };
+            let mut tallies = Tallies(std::array::from_fn(of));
+            let now = now_ns();
+            tries += 1;
+            // It has gone on meanwhile: what was read does not fit together. One that goes on all the time waits for moments only.
+            if under_way() != before && tries < 8 {
+                continue;
+            }
+            if let (Some(event), start) = (before.0.checked_sub(1), before.1) {
+                tallies.0[event as usize].ns += now.saturating_sub(start);
+            }
+            return tallies;
+        }
+    }
+
+    /// The transactions of `worker` that were looked at closely.
+    pub fn audit(&self, worker: usize) -> Audit {
+        let row = &self.row(worker)[AUDIT..];
+        Audit {
+            count: row[0].count.load(Acquire),
+            time: row[0].ns.load(Acquire),
+            waits: row[1].count.load(Acquire),
+            cpu: row[1].ns.load(Acquire),
+            run_queue: row[2].count.load(Acquire),
+        }
+    }
+
+    /// Adds a transaction that was looked at closely. To be called by the worker itself.
+    pub fn add_audit(&self, worker: usize, audit: &Audit) {
+        let row = &self.row(worker)[AUDIT..];
+        grow(&row[0].count, audit.count);
+        grow(&row[0].ns, audit.time);
+        grow(&row[1].count, audit.waits);
+        grow(&row[1].ns, audit.cpu);
+        grow(&row[2].count, audit.run_queue);
+    }
+}
+
+/// Adds to a counter that this thread alone changes: no locked instruction.
+fn grow(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Relaxed) + by, Release);
+}
+
+/// What this thread is about.
+#[derive(Default)]
+struct Here {
+    /// Where its waits are counted.
+    to: RefCell<Option<(WaitTable, usize)>>,
+    /// Nanoseconds of finished waits inside the one that is under way.
+    inner: Cell<u64>,
+    /// Waits under way, one inside the other.
+    depth: Cell<u32>,
+    /// Nanoseconds of all finished waits, those inside others not counted twice.
+    waited: Cell<u64>,
+    auditor: RefCell<Option<Auditor>>,
+}
+
+thread_local! {
+    static HERE: Here = Here::default();
+}
+
+/// A wait that is under way; it ends when this is dropped.
+pub struct Waiting {
+    event: Event,
+    /// Nanoseconds of the monotonic clock.
+    start: u64,
+    /// What had been waited inside the wait around this one.
+    outer: u64,
+    /// CPU time and run delay before the wait, if the transaction is looked at closely and this is its outermost wait.
+    before: Option<(u64, u64)>,
+}
+
+impl Waiting {
+    /// Says what is waited for, where that shows in the course of the wait.
+    pub fn becomes(&mut self, event: Event) {
+        self.event = event;
+    }
+}
+
+/// Begins to wait.
+pub fn enter(event: Event) -> Waiting {
+    HERE.with(|here| {
+        let outer = here.inner.replace(0);
+        let depth = here.depth.replace(here.depth.get() + 1);
+        let before = if depth == 0 { here.auditor.borrow().as_ref().and_then(Auditor::read) } else { None };
+        let start = now_ns();
+        if depth == 0
+            && let Some((table, worker)) = &*here.to.borrow()
+        {
+            let under_way = &table.row(*worker)[UNDER_WAY];
+            under_way.ns.store(start, Release);
+            under_way.count.store(event as u64 + 1, Release);
+        }
+        Waiting { event, start, outer, before }
+    })
+}
+
+/// Nanoseconds that this thread has waited so far, for whatever.
+pub fn waited() -> u64 {
+    HERE.with(|here| here.waited.get())
+}
+
+/// From now on tells `auditor` of every wait of this thread, instead of the one that was told before.
+pub fn tell(auditor: Option<Auditor>) -> Option<Auditor> {
+    HERE.with(|here| here.auditor.replace(auditor))
+}
+
+/// Waits by running `f`.
+pub fn during<T>(event: Event, f: impl FnOnce() -> T) -> T {
+    let _waiting = enter(event);
+    f()
+}
+
+/// Has sleeps for latches and for latched buffers counted as waits.
+fn observe_latches() {
+    latch::observe(|what, sleep| {
+        let event = match what {
+            Contended::Latch => Event::Latch,
+            Contended::Frame => Event::BufferBusy,
+        };
+        during(event, sleep);
+    });
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let elapsed = now_ns().saturating_sub(self.start);
+        HERE.with(|here| {
+            here.depth.set(here.depth.get() - 1);
+            if let Some((table, worker)) = &*here.to.borrow() {
+                let row = table.row(*worker);
+                if here.depth.get() == 0 {
+                    row[UNDER_WAY].count.store(0, Release);
+                }
+                let count = &row[self.event as usize];
+                grow(&count.count, 1);
+                grow(&count.ns, elapsed.saturating_sub(here.inner.get()));
+            }
+            here.inner.set(self.outer + elapsed);
+            if here.depth.get() == 0 {
+                here.waited.set(here.waited.get() + elapsed);
+            }
+            if let (Some(before), Some(auditor)) = (self.before, here.auditor.borrow_mut().as_mut()) {
+                auditor.left(before, elapsed);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn names_are_unlike_each_other_and_slugs_plain() {
+        let mut slugs: Vec<_> = Event::ALL.iter().map(|e| e.slug()).collect();
+        assert_eq!(Event::LogSwitchCheckpoint.slug(), "log-switch-checkpoint-incomplete");
+        slugs.sort();
+        slugs.dedup();
+        assert_eq!(slugs.len(), EVENTS);
+    }
+
+    #[test]
+    fn a_wait_under_way_counts_until_now() {
+        let table = WaitTable::new(1).unwrap();
+        table.attach(0);
+        let start = Instant::now();
+        let waiting = enter(Event::Idle);
+        std::thread::sleep(Duration::from_millis(4));
+        let inside = table.read(0);
+        assert_eq!(inside.of(Event::Idle).count, 0);
+        assert!(inside.of(Event::Idle).ns >= 4_000_000);
+        std::thread::sleep(Duration::from_millis(2));
+        drop(waiting);
+        let after = table.read(0).since(&inside).of(Event::Idle);
+        assert!(after.count == 1 && after.ns >= 2_000_000);
+        assert!(u128::from(table.read(0).ns()) <= start.elapsed().as_nanos());
+    }
+
+    #[test]
+    fn no_instant_is_counted_twice() {
+        let table = WaitTable::new(2).unwrap();
+        table.attach(1);
+        let (start, waited) = (Instant::now(), waited());
+        {
+            let mut outer = enter(Event::FreeBuffer);
+            std::thread::sleep(Duration::from_millis(3));
+            during(Event::Latch, || std::thread::sleep(Duration::from_millis(5)));
+            during(Event::Latch, || ());
+            outer.becomes(Event::LogBufferSpace);
+        }
+        let elapsed = start.elapsed().as_nanos() as u64;
+        let tallies = table.read(1);
+        assert_eq!(table.read(0), Tallies::default());
+        assert_eq!(tallies.of(Event::FreeBuffer), Tally::default());
+        assert_eq!((tallies.of(Event::LogBufferSpace).count, tallies.of(Event::Latch).count), (1, 2));
+        assert!(tallies.of(Event::LogBufferSpace).ns >= 3_000_000 && tallies.of(Event::Latch).ns >= 5_000_000);
+        assert!(tallies.ns() <= elapsed, "{} of {elapsed}", tallies.ns());
+        assert_eq!(super::waited() - waited, tallies.ns());
+    }
+}

@@ -1,0 +1,110 @@
+//! System calls by name for one operation of a line that was looked into: where every instruction is counted, a call is an execution of its function's
+//! first one.
+//!
+//! Invariant: a pure function of plan, judgement and evidence. A line has calls only if both arms of a pair have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::Judgement;
+use super::window::{self, Explained};
+use bigiron_model::evidence::{Evidence, Executed};
+use bigiron_model::plan::Plan;
+
+/// The system calls of one line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Calls {
+    /// Index into the judgement's comparisons.
+    pub comparison: usize,
+    pub workload: String,
+    pub metric: String,
+    /// The most frequent first.
+    pub calls: Vec<Call>,
+}
+
+/// How often one system call is made for an operation: means over the pairs looked into.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Call {
+    pub name: String,
+    #[serde(rename = "baseline")]
+    pub a: f64,
+    #[serde(rename = "arm")]
+    pub b: f64,
+}
+
+/// Of every line that differs and has been looked into.
+pub fn calls(plan: &Plan, judgement: &Judgement, evidence: &[Evidence]) -> Vec<Calls> {
+    let mut all = Vec::new();
+    for (index, comparison) in judgement.comparisons.iter().enumerate() {
+        for line in window::explained(comparison, evidence) {
+            all.extend(of_line(plan, (index, comparison.arm), line, evidence));
+        }
+    }
+    all
+}
+
+fn of_line(plan: &Plan, (index, arm): (usize, usize), of: Explained<'_>, evidence: &[Evidence]) -> Option<Calls> {
+    let window = |pair: u32, arm: usize| {
+        let slot = plan.slots.iter().find(|s| s.pair == pair && s.arm == arm)?.slot;
+        let evidence = evidence.iter().find(|e| e.slot == slot)?;
+        let is_it = |w: &&Executed| w.workload == of.line.workload && w.metric == of.window;
+        evidence.windows.iter().find(is_it).filter(|w| w.operations > 0 && !w.calls.is_empty())
+    };
+    let pairs: Vec<_> = (0..plan.design.pairs).filter_map(|pair| window(pair, 0).zip(window(pair, arm))).collect();
+    let each = |window: &Executed| -> BTreeMap<String, f64> {
+        let one = |(name, n): &(String, u64)| (name.clone(), *n as f64 / window.operations as f64 / pairs.len() as f64);
+        window.calls.iter().map(one).collect()
+    };
+    let sums: Vec<_> = pairs.iter().map(|(a, b)| (each(a), each(b))).collect();
+    let names: BTreeSet<&String> = sums.iter().flat_map(|(a, b)| a.keys().chain(b.keys())).collect();
+    let mut calls: Vec<Call> = names
+        .into_iter()
+        .map(|name| Call {
+            name: name.clone(),
+            a: sums.iter().filter_map(|(a, _)| a.get(name)).sum(),
+            b: sums.iter().filter_map(|(_, b)| b.get(name)).sum(),
+        })
+        .collect();
+    calls.sort_by(|x, y| y.a.max(y.b).total_cmp(&x.a.max(x.b)).then_with(|| x.name.cmp(&y.name)));
+    let (workload, metric) = (of.line.workload.clone(), of.line.metric.name.clone());
+    (!calls.is_empty()).then_some(Calls { comparison: index, workload, metric, calls })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{fixture, judge};
+    use bigiron_model::evidence::SCHEMA;
+
+    #[test]
+    fn calls_are_those_of_one_operation() {
+        let plan = fixture::plan(&["debian:6.1", "debian:6.12"], 10, vec![fixture::micro()]);
+        let records = fixture::records(&plan, 1e-4, |_, _, metric| if metric == "fork-exit" { 1.1 } else { 1.0 });
+        let judgement = judge(&plan, &records);
+        let of = |slot: u32, operations, calls: &[(&str, u64)]| Evidence {
+            schema: SCHEMA,
+            slot,
+            image_sha256: String::new(),
+            metrics: Vec::new(),
+            cpu_s: 0.0,
+            windows: vec![Executed {
+                workload: "micro".to_owned(),
+                metric: "fork-exit".to_owned(),
+                operations,
+                ns: 1000,
+                functions: Vec::new(),
+                calls: calls.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect(),
+            }],
+            sampled: None,
+            stacks: String::new(),
+        };
+        let evidence = [of(0, 10, &[("fork", 10), ("wait4", 20)]), of(1, 20, &[("clone", 20), ("wait4", 40)])];
+        let found = calls(&plan, &judgement, &evidence).pop().unwrap();
+        let call = |name: &str, a, b| Call { name: name.to_owned(), a, b };
+        assert_eq!(found.calls, [call("wait4", 2.0, 2.0), call("clone", 0.0, 1.0), call("fork", 1.0, 0.0)]);
+        assert_eq!((found.workload.as_str(), found.metric.as_str()), ("micro", "fork-exit"));
+        assert!(calls(&plan, &judgement, &evidence[..1]).is_empty());
+        assert!(calls(&plan, &judgement, &[of(0, 10, &[]), of(1, 10, &[])]).is_empty());
+    }
+}

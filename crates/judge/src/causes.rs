@@ -1,0 +1,338 @@
+//! Why a line differs: what its window executed in each arm, function by function, ranked by its share of the difference.
+//!
+//! Under the exact clock an instruction takes a nanosecond and everything else that takes time is waiting, so that functions and waiting together are
+//! the whole difference: what a list of them leaves out is known to the nanosecond. On the wall clock functions are sampled, so that each has an error, and
+//! the time of as many CPUs as were busy is divided among them and waiting.
+//!
+//! Invariant: a pure function of plan, judgement, records and evidence. Nothing is ranked that was not counted in both arms of a pair.
+
+mod sampled;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bigiron_stats::Verdict;
+use serde::Serialize;
+
+use super::line::Line;
+use super::window::{self, Explained};
+use super::{Comparison, Judgement, standing};
+use bigiron_model::evidence::{Evidence, Executed, Sampled};
+use bigiron_model::metric::{Better, Metric};
+use bigiron_model::plan::Plan;
+use bigiron_model::record::Record;
+
+/// The share of a difference that a list of causes must explain before it may end.
+pub const ENOUGH: f64 = 0.95;
+
+/// A list shorter than this hides what nearly cancels out.
+const FEWEST: usize = 3;
+
+/// The name of what is no instruction: devices, timers, other guests of the clock.
+pub const WAITING: &str = "waiting";
+
+/// What one function, or waiting, costs an operation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cause {
+    #[serde(rename = "function")]
+    pub name: String,
+    /// What it is called in the other arm, if it has the other's place there under another name.
+    pub formerly: Option<String>,
+    /// Nanoseconds of each arm for one operation: means over the pairs.
+    #[serde(rename = "baseline_ns")]
+    pub a: f64,
+    #[serde(rename = "arm_ns")]
+    pub b: f64,
+    /// Standard error of the difference in nanoseconds, if it was sampled.
+    #[serde(rename = "standard_error_ns")]
+    pub se: Option<f64>,
+}
+
+impl Cause {
+    /// Nanoseconds that B takes more.
+    pub fn delta(&self) -> f64 {
+        self.b - self.a
+    }
+}
+
+/// Why one line differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Causes {
+    /// Index into the judgement's comparisons.
+    #[serde(skip)]
+    pub comparison: usize,
+    pub workload: String,
+    pub metric: String,
+    /// The metric whose window explains it: its own, or what stands in for a primary that has none.
+    pub window: String,
+    /// Pairs that were looked into.
+    pub pairs: usize,
+    /// Nanoseconds of each arm for one operation.
+    #[serde(rename = "baseline_ns")]
+    pub a: f64,
+    #[serde(rename = "arm_ns")]
+    pub b: f64,
+    /// Every function whose cost differs, and waiting, the largest difference first.
+    #[serde(skip)]
+    pub causes: Vec<Cause>,
+    /// How many of them, from the first, explain [`ENOUGH`].
+    #[serde(skip)]
+    pub listed: usize,
+    /// Nanoseconds for one operation in functions that only one arm has, under any name, A's and B's: where these are alike, work has moved rather
+    /// than grown.
+    #[serde(rename = "only_baseline_ns")]
+    pub gone: f64,
+    #[serde(rename = "only_arm_ns")]
+    pub new: f64,
+    /// What is sampled only.
+    #[serde(skip)]
+    pub sampled: Option<Uncertain>,
+}
+
+/// What samples could not tell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Uncertain {
+    /// CPUs that were busy on the average, in the arm that kept more busy, and 1 at least: the time of so many is what is divided among causes.
+    pub cpus: f64,
+    /// Functions whose difference is within [`ERRORS`](sampled::ERRORS) standard errors, and are no causes therefore.
+    pub functions: usize,
+    /// Nanoseconds of each arm for one operation, in these functions together, and the standard error of their difference.
+    pub a: f64,
+    pub b: f64,
+    pub se: f64,
+    /// Samples of the windows: A's and B's.
+    pub samples: (u64, u64),
+}
+
+impl Causes {
+    /// Nanoseconds that B takes more for one operation.
+    pub fn delta(&self) -> f64 {
+        self.b - self.a
+    }
+
+    /// The share of the difference that the first `n` causes explain; 1 is all of it.
+    pub fn explained(&self, n: usize) -> f64 {
+        let sum: f64 = self.causes.iter().take(n).map(Cause::delta).sum();
+        if self.delta() == 0.0 { 0.0 } else { sum / self.delta() }
+    }
+}
+
+/// How looking compares with judging.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Looking {
+    /// Trials looked into, and those of them that gave every value of the judged trial of their slot, bit for bit.
+    pub trials: usize,
+    pub identical: usize,
+    /// CPU time of looking against that of judging, for the same trials; where they were sampled, how many times as slow their primaries were (geometric
+    /// mean). `None` where one is not known.
+    pub slow_down: Option<f64>,
+    /// All trials together, if they were sampled and not counted.
+    pub sampled: Option<Sampled>,
+}
+
+/// Whether a line is a difference that wants explaining.
+pub fn differs(line: &Line) -> bool {
+    let claims = !matches!(line.verdict, Verdict::Same | Verdict::Inconclusive | Verdict::Invalid);
+    claims && (line.metric.primary || line.discovery())
+}
+
+/// The slots to be looked into: both arms of the first `pairs` pairs, for every comparison in which a line differs.
+pub fn slots(plan: &Plan, judgement: &Judgement, pairs: u32) -> Vec<u32> {
+    let arms: BTreeSet<usize> =
+        judgement.comparisons.iter().filter(|c| c.lines.iter().any(differs)).flat_map(|c| [0, c.arm]).collect();
+    plan.slots.iter().filter(|s| s.pair < pairs && arms.contains(&s.arm)).map(|s| s.slot).collect()
+}
+
+/// The causes of every line that differs and has been looked into: comparison by comparison, in the order of its lines.
+pub fn causes(plan: &Plan, judgement: &Judgement, evidence: &[Evidence]) -> Vec<Causes> {
+    let mut all = Vec::new();
+    for (index, comparison) in judgement.comparisons.iter().enumerate() {
+        for line in window::explained(comparison, evidence) {
+            all.extend(of_line(plan, (index, comparison), line, evidence));
+        }
+    }
+    all
+}
+
+fn of_line(
+    plan: &Plan,
+    (index, comparison): (usize, &Comparison),
+    of: Explained<'_>,
+    evidence: &[Evidence],
+) -> Option<Causes> {
+    let window = |pair: u32, arm: usize| -> Option<Seen<'_>> {
+        let slot = plan.slots.iter().find(|s| s.pair == pair && s.arm == arm)?.slot;
+        let evidence = evidence.iter().find(|e| e.slot == slot)?;
+        let is_it = |w: &&Executed| w.workload == of.line.workload && w.metric == of.window;
+        let window = evidence.windows.iter().find(is_it).filter(|w| w.operations > 0 && w.ns > 0)?;
+        Some(Seen { window, how: evidence.sampled.as_ref() })
+    };
+    let pairs: Vec<_> =
+        (0..plan.design.pairs).filter_map(|pair| window(pair, 0).zip(window(pair, comparison.arm))).collect();
+    if pairs.is_empty() {
+        return None;
+    }
+    if pairs.iter().any(|(a, b)| a.how.is_some() || b.how.is_some()) {
+        return sampled::of_line(index, of, &pairs);
+    }
+    let each = 1.0 / pairs.len() as f64;
+    let mut costs: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    let (mut a, mut b) = (0.0, 0.0);
+    for (of_a, of_b) in &pairs {
+        a += each * add(of_a.window, each, &mut costs, |cost| &mut cost.0);
+        b += each * add(of_b.window, each, &mut costs, |cost| &mut cost.1);
+    }
+    let causes = renamed(costs);
+    Some(ranked(Causes { pairs: pairs.len(), a, b, causes, ..Causes::none(index, of) }))
+}
+
+/// What was seen of a window in a trial, and how it was sampled if it was.
+struct Seen<'a> {
+    window: &'a Executed,
+    how: Option<&'a Sampled>,
+}
+
+impl Causes {
+    /// Those of a line of which nothing is known.
+    fn none(comparison: usize, Explained { line, window }: Explained<'_>) -> Self {
+        Self {
+            comparison,
+            workload: line.workload.clone(),
+            metric: line.metric.name.clone(),
+            window: window.to_owned(),
+            pairs: 0,
+            a: 0.0,
+            b: 0.0,
+            causes: Vec::new(),
+            listed: 0,
+            gone: 0.0,
+            new: 0.0,
+            sampled: None,
+        }
+    }
+}
+
+/// The same with its causes in their order, and what follows from them.
+fn ranked(mut found: Causes) -> Causes {
+    let causes = &mut found.causes;
+    found.gone = causes.iter().filter(|c| c.b == 0.0).map(|c| c.a).sum();
+    found.new = causes.iter().filter(|c| c.a == 0.0).map(|c| c.b).sum();
+    causes.retain(|c| c.delta() != 0.0);
+    causes.sort_by(|x, y| y.delta().abs().total_cmp(&x.delta().abs()).then_with(|| x.name.cmp(&y.name)));
+    let most = causes.len();
+    found.listed =
+        (FEWEST.min(most)..=most).find(|n| (1.0 - found.explained(*n)).abs() <= 1.0 - ENOUGH).unwrap_or(most);
+    found
+}
+
+/// Adds a window's costs for one operation, weighted by `each`; the nanoseconds of one operation come back.
+fn add<'a>(
+    window: &'a Executed,
+    each: f64,
+    costs: &mut BTreeMap<&'a str, (f64, f64)>,
+    side: fn(&mut (f64, f64)) -> &mut f64,
+) -> f64 {
+    let operations = window.operations as f64;
+    let mut instructions = 0;
+    for (function, count) in &window.functions {
+        instructions += count;
+        *side(costs.entry(function).or_default()) += each * *count as f64 / operations;
+    }
+    // Marks lie a few instructions inside of the readings of the clock, never outside.
+    let waited = window.ns as f64 - instructions as f64;
+    *side(costs.entry(WAITING).or_default()) += each * waited / operations;
+    window.ns as f64 / operations
+}
+
+/// Causes, with a function that only A has put together with the one that only B has, where their names and costs say that they are the same.
+fn renamed(costs: BTreeMap<&str, (f64, f64)>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let (mut gone, mut new) = (Vec::new(), Vec::new());
+    for (name, (a, b)) in costs {
+        if name == WAITING || a.min(b) > HARDLY * a.max(b) {
+            causes.push(Cause { name: name.to_owned(), formerly: None, a, b, se: None });
+        } else if a > b {
+            gone.push(Cause { name: name.to_owned(), formerly: None, a, b, se: None });
+        } else {
+            new.push(Cause { name: name.to_owned(), formerly: None, a, b, se: None });
+        }
+    }
+    // The costliest first: it has the best claim to its likeness.
+    new.sort_by(|x, y| y.b.total_cmp(&x.b));
+    for mut cause in new {
+        let former = (0..gone.len())
+            .filter_map(|i| Some((likeness((&cause.name, cause.b), (&gone[i].name, gone[i].a))?, i)))
+            .max_by(|(x, i), (y, j)| x.total_cmp(y).then_with(|| j.cmp(i)))
+            .map(|(_, i)| gone.remove(i));
+        if let Some(former) = former {
+            (cause.a, cause.b) = (cause.a + former.a, cause.b + former.b);
+            cause.formerly = Some(former.name);
+        }
+        causes.push(cause);
+    }
+    causes.extend(gone);
+    causes
+}
+
+/// The share of its cost in the other arm below which a function is as good as gone: a last caller on some path.
+const HARDLY: f64 = 0.01;
+
+/// Share of words in common from which two names are taken for one function's: `mas_next_entry` and `mas_next_slot`, `next_uptodate_page` and
+/// `next_uptodate_folio`, but not `vfs_read` and `vfs_write`.
+const ALIKE: f64 = 0.5;
+
+/// How many times as much the one may cost: a name that is alike and a cost that is not are two functions.
+const AS_MUCH: f64 = 4.0;
+
+/// Words in common, of all words (Jaccard), of two functions that may be one.
+fn likeness(a: (&str, f64), b: (&str, f64)) -> Option<f64> {
+    fn words(name: &str) -> BTreeSet<&str> {
+        name.split(['_', ':', ' ', '.']).filter(|word| !word.is_empty()).collect()
+    }
+    let (of_a, of_b) = (words(a.0), words(b.0));
+    let likeness = of_a.intersection(&of_b).count() as f64 / of_a.union(&of_b).count().max(1) as f64;
+    (likeness >= ALIKE && a.1.max(b.1) <= AS_MUCH * a.1.min(b.1)).then_some(likeness)
+}
+
+/// How the trials that were looked into compare with the judged ones.
+pub fn looking(plan: &Plan, records: &[Record], evidence: &[Evidence]) -> Looking {
+    let judged = standing::standings(plan, records);
+    let pairs: Vec<_> = evidence.iter().filter_map(|e| Some((e, judged.completed(e.slot)?))).collect();
+    let (looked, before): (f64, f64) =
+        pairs.iter().fold((0.0, 0.0), |sum, (e, r)| (sum.0 + e.cpu_s, sum.1 + r.host.cpu_s));
+    let all = evidence.iter().filter_map(|e| e.sampled.as_ref());
+    let sampled = all.cloned().reduce(|mut sum, s| {
+        sum.samples += s.samples;
+        sum.lost += s.lost;
+        sum.others += s.others;
+        sum
+    });
+    let slow_down = match sampled {
+        Some(_) => slower(&pairs.iter().map(|(e, r)| (e.metrics.as_slice(), *r)).collect::<Vec<_>>()),
+        None => (before > 0.0 && looked > 0.0).then(|| looked / before),
+    };
+    Looking {
+        trials: evidence.len(),
+        identical: pairs.iter().filter(|(e, r)| e.metrics == r.metrics).count(),
+        slow_down,
+        sampled,
+    }
+}
+
+/// How many times as slow the primaries of trials were when they were looked into: the geometric mean.
+pub(super) fn slower(pairs: &[(&[Metric], &Record)]) -> Option<f64> {
+    let mut logs = Vec::new();
+    for (metrics, record) in pairs {
+        for now in metrics.iter().filter(|m| m.primary) {
+            let then = record.metrics.iter().find(|m| m.workload == now.workload && m.name == now.name);
+            let ratio = then.map_or(0.0, |then| match now.better {
+                Better::Lower => now.value / then.value,
+                Better::Higher => then.value / now.value,
+            });
+            logs.extend((ratio > 0.0 && ratio.is_finite()).then(|| ratio.ln()));
+        }
+    }
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Causes by samples: what each function costs an operation, and how well that is known.
+//!
+//! A sample stands for a period of a CPU's time, so n samples are n periods, with a standard error of √n of them (Poisson). Of `k` CPUs that
+//! were busy on the average, in the arm that kept more busy, all time is divided among functions and waiting: functions take what was sampled, and
+//! waiting is the rest.
+//!
+//! Invariant: what is named a cause differs by more than [`ERRORS`] standard errors; all that does not is summed.
+
+use std::collections::BTreeMap;
+
+use super::{Cause, Causes, Seen, Uncertain, WAITING, ranked};
+use crate::window::Explained;
+use bigiron_model::evidence::Executed;
+
+/// Standard errors that a difference must be larger than to be told.
+pub const ERRORS: f64 = 2.0;
+
+/// Means over pairs, in nanoseconds for one operation, and the variance of their difference.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    a: f64,
+    b: f64,
+    variance: f64,
+}
+
+/// One arm's windows together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    /// CPU time in functions, nanoseconds.
+    busy: f64,
+    ns: f64,
+    samples: u64,
+}
+
+/// The causes of a line by what was sampled in both arms of `pairs`; `None` if one was not sampled.
+pub(super) fn of_line(index: usize, of: Explained<'_>, pairs: &[(Seen<'_>, Seen<'_>)]) -> Option<Causes> {
+    let each = 1.0 / pairs.len() as f64;
+    let mut costs: BTreeMap<&str, Cost> = BTreeMap::new();
+    let mut totals = [Total::default(); 2];
+    for (of_a, of_b) in pairs {
+        for (arm, seen) in [of_a, of_b].into_iter().enumerate() {
+            let period = seen.how?.period_ns as f64;
+            add(seen.window, period, each, &mut costs, arm);
+            let samples: u64 = seen.window.functions.iter().map(|(_, n)| n).sum();
+            totals[arm].busy += samples as f64 * period;
+            totals[arm].samples += samples;
+            totals[arm].ns += seen.window.ns as f64;
+        }
+    }
+    let cpus = totals.iter().fold(1.0, |most: f64, t| most.max(t.busy / t.ns));
+    let mut waiting = Cost::default();
+    let (mut a, mut b) = (0.0, 0.0);
+    for (of_a, of_b) in pairs {
+        for (arm, seen) in [of_a, of_b].into_iter().enumerate() {
+            let (all, busy, variance) = rest(seen, cpus)?;
+            let side = if arm == 0 { (&mut a, &mut waiting.a) } else { (&mut b, &mut waiting.b) };
+            *side.0 += each * all;
+            *side.1 += each * (all - busy);
+            waiting.variance += each * each * variance;
+        }
+    }
+    costs.insert(WAITING, waiting);
+    let (told, noise): (Vec<_>, Vec<_>) =
+        costs.into_iter().partition(|(_, cost)| (cost.b - cost.a).abs() > ERRORS * cost.variance.sqrt());
+    let cause = |(name, cost): (&str, Cost)| Cause {
+        name: name.to_owned(),
+        formerly: None,
+        a: cost.a,
+        b: cost.b,
+        se: Some(cost.variance.sqrt()),
+    };
+    let causes = told.into_iter().map(cause).collect();
+    let sum = |of: fn(&Cost) -> f64| noise.iter().map(|(_, cost)| of(cost)).sum::<f64>();
+    let sampled = Some(Uncertain {
+        cpus,
+        functions: noise.len(),
+        a: sum(|c| c.a),
+        b: sum(|c| c.b),
+        se: sum(|c| c.variance).sqrt(),
+        samples: (totals[0].samples, totals[1].samples),
+    });
+    Some(ranked(Causes { pairs: pairs.len(), a, b, causes, sampled, ..Causes::none(index, of) }))
+}
+
+/// Adds what one arm's functions cost.
+fn add<'a>(window: &'a Executed, period: f64, each: f64, costs: &mut BTreeMap<&'a str, Cost>, arm: usize) {
+    for (function, samples) in &window.functions {
+        let weight = each * period / window.operations as f64;
+        let cost = costs.entry(function).or_default();
+        *(if arm == 0 { &mut cost.a } else { &mut cost.b }) += weight * *samples as f64;
+        cost.variance += weight * weight * *samples as f64;
+    }
+}
+
+/// Nanoseconds of one operation on `cpus`, those of them in functions, and the variance of what is left: that of the functions, which is the most that it
+/// can be (CPUs that never idle leave less doubt).
+fn rest(seen: &Seen<'_>, cpus: f64) -> Option<(f64, f64, f64)> {
+    let (window, period) = (seen.window, seen.how?.period_ns as f64);
+    let operations = window.operations as f64;
+    let samples = window.functions.iter().map(|(_, n)| n).sum::<u64>() as f64;
+    let all = cpus * window.ns as f64;
+    Some((all / operations, samples * period / operations, (period / operations).powi(2) * samples))
+}

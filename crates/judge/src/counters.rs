@@ -1,0 +1,305 @@
+//! Counters held against each other: what the kernel counted for one operation in each arm, with the interval of its change over the judged pairs.
+//!
+//! Where a counter stands at a few events in a trial, one more or less is chance: so what is less than a floor counts as the floor in a change, in both arms
+//! alike. The means are what was counted.
+//!
+//! Invariant: a pure function of plan, records and judgement, on which no verdict depends. What a kernel does not tell in one arm has no change, and what is
+//! nothing in both arms is no comparison, nor is what is the same in every pair: such ones do not enter the correction for their number.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
+
+use bigiron_stats::{Designs, multiplicity};
+use serde::{Serialize, Serializer};
+
+use super::inference::Inference;
+use super::line::{self, Order, Pair};
+use super::standing::{self, Standing};
+use super::workers::{self, Stopped};
+use super::{ALPHA, Judgement, State};
+use bigiron_model::counter_words as words;
+use bigiron_model::counters::{Counters, WindowCounters};
+use bigiron_model::metric::Unit;
+use bigiron_model::plan::Plan;
+use bigiron_model::record::Record;
+
+/// All counters of one comparison.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Counts {
+    /// By workload, window and name; without those that were 0 in both arms throughout.
+    #[serde(rename = "lines")]
+    pub counters: Vec<Counter>,
+    /// Names that were 0 in every window of every trial of both arms.
+    pub never: Vec<String>,
+    /// Names that only one arm's kernel has, A's and B's.
+    #[serde(rename = "only_baseline")]
+    pub only_a: Vec<String>,
+    #[serde(rename = "only_arm")]
+    pub only_b: Vec<String>,
+    /// How many changes were tested.
+    pub tested: usize,
+    /// Nanoseconds that a reading took, on the average of all trials' means.
+    pub reading_ns: f64,
+}
+
+/// One counter of one window, one arm against the first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Counter {
+    pub workload: String,
+    /// The metrics that the windows explain; none for an amount at the end of the workload's last window.
+    pub metrics: Vec<String>,
+    #[serde(rename = "counter")]
+    pub name: String,
+    pub unit: Unit,
+    /// Means over the pairs, for one operation unless it is an amount.
+    #[serde(rename = "baseline_mean")]
+    pub a: f64,
+    #[serde(rename = "arm_mean")]
+    pub b: f64,
+    /// Pairs in which both arms have it.
+    pub pairs: usize,
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+/// The change of a counter on the log scale; in per cent where it is serialised.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Change {
+    #[serde(rename = "change_percent", serialize_with = "in_percent")]
+    pub mean: f64,
+    #[serde(skip)]
+    pub sd: f64,
+    /// `None` where the design is too small for one.
+    #[serde(rename = "ci95_percent", serialize_with = "both_in_percent")]
+    pub ci95: Option<(f64, f64)>,
+    /// Two-sided p of "no change".
+    pub p: f64,
+    /// Adjusted by Benjamini–Hochberg over all tested counters of its workload; `None` if nothing was tested, since the arms are the same in every pair.
+    pub adjusted_p: Option<f64>,
+}
+
+fn percent(log: f64) -> f64 {
+    100.0 * log.exp_m1()
+}
+
+fn in_percent<S: Serializer>(log: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    percent(*log).serialize(serializer)
+}
+
+fn both_in_percent<S: Serializer>(ci: &Option<(f64, f64)>, serializer: S) -> Result<S::Ok, S::Error> {
+    ci.map(|(low, high)| [percent(low), percent(high)]).serialize(serializer)
+}
+
+impl Counter {
+    /// Whether it differs, and survives the correction for the number of counters.
+    pub fn discovery(&self) -> bool {
+        self.change.adjusted_p.is_some_and(|p| p <= ALPHA)
+    }
+
+    /// Whether its own interval excludes no change.
+    pub fn differs(&self) -> bool {
+        self.change.adjusted_p.is_some() && self.change.ci95.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    }
+}
+
+/// What an arm has of one window, or of a workload's amounts: numbers by name, and what they are divided by.
+struct Numbers<'a> {
+    by_name: BTreeMap<&'a str, Option<f64>>,
+    per: f64,
+}
+
+/// Requests from which on their mean size says something.
+const FEWEST_REQUESTS: f64 = 10.0;
+
+/// A workload and, unless amounts are meant, the metrics that have the same windows in all trials.
+type Place = (String, Vec<String>);
+
+/// By comparison, in the judgement's order; empty where nothing was counted or the study is not finished. Ends early if `stop` is set.
+pub fn counters(
+    plan: &Plan,
+    records: &[Record],
+    judgement: &Judgement,
+    stop: &AtomicBool,
+) -> Result<Vec<Counts>, Stopped> {
+    if judgement.state != State::Finished || records.iter().all(|r| r.counters.is_none()) {
+        return Ok(Vec::new());
+    }
+    let standings = standing::standings(plan, records);
+    let designs = Designs::new(plan.design.seed);
+    let of = |comparison: &super::Comparison| {
+        counts(plan, &designs, &line::pairs(plan, &standings.slots, comparison.arm), stop)
+    };
+    let all: Vec<Counts> = judgement.comparisons.iter().map(of).collect::<Result<_, _>>()?;
+    Ok(if all.iter().all(|counts| *counts == Counts::default()) { Vec::new() } else { all })
+}
+
+fn counts(plan: &Plan, designs: &Designs, pairs: &[Pair<'_>], stop: &AtomicBool) -> Result<Counts, Stopped> {
+    let read: Vec<(Order, [&Counters; 2])> = pairs.iter().filter_map(|p| Some((p.order, both(p)?))).collect();
+    let (mut found, mut never) = (Counts::default(), BTreeSet::new());
+    let has = |arm: usize, name: &String| read.iter().any(|(_, of)| of[arm].names.binary_search(name).is_ok());
+    let names: BTreeSet<&String> = read.iter().flat_map(|(_, of)| of.iter().flat_map(|c| &c.names)).collect();
+    for name in names {
+        match (has(0, name), has(1, name)) {
+            (true, false) => found.only_a.push(name.clone()),
+            (false, true) => found.only_b.push(name.clone()),
+            _ => {}
+        }
+    }
+    for place in places(plan, &read) {
+        let numbers: Vec<(Order, [Numbers<'_>; 2])> = read
+            .iter()
+            .filter_map(|(order, [a, b])| Some((*order, [numbers(a, &place)?, numbers(b, &place)?])))
+            .collect();
+        let names: BTreeSet<&str> = numbers.iter().flat_map(|(_, [a, _])| a.by_name.keys().copied()).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let counters = workers::each(&names, stop, |name| counter(plan, designs, &place, name, &numbers))?;
+        for (name, counter) in names.into_iter().zip(counters) {
+            match counter {
+                Some(counter) => found.counters.push(counter),
+                None if numbers.iter().any(|(_, of)| of.iter().all(|n| known(n, name).is_some())) => {
+                    never.insert(name.to_owned());
+                }
+                None => {}
+            }
+        }
+    }
+    let counted: BTreeSet<&str> = found.counters.iter().map(|c| c.name.as_str()).collect();
+    found.never = never.into_iter().filter(|name| !counted.contains(name.as_str())).collect();
+    let costs: Vec<f64> = read
+        .iter()
+        .flat_map(|(_, of)| of.iter())
+        .filter(|c| c.readings > 0)
+        .map(|c| c.reading_ns as f64 / c.readings as f64)
+        .collect();
+    found.reading_ns = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
+    adjust(&mut found);
+    Ok(found)
+}
+
+/// What was counted in both trials of a pair.
+fn both<'a>(pair: &Pair<'a>) -> Option<[&'a Counters; 2]> {
+    let of = |standing: &Standing<'a>| match standing {
+        Standing::Completed(record) => record.counters.as_ref(),
+        Standing::Failed(_) | Standing::Missing => None,
+    };
+    Some([of(&pair.a)?, of(&pair.b)?])
+}
+
+/// All windows of the plan's workloads that were counted, in the order of its metrics, each workload's amounts after its windows.
+fn places(plan: &Plan, read: &[(Order, [&Counters; 2])]) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    let trials = || read.iter().flat_map(|(_, of)| of.iter());
+    for workload in &plan.workloads {
+        let windows = |counters: &'_ &Counters| -> Vec<Vec<String>> {
+            let of = counters.windows.iter().filter(|w| w.workload == workload.name);
+            of.map(|w| w.metrics.clone()).collect()
+        };
+        let trials: Vec<Vec<Vec<String>>> = trials().map(windows).collect();
+        // Whether two metrics are always explained by the same windows.
+        let together = |x: &String, y: &String| trials.iter().flatten().all(|of| of.contains(x) == of.contains(y));
+        let first = places.len();
+        for metric in workload.metrics.iter().map(|m| &m.name) {
+            if !trials.iter().flatten().any(|of| of.contains(metric)) {
+                continue;
+            }
+            match places[first..].iter_mut().find(|(_, of)| together(&of[0], metric)) {
+                Some((_, of)) => of.push(metric.clone()),
+                None => places.push((workload.name.clone(), vec![metric.clone()])),
+            }
+        }
+        places.push((workload.name.clone(), Vec::new()));
+    }
+    places
+}
+
+fn numbers<'a>(counters: &'a Counters, (workload, metrics): &Place) -> Option<Numbers<'a>> {
+    let Some(metric) = metrics.first() else {
+        let amounts = counters.amounts_of(workload);
+        let by_name = amounts.into_iter().map(|(name, n)| (name, Some(n as f64))).collect();
+        return Some(Numbers { by_name, per: 1.0 });
+    };
+    let is_it = |w: &&WindowCounters| w.workload == *workload && w.metrics.contains(metric) && w.operations > 0;
+    let window = counters.windows.iter().find(is_it)?;
+    let mut by_name: BTreeMap<&str, Option<f64>> =
+        counters.counts(window).into_iter().map(|(name, n)| (name, n.map(|n| n as f64))).collect();
+    let per = window.operations as f64;
+    // Of a size there is a mean where there was a request.
+    for (name, bytes, requests) in words::SIZES {
+        if let (Some(Some(bytes)), Some(Some(requests))) = (by_name.get(bytes), by_name.get(requests)) {
+            // Divided by operations like everything else, which gives the size again.
+            let size = (*requests >= FEWEST_REQUESTS).then(|| bytes / requests * per);
+            by_name.insert(name, size);
+        }
+    }
+    Some(Numbers { by_name, per })
+}
+
+/// What an arm has of a counter, if it is known.
+fn known(of: &Numbers<'_>, name: &str) -> Option<f64> {
+    of.by_name.get(name).copied().flatten()
+}
+
+/// A counter of a window over all pairs in which it is known in both arms; `None` if it is in none, or 0 in all.
+fn counter(
+    plan: &Plan,
+    designs: &Designs,
+    place: &Place,
+    name: &str,
+    numbers: &[(Order, [Numbers<'_>; 2])],
+) -> Option<Counter> {
+    let unit = words::unit(name);
+    let pairs: Vec<(Order, f64, f64, f64)> = numbers
+        .iter()
+        .filter_map(|(order, [a, b])| {
+            // Both arms' floor is the same, though they may have done unequal numbers of operations.
+            let floor = words::floor(unit) / if words::is_amount(name) { 1.0 } else { a.per.min(b.per) };
+            Some((*order, known(a, name)? / a.per, known(b, name)? / b.per, floor))
+        })
+        .collect();
+    if pairs.iter().all(|(_, a, b, _)| *a == 0.0 && *b == 0.0) {
+        return None;
+    }
+    let of = |wanted| -> Vec<f64> {
+        let of_order = pairs.iter().filter(|(order, ..)| *order == wanted);
+        of_order.map(|(_, a, b, floor)| (b.max(*floor) / a.max(*floor)).ln()).collect()
+    };
+    let (ab, ba) = (of(Order::Ab), of(Order::Ba));
+    let is_same = ab.iter().chain(&ba).all(|d| *d == 0.0);
+    let inference = Inference::new(plan, designs, &ab, &ba);
+    let mean = |of: fn(&(Order, f64, f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;
+    let p = if is_same { 1.0 } else { inference.p(0.0) };
+    Some(Counter {
+        workload: place.0.clone(),
+        metrics: place.1.clone(),
+        name: name.to_owned(),
+        unit,
+        a: mean(|p| p.1),
+        b: mean(|p| p.2),
+        pairs: pairs.len(),
+        change: Change {
+            // Never a negative zero.
+            mean: inference.mean() + 0.0,
+            sd: inference.sd(),
+            ci95: inference.interval(0.05),
+            p,
+            adjusted_p: (!is_same).then_some(p),
+        },
+    })
+}
+
+/// Benjamini–Hochberg over the tested counters of each workload.
+fn adjust(counts: &mut Counts) {
+    counts.tested = counts.counters.iter().filter(|c| c.change.adjusted_p.is_some()).count();
+    let workloads: BTreeSet<String> = counts.counters.iter().map(|c| c.workload.clone()).collect();
+    for workload in workloads {
+        let is_of = |c: &&mut Counter| c.workload == workload && c.change.adjusted_p.is_some();
+        let tested: Vec<&mut Counter> = counts.counters.iter_mut().filter(is_of).collect();
+        let p: Vec<f64> = tested.iter().map(|c| c.change.p).collect();
+        for (counter, adjusted) in tested.into_iter().zip(multiplicity::benjamini_hochberg(&p)) {
+            counter.change.adjusted_p = Some(adjusted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! What is inferred from a line's pairs: by the coin that ordered them, or, in a screening, by Student's t.
+//!
+//! Invariant: a design of 8 pairs or more is judged by the flip interval, whatever the data; only what is too small for one is screened.
+
+use bigiron_stats::{Designs, Flip, Student, Tails, power};
+
+use bigiron_model::plan::Plan;
+
+/// Pairs of a line, in improvement orientation, under the design's own test.
+pub(super) enum Inference {
+    Flip(Flip),
+    Screening(Student),
+}
+
+impl Inference {
+    /// `ab`, `ba`: improvements (log scale) of the pairs run A-then-B and B-then-A; `designs`: those of `plan`'s seed.
+    pub(super) fn new(plan: &Plan, designs: &Designs, ab: &[f64], ba: &[f64]) -> Self {
+        if plan.is_screening() {
+            let all: Vec<f64> = ab.iter().chain(ba).copied().collect();
+            Inference::Screening(Student::new(&all))
+        } else {
+            Inference::Flip(designs.flip(ab, ba))
+        }
+    }
+
+    pub(super) fn mean(&self) -> f64 {
+        match self {
+            Inference::Flip(flip) => flip.mean(),
+            Inference::Screening(t) => t.mean(),
+        }
+    }
+
+    pub(super) fn sd(&self) -> f64 {
+        match self {
+            Inference::Flip(flip) => flip.sd(),
+            Inference::Screening(t) => t.sd(),
+        }
+    }
+
+    pub(super) fn interval(&self, alpha: f64) -> Option<(f64, f64)> {
+        match self {
+            Inference::Flip(flip) => flip.interval(alpha),
+            Inference::Screening(t) => t.interval(alpha),
+        }
+    }
+
+    pub(super) fn p(&self, theta: f64) -> f64 {
+        match self {
+            Inference::Flip(flip) => flip.p(theta),
+            Inference::Screening(t) => t.p(theta),
+        }
+    }
+
+    /// The smallest effect seen with 80 % power from so many pairs; infinite if none would be.
+    pub(super) fn mde(&self, pairs: usize) -> f64 {
+        match self {
+            Inference::Flip(flip) => power::mde(pairs, flip.sd()),
+            Inference::Screening(t) => t.mde(),
+        }
+    }
+}
+
+impl Tails for Inference {
+    fn p_greater(&self, theta: f64) -> f64 {
+        match self {
+            Inference::Flip(flip) => flip.p_greater(theta),
+            Inference::Screening(t) => t.p_greater(theta),
+        }
+    }
+
+    fn p_less(&self, theta: f64) -> f64 {
+        match self {
+            Inference::Flip(flip) => flip.p_less(theta),
+            Inference::Screening(t) => t.p_less(theta),
+        }
+    }
+}

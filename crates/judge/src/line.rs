@@ -1,0 +1,264 @@
+//! A line: one metric of one workload, one arm against the first.
+//!
+//! Invariant: every planned pair is either in the estimate or counted under what it lacks; none is dropped in silence.
+
+use bigiron_stats::{Designs, Verdict, multiplicity, power, shape, suite, verdict};
+use serde::Serialize;
+
+use super::inference::Inference;
+use super::standing::Standing;
+use super::{ALPHA, Comparison};
+use bigiron_model::metric::{Better, Metric, MetricDef};
+use bigiron_model::plan::Plan;
+use bigiron_model::record::Record;
+
+/// The order in which a pair's two arms ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    Ab,
+    Ba,
+}
+
+/// A planned pair of one comparison with what stands in its two slots.
+pub struct Pair<'a> {
+    pub pair: u32,
+    pub order: Order,
+    pub a: Standing<'a>,
+    pub b: Standing<'a>,
+}
+
+/// A pair that is in the estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Delta {
+    pub pair: u32,
+    pub order: Order,
+    /// The two values, in the metric's base unit, each at least the metric's floor.
+    pub a: f64,
+    pub b: f64,
+    /// ln(b/a).
+    pub d: f64,
+}
+
+/// The pairs that are not in the estimate, by what they lack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// A side failed.
+    pub failed: u32,
+    /// Both sides completed but one did not deliver this metric as declared (a value that its kind takes, the declared unit).
+    pub absent: u32,
+}
+
+impl Missing {
+    pub fn total(self) -> u32 {
+        self.failed + self.absent
+    }
+}
+
+/// What the pairs say. All on the log scale, in the metric's own direction: positive is a larger number in B.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The mean of D over the two orders: ln of the ratio of geometric means.
+    pub mean: f64,
+    /// Standard deviation of D within its order.
+    pub sd: f64,
+    /// `None` where the design is too small for such an interval.
+    pub ci95: Option<(f64, f64)>,
+    pub ci90: Option<(f64, f64)>,
+    /// Two-sided p of "no change".
+    #[serde(skip)]
+    pub p: f64,
+    /// The smallest effect that would have been seen with 80 % power; `None` where the design could see none.
+    #[serde(rename = "smallest_visible")]
+    pub mde: Option<f64>,
+    /// The arms seem to vary unlike each other, so the interval may fall short of its 95 % (see `bigiron_stats::shape`).
+    #[serde(skip)]
+    pub uneven: bool,
+}
+
+/// One metric of one workload, one arm against the first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    pub workload: String,
+    pub metric: MetricDef,
+    /// Geometric means over the pairs in the estimate, each value at least the metric's floor; `None` without any.
+    pub a: Option<f64>,
+    pub b: Option<f64>,
+    pub deltas: Vec<Delta>,
+    pub missing: Missing,
+    /// `None` without any pair.
+    pub estimate: Option<Estimate>,
+    /// The smallest change that matters: as a ratio (.02 is 2 %) and on the log scale.
+    pub margin: f64,
+    pub log_margin: f64,
+    pub verdict: Verdict,
+    /// What the line alone would say, where the correction for the number of primaries took it back.
+    pub unadjusted: Option<Verdict>,
+    /// `same`, and yet the 95 % interval excludes no change.
+    pub tiny: bool,
+    /// p of what the verdict claims (against the margin for better and worse, against no change for the slight ones); 1 if it claims
+    /// no difference. Exploratory lines: p of "no change".
+    pub claim_p: f64,
+    /// The same adjusted: Holm over all primaries, Benjamini–Hochberg over all exploratory lines.
+    pub adjusted_p: f64,
+    /// About how many more pairs would settle an inconclusive line, should the effect and its spread stay what they are.
+    pub more_pairs: Option<u32>,
+}
+
+impl Line {
+    /// Whether the line is a difference that survives the correction it is subject to.
+    pub fn discovery(&self) -> bool {
+        self.adjusted_p <= ALPHA
+    }
+}
+
+/// The pairs of `arm` against the first arm, in order.
+pub fn pairs<'a>(plan: &Plan, slots: &[Standing<'a>], arm: usize) -> Vec<Pair<'a>> {
+    let mut pairs: Vec<Pair<'a>> = Vec::new();
+    for (slot_a, a) in plan.slots.iter().zip(slots).filter(|(s, _)| s.arm == 0) {
+        let Some((slot_b, b)) = plan.slots.iter().zip(slots).find(|(s, _)| s.arm == arm && s.pair == slot_a.pair)
+        else {
+            continue;
+        };
+        let order = if slot_a.position < slot_b.position { Order::Ab } else { Order::Ba };
+        pairs.push(Pair { pair: slot_a.pair, order, a: *a, b: *b });
+    }
+    pairs.sort_by_key(|p| p.pair);
+    pairs
+}
+
+/// One line, not yet adjusted for the number of all.
+pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> Line {
+    let (deltas, missing) = deltas(workload, def, pairs);
+    // A kind without a margin would make every difference matter: a plan has them all, an old one may lack a new kind.
+    let margin = plan.margins.get(&def.kind).copied().unwrap_or(0.0).max(0.0);
+    let log_margin = margin.ln_1p();
+
+    // The verdict is about improvement: a metric where lower is better is mirrored going in, and mirrored back coming out.
+    let sign = match def.better {
+        Better::Higher => 1.0,
+        Better::Lower => -1.0,
+    };
+    let oriented = |order| -> Vec<f64> { deltas.iter().filter(|d| d.order == order).map(|d| sign * d.d).collect() };
+    let logs = |order| -> Vec<(f64, f64)> {
+        deltas.iter().filter(|d| d.order == order).map(|d| (d.a.ln(), d.b.ln())).collect()
+    };
+    let inference = Inference::new(plan, designs, &oriented(Order::Ab), &oriented(Order::Ba));
+    let (ci95, ci90) = (inference.interval(0.05), inference.interval(0.10));
+    let usable = !suite::too_many_void(missing.absent, pairs.len() as u32);
+    let word = match () {
+        () if !usable || plan.failed_check.is_some() => Verdict::Invalid,
+        () if deltas.is_empty() => Verdict::Inconclusive,
+        () => verdict(ci95, ci90, log_margin),
+    };
+    let estimate = (!deltas.is_empty()).then(|| Estimate {
+        mean: mirror(sign, inference.mean()),
+        sd: inference.sd(),
+        ci95: ci95.map(|ci| mirror_interval(sign, ci)),
+        ci90: ci90.map(|ci| mirror_interval(sign, ci)),
+        p: inference.p(0.0),
+        mde: Some(inference.mde(deltas.len())).filter(|m| m.is_finite()),
+        uneven: !plan.is_screening()
+            && shape::flagged(&logs(Order::Ab), &logs(Order::Ba), |ab, ba| designs.flip(ab, ba)),
+    });
+    let claim_p = if def.primary { suite::claim_p(&inference, word, log_margin) } else { inference.p(0.0) };
+    Line {
+        workload: workload.to_owned(),
+        metric: def.clone(),
+        a: geometric_mean(deltas.iter().map(|d| d.a)),
+        b: geometric_mean(deltas.iter().map(|d| d.b)),
+        tiny: bigiron_stats::verdict::tiny_but_real(word, ci95),
+        deltas,
+        missing,
+        estimate,
+        margin,
+        log_margin,
+        verdict: word,
+        unadjusted: None,
+        claim_p,
+        adjusted_p: claim_p,
+        more_pairs: None,
+    }
+}
+
+fn deltas(workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> (Vec<Delta>, Missing) {
+    let mut deltas = Vec::new();
+    let mut missing = Missing::default();
+    for pair in pairs {
+        match (pair.a, pair.b) {
+            (Standing::Completed(a), Standing::Completed(b)) => {
+                match (value(a, workload, def), value(b, workload, def)) {
+                    (Some(a), Some(b)) => {
+                        deltas.push(Delta { pair: pair.pair, order: pair.order, a, b, d: (b / a).ln() });
+                    }
+                    _ => missing.absent += 1,
+                }
+            }
+            (Standing::Failed(_), _) | (_, Standing::Failed(_)) => missing.failed += 1,
+            // A study with such slots is not estimated.
+            (Standing::Missing, _) | (_, Standing::Missing) => {}
+        }
+    }
+    (deltas, missing)
+}
+
+fn value(record: &Record, workload: &str, def: &MetricDef) -> Option<f64> {
+    let fits = |m: &&Metric| m.workload == workload && m.name == def.name && m.unit == def.unit;
+    record.metrics.iter().find(fits).map(|m| m.value).filter(|v| def.kind.takes(*v)).map(|v| v.max(def.floor()))
+}
+
+fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
+    let n = values.len();
+    (n > 0).then(|| (values.map(f64::ln).sum::<f64>() / n as f64).exp())
+}
+
+/// Zero stays a positive zero.
+fn mirror(sign: f64, x: f64) -> f64 {
+    sign * x + 0.0
+}
+
+fn mirror_interval(sign: f64, (low, high): (f64, f64)) -> (f64, f64) {
+    if sign < 0.0 { (mirror(sign, high), mirror(sign, low)) } else { (low, high) }
+}
+
+/// Adjusts for the number of lines, over all comparisons of the study: Holm over the primaries, taking back what does not survive;
+/// Benjamini–Hochberg over the rest. Then says of every inconclusive line how many more pairs would settle it.
+///
+/// A primary that claims no difference enters with p = 1: it takes part in the count and never helps another one through.
+pub fn adjust(comparisons: &mut [Comparison]) {
+    let (mut primaries, mut others): (Vec<&mut Line>, Vec<&mut Line>) =
+        comparisons.iter_mut().flat_map(|c| &mut c.lines).partition(|l| l.metric.primary);
+    let claims: Vec<(Verdict, f64)> = primaries.iter().map(|l| (l.verdict, l.claim_p)).collect();
+    let family = claims.len();
+    for (line, adjusted) in primaries.iter_mut().zip(suite::adjust(&claims, ALPHA)) {
+        line.adjusted_p = adjusted.p;
+        line.unadjusted = (adjusted.verdict != adjusted.unadjusted).then_some(adjusted.unadjusted);
+        line.verdict = adjusted.verdict;
+        line.more_pairs = more_pairs(line, family);
+    }
+    let p: Vec<f64> = others.iter().map(|l| l.claim_p).collect();
+    for (line, adjusted) in others.iter_mut().zip(multiplicity::benjamini_hochberg(&p)) {
+        line.adjusted_p = adjusted;
+        line.more_pairs = more_pairs(line, 1);
+    }
+}
+
+/// The largest number of further pairs worth naming; beyond it, less noise or a wider margin is the way.
+const MOST_MORE_PAIRS: u32 = 1_000;
+
+/// About how many more pairs would settle an inconclusive line, if the truth is the estimate. A claim that the correction took back needs
+/// enough pairs for its p to pass among `family` primaries.
+fn more_pairs(line: &Line, family: usize) -> Option<u32> {
+    let estimate = line.estimate.filter(|_| line.verdict == Verdict::Inconclusive)?;
+    let needed = match line.unadjusted {
+        // Without a margin to be inside of, only the distance from it, or from no change, can settle the claim.
+        Some(Verdict::Better | Verdict::Worse) => {
+            power::pairs_to_settle(estimate.mean.abs() - line.log_margin, estimate.sd, 0.0)?
+        }
+        Some(_) => power::pairs_to_settle(estimate.mean, estimate.sd, 0.0)?,
+        None => power::pairs_to_settle(estimate.mean, estimate.sd, line.log_margin)?,
+    };
+    let needed = if line.unadjusted.is_some() { needed.max(power::smallest_pairs(family)) } else { needed };
+    let more = needed.saturating_sub(line.deltas.len() as u32).max(2).next_multiple_of(2);
+    (more <= MOST_MORE_PAIRS).then_some(more)
+}

@@ -1,0 +1,131 @@
+//! Which record stands for each slot of the plan.
+//!
+//! Invariant: the answer is the session's own ([`Tally`]), does not depend on the order of the records, and no record is passed over in
+//! silence: each one stands for its slot, is void, was voided with its pair, or is set aside with a reason.
+
+use serde::Serialize;
+
+use bigiron_model::clock::Clock;
+use bigiron_model::plan::Plan;
+use bigiron_model::record::{Outcome, Record, SCHEMA};
+use bigiron_model::store::Tally;
+use bigiron_model::store::tally;
+
+/// What is known of a slot.
+#[derive(Clone, Copy, Debug)]
+pub enum Standing<'a> {
+    /// All workloads ran and verified.
+    Completed(&'a Record),
+    /// The guest did not complete: evidence.
+    Failed(&'a Record),
+    /// No result yet, or only void ones.
+    Missing,
+}
+
+/// A record that stands for nothing, and why.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct SetAside {
+    pub slot: u32,
+    pub attempt: u32,
+    pub reason: String,
+}
+
+/// The standing of every slot, in the plan's order.
+pub struct Standings<'a> {
+    pub slots: Vec<Standing<'a>>,
+    pub set_aside: Vec<SetAside>,
+    /// Trials that the host spoilt, in the order of slots and attempts.
+    pub void: Vec<&'a Record>,
+    /// How often a pair went void: distinct (pair, attempt) with a void trial.
+    pub void_pairs: u32,
+}
+
+impl<'a> Standings<'a> {
+    /// The record that was judged of `slot`, if that trial completed. Other completed records of it were superseded.
+    pub fn completed(&self, slot: u32) -> Option<&'a Record> {
+        match self.slots.get(slot as usize)? {
+            Standing::Completed(record) => Some(record),
+            Standing::Failed(_) | Standing::Missing => None,
+        }
+    }
+}
+
+/// Finds the record that stands for each slot.
+pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
+    let mut set_aside = Vec::new();
+    let mut fitting: Vec<&Record> = Vec::new();
+    for record in records {
+        match misfit(plan, record) {
+            Some(reason) => set_aside.push(SetAside { slot: record.slot, attempt: record.attempt, reason }),
+            None => fitting.push(record),
+        }
+    }
+    // The tally takes the first of several records that could stand for a slot: make that the same one in every order.
+    let key = |r: &Record| (r.slot, r.attempt, matches!(r.outcome, Outcome::Completed));
+    let text = |r: &Record| serde_json::to_string(r).unwrap_or_default();
+    fitting.sort_by(|x, y| key(x).cmp(&key(y)).then_with(|| text(x).cmp(&text(y))));
+    let tally = Tally::of(plan, &fitting);
+
+    let mut counted = vec![false; fitting.len()];
+    let mut slots = Vec::with_capacity(plan.slots.len());
+    for standing in &tally.slots {
+        slots.push(match *standing {
+            tally::Standing::Missing { .. } => Standing::Missing,
+            tally::Standing::Finished { record } => {
+                counted[record] = true;
+                match fitting[record].outcome {
+                    Outcome::Failed { .. } => Standing::Failed(fitting[record]),
+                    _ => Standing::Completed(fitting[record]),
+                }
+            }
+        });
+    }
+    let void: Vec<&Record> = fitting.iter().copied().filter(|r| matches!(r.outcome, Outcome::Void { .. })).collect();
+    // On the wall clock a void trial takes its partner's result with it; that is the design and needs no remark.
+    let voided =
+        |r: &Record| plan.clock == Clock::Wall && void.iter().any(|v| v.pair == r.pair && v.attempt >= r.attempt);
+    for (record, counted) in fitting.iter().zip(counted) {
+        if !counted && !matches!(record.outcome, Outcome::Void { .. }) && !voided(record) {
+            set_aside.push(SetAside {
+                slot: record.slot,
+                attempt: record.attempt,
+                reason: "Another record of the slot counts".to_owned(),
+            });
+        }
+    }
+    set_aside.sort();
+    Standings { slots, set_aside, void, void_pairs: tally.void_pairs }
+}
+
+/// Why a record cannot belong to this plan.
+fn misfit(plan: &Plan, record: &Record) -> Option<String> {
+    if record.schema != SCHEMA {
+        return Some(format!("Its format is version {}; this bigiron reads version {SCHEMA}", record.schema));
+    }
+    let Some(arm) = plan.arms.iter().position(|a| a.name == record.arm) else {
+        return Some(format!("The plan has no arm `{}`", record.arm));
+    };
+    // A plan numbers its slots from 0 in their order; the tally relies on it.
+    let Some(slot) = plan.slots.get(record.slot as usize).filter(|s| s.slot == record.slot) else {
+        return Some("The plan has no such slot".to_owned());
+    };
+    if (slot.pair, slot.position, slot.arm) != (record.pair, record.position, arm) {
+        return Some(format!(
+            "The plan has pair {}, position {}, arm `{}` in this slot; the record says pair {}, position {}, arm `{}`",
+            slot.pair, slot.position, plan.arms[slot.arm].name, record.pair, record.position, record.arm
+        ));
+    }
+    if matches!(record.outcome, Outcome::Void { .. }) {
+        return None;
+    }
+    let kernel = &plan.arms[arm].kernel;
+    if record.image_sha256 != kernel.image_sha256 {
+        return Some("It booted another kernel image than the plan's".to_owned());
+    }
+    match &record.guest {
+        Some(guest) if guest.release != kernel.release => {
+            Some(format!("The guest said it was {}; the plan wants {}", guest.release, kernel.release))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,32 @@
+//! Compiles the two libraries that QEMU loads under the exact clock, which bigiron carries in itself: crates/lockstep and crates/profile.
+//!
+//! QEMU is a program of the host, linked against its libc, while bigiron is static: so they are compiled for another target than bigiron, by a
+//! `rustc` of their own. They need no target library but `core`, which comes with every toolchain for its own host, and link to nothing.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    compile("lockstep", "preload");
+    compile("profile", "plugin");
+}
+
+/// Compiles `crates/NAME` to `NAME.so`; `cfg` tells the crate that it is to be the library and not a member of the workspace.
+fn compile(name: &str, cfg: &str) {
+    println!("cargo::rerun-if-changed=../{name}/src");
+    let library = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join(format!("{name}.so"));
+    let mut rustc = Command::new(std::env::var_os("RUSTC").expect("cargo sets RUSTC"));
+    rustc.arg(format!("../{name}/src/lib.rs"));
+    rustc.args(["--crate-name", name, "--crate-type", "cdylib", "--edition", "2024", "--target", TARGET, "--cfg", cfg]);
+    rustc.args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols"]);
+    // No libc is named, so that none newer than QEMU's can be asked for.
+    rustc.args(["-C", "force-unwind-tables=no", "-C", "link-args=-nostdlib -nostartfiles"]);
+    let status = rustc.arg("-o").arg(&library).status().expect("rustc runs, as cargo does");
+    assert!(
+        status.success(),
+        "crates/{name} does not compile for {TARGET}; with another host's toolchain `rustup target add {TARGET}` is needed"
+    );
+}

@@ -1,0 +1,23 @@
+//! The way out of the guest: events over QEMU's debug console, and its exit port.
+
+use crate::protocol::{EVENT_PORT, EXIT_DONE, EXIT_PORT, Event};
+use bigiron_sys::port;
+
+/// Says `event` to the host.
+pub(super) fn send(event: &Event) {
+    let mut line = serde_json::to_vec(event).expect("events have string keys only");
+    line.push(b'\n');
+    if let Err(e) = port::write(EVENT_PORT, &line) {
+        // Nobody else to tell: the console is kept as an artefact, and the host sees a guest that never spoke.
+        eprintln!("bigiron: Cannot write to the event port: {e}");
+    }
+}
+
+/// Ends the VM in an orderly way; if even that fails, by power-off.
+pub(super) fn exit() -> ! {
+    let _ = port::write(EXIT_PORT, &[EXIT_DONE]);
+    let _ = rustix::system::reboot(rustix::system::RebootCommand::PowerOff);
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,358 @@
+//! The child that runs the workloads, and the agent's end of the pipes to it.
+//!
+//! A process of its own: a workload that is killed, crashes or takes the memory with it leaves PID 1 to say so.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context as _, anyhow};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Signal, kill_process};
+
+use super::block::Mounts;
+use super::recording::Armed;
+use super::{Finding, channel, journal, rest_after_prepare};
+use crate::lever::Fault;
+use crate::protocol::{ACK_PORT, Event, Job, LOOKED_INTO, WorkloadJob};
+use bigiron_model::counters::Counters;
+use bigiron_model::record::{Failure, GuestIdentity};
+use bigiron_probe::counters::span;
+use bigiron_probe::locks::stat;
+use bigiron_probe::{filesystem, symbols};
+use bigiron_sys as sys;
+use bigiron_sys::port;
+use bigiron_sys::process::Exit;
+use bigiron_workload::registry::Registry;
+use bigiron_workload::shortage;
+use bigiron_workload::shortage::Shortage;
+use bigiron_workload::{Context, Outcome, Progress, Sink};
+
+/// Runs the job's workloads in a child and passes its events on. The trial's failure, if the child could not say it itself.
+pub(super) fn run(
+    registry: Registry,
+    job: &Job,
+    guest: &GuestIdentity,
+    mounts: &[Mounts],
+) -> anyhow::Result<Option<(Failure, String)>> {
+    let (events, events_in) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (acks, acks_in) = pipe_with(PipeFlags::CLOEXEC)?;
+    let killed = shortage::killed();
+    let armed = Armed::of(job);
+    let child = sys::process::fork_child(|| {
+        let (events, acks) = (File::from(clone(&events_in)), File::from(clone(&acks)));
+        serve(registry, job, guest, mounts, Path::new("/init"), events, acks);
+        0
+    })?;
+    drop((events_in, acks));
+    let recording = armed.map(Armed::start);
+    let mut acks = File::from(acks_in);
+    let mut marks = Vec::new();
+    let mut finished = false;
+    for line in BufReader::new(File::from(events)).split(b'\n') {
+        let event = event(&line?)?;
+        finished |= matches!(event, Event::Done);
+        match event {
+            Event::Done => {}
+            // What is recorded here is divided among the windows here.
+            Event::Marks { marks: more } if recording.is_some() => marks.extend(more),
+            event => channel::send(&event),
+        }
+        // A child that is gone by now is told apart below.
+        let _ = acks.write_all(b".");
+    }
+    let exit = child.wait()?;
+    if let Some(recording) = recording {
+        channel::send(&recording.stop(&marks));
+    }
+    send_artifacts(job, mounts);
+    let killed = shortage::killed().saturating_sub(killed);
+    Ok((!finished).then(|| match killed {
+        0 => (Failure::AgentDied, died(exit)),
+        n => {
+            let shortage = Shortage::of_memory("", n, &died(exit), "let the workload do less");
+            (Failure::OutOfMemory, shortage.to_string())
+        }
+    }))
+}
+
+/// What the workload's process has said.
+fn event(line: &[u8]) -> Result<Event, Finding> {
+    Event::of_line(line)
+        .map_err(|said| Finding(Failure::BadEvent, format!("The workload's process said `{said}`, which is no event")))
+}
+
+/// Files that a workload may leave for keeping in a guest, and bytes of each: they leave it through a port, a byte at a time.
+const ARTIFACT_FILES: usize = 32;
+const ARTIFACT_BYTES: usize = 64 << 10;
+
+fn send_artifacts(job: &Job, mounts: &[Mounts]) {
+    for (workload, mounts) in job.workloads.iter().zip(mounts) {
+        let left = std::fs::read_dir(mounts.dir.join("work").join(bigiron_workload::ARTIFACTS));
+        let mut paths: Vec<_> = left.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        for path in paths.into_iter().take(ARTIFACT_FILES) {
+            let Ok(bytes) = std::fs::read(&path) else { continue };
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(ARTIFACT_BYTES)..]).into_owned();
+            channel::send(&Event::Artifact { name: format!("{}.{name}", workload.name), text });
+        }
+    }
+}
+
+fn clone(fd: &OwnedFd) -> OwnedFd {
+    fd.try_clone().expect("a descriptor is free")
+}
+
+fn died(exit: Exit) -> String {
+    match exit {
+        Exit::Signal(signal) => format!("The process that ran the workload was killed by signal {signal}"),
+        Exit::Status(status) => format!("The process that ran the workload ended with status {status}"),
+    }
+}
+
+/// The child's way to who waits for its events.
+struct Voice<'a> {
+    events: File,
+    acks: File,
+    executable: &'a Path,
+}
+
+impl Voice<'_> {
+    /// Says `event` and waits until the agent has passed it on.
+    fn say(&mut self, event: &Event) {
+        let mut line = serde_json::to_vec(event).expect("events have string keys only");
+        line.push(b'\n');
+        // If the agent is gone, so is the guest.
+        let _ = self.events.write_all(&line).and_then(|()| self.acks.read_exact(&mut [0]));
+    }
+}
+
+/// What is to be said of a workload's disks when it is done.
+fn said(mounts: &Mounts) -> BTreeMap<String, String> {
+    let journal = mounts.journal.as_deref().map(journal::facts).unwrap_or_default();
+    mounts.facts.clone().into_iter().chain(journal).collect()
+}
+
+/// Runs the job's workloads in this process. Each event goes out as a line, and one byte must come back before work goes on.
+pub fn serve(
+    registry: Registry,
+    job: &Job,
+    guest: &GuestIdentity,
+    mounts: &[Mounts],
+    executable: &Path,
+    events: File,
+    acks: File,
+) {
+    let voice = &mut Voice { events, acks, executable };
+    if let Err(message) = job.placement.take() {
+        voice.say(&Event::Unfit { message });
+        voice.say(&Event::Done);
+        return;
+    }
+    let armed = if job.sampled { sys::mark::arm() } else { Ok(()) };
+    if let Err(e) = armed {
+        voice.say(&Event::Unfit { message: format!("There is no memory for marks: {e}") });
+        voice.say(&Event::Done);
+        return;
+    }
+    // Without memory for them there are no counters, and that is all.
+    let _ = span::arm(job.shared);
+    let mut failed = false;
+    let (mut windows, mut programs, mut read) = (Vec::new(), Vec::new(), Vec::new());
+    let mut cuts = 0;
+    for (workload, mounts) in job.workloads.iter().zip(mounts) {
+        match one(registry, job, guest, workload, mounts, voice) {
+            Ok(outcome) => {
+                programs.extend(outcome.programs);
+                let counted = span::windows(cuts);
+                cuts += counted.len();
+                if counted.len() == outcome.windows.len() {
+                    read.push((workload.name.clone(), outcome.windows.iter().cloned().zip(counted).collect()));
+                }
+                windows.push(Event::Windows { workload: workload.name.clone(), windows: outcome.windows });
+                voice.say(&Event::Result {
+                    workload: workload.name.clone(),
+                    values: outcome.values.into_iter().collect(),
+                    facts: said(mounts).into_iter().chain(outcome.facts).collect(),
+                });
+            }
+            Err((failure, e)) => {
+                let message = format!("{}: {e:#}", workload.name);
+                voice.say(&Event::Failed { failure, message });
+                failed = true;
+                break;
+            }
+        }
+    }
+    let disk = job.workloads.iter().zip(mounts).find(|(w, _)| w.storage.is_some());
+    if let (true, false, Some((workload, mounts))) = (job.features, failed, disk) {
+        let step = "features".to_owned();
+        voice.say(&Event::Step { workload: workload.name.clone(), step, done: 0, of: 0 });
+        let found = filesystem::features(&mounts.dir);
+        voice.say(&Event::Features { found: found.into_iter().map(|(n, v)| (n.to_owned(), v)).collect() });
+    }
+    // Last, and in a guest that is looked into alone: until here it has done what all others do.
+    if job.looked_into == LOOKED_INTO && !failed {
+        windows.iter().for_each(|event| voice.say(event));
+        programs.extend(symbols::running());
+        programs.sort();
+        programs.dedup();
+        voice.say(&Event::Programs { programs });
+        let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let lines: Vec<&str> = symbols::code_symbols(&text).collect();
+        for part in lines.chunks(SYMBOL_LINES) {
+            voice.say(&Event::Symbols { text: part.join("\n") + "\n" });
+        }
+    }
+    if let Some(counters) = Counters::of(&read).filter(|_| !failed) {
+        voice.say(&Event::Counters { counters });
+    }
+    if job.sampled && !failed {
+        windows.iter().for_each(|event| voice.say(event));
+        let marks: Vec<_> = sys::mark::written().unwrap_or_default().into_iter().map(|(m, ns)| (m as u8, ns)).collect();
+        for part in marks.chunks(MARKS) {
+            voice.say(&Event::Marks { marks: part.to_vec() });
+        }
+    }
+    voice.say(&Event::Done);
+}
+
+/// Marks in one event.
+const MARKS: usize = 4096;
+
+/// Lines of `/proc/kallsyms` in one event.
+const SYMBOL_LINES: usize = 1000;
+
+fn one(
+    registry: Registry,
+    job: &Job,
+    guest: &GuestIdentity,
+    planned: &WorkloadJob,
+    mounts: &Mounts,
+    voice: &mut Voice<'_>,
+) -> Result<Outcome, (Failure, anyhow::Error)> {
+    let error = |e| (Failure::WorkloadError, e);
+    let (killed, dir) = (shortage::killed(), mounts.dir.join("work"));
+    // Where a workload's room is an option, that is what it is called.
+    let more = planned.options.contains_key("disk").then(|| format!("{}.disk", planned.name));
+    let failed = |e: anyhow::Error| shortage::failure(e, killed, &dir, more.as_deref());
+    let workload =
+        registry.find(&planned.name).ok_or_else(|| error(anyhow!("This executable has no such workload")))?;
+    let executable = voice.executable.to_owned();
+    let voice = std::cell::RefCell::new(voice);
+    let step = |p: Progress<'_>| {
+        voice.borrow_mut().say(&Event::Step {
+            workload: planned.name.clone(),
+            step: p.step.to_owned(),
+            done: p.done,
+            of: p.of,
+        });
+    };
+    let cx = Context {
+        options: &planned.options,
+        seed: job.seed,
+        clock: job.clock,
+        dir: dir.clone(),
+        images: &mounts.images,
+        devices: &mounts.devices,
+        foundation: &planned.foundation,
+        cpus: guest.cpus,
+        memory_bytes: guest.memory_bytes,
+        executable,
+        network: job.placement.network.as_ref(),
+        witness: job.crash.as_ref().map(|_| &(witness as fn() -> Box<dyn Sink>) as &dyn Fn() -> Box<dyn Sink>),
+        progress: &step,
+    };
+    match job.crash.as_ref().and_then(|crash| Some((crash.acknowledged.as_ref()?, crash.proves_only))) {
+        None => {
+            std::fs::create_dir(&cx.dir).map_err(|e| error(anyhow!("{}: {e}", cx.dir.display())))?;
+            step(Progress { step: "prepare", done: 0, of: 0 });
+            workload.prepare(&cx).context("Preparing").map_err(failed)?;
+        }
+        Some((acknowledged, proves_only)) => {
+            let facts = workload.recover(&cx, Path::new(acknowledged)).map_err(failed)?.into_iter().collect();
+            voice.borrow_mut().say(&Event::Proved { workload: planned.name.clone(), facts });
+            if proves_only {
+                return Ok(Outcome::default());
+            }
+        }
+    }
+    if workload.lays_out() {
+        rustix::fs::sync();
+        super::sleep(rest_after_prepare(job.clock));
+    }
+    inject(job.fault);
+    let accounted = job.locks && Path::new(stat::FILE).exists() && stat::begin().is_ok();
+    let begun = Instant::now();
+    let outcome = workload.run(&cx).map_err(failed)?;
+    let ns = begun.elapsed().as_nanos() as u64;
+    if let (true, Ok(stat)) = (accounted, stat::read(&planned.name, ns)) {
+        voice.borrow_mut().say(&Event::LockStat { stat });
+    }
+    step(Progress { step: "verify", done: 0, of: 0 });
+    workload.verify(&cx).map_err(|e| (Failure::VerifyFailed, e))?;
+    complete(planned, &outcome).map_err(error)?;
+    Ok(outcome)
+}
+
+/// The way out of a machine that is going to lose its power: every byte is on the host when it has been written.
+struct AckPort;
+
+impl Sink for AckPort {
+    fn send(&mut self, piece: &[u8]) -> anyhow::Result<()> {
+        port::write(ACK_PORT, piece).context("The port for acknowledgements cannot be written to")
+    }
+}
+
+fn witness() -> Box<dyn Sink> {
+    Box::new(AckPort)
+}
+
+/// A missing metric fails the trial, and so does one that no ratio can be made of.
+fn complete(planned: &WorkloadJob, outcome: &Outcome) -> anyhow::Result<()> {
+    let declared: BTreeMap<&str, ()> = planned.metrics.iter().map(|m| (m.name.as_str(), ())).collect();
+    for metric in &planned.metrics {
+        match outcome.values.get(&metric.name) {
+            None => return Err(anyhow!("The metric `{}` is missing", metric.name)),
+            Some(v) if !metric.kind.takes(*v) => return Err(anyhow!("The metric `{}` is {v}", metric.name)),
+            Some(_) => {}
+        }
+    }
+    match outcome.values.keys().find(|name| !declared.contains_key(name.as_str())) {
+        Some(name) => Err(anyhow!("The metric `{name}` was never declared")),
+        None => Ok(()),
+    }
+}
+
+/// The failures that the lever `fault.inject` rehearses, just before the measured part.
+fn inject(fault: Option<Fault>) {
+    match fault {
+        None | Some(Fault::KillInit) => {}
+        Some(Fault::Panic) => {
+            let _ = std::fs::write("/proc/sysrq-trigger", "c");
+        }
+        Some(Fault::Hang) => sys::spin::iterations(u64::MAX),
+        Some(Fault::KillAgent) => {
+            let _ = kill_process(rustix::process::getpid(), Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::trouble;
+
+    #[test]
+    fn a_line_of_the_workload_that_is_no_event_is_a_finding() {
+        assert_eq!(event(b"{\"event\":\"done\"}").unwrap(), Event::Done);
+        let error = event(b"\xffgarbage").unwrap_err().into();
+        let Event::Failed { failure, message } = trouble(&error) else { panic!("unfit") };
+        assert_eq!(failure, Failure::BadEvent);
+        assert!(message.contains("garbage`, which is no event"), "{message}");
+    }
+}

@@ -1,0 +1,86 @@
+//! What an arm's workloads start from besides its kernel: a server's programs, a loaded database.
+//!
+//! Invariant: all trials of a study start from what stood in its plan, or the study stops and says what has changed.
+
+use bigiron_model::host::HostKind;
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+
+use crate::lever;
+use bigiron_model::plan::{Arm, Plan};
+use bigiron_workload::registry::Registry;
+use bigiron_workload::{ImageContext, Images};
+
+/// By `WORKLOAD.NAME`, as a plan has it.
+pub type Foundation = BTreeMap<String, String>;
+
+/// Has `workload` find or build what it starts from in `arm`: what the plan names if it names any.
+pub(super) fn lay(registry: Registry, plan: &Plan, arm: &Arm, workload: &str) -> anyhow::Result<Images> {
+    let foundation = &of(&arm.foundation, workload);
+    let filesystem =
+        (plan.machine.host == HostKind::Vm).then(|| lever::fs::kind(&arm.settings, &plan.machine.filesystem));
+    let cx = ImageContext { filesystem, foundation, note: &|text| eprintln!("bigiron: {text}") };
+    let options = plan.options_in(arm, workload);
+    let images = registry.find(workload).with_context(|| format!("No workload `{workload}`"))?.images(&options, &cx)?;
+    check(workload, foundation, &images.foundation)?;
+    Ok(images)
+}
+
+/// What all workloads of `arm` start from; what is not kept yet is made now, which may take minutes.
+///
+/// # Errors
+/// What cannot be had or built; what is no longer as the plan says.
+pub fn find(registry: Registry, plan: &Plan, arm: &Arm) -> anyhow::Result<Foundation> {
+    let mut all = Foundation::new();
+    for planned in &plan.workloads {
+        let images = lay(registry, plan, arm, &planned.name)?;
+        all.extend(images.foundation.into_iter().map(|(name, value)| (format!("{}.{name}", planned.name), value)));
+    }
+    Ok(all)
+}
+
+/// The part of `workload`, by bare names.
+pub(super) fn of(all: &Foundation, workload: &str) -> BTreeMap<String, String> {
+    let part = |(name, value): (&String, &String)| {
+        let name = name.strip_prefix(workload)?.strip_prefix('.')?;
+        Some((name.to_owned(), value.clone()))
+    };
+    all.iter().filter_map(part).collect()
+}
+
+fn check(workload: &str, planned: &Foundation, found: &Foundation) -> anyhow::Result<()> {
+    for (name, value) in planned {
+        let now = found.get(name).map_or("nothing", String::as_str);
+        ensure!(
+            now == value,
+            "The study was begun with `{workload}.{name}` {value}; it is {now} now, and trials of both do not compare: begin anew with `--out DIR`"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn foundation(of: &[(&str, &str)]) -> Foundation {
+        of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn each_workload_has_its_part() {
+        let all = foundation(&[("oltp.image", "1"), ("oltp.server", "15"), ("oltp2.image", "2")]);
+        assert_eq!(of(&all, "oltp"), foundation(&[("image", "1"), ("server", "15")]));
+    }
+
+    #[test]
+    fn what_has_changed_is_named_and_what_was_never_planned_passes() {
+        let planned = foundation(&[("server", "15.18")]);
+        check("oltp", &planned, &foundation(&[("server", "15.18"), ("image", "1")])).unwrap();
+        check("oltp", &foundation(&[]), &planned).unwrap();
+        let changed = check("oltp", &planned, &foundation(&[("server", "15.19")])).unwrap_err().to_string();
+        assert!(changed.contains("`oltp.server` 15.18; it is 15.19 now"), "{changed}");
+        assert!(check("oltp", &planned, &foundation(&[])).is_err());
+    }
+}

@@ -1,0 +1,124 @@
+//! What a guest has said.
+
+use std::time::{Duration, Instant};
+
+use crate::host::{Phase, Trial};
+use crate::protocol::Event;
+use bigiron_model::counters::Counters;
+use bigiron_model::file_system;
+use bigiron_model::metric::Metric;
+use bigiron_model::record::Change;
+use bigiron_model::record::{Complaint, Failure, GuestIdentity};
+use bigiron_model::waits::{LockStat, Traced, Waited};
+use bigiron_model::workload::Program;
+use bigiron_model::workload::Window;
+use bigiron_probe::sampled::profile::Profiles;
+
+/// What the guest has said so far.
+#[derive(Default)]
+pub(in crate::host) struct Heard {
+    pub(in crate::host) guest: Option<GuestIdentity>,
+    pub(in crate::host) hello: Option<Instant>,
+    pub(in crate::host) ready: Option<Instant>,
+    pub(in crate::host) step: Option<(String, String)>,
+    pub(in crate::host) results: Vec<(String, Vec<(String, f64)>)>,
+    pub(in crate::host) facts: Vec<(String, String)>,
+    pub(in crate::host) changes: Vec<Change>,
+    pub(in crate::host) complaints: Vec<Complaint>,
+    pub(in crate::host) failed: Option<(Failure, String)>,
+    pub(in crate::host) unfit: Option<String>,
+    /// Names and texts.
+    pub(in crate::host) artifacts: Vec<(String, String)>,
+    /// What was proved of a life before.
+    pub(in crate::host) proved: Option<Vec<(String, String)>>,
+    /// The workload and what it has marked, in the order of its cuts.
+    pub(in crate::host) windows: Vec<(String, Window)>,
+    pub(in crate::host) counters: Option<Counters>,
+    /// Marks' numbers and times, in the order in which they were left.
+    pub(in crate::host) marks: Vec<(u8, u64)>,
+    pub(in crate::host) programs: Vec<Program>,
+    /// What was waited for: CPUs, how it was traced, and by window.
+    pub(in crate::host) waits: Option<(u32, Traced, Vec<Waited>)>,
+    /// What was sampled, or why nothing was.
+    pub(in crate::host) samples: Option<Result<Profiles, String>>,
+    pub(in crate::host) lock_stat: Vec<LockStat>,
+    pub(in crate::host) kallsyms: String,
+    pub(in crate::host) done: bool,
+}
+
+impl Heard {
+    pub(in crate::host) fn take(&mut self, event: Event, phase: &dyn Fn(Phase)) {
+        match event {
+            Event::Hello { guest, .. } => {
+                self.guest = Some(guest);
+                self.hello = Some(Instant::now());
+                phase(Phase::Up);
+            }
+            Event::Applied { changes } => self.changes = changes,
+            Event::Ready => self.ready = Some(Instant::now()),
+            Event::Quiet { clocksource } => {
+                if let Some(guest) = &mut self.guest {
+                    guest.clocksource = clocksource;
+                }
+            }
+            Event::Step { workload, step, done, of } => {
+                self.step = Some((workload.clone(), step.clone()));
+                phase(Phase::Step { workload, step, done, of });
+            }
+            Event::Result { workload, values, facts } => {
+                self.facts.extend(facts.into_iter().map(|(k, v)| (format!("{workload}.{k}"), v)));
+                self.results.push((workload, values));
+            }
+            Event::Windows { workload, windows } => {
+                self.windows.extend(windows.into_iter().map(|window| (workload.clone(), window)));
+            }
+            Event::Counters { counters } => self.counters = Some(counters),
+            Event::Marks { marks } => self.marks.extend(marks),
+            Event::Waits { cpus, traced, windows } => self.waits = Some((cpus, traced, windows)),
+            Event::Samples { taken } => self.samples = Some(taken),
+            Event::LockStat { stat } => self.lock_stat.push(stat),
+            Event::Programs { programs } => self.programs = programs,
+            Event::Symbols { text } => self.kallsyms += &text,
+            Event::Features { found } => {
+                self.facts.extend(found.into_iter().map(|(name, value)| (file_system::fact(&name), value)));
+            }
+            Event::Proved { facts, .. } => self.proved = Some(facts),
+            // The first failure is the cause; what follows from it comes later.
+            Event::Failed { failure, message } => {
+                self.failed.get_or_insert((failure, message));
+            }
+            Event::Unfit { message } => self.unfit = Some(message),
+            Event::Complaints { lines } => self.complaints = lines,
+            Event::Artifact { name, text } => self.artifacts.push((name, text)),
+            Event::Done => self.done = true,
+        }
+    }
+
+    pub(in crate::host) fn last_step(&self) -> String {
+        match (&self.step, self.ready, self.hello) {
+            (Some((workload, step)), ..) => format!("in `{workload}`, step `{step}`"),
+            (None, Some(_), _) => "before the first workload".to_owned(),
+            (None, None, Some(_)) => "while the agent set the guest up".to_owned(),
+            (None, None, None) => "while it booted".to_owned(),
+        }
+    }
+
+    /// The agent's own work in the guest, by the host's clock.
+    pub(in crate::host) fn set_up(&self) -> Duration {
+        self.hello.zip(self.ready).map_or(Duration::ZERO, |(hello, ready)| ready - hello)
+    }
+
+    /// The metrics in the plan's order: the same whatever the order in which the workloads ran.
+    pub(in crate::host) fn metrics(&self, trial: &Trial<'_>) -> Vec<Metric> {
+        let mut metrics = Vec::new();
+        for planned in &trial.plan.workloads {
+            let Some((_, values)) = self.results.iter().find(|(name, _)| *name == planned.name) else { continue };
+            for def in &planned.metrics {
+                if let Some((_, value)) = values.iter().find(|(name, _)| *name == def.name) {
+                    metrics.push(def.measured(&planned.name, *value));
+                }
+            }
+        }
+        metrics
+    }
+}

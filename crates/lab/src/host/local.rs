@@ -1,0 +1,478 @@
+//! The host `local`: every trial is a process of its own on this machine's running kernel.
+//!
+//! Invariant: what a trial wrote lies in a folder that is gone after it, no process of a trial outlives the trial or bigiron, and what its
+//! levers changed is as it was before the next trial begins.
+
+mod descendants;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::foundation;
+use super::heard::Heard;
+use super::kept;
+use super::{Host, HostError, Phase, Trial, TrialResult};
+use super::{samples, waits};
+use crate::guest::block::Mounts;
+use crate::lever;
+use crate::lever::apply::{self, Applied, Placement};
+use crate::lever::disks::Disks;
+use crate::lever::site::Site;
+use crate::lever::vm::Shape;
+use crate::protocol::{Job, PROTOCOL, WorkloadJob};
+use crate::undo::{Ledger, Mark};
+use bigiron_model::clock::Clock;
+use bigiron_model::evidence::Evidence;
+use bigiron_model::identity::Identity;
+use bigiron_model::plan::Plan;
+use bigiron_model::record::{Failure, GuestIdentity, HostCost};
+use bigiron_model::waits::Waiting;
+use bigiron_model::workload::{Options, Window};
+use bigiron_probe::locks::names::Places;
+use bigiron_probe::locks::recorder as locks;
+use bigiron_probe::locks::waits::waited;
+use bigiron_probe::noise::{Sample, Watch};
+use bigiron_probe::recorder::Recorder;
+use bigiron_probe::sampled::profile::Profiles;
+use bigiron_probe::sampled::recorder;
+use bigiron_probe::sampled::recorder::{Recording, Sampling};
+use bigiron_probe::sampled::spans::Spans;
+use bigiron_probe::symbols::Symbols;
+use bigiron_sys::mount;
+use bigiron_sys::network::{Link, Pair};
+use bigiron_workload::Workload;
+use bigiron_workload::registry::Registry;
+
+use worker::{End, Limit, ended, work};
+
+pub use worker::worker;
+
+/// This machine.
+pub struct LocalHost {
+    registry: Registry,
+    machine: GuestIdentity,
+    /// Held as long as the study runs, if any of its arms changes this machine.
+    ledger: Option<Mutex<Ledger>>,
+    watch: Watch,
+}
+
+/// What a trial's process is told.
+#[derive(Serialize, Deserialize)]
+struct Task {
+    job: Job,
+    machine: GuestIdentity,
+    mounts: Vec<Mounts>,
+}
+
+/// The kernel that runs here, as a plan knows it.
+pub fn identity() -> Identity {
+    let uname = rustix::system::uname();
+    let (release, version) = (uname.release().to_string_lossy(), uname.version().to_string_lossy());
+    let hash = Sha256::new().chain_update(release.as_bytes()).chain_update(version.as_bytes()).finalize();
+    Identity {
+        spec: "running".to_owned(),
+        release: release.into_owned(),
+        package: None,
+        // Its image need not be readable, nor be there any more: what it says of itself stands for it.
+        image_sha256: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+        config_sha256: None,
+    }
+}
+
+/// The type of the file system that `path` lies on, as the kernel calls it; `unknown` where /proc does not say.
+pub fn filesystem(path: &Path) -> String {
+    mount::of(path).map_or_else(|| "unknown".to_owned(), |mount| mount.kind)
+}
+
+impl LocalHost {
+    /// Checks that this is still the machine of `plan`.
+    ///
+    /// # Errors
+    /// Another kernel runs here than when the study was begun; what its workloads start from is no longer as it was; levers are to be set,
+    /// and another bigiron changes this machine, or a killed one has left it changed.
+    pub fn new(registry: Registry, plan: &Plan) -> anyhow::Result<Self> {
+        let here = identity();
+        for arm in &plan.arms {
+            ensure!(
+                arm.kernel.image_sha256 == here.image_sha256,
+                "The study was begun on {}; {} runs here now",
+                arm.kernel.release,
+                here.release
+            );
+        }
+        for arm in &plan.arms {
+            foundation::find(registry, plan, arm)?;
+            // Made and let go: what speaks against it is said before anything runs.
+            lever::net::link(registry.arm_has_network(plan, arm), Pair::make)?;
+        }
+        let changes = plan.arms.iter().any(|arm| !lever::of_runtime(&arm.settings).is_empty());
+        let ledger = if changes { Some(Mutex::new(Ledger::open()?)) } else { None };
+        Ok(Self {
+            registry,
+            machine: this_machine(plan.machine.cpus, plan.machine.memory_bytes),
+            ledger,
+            watch: Watch::default(),
+        })
+    }
+
+    /// Sets the arm's levers for one trial whose folder is `dir`.
+    fn set(&self, trial: &Trial<'_>, dir: &Path, link: &Link) -> anyhow::Result<Option<Set<'_>>> {
+        let settings = lever::of_runtime(&trial.arm.settings);
+        let Some(ledger) = self.ledger.as_ref().filter(|_| !settings.is_empty()) else { return Ok(None) };
+        let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mark = ledger.mark();
+        let site = Site { root: Path::new("/"), disks: Disks::below(dir), link };
+        let applied = apply::apply(&settings, &site, &mut *ledger);
+        // Dropped on failure too, which takes back what was set until then.
+        let mut set = Set { ledger, mark, applied: Applied::default() };
+        match applied {
+            Ok(applied) => set.applied = applied,
+            Err(why) => {
+                return Err(set.taken_back().err().map_or_else(|| anyhow!(why.clone()), |e| anyhow!("{why}; {e:#}")));
+            }
+        }
+        Ok(Some(set))
+    }
+
+    fn task(&self, trial: &Trial<'_>, dir: &Path) -> anyhow::Result<Task> {
+        let plan = trial.plan;
+        let (mut workloads, mut mounts) = (Vec::new(), Vec::new());
+        for &n in &trial.slot.order {
+            let planned = &plan.workloads[n];
+            workloads.push(WorkloadJob {
+                name: planned.name.clone(),
+                options: plan.options_in(trial.arm, &planned.name),
+                metrics: planned.metrics.clone(),
+                storage: None,
+                trees: Vec::new(),
+                loaded: None,
+                foundation: foundation::of(&trial.arm.foundation, &planned.name),
+            });
+            let dir = dir.join(&planned.name);
+            fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
+            mounts.push(Mounts { dir, ..Mounts::default() });
+        }
+        let job = job(plan.clock, trial.slot.workload_seed, workloads);
+        Ok(Task { job, machine: self.machine.clone(), mounts })
+    }
+}
+
+/// The levers of one trial, in force until this is dropped.
+struct Set<'a> {
+    ledger: MutexGuard<'a, Ledger>,
+    mark: Mark,
+    applied: Applied,
+}
+
+impl Set<'_> {
+    /// Takes everything back.
+    fn taken_back(mut self) -> anyhow::Result<()> {
+        let troubles: Vec<String> = self.ledger.undo_since(self.mark).iter().map(ToString::to_string).collect();
+        ensure!(
+            troubles.is_empty(),
+            "This machine is not as it was: {}; `bigiron undo` tries again",
+            troubles.join("; ")
+        );
+        Ok(())
+    }
+}
+
+impl Drop for Set<'_> {
+    fn drop(&mut self) {
+        // What fails here is still in the ledger, which says so when it is closed.
+        self.ledger.undo_since(self.mark);
+    }
+}
+
+/// This machine as a guest would describe itself.
+fn this_machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
+    let uname = rustix::system::uname();
+    let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    GuestIdentity {
+        release: uname.release().to_string_lossy().into_owned(),
+        version: uname.version().to_string_lossy().into_owned(),
+        cmdline: fs::read_to_string("/proc/cmdline").unwrap_or_default().trim().to_owned(),
+        cpus,
+        memory_bytes,
+        clocksource: clocksource.unwrap_or_default().trim().to_owned(),
+    }
+}
+
+fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
+    Job {
+        protocol: PROTOCOL,
+        clock,
+        settle_seconds: 0,
+        jitter: 0,
+        seed,
+        modules: Vec::new(),
+        cmdline: Vec::new(),
+        fault: None,
+        crash: None,
+        levers: Vec::new(),
+        lever_modules: Vec::new(),
+        mount: String::new(),
+        placement: Placement::default(),
+        shape: Shape::default(),
+        raw_disks: None,
+        features: false,
+        looked_into: crate::protocol::NOT_LOOKED_INTO,
+        sampled: false,
+        shared: true,
+        locks: false,
+        samples: false,
+        workloads,
+    }
+}
+
+impl Host for LocalHost {
+    fn parallel(&self) -> usize {
+        1
+    }
+
+    fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
+        self.trial(trial, Looking::Not, phase).map(|ran| ran.result)
+    }
+
+    fn looks(&self) -> Result<(), String> {
+        recorder::permitted().map_err(|why| format!("{why}, so nothing is looked into here"))
+    }
+
+    fn look(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
+        let ran = self.trial(trial, Looking::Sampling, phase)?;
+        sampled(trial, ran).map_err(|e| HostError::Void(format!("{e:#}")))
+    }
+
+    fn looks_at_locks(&self) -> Result<(), String> {
+        locks::permitted().map_err(|why| format!("{why}, so no locks are traced here"))
+    }
+
+    fn look_at_locks(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Waiting, HostError> {
+        let ran = self.trial(trial, Looking::AtLocks, phase)?;
+        waiting(trial, ran).map_err(|e| HostError::Void(format!("{e:#}")))
+    }
+}
+
+/// A trial that has ended.
+struct Ran {
+    result: TrialResult,
+    windows: Vec<(String, Window)>,
+    /// Marks' numbers and times.
+    marks: Vec<(u8, u64)>,
+    recorded: Recorded,
+}
+
+/// Whether a trial is looked into, and how.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looking {
+    Not,
+    Sampling,
+    AtLocks,
+}
+
+/// What records while a trial runs.
+enum Recorders {
+    None,
+    Samples(Sampling, Recorder<Recording>),
+    Locks(Recorder<locks::Recording>),
+}
+
+/// What was recorded meanwhile.
+enum Recorded {
+    Nothing,
+    /// How, and what.
+    Samples(Sampling, Recording),
+    Locks(locks::Recording),
+}
+
+impl Recorders {
+    fn start(looking: Looking) -> Result<Self, String> {
+        Ok(match looking {
+            Looking::Not => Self::None,
+            Looking::Sampling => {
+                let sampling = Sampling::of_this_machine();
+                Self::Samples(sampling, recorder::Armed::new(sampling)?.start()?)
+            }
+            Looking::AtLocks => Self::Locks(locks::Armed::new()?.start()?),
+        })
+    }
+
+    fn stop(self) -> Recorded {
+        match self {
+            Self::None => Recorded::Nothing,
+            Self::Samples(sampling, recorder) => Recorded::Samples(sampling, recorder.stop()),
+            Self::Locks(recorder) => Recorded::Locks(recorder.stop()),
+        }
+    }
+}
+
+/// What a trial executed, by what was recorded.
+fn sampled(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Evidence> {
+    if let Some((failure, message)) = ran.result.failure {
+        bail!("{}: {message}", failure.verb());
+    }
+    let Recorded::Samples(sampling, recording) = ran.recorded else { bail!("Nothing was recorded") };
+    let kallsyms = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let spans = Spans::of_numbers(&ran.marks);
+    let profiles = Profiles::new(sampling, &recording, &spans, &kallsyms).map_err(anyhow::Error::msg)?;
+    samples::evidence(trial, ran.result.metrics, 0.0, ran.windows, profiles)
+}
+
+/// What a trial waited for, by what was recorded.
+fn waiting(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Waiting> {
+    if let Some((failure, message)) = ran.result.failure {
+        bail!("{}: {message}", failure.verb());
+    }
+    let Recorded::Locks(recording) = ran.recorded else { bail!("Nothing was recorded") };
+    let kallsyms = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let symbols = Symbols::new(&kallsyms, Vec::new()).map_err(anyhow::Error::msg)?;
+    let spans = Spans::of_numbers(&ran.marks);
+    let (windows, traced) = waited(&recording, &spans, &symbols, &Places::new(&kallsyms));
+    waits::evidence(trial, ran.result.metrics, &ran.windows, (recording.cpus, traced, &windows), Vec::new())
+}
+
+impl LocalHost {
+    /// Runs a trial, and records what this machine does meanwhile if it is to be looked into.
+    fn trial(&self, trial: &Trial<'_>, looking: Looking, phase: &dyn Fn(Phase)) -> Result<Ran, HostError> {
+        let begun = Instant::now();
+        let dir = folder(trial.artifacts)?;
+        let mut task = self.task(trial, dir.path()).map_err(fatal)?;
+        let link = lever::net::link(self.registry.arm_has_network(trial.plan, trial.arm), Pair::make).map_err(fatal)?;
+        let set = self.set(trial, dir.path(), &link).map_err(fatal)?;
+        let mut changes = Vec::new();
+        if let Some(set) = &set {
+            task.job.placement = set.applied.placement.clone();
+            changes.clone_from(&set.applied.changes);
+        }
+        task.job.placement.network = link.network();
+        task.job.sampled = looking != Looking::Not;
+        let recorders = Recorders::start(looking).map_err(HostError::Void)?;
+        let before = Sample::now();
+        let limit = Limit { cpu_seconds: trial.plan.design.hang_cpu_seconds, cpus: trial.plan.machine.cpus };
+        let (mut heard, end) = work(&task, Some(limit), trial.cancel, phase)?;
+        let recorded = recorders.stop();
+        let noise = self.watch.card(&before);
+        kept::keep(&task.job.workloads, &task.mounts, trial.artifacts).map_err(fatal)?;
+        if let Some(set) = set {
+            set.taken_back().map_err(fatal)?;
+        }
+        if let Some(message) = heard.unfit.take() {
+            return Err(HostError::Fatal(message));
+        }
+        let failure = failure(&mut heard, end);
+        let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
+        let result = TrialResult {
+            failure,
+            guest: heard.guest,
+            metrics,
+            facts: heard.facts.into_iter().chain(noise).chain(trial.arm.foundation.clone()).collect(),
+            counters: heard.counters,
+            changes,
+            complaints: heard.complaints,
+            cost: HostCost {
+                accelerator: "local".to_owned(),
+                wall_s: begun.elapsed().as_secs_f64(),
+                ..HostCost::default()
+            },
+        };
+        Ok(Ran { result, windows: heard.windows, marks: heard.marks, recorded })
+    }
+}
+
+/// What one run of one workload, without a study, has to show.
+pub struct Once {
+    pub failure: Option<(Failure, String)>,
+    pub values: BTreeMap<String, f64>,
+    pub facts: BTreeMap<String, String>,
+}
+
+/// Runs a workload once in a folder of its own below `dir`.
+///
+/// # Errors
+/// As [`Host::run`].
+pub fn once(
+    workload: &dyn Workload,
+    options: &Options,
+    seed: u64,
+    dir: &Path,
+    cancel: &AtomicBool,
+    phase: &dyn Fn(Phase),
+) -> Result<Once, HostError> {
+    let dir = folder(dir)?;
+    let at = dir.path().join(workload.name());
+    fs::create_dir(&at).with_context(|| format!("Cannot make {}", at.display())).map_err(fatal)?;
+    let planned = WorkloadJob {
+        name: workload.name().to_owned(),
+        options: options.clone(),
+        metrics: workload.metrics(options),
+        storage: None,
+        trees: Vec::new(),
+        loaded: None,
+        foundation: BTreeMap::new(),
+    };
+    let memory = rustix::system::sysinfo();
+    let task = Task {
+        job: job(Clock::Wall, seed, vec![planned]),
+        machine: this_machine(
+            std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            memory.totalram as u64 * u64::from(memory.mem_unit),
+        ),
+        mounts: vec![Mounts { dir: at, ..Mounts::default() }],
+    };
+    // A run of a moment or of a day, which somebody waits for.
+    let (mut heard, end) = work(&task, None, cancel, phase)?;
+    let prefix = format!("{}.", workload.name());
+    let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();
+    Ok(Once {
+        failure: failure(&mut heard, end),
+        values: heard.results.into_iter().flat_map(|(_, values)| values).collect(),
+        facts: heard.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
+    })
+}
+
+fn fatal(e: anyhow::Error) -> HostError {
+    HostError::Fatal(format!("{e:#}"))
+}
+
+/// A folder for one trial, gone when it is dropped. Others may pass through it: a server's user is not ours.
+fn folder(below: &Path) -> Result<tempfile::TempDir, HostError> {
+    let make = || {
+        let below = std::path::absolute(below)?;
+        let dir = tempfile::Builder::new().prefix("work-").tempdir_in(below)?;
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o711))?;
+        Ok::<_, std::io::Error>(dir)
+    };
+    make().with_context(|| format!("Cannot make a folder in {}", below.display())).map_err(fatal)
+}
+
+fn failure(heard: &mut Heard, end: End) -> Option<(Failure, String)> {
+    match (heard.failed.take(), end) {
+        (Some(failure), _) => Some(failure),
+        (None, End::Hung(why)) => Some((Failure::Hang, why)),
+        (None, End::Exited(_)) if heard.done => None,
+        (None, End::Exited(status)) => {
+            Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_system_of_a_folder_is_its_mounts() {
+        assert_eq!(filesystem(Path::new("/proc/self")), "proc");
+        assert_eq!(filesystem(Path::new("/sys")), "sysfs");
+    }
+}

@@ -1,0 +1,48 @@
+//! What a trial executed, from what its windows marked and what was sampled meanwhile.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+
+use super::Trial;
+use super::sums::Sums;
+use bigiron_model::evidence::{Evidence, SCHEMA};
+use bigiron_model::metric::Metric;
+use bigiron_model::workload::Window;
+use bigiron_probe::sampled::profile::Profiles;
+
+/// The evidence of a trial: `marked` are its windows, and `cpu_s` CPU seconds that it cost the host.
+pub(super) fn evidence(
+    trial: &Trial<'_>,
+    metrics: Vec<Metric>,
+    cpu_s: f64,
+    marked: Vec<(String, Window)>,
+    profiles: Profiles,
+) -> anyhow::Result<Evidence> {
+    ensure!(!marked.is_empty(), "Its workloads do not mark what they measure");
+    ensure!(
+        profiles.windows.len() == marked.len(),
+        "{} windows were marked with their times, and the trial tells of {}; more marks than can be kept are none",
+        profiles.windows.len(),
+        marked.len()
+    );
+    let (mut sums, mut stacks) = (Sums::default(), BTreeMap::<String, u64>::new());
+    for ((workload, window), profile) in marked.into_iter().zip(profiles.windows) {
+        sums.add(&workload, &window, profile.functions.iter().map(|(name, n)| (name.as_str(), *n)));
+        for metric in &window.metrics {
+            for (stack, n) in &profile.stacks {
+                *stacks.entry(format!("{workload} {metric};{stack}")).or_default() += n;
+            }
+        }
+    }
+    Ok(Evidence {
+        schema: SCHEMA,
+        slot: trial.slot.slot,
+        image_sha256: trial.arm.kernel.image_sha256.clone(),
+        metrics,
+        cpu_s,
+        windows: sums.executed(),
+        sampled: Some(profiles.sampled),
+        stacks: stacks.into_iter().map(|(stack, n)| format!("{stack} {n}\n")).collect(),
+    })
+}

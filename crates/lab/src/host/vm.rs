@@ -1,0 +1,452 @@
+//! The host `vm`: every trial is a QEMU guest of its own, booted from the arm's kernel and thrown away.
+//!
+//! Invariant: what a guest did is a [`TrialResult`], whatever it did; a [`HostError`] is never about the arm.
+
+mod arm;
+pub mod crash;
+mod files;
+mod images;
+mod looked;
+mod outcome;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use super::heard::Heard;
+use super::{Host, HostError, Phase, Trial, TrialResult};
+use crate::lever::{self, apply::Placement, vm::Shape};
+use crate::protocol;
+use crate::protocol::{Job, JournalDisk, LOOKED_INTO, NOT_LOOKED_INTO, PROTOCOL, Storage, WorkloadJob};
+use crate::vm::disk::{self, Disk};
+use crate::vm::lockstep::Library;
+use crate::vm::profile::Plugin;
+use crate::vm::qemu::{Accelerator, Config, Process, Qemu};
+use crate::vm::watch::{Ended, Watch};
+use arm::{PreparedArm, storage_mib, storage_of};
+use bigiron_archive::Kernel;
+use bigiron_image as image;
+use bigiron_model::clock::Clock;
+use bigiron_model::evidence::Evidence;
+use bigiron_model::plan::{Arm, Plan};
+use bigiron_model::record::HostCost;
+use bigiron_model::storage::DISK_CACHE_FACT;
+use bigiron_model::waits::Waiting;
+use bigiron_model::workload::Options;
+use bigiron_workload::registry::Registry;
+use files::Files;
+
+/// Idle seconds of the guest's clock before work. Free under the exact clock.
+const SETTLE_EXACT_S: u32 = 5;
+const SETTLE_WALL_S: u32 = 3;
+
+/// How often a running guest is looked at.
+const POLL: Duration = Duration::from_millis(10);
+
+/// VMs on this machine.
+pub struct VmHost {
+    registry: Registry,
+    qemu: Qemu,
+    accelerator: Accelerator,
+    cache: PathBuf,
+    arms: Vec<PreparedArm>,
+    /// For the exact clock alone: on the others the host's time is the guest's.
+    lockstep: Option<Result<Library, String>>,
+    /// What counts instructions, or why nothing is looked into; none on the wall clock, where guests sample themselves.
+    plugin: Option<Result<Plugin, String>>,
+}
+
+/// Whether a guest is looked into, and how.
+#[derive(Clone, Copy)]
+enum Looking<'a> {
+    Not,
+    /// Its instructions, into a file.
+    Counting(&'a Plugin, &'a Path),
+    Sampling,
+    AtLocks,
+}
+
+/// A guest that came to its end.
+struct Booted {
+    result: TrialResult,
+    heard: Heard,
+}
+
+impl VmHost {
+    /// Prepares all arms of `plan`; `kernels` are theirs, in the same order, and `agent` is the executable that each guest gets as its PID 1.
+    /// Nothing boots yet.
+    ///
+    /// # Errors
+    /// A module that the kernel does not have, a file system that cannot be made, an unreadable agent.
+    pub fn new(
+        registry: Registry,
+        plan: &Plan,
+        kernels: &[Kernel],
+        cache: &Path,
+        qemu: Qemu,
+        accelerator: Accelerator,
+        agent: &Path,
+    ) -> anyhow::Result<Self> {
+        let agent = std::fs::read(agent).with_context(|| format!("Cannot read the agent {}", agent.display()))?;
+        let arms = plan
+            .arms
+            .iter()
+            .zip(kernels)
+            .map(|(arm, kernel)| {
+                arm::prepare(registry, plan, arm, kernel, cache, &agent).with_context(|| format!("Arm `{}`", arm.name))
+            })
+            .collect::<anyhow::Result<_>>()?;
+        let lockstep = (plan.clock == Clock::Exact).then(|| Library::of(&qemu));
+        let plugin = match plan.clock {
+            Clock::Exact => Some(Plugin::new().map_err(|e| format!("the plugin cannot be put into memory ({e})"))),
+            Clock::Wall => None,
+            Clock::None => Some(Err(format!("the clock `{}` times nothing; `--clock exact` does", plan.clock))),
+        };
+        Ok(Self { registry, qemu, accelerator, cache: cache.to_owned(), arms, lockstep, plugin })
+    }
+
+    /// Why guests of the exact clock will not run in lockstep, if that is known before the first boot.
+    pub fn out_of_step(&self) -> Option<&str> {
+        self.lockstep.as_ref()?.as_ref().err().map(String::as_str)
+    }
+}
+
+impl Host for VmHost {
+    fn parallel(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    }
+
+    fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
+        self.boot(trial, phase, Looking::Not).map(|booted| booted.result)
+    }
+
+    fn looks(&self) -> Result<(), String> {
+        // A guest that cannot sample itself says so.
+        self.plugin.as_ref().map_or(Ok(()), |plugin| plugin.as_ref().map(drop).map_err(Clone::clone))
+    }
+
+    fn look(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
+        let evidence = match &self.plugin {
+            Some(plugin) => {
+                let plugin = plugin.as_ref().map_err(|why| HostError::Fatal(why.clone()))?;
+                let out = trial.artifacts.join("profile");
+                looked::counted(trial, self.boot(trial, phase, Looking::Counting(plugin, &out))?, &out)
+            }
+            None => looked::sampled(trial, self.boot(trial, phase, Looking::Sampling)?),
+        };
+        evidence.map_err(|e| HostError::Void(format!("{e:#}")))
+    }
+
+    fn looks_at_locks(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn look_at_locks(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Waiting, HostError> {
+        let booted = self.boot(trial, phase, Looking::AtLocks)?;
+        looked::waiting(trial, booted).map_err(|e| HostError::Void(format!("{e:#}")))
+    }
+}
+
+impl VmHost {
+    /// Boots the guest of a trial and sees it to its end.
+    fn boot(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase), looking: Looking<'_>) -> Result<Booted, HostError> {
+        let begun = Instant::now();
+        let arm = &self.arms[trial.slot.arm];
+        let files = Files::in_dir(trial.artifacts);
+        let (mut job, disks) = self.job(trial, arm, &files).map_err(|e| HostError::Fatal(format!("{e:#}")))?;
+        let mut profile = None;
+        match looking {
+            Looking::Not => {}
+            Looking::Counting(plugin, out) => {
+                job.looked_into = LOOKED_INTO;
+                profile = Some((plugin, out));
+            }
+            Looking::Sampling => (job.sampled, job.samples) = (true, true),
+            Looking::AtLocks => (job.sampled, job.locks) = (true, true),
+        }
+        let pmems = arm.images.pmems();
+        let shape = Shape::of(&trial.arm.settings);
+        files.write_initramfs(&arm.archive, &job).map_err(|e| full(&e, &files.initramfs))?;
+        let config = Config {
+            clock: trial.plan.clock,
+            accelerator: self.accelerator,
+            cpus: trial.plan.machine.cpus,
+            memory_bytes: trial.plan.machine.memory_bytes,
+            nodes: shape.nodes,
+            threads: shape.threads,
+            seed: trial.slot.boot_seed,
+            kernel: &arm.kernel,
+            initramfs: &files.initramfs,
+            cmdline: &arm.cmdline,
+            console: &files.console,
+            events: &files.events,
+            acks: None,
+            disks: &disks,
+            pmems: &pmems,
+            profile,
+        };
+        let library = self.lockstep.as_ref().and_then(|library| library.as_ref().ok());
+        let mut process =
+            Process::start(&self.qemu, &config, library, &files.errors).map_err(|e| full(&e, &files.errors))?;
+        let started = Instant::now();
+        phase(Phase::Booting);
+        let mut watch = Watch::new(&files.events, &files.console, trial.plan.design.hang_cpu_seconds);
+        let mut heard = Heard::default();
+        let mut in_lockstep = false;
+        let ended = see_to_its_end(trial.cancel, &mut process, &mut watch, &files, &mut heard, phase, &mut |process| {
+            in_lockstep = in_lockstep || library.is_some() && process.is_in_lockstep();
+        });
+        let stopped = Instant::now();
+        let cpu_s = watch.cpu_seconds();
+        files.remove_bulk(&process);
+        let ended = ended?;
+        let console = std::fs::read(&files.console).unwrap_or_default();
+        let console = String::from_utf8_lossy(&console);
+        let failure = outcome::verdict(&ended, &heard, &console, &process.errors())?;
+        for (name, text) in &heard.artifacts {
+            // A name of the guest's must not lead elsewhere.
+            let path = trial.artifacts.join(name.replace('/', "_"));
+            std::fs::write(&path, text).map_err(|e| full(&e, &path))?;
+        }
+        let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
+        let set_up = heard.set_up();
+        let overhead = (started - begun) + set_up + stopped.elapsed();
+        let facts = std::mem::take(&mut heard.facts).into_iter().chain(disk_fact(&disks)).chain(self.cpu_fact());
+        let result = TrialResult {
+            failure,
+            guest: heard.guest.take(),
+            metrics,
+            facts: facts.chain(trial.arm.foundation.clone()).collect(),
+            counters: heard.counters.take(),
+            changes: std::mem::take(&mut heard.changes),
+            complaints: std::mem::take(&mut heard.complaints),
+            cost: HostCost {
+                accelerator: self.accelerator.name().to_owned(),
+                qemu: self.qemu.version.to_string(),
+                lockstep: self.lockstep.as_ref().map(|_| in_lockstep),
+                wall_s: round(begun.elapsed()),
+                cpu_s,
+                overhead_s: round(overhead),
+            },
+        };
+        Ok(Booted { result, heard })
+    }
+}
+
+impl VmHost {
+    /// The disk of the plan's workload number `n`; one that is a file of the host is made by `make`, given its serial number.
+    fn storage(
+        &self,
+        plan: &Plan,
+        (planned, arm): (&Arm, &PreparedArm),
+        n: usize,
+        options: &Options,
+        make: &mut dyn FnMut(&str, Content<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Option<Storage>> {
+        let (machine, name, kind) = (&plan.machine, &plan.workloads[n].name, arm::kind(plan, planned).on(n));
+        let profile = storage_of(plan)?;
+        if let Some(loaded) = arm.images.data(name) {
+            let device = loaded.device(profile, machine.cpus, n, name);
+            if let protocol::Device::Virtio { serial } = &device {
+                make(serial, loaded.moves_to_mib().map_or(Content::Image(&loaded.path), Content::Empty))?;
+            }
+            let journal = match loaded.moves_to_mib() {
+                Some(size_mib) => self.journal(plan, (planned, arm), n, size_mib, make)?,
+                None => None,
+            };
+            return Ok(Some(Storage { journal, ..loaded.storage(device, kind) }));
+        }
+        let Some(size_mib) = storage_mib(self.registry, plan, planned, name, options) else { return Ok(None) };
+        let device = disk::device(profile, size_mib, machine.cpus, n, name);
+        let mut image = Some(kind.path(size_mib));
+        if let protocol::Device::Virtio { serial } = &device {
+            make(serial, Content::Empty(size_mib))?;
+            image = None;
+        }
+        let journal = self.journal(plan, (planned, arm), n, size_mib, make)?;
+        Ok(Some(Storage { device, filesystem: kind.filesystem.to_owned(), image, copy: None, files: None, journal }))
+    }
+
+    /// The disk of the journal of the plan's workload number `n`, whose file system is of `size_mib`, if the arm's journals have their own.
+    fn journal(
+        &self,
+        plan: &Plan,
+        (planned, arm): (&Arm, &PreparedArm),
+        n: usize,
+        size_mib: u64,
+        make: &mut dyn FnMut(&str, Content<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Option<JournalDisk>> {
+        let Some(profile) = lever::fs::journal(&planned.settings) else { return Ok(None) };
+        let journal_mib = arm.journal_mib(size_mib).context("A journal that was not made")?;
+        let serial = journal_serial(&plan.workloads[n].name);
+        // Behind those with the file systems.
+        let index = plan.workloads.len() + n;
+        let device = disk::device(profile, journal_mib, plan.machine.cpus, index, &serial);
+        let mut image = Some(arm::kind(plan, planned).on(n).journal_path(size_mib));
+        if let protocol::Device::Virtio { serial } = &device {
+            make(serial, Content::Journal(size_mib))?;
+            image = None;
+        }
+        Ok(Some(JournalDisk { storage: profile.name.to_owned(), device, image }))
+    }
+
+    fn lay(&self, kind: image::Kind<'_>, content: Content<'_>, path: &Path) -> anyhow::Result<()> {
+        match content {
+            Content::Image(image) => image::restore(image, path),
+            Content::Empty(size_mib) => image::write_raw(&self.cache, kind, size_mib, path),
+            Content::Journal(size_mib) => image::journal::write_raw_journal(&self.cache, kind, size_mib, path),
+        }
+    }
+
+    fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(Job, Vec<Disk>)> {
+        let plan = trial.plan;
+        let kind = arm::kind(plan, trial.arm);
+        let mut disks = Vec::new();
+        let mut workloads = Vec::new();
+        for &n in &trial.slot.order {
+            let planned = &plan.workloads[n];
+            let options = plan.options_in(trial.arm, &planned.name);
+            let storage = self.storage(plan, (trial.arm, arm), n, &options, &mut |serial, content| {
+                let path = files.disk(serial);
+                self.lay(kind.on(n), content, &path)?;
+                let cache = disk::cache(plan.clock, &path)?;
+                disks.push(Disk { path, serial: serial.to_owned(), cache, log: None });
+                Ok(())
+            })?;
+            let metrics = planned.metrics.clone();
+            workloads.push(WorkloadJob {
+                name: planned.name.clone(),
+                options,
+                metrics,
+                storage,
+                trees: arm.images.trees(&planned.name),
+                loaded: arm.images.data(&planned.name).map(|loaded| loaded.name.to_owned()),
+                foundation: BTreeMap::new(),
+            });
+        }
+        let job = Job {
+            protocol: PROTOCOL,
+            clock: plan.clock,
+            settle_seconds: if plan.clock == Clock::Exact { SETTLE_EXACT_S } else { SETTLE_WALL_S },
+            jitter: trial.slot.jitter,
+            seed: trial.slot.workload_seed,
+            modules: arm.modules.clone(),
+            cmdline: arm.cmdline.clone(),
+            fault: lever::injected(&trial.arm.settings),
+            crash: None,
+            levers: lever::of_runtime(&trial.arm.settings),
+            lever_modules: arm.lever_modules.clone(),
+            mount: lever::fs::mount(&trial.arm.settings).to_owned(),
+            placement: Placement::default(),
+            shape: Shape::of(&trial.arm.settings),
+            raw_disks: arm.raw_disks.clone(),
+            features: features_asked(trial),
+            looked_into: NOT_LOOKED_INTO,
+            sampled: false,
+            shared: false,
+            locks: false,
+            samples: false,
+            workloads,
+        };
+        Ok((job, disks))
+    }
+}
+
+/// Watches a guest until it has ended, or is ended here; `speaking` is called while it runs, from the agent's first word on.
+fn see_to_its_end(
+    cancel: &AtomicBool,
+    process: &mut Process,
+    watch: &mut Watch,
+    files: &Files,
+    heard: &mut Heard,
+    phase: &dyn Fn(Phase),
+    speaking: &mut dyn FnMut(&Process),
+) -> Result<Ended, HostError> {
+    loop {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(HostError::Cancelled);
+        }
+        // The status first: what was written before the end is then read whole.
+        let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
+        if let Some(line) = hear(watch, heard, files, phase)? {
+            process.kill();
+            return Ok(Ended::Malformed(line));
+        }
+        // By then the kernel has waited for many a timer.
+        if heard.hello.is_some() {
+            speaking(process);
+        }
+        if let Some(status) = status {
+            return Ok(Ended::Exited(status));
+        }
+        if let Some(why) = watch.hung(process.cpu_seconds(), heard.last_step()) {
+            process.kill();
+            return Ok(Ended::Hung(why));
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Takes what a guest has said since the last call. A line that is no event comes back: the guest's doing, unless the disk is full.
+fn hear(
+    watch: &mut Watch,
+    heard: &mut Heard,
+    files: &Files,
+    phase: &dyn Fn(Phase),
+) -> Result<Option<String>, HostError> {
+    let said = watch.read().map_err(|e| HostError::Void(format!("The guest's events: {e}")))?;
+    files.check_room()?;
+    for said in said {
+        match said {
+            Ok(event) => heard.take(event, phase),
+            Err(line) => return Ok(Some(line)),
+        }
+    }
+    Ok(None)
+}
+
+/// What a disk of the host begins with.
+pub(super) enum Content<'a> {
+    Image(&'a Path),
+    /// A file system of so many MiB.
+    Empty(u64),
+    /// The journal of one of so many MiB.
+    Journal(u64),
+}
+
+/// The serial number of the disk with the journal of `workload`'s file system.
+pub fn journal_serial(workload: &str) -> String {
+    format!("{workload}-journal")
+}
+
+/// Whether a trial finds out what its file system can do: where arms differ in it, and once, since all pairs would find the same.
+fn features_asked(trial: &Trial<'_>) -> bool {
+    trial.slot.pair == 0 && trial.plan.arms.iter().any(|arm| lever::fs::is_set(&arm.settings))
+}
+
+impl VmHost {
+    /// The CPU of a guest that does not have all that the host's has.
+    fn cpu_fact(&self) -> Option<(String, String)> {
+        let differs = self.accelerator == Accelerator::KvmWithoutCapabilities;
+        differs.then(|| ("vm.cpu".to_owned(), self.accelerator.host_cpu().to_owned()))
+    }
+}
+
+/// How the host opens the disks, for the record: the guest cannot know.
+fn disk_fact(disks: &[Disk]) -> Option<(String, String)> {
+    disks.first().map(|disk| (DISK_CACHE_FACT.to_owned(), disk.cache.summary().to_owned()))
+}
+
+fn full(e: &std::io::Error, path: &Path) -> HostError {
+    HostError::Fatal(format!("{}: {e}", path.display()))
+}
+
+fn round(d: Duration) -> f64 {
+    (d.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! The files of a trial.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::host::HostError;
+use crate::protocol;
+use crate::protocol::Job;
+use crate::vm::initramfs::Archive;
+use crate::vm::qemu::Process;
+
+/// Room that a trial needs at the least while it runs. QEMU does not say that it could not write: a guest would seem to fall silent,
+/// or to hang at its disk, for which its kernel is not to blame.
+const ROOM_BYTES: u64 = 1 << 20;
+
+/// The files of a trial. Those that QEMU only reads are removed when it has ended.
+pub(super) struct Files {
+    dir: PathBuf,
+    pub(super) initramfs: PathBuf,
+    pub(super) console: PathBuf,
+    pub(super) events: PathBuf,
+    pub(super) errors: PathBuf,
+}
+
+impl Files {
+    pub(super) fn in_dir(dir: &Path) -> Self {
+        // QEMU gets absolute paths: it is told nothing of our working directory.
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        Self {
+            initramfs: dir.join("initramfs"),
+            console: dir.join("console.log"),
+            events: dir.join("events.ndjson"),
+            errors: dir.join("qemu.log"),
+            dir,
+        }
+    }
+
+    pub(super) fn disk(&self, serial: &str) -> PathBuf {
+        self.dir.join(format!("{serial}.disk"))
+    }
+
+    pub(super) fn write_initramfs(&self, archive: &[u8], job: &Job) -> std::io::Result<()> {
+        let mut own = Archive::new();
+        own.file(protocol::JOB_PATH, 0o644, &serde_json::to_vec(job).expect("a job has string keys only"));
+        let mut file = File::create(&self.initramfs)?;
+        file.write_all(archive)?;
+        file.write_all(&own.finish())
+    }
+
+    /// Whether there is room for what QEMU writes.
+    pub(super) fn check_room(&self) -> Result<(), HostError> {
+        let Ok(fs) = rustix::fs::statvfs(&self.dir) else { return Ok(()) };
+        if fs.f_blocks == 0 || fs.f_bavail.saturating_mul(fs.f_frsize) >= ROOM_BYTES {
+            return Ok(());
+        }
+        Err(HostError::Fatal(format!(
+            "No space left in `{}`; at least 1 MiB must stay free while a guest runs",
+            self.dir.display()
+        )))
+    }
+
+    pub(super) fn remove_bulk(&self, process: &Process) {
+        let _ = std::fs::remove_file(&self.initramfs);
+        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|e| e == "disk") {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        if process.errors().is_empty() {
+            let _ = std::fs::remove_file(&self.errors);
+        }
+    }
+}

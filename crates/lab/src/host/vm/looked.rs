@@ -1,0 +1,77 @@
+//! A trial that is looked into: the same boot, with QEMU counting what its windows execute, or the guest sampling that or recording what they wait for.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+use bigiron_profile::Windows;
+
+use super::Booted;
+use crate::host::Trial;
+use crate::host::sums::Sums;
+use crate::host::{samples, waits};
+use bigiron_model::evidence::{Evidence, SCHEMA};
+use bigiron_model::waits::Waiting;
+use bigiron_probe::symbols::Symbols;
+
+/// What a guest executed, from what it said and from the file that the plugin wrote.
+pub(super) fn counted(trial: &Trial<'_>, booted: Booted, profile: &Path) -> anyhow::Result<Evidence> {
+    if let Some((failure, message)) = booted.result.failure {
+        bail!("{}: {message}", failure.verb());
+    }
+    let bytes = std::fs::read(profile).with_context(|| format!("Cannot read {}", profile.display()))?;
+    let windows: Vec<_> = Windows::new(&bytes)
+        .and_then(Iterator::collect)
+        .map_err(|why| anyhow::anyhow!("The profile is not usable: {why}"))?;
+    let said = booted.heard.windows;
+    ensure!(
+        windows.len() == said.len(),
+        "{} windows were counted, and the guest tells of {}",
+        windows.len(),
+        said.len()
+    );
+    let symbols = Symbols::new(&booted.heard.kallsyms, booted.heard.programs).map_err(anyhow::Error::msg)?;
+    let mut sums = Sums::default();
+    for ((workload, window), counts) in said.into_iter().zip(windows) {
+        let (mut functions, mut calls) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
+        for (address, count) in counts {
+            if let Some(call) = symbols.system_call(address) {
+                *calls.entry(call.to_owned()).or_default() += count;
+            }
+            *functions.entry(symbols.name(address)).or_default() += count;
+        }
+        sums.add(&workload, &window, functions.iter().map(|(name, n)| (name.as_str(), *n)));
+        sums.add_calls(&workload, &window, &calls);
+    }
+    Ok(Evidence {
+        schema: SCHEMA,
+        slot: trial.slot.slot,
+        image_sha256: trial.arm.kernel.image_sha256.clone(),
+        metrics: booted.result.metrics,
+        cpu_s: booted.result.cost.cpu_s,
+        windows: sums.executed(),
+        sampled: None,
+        stacks: String::new(),
+    })
+}
+
+/// What a guest executed, by the samples that it took itself.
+pub(super) fn sampled(trial: &Trial<'_>, booted: Booted) -> anyhow::Result<Evidence> {
+    if let Some((failure, message)) = booted.result.failure {
+        bail!("{}: {message}", failure.verb());
+    }
+    let heard = booted.heard;
+    let taken = heard.samples.context("The guest did not tell what it sampled")?;
+    let profiles = taken.map_err(|why| anyhow::anyhow!("The guest cannot be sampled: {why}"))?;
+    samples::evidence(trial, booted.result.metrics, booted.result.cost.cpu_s, heard.windows, profiles)
+}
+
+/// What a guest waited for, by what it said.
+pub(super) fn waiting(trial: &Trial<'_>, booted: Booted) -> anyhow::Result<Waiting> {
+    if let Some((failure, message)) = booted.result.failure {
+        bail!("{}: {message}", failure.verb());
+    }
+    let heard = booted.heard;
+    let (cpus, traced, windows) = heard.waits.context("The guest did not tell what it waited for")?;
+    waits::evidence(trial, booted.result.metrics, &heard.windows, (cpus, traced, &windows), heard.lock_stat)
+}

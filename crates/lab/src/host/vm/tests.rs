@@ -1,0 +1,66 @@
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::arm::PreparedArm;
+use super::images::ArmImages;
+use super::*;
+use crate::vm::qemu::Version;
+use bigiron_model::record::Failure;
+use bigiron_model::store::testing;
+
+/// A host whose QEMU is a script of the shell, which has `$events`, the file of the guest's events.
+fn scripted(dir: &Path, script: &str) -> VmHost {
+    let program = dir.join("qemu");
+    let events = "events=$(echo \"$*\" | sed 's/.*id=events,path=\\([^ ]*\\).*/\\1/')";
+    std::fs::write(&program, format!("#!/bin/sh\n{events}\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let arm = PreparedArm::bare(dir.join("kernel"), ArmImages::default());
+    VmHost {
+        registry: Registry::new(&[]),
+        qemu: Qemu { program, version: Version(7, 2, 0) },
+        accelerator: Accelerator::Tcg,
+        cache: dir.to_owned(),
+        arms: vec![arm],
+        lockstep: None,
+        plugin: None,
+    }
+}
+
+/// What comes of a trial whose QEMU is `script`, and the files that it leaves.
+fn trial(script: &str) -> (Result<TrialResult, HostError>, Vec<String>) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = scripted(dir.path(), script);
+    let artifacts = dir.path().join("artifacts");
+    std::fs::create_dir(&artifacts).unwrap();
+    std::fs::write(artifacts.join("micro.disk"), "a disk").unwrap();
+    let mut plan = testing::plan(1, 1, Clock::None, 7);
+    // Nothing that needs a disk.
+    plan.workloads.clear();
+    plan.slots[0].order.clear();
+    let trial = Trial {
+        plan: &plan,
+        slot: &plan.slots[0],
+        arm: &plan.arms[0],
+        attempt: 0,
+        artifacts: &artifacts,
+        cancel: &AtomicBool::new(false),
+    };
+    let result = host.run(&trial, &|_| {});
+    let left = std::fs::read_dir(&artifacts).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    (result, left.collect())
+}
+
+#[test]
+fn a_guest_that_says_what_is_no_event_has_failed_and_its_bulk_is_gone() {
+    let (result, left) = trial("printf '{\"event\":\"ready\"}\\ngarbage\\n' >$events; exec sleep 600");
+    let (failure, message) = result.unwrap().failure.expect("it has failed");
+    assert_eq!(failure, Failure::BadEvent);
+    assert!(message.contains("`garbage`"), "{message}");
+    assert_eq!(left, ["events.ndjson"]);
+}
+
+#[test]
+fn an_error_of_the_host_leaves_no_bulk_either() {
+    let (result, left) = trial("mkdir $events; exec sleep 600");
+    assert!(matches!(result, Err(HostError::Void(_))));
+    assert_eq!(left, ["events.ndjson"]);
+}

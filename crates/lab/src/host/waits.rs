@@ -1,0 +1,40 @@
+//! What a trial waited for, from what its windows marked and what was traced meanwhile.
+
+use anyhow::ensure;
+
+use super::Trial;
+use bigiron_model::metric::Metric;
+use bigiron_model::waits::{LockStat, SCHEMA, Traced, Waited, Waiting};
+use bigiron_model::workload::Window;
+use bigiron_probe::locks::waits::ByMetric;
+
+/// The evidence of a trial: `marked` are its windows, and `windows` what was waited for in each.
+pub(super) fn evidence(
+    trial: &Trial<'_>,
+    metrics: Vec<Metric>,
+    marked: &[(String, Window)],
+    (cpus, traced, windows): (u32, Traced, &[Waited]),
+    stat: Vec<LockStat>,
+) -> anyhow::Result<Waiting> {
+    ensure!(!marked.is_empty(), "Its workloads do not mark what they measure");
+    ensure!(
+        windows.len() == marked.len(),
+        "{} windows were marked with their times, and the trial tells of {}; more marks than can be kept are none",
+        windows.len(),
+        marked.len()
+    );
+    let mut sums = ByMetric::default();
+    for ((workload, window), waited) in marked.iter().zip(windows) {
+        sums.add(workload, window, waited);
+    }
+    Ok(Waiting {
+        schema: SCHEMA,
+        slot: trial.slot.slot,
+        image_sha256: trial.arm.kernel.image_sha256.clone(),
+        metrics,
+        cpus,
+        traced,
+        windows: sums.all(),
+        stat,
+    })
+}

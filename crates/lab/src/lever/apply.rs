@@ -1,0 +1,188 @@
+//! Setting levers in a running kernel and reading them back.
+//!
+//! Invariant: a setting that returns was seen in force; how to take a change back is noted before it is made. When one setting fails, those
+//! before it are in force: whoever asked takes everything back to a mark of its own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+
+use super::policy::Policy;
+use super::runtime::{self, Lever, Touches};
+use super::site::{Action, Site};
+use super::takes::Takes;
+use super::{cgroup, net, swap};
+use crate::undo::{Notes, UndoError};
+use bigiron_model::record::Change;
+use bigiron_model::setting::{Setting, Typed};
+use bigiron_sys::kernel_file::{below, read};
+use bigiron_sys::network::Network;
+
+/// Where the workload's processes are to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
+    /// Any, if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<u32>,
+    /// The network that belongs to the trial alone, if any does: where those go to who need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Policy>,
+}
+
+/// What was set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    pub changes: Vec<Change>,
+    pub placement: Placement,
+}
+
+/// Sets what `settings` say, in the order in which they can work: a scheduler before its tunables, what switches polling on before how it
+/// is done, swap when everything else is set.
+///
+/// # Errors
+/// ``Lever `NAME=VALUE` did not take`` and why, with what the kernel offers.
+pub fn apply(settings: &[Setting], site: &Site<'_>, notes: &mut dyn Notes) -> Result<Applied, String> {
+    let mut ordered: Vec<&Setting> = settings.iter().collect();
+    ordered.sort_by_key(|(name, _)| match name.as_str() {
+        "block.scheduler" | "net.gro" => 0,
+        "mm.swap" => 2,
+        _ => 1,
+    });
+    let mut applied = Applied::default();
+    for setting in ordered {
+        one(setting, site, notes, &mut applied)
+            .map_err(|why| format!("Lever `{}` did not take: {why}", Typed(setting)))?;
+    }
+    Ok(applied)
+}
+
+fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn Notes, applied: &mut Applied) -> Result<(), String> {
+    let action = site.resolve(setting)?;
+    let what = Typed(setting).to_string();
+    match action {
+        Action::Write { paths, text } => {
+            let named = runtime::find(&setting.0).ok_or("it is no lever")?;
+            for path in paths {
+                applied.changes.push(write(named.lever, &what, &path, &text, notes)?);
+                if let Some(pair) = site.link.made().filter(|_| path.starts_with("/proc/sys/net")) {
+                    applied.changes.extend(net::sysctl(pair, &path, &text, named.lever.takes)?);
+                }
+            }
+        }
+        Action::Swap(wanted) => applied.changes.extend(swap::apply(&what, &wanted, notes)?),
+        Action::Limit(bytes) => {
+            let (group, changes) = cgroup::limit(&what, bytes, notes)?;
+            applied.changes.extend(changes);
+            applied.placement.cgroup = Some(group);
+        }
+        Action::Pin(cpus) => applied.placement.cpus = cpus,
+        Action::Link { attribute, text } => {
+            let named = runtime::find(&setting.0).ok_or("it is no lever")?;
+            applied.changes.extend(net::apply(site.link.get()?, named.lever, attribute, &text)?);
+        }
+        Action::Policy(policy) => applied.placement.memory = Some(policy),
+    }
+    Ok(())
+}
+
+fn write(lever: &Lever, what: &str, path: &Path, text: &str, notes: &mut dyn Notes) -> Result<Change, String> {
+    // The last to be noted is the first to be restored: what the change touches comes back after it.
+    for other in touched(lever, path, notes.root()) {
+        notes.keep(what, &other).map_err(|e| e.to_string())?;
+    }
+    let change = notes.write(what, path, text).map_err(|e| match e {
+        UndoError::Refused { cause, .. } => refused(lever, path, text, &cause, notes.root()),
+        UndoError::Unreadable { .. } => format!("`{}` cannot be read back", path.display()),
+        other => other.to_string(),
+    })?;
+    if lever.takes.is_taken(text, &change.after) {
+        return Ok(change);
+    }
+    Err(match lever.takes {
+        Takes::Pages => {
+            format!("only {} of {text} pages could be allocated (`{}`)", change.after, path.display())
+        }
+        _ => format!("`{}` says `{}` after `{text}` was written", path.display(), change.after),
+    })
+}
+
+/// Files that a change of `path` may change too.
+fn touched(lever: &Lever, path: &Path, root: &Path) -> Vec<PathBuf> {
+    let candidates: Vec<PathBuf> = match lever.touches {
+        Touches::Nothing => Vec::new(),
+        Touches::Files(files) => files.iter().map(PathBuf::from).collect(),
+        Touches::Queue => {
+            let queue = path.parent().unwrap_or(path);
+            let tunables = fs::read_dir(below(root, &queue.join("iosched"))).into_iter().flatten().flatten();
+            let mut files: Vec<PathBuf> = tunables.map(|e| queue.join("iosched").join(e.file_name())).collect();
+            files.sort();
+            files.extend(["nr_requests", "wbt_lat_usec"].map(|file| queue.join(file)));
+            files
+        }
+    };
+    let restorable = |path: &PathBuf| {
+        let at = below(root, path);
+        let writable = fs::metadata(&at).is_ok_and(|m| m.permissions().mode() & 0o200 != 0);
+        writable && read(&at).is_ok_and(|text| text.lines().count() == 1)
+    };
+    candidates.into_iter().filter(restorable).collect()
+}
+
+/// Why the kernel did not take what was written.
+fn refused(lever: &Lever, path: &Path, text: &str, cause: &std::io::Error, root: &Path) -> String {
+    let now = read(&below(root, path)).unwrap_or_default();
+    let path = path.display();
+    match lever.takes {
+        Takes::Offered => format!("the kernel lists `{text}` in `{path}` and refuses it: {cause}"),
+        _ => format!("the kernel refuses `{text}` for `{path}`, which says `{}`: {cause}", crate::undo::chosen(&now)),
+    }
+}
+
+impl Placement {
+    /// Whether nothing was asked for.
+    pub fn is_anywhere(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Puts this process, and all that it starts from now on, where it is to be. It has one thread still.
+    ///
+    /// # Errors
+    /// The kernel does not let it there.
+    pub fn take(&self) -> Result<(), String> {
+        if let Some(group) = &self.cgroup {
+            let file = group.join("cgroup.procs");
+            bigiron_sys::kernel_file::write(&file, "0")
+                .map_err(|e| format!("`{}` does not take us: {e}", file.display()))?;
+        }
+        if let Some(policy) = &self.memory {
+            policy.take()?;
+        }
+        if self.cpus.is_empty() {
+            return Ok(());
+        }
+        let mut wanted = CpuSet::new();
+        for cpu in &self.cpus {
+            let cpu = *cpu as usize;
+            if cpu >= CpuSet::MAX_CPU {
+                return Err(format!("CPU {cpu} is beyond what a process can be pinned to"));
+            }
+            wanted.set(cpu);
+        }
+        sched_setaffinity(None, &wanted).map_err(|e| format!("Lever `cpu.pin` did not take: {e}"))?;
+        let got = sched_getaffinity(None).map_err(|e| format!("Lever `cpu.pin` cannot be read back: {e}"))?;
+        if (0..CpuSet::MAX_CPU).all(|cpu| got.is_set(cpu) == wanted.is_set(cpu)) {
+            return Ok(());
+        }
+        Err("Lever `cpu.pin` did not take: a cpuset leaves this process fewer CPUs".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! `cpu.*`: which CPUs, how fast, and how tasks are put onto them.
+
+use super::runtime::{Lever, Place, Touches};
+use super::takes::Takes;
+
+const fn file(name: &'static str, path: &'static str, takes: Takes, summary: &'static str) -> Lever {
+    Lever { name, place: Place::File(path), takes, touches: Touches::Nothing, since: None, summary }
+}
+
+pub const LEVERS: &[Lever] = &[
+    Lever {
+        name: "cpu.pin",
+        place: Place::Workload,
+        takes: Takes::Cpus,
+        touches: Touches::Nothing,
+        since: None,
+        summary: "the CPUs that the workload's processes may run on",
+    },
+    file(
+        "cpu.smt",
+        "/sys/devices/system/cpu/smt/control",
+        Takes::Words(&[("on", "on"), ("off", "off")]),
+        "both threads of a core (on) or one (off)",
+    ),
+    file(
+        "cpu.numa-balancing",
+        "/proc/sys/kernel/numa_balancing",
+        Takes::Number { least: 0, most: 3 },
+        "0 off, 1 pages move to the node that uses them, 2 between tiers of memory, 3 both",
+    ),
+    file(
+        "cpu.governor",
+        "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+        Takes::OfferedBeside("scaling_available_governors"),
+        "who chooses the frequency: performance, powersave, schedutil …",
+    ),
+    file(
+        "cpu.energy-preference",
+        "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
+        Takes::OfferedBeside("energy_performance_available_preferences"),
+        "what the hardware leans to: performance, balance_performance, power …",
+    ),
+    file(
+        "cpu.boost",
+        "/sys/devices/system/cpu/cpufreq/boost",
+        Takes::Switch { on: "1", off: "0" },
+        "frequencies above the nominal one",
+    ),
+    file(
+        "cpu.turbo",
+        "/sys/devices/system/cpu/intel_pstate/no_turbo",
+        Takes::Switch { on: "0", off: "1" },
+        "the same where intel_pstate drives the CPUs",
+    ),
+    Lever {
+        name: "cpu.sched.NAME",
+        place: Place::Named(tunable),
+        takes: Takes::Text,
+        touches: Touches::Nothing,
+        since: Some("5.13"),
+        summary: "a tunable of the scheduler in debugfs, such as `cpu.sched.base_slice_ns` or `cpu.sched.preempt`",
+    },
+];
+
+/// A tunable of the scheduler; a dot in its name is a folder.
+fn tunable(name: &str) -> Result<String, String> {
+    let usable = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if name == "features" || name == "debug" {
+        return Err("its file shows a list and not one value, so nothing can be read back".to_owned());
+    }
+    if name.split('.').all(usable) {
+        Ok(format!("/sys/kernel/debug/sched/{}", name.replace('.', "/")))
+    } else {
+        Err("a tunable is named as its file, with `.` for a folder".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tunable_is_a_file_of_debugfs() {
+        assert_eq!(
+            tunable("numa_balancing.hot_threshold_ms").unwrap(),
+            "/sys/kernel/debug/sched/numa_balancing/hot_threshold_ms"
+        );
+        assert!(tunable("features").unwrap_err().contains("read back"));
+        assert!(tunable("../x").is_err());
+    }
+
+    #[test]
+    fn what_quiets_a_machine_is_a_lever() {
+        for turbo in ["cpufreq/boost", "intel_pstate/no_turbo"] {
+            let dir = tempfile::tempdir().unwrap();
+            for file in ["cpu0/cpufreq/scaling_governor", turbo] {
+                let path = dir.path().join("devices/system/cpu").join(file);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, "0\n").unwrap();
+            }
+            let settings = bigiron_probe::machine::quieting(dir.path());
+            assert_eq!(settings.len(), 2);
+            for (lever, value) in settings {
+                assert!(crate::lever::check(lever, value).unwrap().is_some(), "{lever}");
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The laboratory: what can be set on a machine and taken back, virtual machines, the agent in a guest, and the hosts that run trials.
+//!
+//! Dependencies between the modules point downwards: `host` → {`guest`, `vm`} → `protocol` → `lever` → `undo`.
+
+pub mod guest;
+pub mod host;
+pub mod lever;
+pub mod protocol;
+pub mod undo;
+pub mod vm;

@@ -1,0 +1,214 @@
+//! What takes a change of the machine back.
+//!
+//! Invariant: taking back is idempotent. Done twice, or done after it was killed half-way, it leaves the same machine, and where the
+//! machine is as it was already, it touches nothing.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bigiron_sys::kernel_file::{below, read, write};
+use rustix::mount::{UnmountFlags, unmount};
+use serde::{Deserialize, Serialize};
+
+use bigiron_sys as sys;
+
+/// How long something is waited for that processes about to end still use.
+const PATIENCE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(10);
+
+/// How one change is taken back. Paths are those of the machine, without the root that a ledger may have been opened with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Inverse {
+    /// Write `value` into a file of the kernel, which then shows `shown` again (as read before the change, line end included).
+    Write { path: PathBuf, value: String, shown: String },
+    /// Kill what runs in a cgroup (v2) and below it, then remove it.
+    RemoveCgroup { path: PathBuf },
+    /// Remove a file; a swap file was noted as [`Inverse::SwapOff`] after this.
+    RemoveFile { path: PathBuf },
+    /// Remove a folder with all that is in it; nothing is mounted below it.
+    RemoveFolder { path: PathBuf },
+    /// Unmount the file system at `path`.
+    Unmount { path: PathBuf },
+    /// Stop swapping on a device or file.
+    SwapOff { path: PathBuf },
+    /// Empty `/dev/zramN`, which was there before and unused.
+    ResetZram { index: u32 },
+    /// Remove `/dev/zramN`, which was added.
+    RemoveZram { index: u32 },
+    /// Remove a zram device that was added but never given a size: any that is not among `before`.
+    RemoveNewZram { before: Vec<u32> },
+}
+
+/// What taking back came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// It has been taken back now.
+    Restored,
+    /// There was nothing (left) to do.
+    Already,
+    /// What had been changed is there no more: a device that was unplugged, a module that was removed.
+    Gone,
+}
+
+impl Inverse {
+    /// Whether a reboot has done it: what the kernel keeps in memory is gone with it, files of disks are not.
+    pub fn is_undone_by_reboot(&self) -> bool {
+        !matches!(self, Inverse::RemoveFile { .. } | Inverse::RemoveFolder { .. })
+    }
+
+    /// Takes the change back on the machine below `root`.
+    ///
+    /// # Errors
+    /// What could not be taken back, and why.
+    pub fn run(&self, root: &Path) -> Result<Done, String> {
+        match self {
+            Inverse::Write { path, value, shown } => write_back(&below(root, path), path, value, shown),
+            Inverse::RemoveCgroup { path } => remove_cgroup(&below(root, path)),
+            Inverse::RemoveFile { path } => gone(fs::remove_file(below(root, path)), path),
+            Inverse::RemoveFolder { path } => gone(fs::remove_dir_all(below(root, path)), path),
+            Inverse::Unmount { path } => patiently(|| match unmount(below(root, path), UnmountFlags::empty()) {
+                Ok(()) => Ok(Done::Restored),
+                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(Done::Already),
+                Err(e) => Err((e == rustix::io::Errno::BUSY, format!("{} is not unmounted: {e}", path.display()))),
+            }),
+            Inverse::SwapOff { path } => match sys::swap::off(&below(root, path)) {
+                Ok(()) => Ok(Done::Restored),
+                Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound) => Ok(Done::Already),
+                Err(e) => Err(format!("{} is still swapped on: {e}", path.display())),
+            },
+            Inverse::ResetZram { index } => reset_zram(root, *index),
+            Inverse::RemoveZram { index } => remove_zram(root, *index),
+            Inverse::RemoveNewZram { before } => {
+                let new: Vec<u32> = zrams(root).into_iter().filter(|n| !before.contains(n)).collect();
+                let unused = |n: &u32| {
+                    let size = read(&below(root, Path::new(&format!("/sys/block/zram{n}/disksize"))));
+                    size.is_ok_and(|size| size.trim() == "0")
+                };
+                let mut done = Done::Already;
+                for n in new.iter().filter(|n| unused(n)) {
+                    done = remove_zram(root, *n)?;
+                }
+                Ok(done)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Inverse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Inverse::Write { path, value, .. } => write!(f, "{} = {value}", path.display()),
+            Inverse::RemoveCgroup { path } => write!(f, "remove the cgroup {}", path.display()),
+            Inverse::RemoveFile { path } => write!(f, "remove {}", path.display()),
+            Inverse::RemoveFolder { path } => write!(f, "remove the folder {}", path.display()),
+            Inverse::Unmount { path } => write!(f, "unmount {}", path.display()),
+            Inverse::SwapOff { path } => write!(f, "stop swapping on {}", path.display()),
+            Inverse::ResetZram { index } => write!(f, "empty /dev/zram{index}"),
+            Inverse::RemoveZram { index } => write!(f, "remove /dev/zram{index}"),
+            Inverse::RemoveNewZram { .. } => write!(f, "remove a zram device that was added"),
+        }
+    }
+}
+
+/// The devices /dev/zramN that are there.
+pub(crate) fn zrams(root: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(below(root, Path::new("/sys/block"))).into_iter().flatten().flatten();
+    let mut found: Vec<u32> =
+        entries.filter_map(|e| e.file_name().to_str()?.strip_prefix("zram")?.parse().ok()).collect();
+    found.sort_unstable();
+    found
+}
+
+fn write_back(at: &Path, path: &Path, value: &str, shown: &str) -> Result<Done, String> {
+    match read(at) {
+        Ok(now) if now == shown => return Ok(Done::Already),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Done::Gone),
+        _ => {}
+    }
+    write(at, value).map_err(|e| format!("{} cannot be set back to `{value}`: {e}", path.display()))?;
+    match read(at) {
+        Ok(now) if now == shown => Ok(Done::Restored),
+        Ok(now) => Err(format!(
+            "{} was set back to `{value}`, but says `{}`, not `{}`",
+            path.display(),
+            now.trim(),
+            shown.trim()
+        )),
+        Err(e) => Err(format!("{} cannot be read: {e}", path.display())),
+    }
+}
+
+fn gone(removed: io::Result<()>, path: &Path) -> Result<Done, String> {
+    match removed {
+        Ok(()) => Ok(Done::Restored),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Done::Already),
+        Err(e) => Err(format!("{} is not removed: {e}", path.display())),
+    }
+}
+
+/// Tries until it works, fails for good, or patience is over; a failure says whether to try again.
+fn patiently(attempt: impl Fn() -> Result<Done, (bool, String)>) -> Result<Done, String> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err((true, _)) if begun.elapsed() < PATIENCE => std::thread::sleep(POLL),
+            Err((_, why)) => return Err(why),
+        }
+    }
+}
+
+fn remove_cgroup(at: &Path) -> Result<Done, String> {
+    if !at.exists() {
+        return Ok(Done::Already);
+    }
+    // From Linux 5.14 on; before, the processes are killed one by one.
+    if fs::write(at.join("cgroup.kill"), "1").is_err() {
+        kill_all(at);
+    }
+    // The deepest first.
+    let below = fs::read_dir(at).into_iter().flatten().flatten();
+    for folder in below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+        remove_cgroup(&folder.path())?;
+    }
+    patiently(|| match fs::remove_dir(at) {
+        Ok(()) => Ok(Done::Restored),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Done::Already),
+        Err(e) => Err((e.kind() == ErrorKind::ResourceBusy, format!("{} is not removed: {e}", at.display()))),
+    })
+}
+
+fn kill_all(cgroup: &Path) {
+    let processes = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    for pid in processes.lines().filter_map(|l| rustix::process::Pid::from_raw(l.trim().parse().ok()?)) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+fn reset_zram(root: &Path, index: u32) -> Result<Done, String> {
+    let folder = below(root, Path::new(&format!("/sys/block/zram{index}")));
+    match read(&folder.join("disksize")) {
+        Ok(size) if size.trim() == "0" => Ok(Done::Already),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Done::Gone),
+        _ => patiently(|| match write(&folder.join("reset"), "1") {
+            Ok(()) => Ok(Done::Restored),
+            Err(e) => Err((e.kind() == ErrorKind::ResourceBusy, format!("/dev/zram{index} is not emptied: {e}"))),
+        }),
+    }
+}
+
+fn remove_zram(root: &Path, index: u32) -> Result<Done, String> {
+    if !zrams(root).contains(&index) {
+        return Ok(Done::Already);
+    }
+    reset_zram(root, index)?;
+    let remove = below(root, Path::new("/sys/class/zram-control/hot_remove"));
+    patiently(|| match write(&remove, &index.to_string()) {
+        Ok(()) => Ok(Done::Restored),
+        Err(e) => Err((e.kind() == ErrorKind::ResourceBusy, format!("/dev/zram{index} is not removed: {e}"))),
+    })
+}

@@ -1,0 +1,183 @@
+//! The ledger on a machine made of files.
+
+use std::fs;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A folder for the ledger, and a machine with `files` below its root.
+fn machine(files: &[(&str, &str)]) -> (TempDir, TempDir) {
+    let (state, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for (path, text) in files.iter().chain(&[("/sys/kernel/here", "")]) {
+        let at = below(root.path(), Path::new(path));
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(at, text).unwrap();
+    }
+    (state, root)
+}
+
+const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+
+fn says(root: &TempDir, path: &str) -> String {
+    fs::read_to_string(below(root.path(), Path::new(path))).unwrap()
+}
+
+/// A ledger whose process is killed: nothing is dropped but the locks.
+fn kill(ledger: Ledger) {
+    let ledger = std::mem::ManuallyDrop::new(ledger);
+    for file in [Some(ledger.lock.ledger_file.file()), ledger.lock.machine.as_ref()].into_iter().flatten() {
+        flock(file, FlockOperation::Unlock).unwrap();
+    }
+}
+
+#[test]
+fn what_is_changed_is_restored_in_reverse_when_dropped() {
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
+    let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
+    let change = ledger.write("first", Path::new(SWAPPINESS), "10").unwrap();
+    assert_eq!((change.before.as_str(), change.after.as_str()), ("60", "10"));
+    ledger.write("second", Path::new(SWAPPINESS), "20").unwrap();
+    assert_eq!(says(&root, SWAPPINESS), "20\n");
+    drop(ledger);
+    assert_eq!(says(&root, SWAPPINESS), "60\n");
+    assert_eq!(fs::read(state.path().join("undo.jsonl")).unwrap(), b"");
+}
+
+#[test]
+fn a_mark_is_come_back_to() {
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
+    let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
+    ledger.write("session", Path::new(SWAPPINESS), "10").unwrap();
+    for value in ["20", "30"] {
+        let mark = ledger.mark();
+        ledger.write("trial", Path::new(SWAPPINESS), value).unwrap();
+        assert_eq!(ledger.undo_since(mark), []);
+        assert_eq!(says(&root, SWAPPINESS), "10\n");
+    }
+    drop(ledger);
+    assert_eq!(says(&root, SWAPPINESS), "60\n");
+}
+
+#[test]
+fn a_living_bigiron_is_left_alone() {
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
+    let mut first = Ledger::open_at(state.path(), root.path()).unwrap();
+    first.write("first", Path::new(SWAPPINESS), "10").unwrap();
+    assert!(matches!(Ledger::open_at(state.path(), root.path()), Err(UndoError::Held(_))));
+    assert!(matches!(restore(state.path(), root.path(), false), Err(UndoError::Held(_))));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = Ledger::open_at(elsewhere.path(), root.path()).err().unwrap();
+    assert!(matches!(other, UndoError::Held(_)), "another ledger, the same machine");
+    assert_eq!(says(&root, SWAPPINESS), "10\n");
+    drop(first);
+    assert!(Ledger::open_at(elsewhere.path(), root.path()).is_ok());
+}
+
+#[test]
+fn after_a_kill_the_next_start_says_so_and_undo_restores_once() {
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
+    let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
+    ledger.write("sysctl.vm.swappiness=10", Path::new(SWAPPINESS), "10").unwrap();
+    kill(ledger);
+    let Err(error) = Ledger::open_at(state.path(), root.path()) else { panic!("the change is overlooked") };
+    let text = error.to_string();
+    assert!(text.contains("a setting") && text.contains("sysctl.vm.swappiness=10"), "{text}");
+    assert!(text.contains("`bigiron undo`"), "{text}");
+    let dry = restore(state.path(), root.path(), true).unwrap();
+    assert_eq!((dry.entries.len(), dry.entries[0].1.is_none()), (1, true));
+    assert_eq!(says(&root, SWAPPINESS), "10\n");
+    let done = restore(state.path(), root.path(), false).unwrap();
+    assert_eq!(done.entries[0].1, Some(Ok(Done::Restored)));
+    assert_eq!(says(&root, SWAPPINESS), "60\n");
+    assert!(restore(state.path(), root.path(), false).unwrap().entries.is_empty());
+}
+
+#[test]
+fn what_cannot_be_restored_is_said_and_kept() {
+    let (state, root) = machine(&[(SWAPPINESS, "60\n"), ("/sys/a/x", "1\n")]);
+    let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
+    ledger.write("a", Path::new("/sys/a/x"), "2").unwrap();
+    ledger.write("b", Path::new(SWAPPINESS), "10").unwrap();
+    // It cannot be written as a file any more.
+    let path = below(root.path(), Path::new(SWAPPINESS));
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let troubles = ledger.undo_since(Mark(0));
+    assert_eq!(troubles.len(), 1);
+    assert!(troubles[0].to_string().contains("(changed for b)"), "{}", troubles[0]);
+    assert_eq!(says(&root, "/sys/a/x"), "1\n", "the others are restored all the same");
+    kill(ledger);
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, "10\n").unwrap();
+    let again = restore(state.path(), root.path(), false).unwrap();
+    assert_eq!(again.entries.len(), 1);
+    assert_eq!(says(&root, SWAPPINESS), "60\n");
+}
+
+#[test]
+fn a_reboot_restores_the_kernel_but_no_files() {
+    let (state, root) = machine(&[(SWAPPINESS, "60\n"), ("/tmp/swapfile", "x")]);
+    let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
+    ledger.boot = "another boot".to_owned();
+    ledger.note("file", Inverse::RemoveFile { path: "/tmp/swapfile".into() }).unwrap();
+    ledger.write("sysctl", Path::new(SWAPPINESS), "10").unwrap();
+    kill(ledger);
+    fs::write(below(root.path(), Path::new(SWAPPINESS)), "33\n").unwrap();
+    let Err(UndoError::LeftOver(left)) = Ledger::open_at(state.path(), root.path()) else { panic!() };
+    assert_eq!(left.len(), 1, "the file alone");
+    restore(state.path(), root.path(), false).unwrap();
+    assert_eq!(says(&root, SWAPPINESS), "33\n", "what this boot set is not touched");
+    assert!(!below(root.path(), Path::new("/tmp/swapfile")).exists());
+}
+
+#[test]
+fn a_damaged_ledger_stops_everything() {
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
+    fs::write(state.path().join("undo.jsonl"), "00000000 {}\n").unwrap();
+    assert!(matches!(Ledger::open_at(state.path(), root.path()), Err(UndoError::Damaged { lines: 1, .. })));
+    assert_eq!(restore(state.path(), root.path(), false).unwrap().damaged, 1);
+    assert!(!fs::read(state.path().join("undo.jsonl")).unwrap().is_empty(), "it is not thrown away");
+}
+
+#[test]
+fn the_chosen_word_is_what_would_be_written() {
+    for (text, want) in [
+        ("none [mq-deadline] kyber\n", "mq-deadline"),
+        ("none voluntary (full) lazy\n", "full"),
+        ("60\n", "60"),
+        ("4096\t131072\t6291456\n", "4096\t131072\t6291456"),
+        ("no (word in here) at all\n", "no (word in here) at all"),
+    ] {
+        assert_eq!(chosen(text), want);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever order of changes, marks and kills: after `undo` the machine is as it was.
+    #[test]
+    fn nothing_stays_changed(steps in proptest::collection::vec((0usize..3, 0u32..9, 0u8..10), 1..15)) {
+        let files = [("/proc/sys/a", "1\n"), ("/proc/sys/b", "2\n"), ("/sys/c", "3\n")];
+        let (state, root) = machine(&files);
+        let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
+        for (file, value, then) in steps {
+            let mark = ledger.mark();
+            ledger.write("step", Path::new(files[file].0), &value.to_string()).unwrap();
+            match then {
+                0 => {
+                    kill(ledger);
+                    restore(state.path(), root.path(), false).unwrap();
+                    prop_assert!(files.iter().all(|(path, text)| says(&root, path) == *text));
+                    ledger = Ledger::open_at(state.path(), root.path()).unwrap();
+                }
+                1 => prop_assert!(ledger.undo_since(mark).is_empty()),
+                _ => {}
+            }
+        }
+        drop(ledger);
+        prop_assert!(files.iter().all(|(path, text)| says(&root, path) == *text));
+    }
+}

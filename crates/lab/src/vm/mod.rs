@@ -1,0 +1,11 @@
+//! The VM: QEMU, its clocks, its disks, its initramfs.
+
+pub mod disk;
+pub mod initramfs;
+pub mod lockstep;
+pub mod patience;
+pub mod probe;
+pub mod profile;
+pub mod qemu;
+pub mod watch;
+pub mod writes;

@@ -1,0 +1,272 @@
+//! Does a guest really run under KVM here? `/dev/kvm` may exist and not work (nested, incomplete, forbidden): so one is booted.
+//!
+//! Invariant: KVM counts as usable only after this kernel-and-QEMU pair of the host has run the agent to its orderly end. That it is not is
+//! remembered only if QEMU itself said so: a guest that does not come up may have had a bad kernel, or a host that was busy.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use super::initramfs::Archive;
+use super::qemu::{Accelerator, Config, Process, Qemu};
+use super::watch::Watch;
+use crate::lever::apply::Placement;
+use crate::lever::vm::Shape;
+use crate::protocol;
+use crate::protocol::{Event, Job, PROTOCOL};
+use bigiron_model::clock::Clock;
+
+/// A guest under KVM is up in 2 s; one that takes longer than this is of no use for measuring.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What is known of KVM here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kvm {
+    pub usable: bool,
+    /// Why not, or what was seen to work.
+    pub reason: String,
+    /// Whether a guest must do without `IA32_ARCH_CAPABILITIES`.
+    #[serde(default)]
+    without_capabilities: bool,
+    /// What the answer holds for: host kernel, QEMU, version of the probe.
+    host: String,
+}
+
+impl Kvm {
+    fn no(host: &str, reason: String) -> Self {
+        Self { usable: false, reason, without_capabilities: false, host: host.to_owned() }
+    }
+
+    /// What guests run under if it is usable.
+    pub fn accelerator(&self) -> Accelerator {
+        if self.without_capabilities { Accelerator::KvmWithoutCapabilities } else { Accelerator::Kvm }
+    }
+}
+
+/// How a boot under KVM ended.
+#[derive(Debug, PartialEq)]
+enum Booted {
+    /// In order, after so long.
+    Up(Duration),
+    /// QEMU gave up: what it said.
+    Refused(String),
+    /// Something else went wrong, of which KVM need not be the cause.
+    Failed(String),
+}
+
+/// What QEMU and the kernel's KVM say when this host cannot run this guest, whatever its kernel.
+const REFUSALS: &[&str] = &[
+    "KVM internal error",
+    "failed to initialize kvm",
+    "failed to initialize KVM",
+    "failed to set MSR",
+    "KVM kernel module",
+    "kvm_init_vcpu",
+    "kvm_buf_set_msrs",
+    "KVM: entry failed",
+    "KVM_CREATE_VM",
+    "requires KVM",
+];
+
+/// What QEMU says on a host that keeps `IA32_ARCH_CAPABILITIES` (MSR 0x10a) to itself.
+const CAPABILITIES: &str = "failed to set MSR 0x10a";
+
+/// Whether guests run under KVM, by booting `kernel` once; remembered in `cache` until the host's kernel or QEMU changes.
+///
+/// # Errors
+/// The probe itself cannot be made (disk full, this executable unreadable): says nothing about KVM.
+pub fn kvm(cache: &Path, qemu: &Qemu, kernel: &Path) -> anyhow::Result<Kvm> {
+    if let Some(known) = without_boot(cache, qemu) {
+        return Ok(known);
+    }
+    probe(cache, &host(qemu), &mut |accelerator| boot(qemu, kernel, accelerator))
+}
+
+/// Boots a guest, and again without what the host keeps to itself, and remembers what that shows.
+fn probe(cache: &Path, host: &str, boot: &mut dyn FnMut(Accelerator) -> anyhow::Result<Booted>) -> anyhow::Result<Kvm> {
+    let mut without_capabilities = false;
+    let mut booted = boot(Accelerator::Kvm)?;
+    if matches!(&booted, Booted::Refused(why) if why.contains(CAPABILITIES)) {
+        without_capabilities = true;
+        booted = boot(Accelerator::KvmWithoutCapabilities)?;
+    }
+    let no = |why: &str| Kvm::no(host, format!("/dev/kvm is there, but a guest does not boot under it: {why}"));
+    let kvm = match booted {
+        Booted::Up(took) => {
+            let less = if without_capabilities { " with arch-capabilities=off" } else { "" };
+            let reason = format!("a guest booted under it{less} in {:.1} s", took.as_secs_f64());
+            Kvm { usable: true, reason, without_capabilities, host: host.to_owned() }
+        }
+        Booted::Refused(why) => no(&why),
+        Booted::Failed(why) => return Ok(no(&format!("{why}; the next study tries again"))),
+    };
+    std::fs::create_dir_all(cache)?;
+    std::fs::write(cache.join("kvm.toml"), toml::to_string(&kvm)?).context("Cannot remember what KVM can do")?;
+    Ok(kvm)
+}
+
+/// What a VM that ended, or was out of time, has shown by what QEMU said.
+fn judged(said: &str, otherwise: &str) -> Booted {
+    let refusal = said.lines().find(|line| REFUSALS.iter().any(|words| line.contains(words)));
+    let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("QEMU said nothing");
+    match refusal {
+        Some(line) => Booted::Refused(line.to_owned()),
+        None => Booted::Failed(format!("{otherwise} ({first})")),
+    }
+}
+
+/// What is known of KVM without booting anything: that it cannot work, or what an earlier probe found.
+pub fn without_boot(cache: &Path, qemu: &Qemu) -> Option<Kvm> {
+    let host = host(qemu);
+    let no = |reason: String| Some(Kvm::no(&host, reason));
+    if !Path::new("/dev/kvm").exists() {
+        return no("there is no /dev/kvm".to_owned());
+    }
+    if let Err(e) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+        return no(format!("/dev/kvm cannot be opened ({e})"));
+    }
+    remembered(cache, &host)
+}
+
+/// What an earlier probe on this host found, if it still holds.
+fn remembered(cache: &Path, host: &str) -> Option<Kvm> {
+    let known: Kvm = toml::from_str(&std::fs::read_to_string(cache.join("kvm.toml")).ok()?).ok()?;
+    (known.host == host).then_some(known)
+}
+
+/// What an answer holds for.
+fn host(qemu: &Qemu) -> String {
+    let uname = rustix::system::uname();
+    // Probes before the second remembered every failure.
+    let (release, version) = (uname.release().to_string_lossy(), uname.version().to_string_lossy());
+    format!("{release} {version}, QEMU {}, probe 2", qemu.version)
+}
+
+fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<Booted> {
+    let dir = tempfile::tempdir()?;
+    let file = |name: &str| dir.path().join(name);
+    let job = Job {
+        protocol: PROTOCOL,
+        clock: Clock::Wall,
+        settle_seconds: 0,
+        jitter: 0,
+        seed: 0,
+        modules: Vec::new(),
+        cmdline: Vec::new(),
+        fault: None,
+        crash: None,
+        levers: Vec::new(),
+        lever_modules: Vec::new(),
+        mount: String::new(),
+        placement: Placement::default(),
+        shape: Shape::default(),
+        raw_disks: None,
+        features: false,
+        looked_into: crate::protocol::NOT_LOOKED_INTO,
+        sampled: false,
+        shared: false,
+        locks: false,
+        samples: false,
+        workloads: Vec::new(),
+    };
+    let mut archive = Archive::new();
+    archive
+        .directory("/dev", 0o755)
+        .character_device("/dev/console", 0o600, 5, 1)
+        .file("/init", 0o755, &std::fs::read("/proc/self/exe").context("Cannot read this executable")?)
+        .file(protocol::JOB_PATH, 0o644, &serde_json::to_vec(&job)?);
+    std::fs::write(file("initramfs"), archive.finish())?;
+    let config = Config {
+        clock: Clock::Wall,
+        accelerator,
+        cpus: 1,
+        memory_bytes: 512 << 20,
+        nodes: 1,
+        threads: 1,
+        seed: 1,
+        kernel,
+        initramfs: &file("initramfs"),
+        cmdline: &[],
+        console: &file("console"),
+        events: &file("events"),
+        acks: None,
+        disks: &[],
+        pmems: &[],
+        profile: None,
+    };
+    let begun = Instant::now();
+    let mut process = Process::start(qemu, &config, None, &file("errors"))?;
+    let mut watch = Watch::new(&file("events"), &file("console"), u32::MAX / 100);
+    let mut done = false;
+    loop {
+        let ended = process.ended()?;
+        done |= watch.read().is_ok_and(|said| said.contains(&Ok(Event::Done)));
+        if ended.is_some_and(|s| done && s.code() == Some(protocol::EXIT_DONE_STATUS)) {
+            return Ok(Booted::Up(begun.elapsed()));
+        }
+        let errors = process.errors();
+        if let Some(status) = ended {
+            return Ok(judged(&errors, &format!("it ended with {status}")));
+        }
+        // It pauses there.
+        if errors.contains("KVM internal error") {
+            return Ok(judged(&errors, ""));
+        }
+        if begun.elapsed() > LIMIT {
+            return Ok(judged(&errors, &format!("no sign of life within {} s", LIMIT.as_secs())));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSR: &str =
+        "qemu-system-x86_64: error: failed to set MSR 0x10a to 0x2000000000\nqemu: kvm_buf_set_msrs: Assertion failed";
+
+    /// What comes of a probe whose boots end so, what is remembered, and what was booted.
+    fn probed(mut ends: Vec<Booted>) -> (Kvm, Option<Kvm>, Vec<Accelerator>) {
+        let cache = tempfile::tempdir().unwrap();
+        let mut tried = Vec::new();
+        let kvm = probe(cache.path(), "here", &mut |accelerator| {
+            tried.push(accelerator);
+            Ok(ends.remove(0))
+        });
+        (kvm.unwrap(), remembered(cache.path(), "here"), tried)
+    }
+
+    #[test]
+    fn what_works_and_what_qemu_refuses_is_remembered() {
+        let (kvm, kept, tried) = probed(vec![Booted::Up(Duration::from_secs(2))]);
+        assert!(kvm.usable && kvm.accelerator() == Accelerator::Kvm, "{kvm:?}");
+        assert_eq!((kept, tried), (Some(kvm), vec![Accelerator::Kvm]));
+        let (kvm, kept, _) = probed(vec![judged("KVM internal error. Suberror: 1\nRAX=0", "")]);
+        assert!(!kvm.usable && kvm.reason.ends_with("KVM internal error. Suberror: 1"), "{kvm:?}");
+        assert_eq!(kept, Some(kvm));
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_boot_is_not_remembered_as_kvms_fault() {
+        for end in [judged("", "no sign of life within 30 s"), judged("oops", "it ended with exit status: 0")] {
+            let (kvm, kept, tried) = probed(vec![end]);
+            assert!(!kvm.usable && kvm.reason.ends_with("the next study tries again"), "{kvm:?}");
+            assert_eq!((kept, tried.len()), (None, 1));
+        }
+    }
+
+    #[test]
+    fn a_host_that_keeps_its_capabilities_runs_guests_without_them() {
+        let (kvm, kept, tried) = probed(vec![judged(MSR, "it ended"), Booted::Up(Duration::from_secs(2))]);
+        assert_eq!(tried, [Accelerator::Kvm, Accelerator::KvmWithoutCapabilities]);
+        assert!(kvm.usable && kvm.reason.contains("arch-capabilities=off"), "{kvm:?}");
+        assert_eq!(kvm.accelerator().host_cpu(), "host,arch-capabilities=off");
+        assert_eq!(kept, Some(kvm));
+        let (kvm, kept, _) = probed(vec![judged(MSR, "it ended"), judged("", "no sign of life")]);
+        assert!(!kvm.usable && kept.is_none());
+    }
+}

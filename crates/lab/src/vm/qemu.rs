@@ -1,0 +1,509 @@
+//! QEMU: which one there is, the arguments of a VM, and the running process.
+//!
+//! Invariant: every chardev is a file. Sockets and host-backed devices would let the host's time into the exact clock.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use crate::protocol::ACK_PORT;
+use crate::vm::disk::Disk;
+use crate::vm::lockstep::{self, Library};
+use crate::vm::profile::Plugin;
+use bigiron_image::find_tool;
+use bigiron_model::clock::Clock;
+use bigiron_sys as sys;
+
+/// The program, as it is called for an x86-64 guest.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// The CPU of an exact-clock guest. A named model with SSE4.2 (without it table CRCs fake regressions) and the mitigations of a real server;
+/// without ERMS and FSRM, because QEMU counts each iteration of a `rep` string instruction as an instruction.
+/// It has RDRAND, which QEMU's `-seed` feeds: so a boot's seed decides KASLR.
+pub const EXACT_CPU: &str = "EPYC-Rome,erms=off,fsrm=off";
+
+/// The first version whose round robin between vCPUs lets kernels before 6.12 boot with several CPUs under the exact clock.
+pub const FAIR_ROUND_ROBIN: Version = Version(8, 1, 0);
+
+/// Version of QEMU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u32, pub u32, pub u32);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// A QEMU that is installed here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Qemu {
+    pub program: PathBuf,
+    pub version: Version,
+}
+
+/// Why there is no VM.
+#[derive(Debug, thiserror::Error)]
+pub enum QemuError {
+    #[error("QEMU is not installed: no `{PROGRAM}` in PATH; `apt-get install qemu-system-x86` brings it")]
+    Missing,
+    #[error("`{program}` cannot be run: {cause}")]
+    Broken { program: String, cause: io::Error },
+    #[error("`{program} --version` says `{said}`, which is no version of QEMU; 7.2 or newer would be right")]
+    Unknown { program: String, said: String },
+    #[error("QEMU is {0}; 7.2 or newer is needed")]
+    TooOld(Version),
+}
+
+impl Qemu {
+    /// The QEMU in PATH.
+    ///
+    /// # Errors
+    /// None there, none that runs, or one older than 7.2.
+    pub fn find() -> Result<Self, QemuError> {
+        let program = find_tool(PROGRAM).ok_or(QemuError::Missing)?;
+        let name = program.display().to_string();
+        let output = Command::new(&program)
+            .arg("--version")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|cause| QemuError::Broken { program: name.clone(), cause })?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = parse_version(&said)
+            .ok_or_else(|| QemuError::Unknown { program: name, said: said.lines().next().unwrap_or("").to_owned() })?;
+        if version < Version(7, 2, 0) {
+            return Err(QemuError::TooOld(version));
+        }
+        Ok(Self { program, version })
+    }
+}
+
+fn parse_version(said: &str) -> Option<Version> {
+    let number = said.lines().next()?.strip_prefix("QEMU emulator version ")?.split_whitespace().next()?;
+    let mut parts = number.split('.').map(|p| p.parse().ok());
+    Some(Version(parts.next()??, parts.next()??, parts.next().flatten().unwrap_or(0)))
+}
+
+/// How a guest's instructions are executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    Kvm,
+    /// KVM on a host that keeps `IA32_ARCH_CAPABILITIES` to itself, so that a guest with all of its CPU does not start.
+    KvmWithoutCapabilities,
+    Tcg,
+}
+
+impl Accelerator {
+    pub fn name(self) -> &'static str {
+        match self {
+            Accelerator::Kvm | Accelerator::KvmWithoutCapabilities => "kvm",
+            Accelerator::Tcg => "tcg",
+        }
+    }
+
+    /// The CPU of a guest that is as fast as the host.
+    pub fn host_cpu(self) -> &'static str {
+        match self {
+            Accelerator::KvmWithoutCapabilities => "host,arch-capabilities=off",
+            Accelerator::Kvm | Accelerator::Tcg => "host",
+        }
+    }
+}
+
+/// Everything that decides what a VM is.
+#[derive(Clone)]
+pub struct Config<'a> {
+    pub clock: Clock,
+    pub accelerator: Accelerator,
+    pub cpus: u32,
+    pub memory_bytes: u64,
+    /// NUMA nodes; with one there is no topology. CPUs are whole multiples of the nodes that have any.
+    pub nodes: u32,
+    /// CPUs of a core; a node's are whole multiples of them.
+    pub threads: u32,
+    /// Feeds QEMU's random source, and so the guest's RDRAND.
+    pub seed: u64,
+    pub kernel: &'a Path,
+    pub initramfs: &'a Path,
+    /// Words that levers put on the command line, after bigiron's own.
+    pub cmdline: &'a [String],
+    /// Files that QEMU writes: the guest's console and its events.
+    pub console: &'a Path,
+    pub events: &'a Path,
+    /// Where acknowledgements go, of a guest that is going to lose its power.
+    pub acks: Option<&'a Path>,
+    pub disks: &'a [Disk],
+    pub pmems: &'a [Pmem],
+    /// What counts the guest's instructions, and the file that it writes.
+    pub profile: Option<(&'a Plugin, &'a Path)>,
+}
+
+/// A file that the guest sees as persistent memory, in the slot of its place in the order given. What the guest writes there is its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pmem {
+    pub path: PathBuf,
+    /// Its length, a multiple of 2 MiB.
+    pub bytes: u64,
+}
+
+/// The word that takes `rep_good` (bit 16 of word 3 of `asm/cpufeatures.h`) from a CPU whose `rep` string instructions are counted iteration by iteration:
+/// kernels before 6.4 copy and clear with `rep movsq` where it is set, later ones look at FSRM and ERMS alone, so that the same copy would count for
+/// a third of the instructions in the older kernel (docs/concepts/clocks.md).
+pub const NO_REP: &str = "clearcpuid=112";
+
+/// Words of the kernel's command line that are bigiron's own, in every boot.
+pub const CMDLINE: &[&str] = &["console=ttyS0", "quiet", "rdinit=/init", "panic=-1", "no_timer_check"];
+
+/// Words that spare a boot whose every instruction costs what no window measures: the tests that cryptographic algorithms run of themselves, and
+/// a source of randomness that counts jitter, of which there is none.
+pub const NO_SELF_TESTS: &str = "cryptomgr.notests initcall_blacklist=jent_mod_init";
+
+/// The arguments of QEMU for `config`.
+pub fn arguments(config: &Config<'_>) -> Vec<OsString> {
+    let mut args = Vec::new();
+    args.extend(clock_arguments(config.clock, config.accelerator, config.seed));
+    args.extend(machine_arguments(config));
+    args.extend(channel_arguments(config));
+    args.extend(disk_arguments(config.disks));
+    args.extend(pmem_arguments(config.pmems));
+    args.extend(kernel_arguments(config));
+    args.extend(config.profile.iter().flat_map(|(plugin, out)| plugin.arguments(out)));
+    args
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+    words.into_iter().map(OsString::from).collect()
+}
+
+fn clock_arguments(clock: Clock, accelerator: Accelerator, seed: u64) -> Vec<OsString> {
+    // -seed takes 64 bits, but older versions parse it as a signed number.
+    let mut args = words(["-accel", accelerator.name(), "-seed", &(seed & 0x7fff_ffff).to_string()]);
+    match clock {
+        // One instruction is one nanosecond; an idle guest jumps to its next timer.
+        Clock::Exact => {
+            args.extend(words(["-icount", "shift=0,sleep=off", "-rtc", "base=2024-01-01T00:00:00,clock=vm"]));
+            args.extend(words(["-cpu", EXACT_CPU]));
+        }
+        Clock::Wall => args.extend(words(["-cpu", accelerator.host_cpu()])),
+        Clock::None => args.extend(words(["-cpu", EXACT_CPU])),
+    }
+    args
+}
+
+fn machine_arguments(config: &Config<'_>) -> Vec<OsString> {
+    let mut memory = format!("{}M", config.memory_bytes >> 20);
+    let mut machine = "pc".to_owned();
+    if !config.pmems.is_empty() {
+        machine += ",nvdimm=on";
+        // Each may be laid at a whole GiB of its own.
+        let most = config.pmems.iter().map(|p| p.bytes.next_multiple_of(1 << 30) + (1 << 30)).sum::<u64>();
+        memory += &format!(",slots={},maxmem={}M", config.pmems.len(), (config.memory_bytes + most) >> 20);
+    }
+    let mut args = words(["-machine", &machine, "-m", &memory, "-smp", &smp(config)]);
+    args.extend(node_arguments(config));
+    args.extend(words(["-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot"]));
+    args
+}
+
+/// A socket for each node: kernels take CPUs of one socket on two nodes for a mistake of the firmware's.
+fn smp(config: &Config<'_>) -> String {
+    let Config { cpus, nodes, threads, .. } = *config;
+    if nodes == 1 && threads == 1 {
+        return cpus.to_string();
+    }
+    let sockets = nodes.min(cpus);
+    format!("{cpus},sockets={sockets},cores={},threads={threads}", cpus / sockets / threads)
+}
+
+/// CPUs and memory dealt to nodes; the first ones get what does not divide, and those beyond the CPUs have memory alone.
+fn node_arguments(config: &Config<'_>) -> Vec<OsString> {
+    let (nodes, mib) = (u64::from(config.nodes), config.memory_bytes >> 20);
+    let with_cpus = config.nodes.min(config.cpus);
+    let each = config.cpus / with_cpus;
+    let mut args = Vec::new();
+    if nodes == 1 {
+        return args;
+    }
+    for node in 0..config.nodes {
+        let size = mib / nodes + u64::from(u64::from(node) < mib % nodes);
+        args.extend(words(["-object", &format!("memory-backend-ram,id=node{node},size={size}M"), "-numa"]));
+        let cpus = match node < with_cpus {
+            true => format!(",cpus={}-{}", node * each, (node + 1) * each - 1),
+            false => String::new(),
+        };
+        args.push(format!("node,nodeid={node},memdev=node{node}{cpus}").into());
+    }
+    args
+}
+
+fn channel_arguments(config: &Config<'_>) -> Vec<OsString> {
+    let mut args = Vec::new();
+    for (id, path) in [("console", config.console), ("events", config.events)] {
+        args.push("-chardev".into());
+        args.push(prefixed(&format!("file,id={id},path="), path));
+    }
+    args.extend(words(["-serial", "chardev:console"]));
+    args.extend(words(["-device", "isa-debugcon,iobase=0xe9,chardev=events"]));
+    if let Some(acks) = config.acks {
+        args.push("-chardev".into());
+        args.push(prefixed("file,id=acks,path=", acks));
+        args.extend(words(["-device", &format!("isa-debugcon,iobase={ACK_PORT:#x},chardev=acks")]));
+    }
+    args.extend(words(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]));
+    args
+}
+
+fn disk_arguments(disks: &[Disk]) -> Vec<OsString> {
+    let mut args = Vec::new();
+    for (n, disk) in disks.iter().enumerate() {
+        args.push("-drive".into());
+        args.push(match &disk.log {
+            None => {
+                let cache = disk.cache.name();
+                prefixed(&format!("if=none,id=disk{n},format=raw,cache={cache},file="), &disk.path)
+            }
+            // The host keeps its power: what the guest's disk would have kept is worked out from the log.
+            Some(log) => {
+                let mut word = prefixed(
+                    &format!(
+                        "if=none,id=disk{n},driver=blklogwrites,file.driver=file,file.cache.no-flush=on,file.filename="
+                    ),
+                    &disk.path,
+                );
+                word.push(prefixed(",log.driver=file,log.cache.no-flush=on,log.filename=", log));
+                word
+            }
+        });
+        args.push("-device".into());
+        args.push(format!("virtio-blk-pci,drive=disk{n},serial={}", disk.serial).into());
+    }
+    args
+}
+
+/// Mapped privately: every guest starts from the same bytes, and none of them is copied before it is written.
+fn pmem_arguments(pmems: &[Pmem]) -> Vec<OsString> {
+    let mut args = Vec::new();
+    for (n, pmem) in pmems.iter().enumerate() {
+        args.push("-object".into());
+        let bytes = pmem.bytes;
+        args.push(prefixed(&format!("memory-backend-file,id=pmem{n},share=off,size={bytes},mem-path="), &pmem.path));
+        args.push("-device".into());
+        args.push(format!("nvdimm,id=nvdimm{n},memdev=pmem{n},slot={n}").into());
+    }
+    args
+}
+
+/// The kernel's command line with the words of levers. Of `clearcpuid` a kernel takes the last, a lever's.
+pub fn cmdline(clock: Clock, levers: &[String]) -> String {
+    let emulated = (clock != Clock::Wall).then_some([NO_REP, NO_SELF_TESTS]).into_iter().flatten();
+    let words: Vec<&str> = CMDLINE.iter().copied().chain(emulated).chain(levers.iter().map(String::as_str)).collect();
+    words.join(" ")
+}
+
+fn kernel_arguments(config: &Config<'_>) -> Vec<OsString> {
+    vec![
+        "-kernel".into(),
+        config.kernel.into(),
+        "-initrd".into(),
+        config.initramfs.into(),
+        "-append".into(),
+        cmdline(config.clock, config.cmdline).into(),
+    ]
+}
+
+/// `prefix` and a path, with the commas that QEMU would take for separators doubled.
+pub(super) fn prefixed(prefix: &str, path: &Path) -> OsString {
+    let mut word = OsString::from(prefix);
+    for (n, piece) in path.as_os_str().as_bytes().split(|b| *b == b',').enumerate() {
+        word.push(if n > 0 { ",," } else { "" });
+        word.push(OsStr::from_bytes(piece));
+    }
+    word
+}
+
+/// A running QEMU, killed when dropped.
+pub struct Process {
+    child: Child,
+    errors: PathBuf,
+    status: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts QEMU, with the library that keeps its threads in lockstep if there is one; what it says on its standard error goes to the
+    /// file `errors`.
+    pub fn start(qemu: &Qemu, config: &Config<'_>, lockstep: Option<&Library>, errors: &Path) -> io::Result<Self> {
+        let mut command = Command::new(&qemu.program);
+        command.args(arguments(config)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(errors)?);
+        if let Some(library) = lockstep {
+            library.preload(&mut command, config.cpus);
+        }
+        let child = sys::child::die_with_parent(&mut command).spawn()?;
+        Ok(Self { child, errors: errors.to_owned(), status: None })
+    }
+
+    /// Its exit status, if it has ended.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait()?;
+        }
+        Ok(self.status)
+    }
+
+    /// CPU seconds it has used so far (user and system, all threads); `None` once it has ended.
+    pub fn cpu_seconds(&self) -> Option<f64> {
+        cpu_seconds(self.child.id())
+    }
+
+    /// Whether its threads are seen to take turns; not before its guest has first waited for a timer.
+    pub fn is_in_lockstep(&self) -> bool {
+        lockstep::has(self.child.id())
+    }
+
+    /// Ends it now.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        if let Ok(status) = self.child.wait() {
+            self.status = Some(status);
+        }
+    }
+
+    /// What it said on its standard error, without the CPU features that software emulation leaves out of the named model.
+    pub fn errors(&self) -> String {
+        let said = std::fs::read_to_string(&self.errors).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().filter(|l| !l.contains("TCG doesn't support requested feature")).collect();
+        lines.join("\n")
+    }
+}
+
+/// CPU seconds that a process has used so far (user and system, all threads); `None` once it has ended.
+pub(super) fn cpu_seconds(pid: u32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold spaces; utime and stime are fields 14 and 15 of proc(5).
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.status.is_none() {
+            self.kill();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lever;
+
+    #[test]
+    fn versions_are_read() {
+        let debian = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\nCopyright";
+        assert_eq!(parse_version(debian), Some(Version(7, 2, 22)));
+        assert_eq!(parse_version("QEMU emulator version 10.0.2\n"), Some(Version(10, 0, 2)));
+        assert_eq!(parse_version("QEMU emulator version 9.1"), Some(Version(9, 1, 0)));
+        assert_eq!(parse_version("bash: no such thing"), None);
+    }
+
+    #[test]
+    fn a_disk_of_the_host_is_opened_as_it_says() {
+        let disk =
+            Disk { path: "a,b".into(), serial: "micro".to_owned(), cache: super::super::disk::Cache::None, log: None };
+        let args: Vec<String> = disk_arguments(&[disk]).into_iter().map(|a| a.into_string().unwrap()).collect();
+        let drive = "if=none,id=disk0,format=raw,cache=none,file=a,,b";
+        assert_eq!(args, ["-drive", drive, "-device", "virtio-blk-pci,drive=disk0,serial=micro"]);
+    }
+
+    #[test]
+    fn images_are_private_to_a_guest() {
+        let pmem = Pmem { path: "a,b".into(), bytes: 3 << 30 };
+        let args: Vec<String> =
+            pmem_arguments(std::slice::from_ref(&pmem)).into_iter().map(|a| a.into_string().unwrap()).collect();
+        let backend = "memory-backend-file,id=pmem0,share=off,size=3221225472,mem-path=a,,b";
+        assert_eq!(args, ["-object", backend, "-device", "nvdimm,id=nvdimm0,memdev=pmem0,slot=0"]);
+    }
+
+    #[test]
+    fn nodes_share_what_the_machine_has() {
+        let config = |cpus, nodes, threads| Config {
+            clock: Clock::Exact,
+            accelerator: Accelerator::Tcg,
+            cpus,
+            memory_bytes: 1 << 30,
+            nodes,
+            threads,
+            seed: 7,
+            kernel: Path::new("k"),
+            initramfs: Path::new("i"),
+            cmdline: &[],
+            console: Path::new("c"),
+            events: Path::new("e"),
+            acks: None,
+            disks: &[],
+            pmems: &[],
+            profile: None,
+        };
+        let line_of = |cpus, nodes, threads| {
+            let args = machine_arguments(&config(cpus, nodes, threads));
+            args.into_iter().map(|a| a.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        let line = |cpus, nodes| line_of(cpus, nodes, 1);
+        assert!(line_of(4, 1, 2).contains("-smp 4,sockets=1,cores=2,threads=2 "), "{}", line_of(4, 1, 2));
+        assert!(line_of(8, 2, 2).contains("-smp 8,sockets=2,cores=2,threads=2 "), "{}", line_of(8, 2, 2));
+        assert!(line(4, 1).contains("-smp 4 -nodefaults"), "{}", line(4, 1));
+        let two = line(4, 2);
+        assert!(two.contains("-smp 4,sockets=2,cores=2,threads=1"), "{two}");
+        assert!(
+            two.contains("-object memory-backend-ram,id=node1,size=512M -numa node,nodeid=1,memdev=node1,cpus=2-3")
+        );
+        let three = line(1, 3);
+        assert!(three.contains("id=node0,size=342M -numa node,nodeid=0,memdev=node0,cpus=0-0"), "{three}");
+        assert!(three.contains("id=node2,size=341M -numa node,nodeid=2,memdev=node2 -nodefaults"), "{three}");
+    }
+
+    #[test]
+    fn the_longest_command_line_is_not_cut_off() {
+        let longest = cmdline(Clock::Exact, &["x".repeat(lever::CMDLINE_LIMIT)]);
+        assert!(longest.len() < 2048, "x86-64's COMMAND_LINE_SIZE, with the zero at the end: {}", longest.len());
+    }
+
+    #[test]
+    fn the_exact_clock_has_no_device_of_the_host() {
+        let config = Config {
+            clock: Clock::Exact,
+            accelerator: Accelerator::Tcg,
+            cpus: 1,
+            memory_bytes: 1 << 30,
+            nodes: 1,
+            threads: 1,
+            seed: 7,
+            kernel: Path::new("k"),
+            initramfs: Path::new("i"),
+            cmdline: &["mitigations=off".to_owned()],
+            console: Path::new("a,b"),
+            events: Path::new("e"),
+            acks: None,
+            disks: &[],
+            pmems: &[],
+            profile: None,
+        };
+        let args: Vec<String> = arguments(&config).into_iter().map(|a| a.into_string().unwrap()).collect();
+        let line = args.join(" ");
+        assert!(line.contains("-icount shift=0,sleep=off"), "{line}");
+        assert!(line.contains("clock=vm") && line.contains("-m 1024M -smp 1"), "{line}");
+        assert!(
+            line.contains("-chardev file,id=console,path=a,,b ") && line.contains("-serial chardev:console"),
+            "{line}"
+        );
+        let own = "no_timer_check clearcpuid=112 cryptomgr.notests initcall_blacklist=jent_mod_init";
+        assert!(args.last().unwrap().ends_with(&format!("{own} mitigations=off")), "{line}");
+        for device_of_the_host in ["socket", "virtio", "-netdev", "-drive"] {
+            assert!(!line.contains(device_of_the_host), "{line}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Evidence: what a trial of the plan executed when it was run again to be looked into. One file for each slot, `evidence/0007.json`.
+//!
+//! Invariant: evidence never changes what is judged; it is no record, and a folder without any is as finished as one with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::metric::Metric;
+use crate::store::error::StoreError;
+use crate::store::folder::{Folder, write_whole};
+
+/// Version of the format.
+pub const SCHEMA: u32 = 1;
+
+const EVIDENCE: &str = "evidence";
+
+/// What one trial executed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    pub schema: u32,
+    pub slot: u32,
+    /// SHA-256 of the kernel's image, so that evidence of another kernel is none.
+    pub image_sha256: String,
+    /// What the trial measured: what the judged trial of the slot did, if looking changed nothing.
+    pub metrics: Vec<Metric>,
+    /// CPU seconds of QEMU.
+    pub cpu_s: f64,
+    pub windows: Vec<Executed>,
+    /// How samples were taken, if what was executed is not counted but sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
+    /// Samples by stack, a line each: `WORKLOAD METRIC;PROGRAM;outermost;…;innermost COUNT`. They lie beside the evidence, `evidence/0007.folded`.
+    #[serde(skip)]
+    pub stacks: String,
+}
+
+/// How a trial was sampled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// What a sample was taken by: `cycles` or `cpu-clock`.
+    pub event: String,
+    /// Nanoseconds of a CPU's time that one stands for.
+    pub period_ns: u64,
+    pub cpus: u32,
+    /// Of the whole trial, idle CPUs' included.
+    pub samples: u64,
+    pub lost: u64,
+    /// Of processes that were not the trial's, nor bigiron's.
+    #[serde(default)]
+    pub others: u64,
+}
+
+/// What was executed in one window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Executed {
+    pub workload: String,
+    pub metric: String,
+    pub operations: u64,
+    /// Nanoseconds of the guest's clock.
+    pub ns: u64,
+    /// Instructions by function, most first; programs count as one function each. Where the evidence is sampled: samples.
+    pub functions: Vec<(String, u64)>,
+    /// System calls by name, most first; empty where they are not counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<(String, u64)>,
+}
+
+impl Folder {
+    /// The evidence that there is for the slots of the plan, in their order. What cannot be read, or is of another format or kernel, is not there.
+    pub fn evidence(&self) -> Vec<Evidence> {
+        let slots = self.plan().slots.iter();
+        slots.filter_map(|slot| self.evidence_of(slot.slot)).collect()
+    }
+
+    /// The evidence for one slot.
+    pub fn evidence_of(&self, slot: u32) -> Option<Evidence> {
+        let bytes = fs::read(self.dir().join(EVIDENCE).join(name(slot))).ok()?;
+        let evidence: Evidence = serde_json::from_slice(&bytes).ok()?;
+        let planned = self.plan().slots.get(slot as usize)?;
+        let image = &self.plan().arms[planned.arm].kernel.image_sha256;
+        (evidence.schema == SCHEMA && evidence.slot == slot && evidence.image_sha256 == *image).then_some(evidence)
+    }
+
+    /// The stacks sampled in a slot's trial, as [`Evidence::stacks`].
+    pub fn stacks_of(&self, slot: u32) -> Option<String> {
+        fs::read_to_string(self.dir().join(EVIDENCE).join(stacks_name(slot))).ok()
+    }
+
+    /// Keeps the evidence for a slot: readers see all of it or none.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn keep_evidence(&self, evidence: &Evidence) -> Result<PathBuf, StoreError> {
+        let bytes = serde_json::to_vec(evidence).map_err(|e| StoreError::Unwritable(e.to_string()))?;
+        let dir = self.evidence_dir()?;
+        if !evidence.stacks.is_empty() {
+            write_whole(&dir, &stacks_name(evidence.slot), evidence.stacks.as_bytes())?;
+        }
+        write_whole(&dir, &name(evidence.slot), &bytes)
+    }
+
+    /// An empty directory for a trial that is being looked into; it goes when dropped.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn evidence_scratch(&self, slot: u32) -> Result<Scratch, StoreError> {
+        self.scratch(&format!("{slot:04}.running"))
+    }
+
+    /// The same for one whose locks are traced.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn waiting_scratch(&self, slot: u32) -> Result<Scratch, StoreError> {
+        self.scratch(&format!("{slot:04}.locks.running"))
+    }
+
+    fn scratch(&self, name: &str) -> Result<Scratch, StoreError> {
+        let dir = self.evidence_dir()?.join(name);
+        // What a killed run has left.
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
+        Ok(Scratch(dir))
+    }
+
+    pub(super) fn evidence_path(&self) -> PathBuf {
+        self.dir().join(EVIDENCE)
+    }
+
+    pub(super) fn evidence_dir(&self) -> Result<PathBuf, StoreError> {
+        let dir = self.evidence_path();
+        fs::create_dir_all(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
+        Ok(dir)
+    }
+}
+
+/// A directory that is removed when dropped.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn dir(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn name(slot: u32) -> String {
+    format!("{slot:04}.json")
+}
+
+fn stacks_name(slot: u32) -> String {
+    format!("{slot:04}.folded")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::store::testing;
+
+    #[test]
+    fn evidence_comes_back_and_that_of_another_kernel_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&dir.path().join("study"), &testing::plan(2, 2, Clock::Exact, 7)).unwrap();
+        assert_eq!(folder.evidence(), []);
+        let image_sha256 = folder.plan().arms[folder.plan().slots[1].arm].kernel.image_sha256.clone();
+        let executed = Executed {
+            workload: "micro".to_owned(),
+            metric: "getpid".to_owned(),
+            operations: 10,
+            ns: 1000,
+            functions: vec![("do_syscall_64".to_owned(), 400)],
+            calls: vec![("getpid".to_owned(), 10)],
+        };
+        let evidence = Evidence {
+            schema: SCHEMA,
+            slot: 1,
+            image_sha256,
+            metrics: Vec::new(),
+            cpu_s: 1.5,
+            windows: vec![executed],
+            sampled: None,
+            stacks: String::new(),
+        };
+        folder.keep_evidence(&evidence).unwrap();
+        assert_eq!(folder.evidence(), std::slice::from_ref(&evidence));
+        let other = Evidence { image_sha256: "0".repeat(64), ..evidence };
+        folder.keep_evidence(&other).unwrap();
+        assert_eq!(folder.evidence(), []);
+        fs::write(dir.path().join("study/evidence/0001.json"), b"{").unwrap();
+        assert_eq!(folder.evidence(), []);
+    }
+
+    #[test]
+    fn stacks_lie_beside_what_was_sampled() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&dir.path().join("study"), &testing::plan(2, 2, Clock::Wall, 7)).unwrap();
+        let image_sha256 = folder.plan().arms[folder.plan().slots[0].arm].kernel.image_sha256.clone();
+        let sampled =
+            Sampled { event: "cpu-clock".to_owned(), period_ns: 1_001_001, cpus: 2, samples: 9, lost: 1, others: 2 };
+        let stacks = "micro getpid;bigiron;entry_SYSCALL_64 9\n".to_owned();
+        let (metrics, windows) = (Vec::new(), Vec::new());
+        let evidence = Evidence {
+            schema: SCHEMA,
+            slot: 0,
+            image_sha256,
+            metrics,
+            cpu_s: 0.0,
+            windows,
+            sampled: Some(sampled),
+            stacks: stacks.clone(),
+        };
+        assert_eq!(folder.stacks_of(0), None);
+        folder.keep_evidence(&evidence).unwrap();
+        assert_eq!(folder.evidence(), [Evidence { stacks: String::new(), ..evidence }]);
+        assert_eq!(folder.stacks_of(0), Some(stacks));
+    }
+
+    #[test]
+    fn scratch_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&dir.path().join("study"), &testing::plan(2, 2, Clock::Exact, 7)).unwrap();
+        let scratch = folder.evidence_scratch(0).unwrap();
+        fs::write(scratch.dir().join("profile"), b"x").unwrap();
+        let path = scratch.dir().to_owned();
+        drop(scratch);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,28 @@
+//! What is written down: plans, metrics, records, evidence and the folder that keeps them; TOML with places; units; errors for users.
+//!
+//! Invariant: nothing here runs a workload, changes a machine or judges a result.
+
+pub mod clock;
+pub mod counter_words;
+pub mod counters;
+pub mod date;
+pub mod document;
+pub mod evidence;
+pub mod file_system;
+pub mod host;
+pub mod identity;
+pub mod margins;
+pub mod metric;
+pub mod plan;
+pub mod provenance;
+pub mod record;
+pub mod refusal;
+pub mod setting;
+pub mod shell;
+pub mod size;
+pub mod storage;
+pub mod store;
+pub mod suggest;
+pub mod version;
+pub mod waits;
+pub mod workload;

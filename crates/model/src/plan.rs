@@ -1,0 +1,166 @@
+//! The plan: a study with everything decided (kernels resolved, options complete, every slot drawn), validated and written to
+//! `plan.toml` before the first boot. Judge and session read the plan and nothing else of the question.
+
+use crate::host::HostKind;
+use std::collections::BTreeMap;
+
+use bigiron_stats::power;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+use crate::identity::Identity;
+use crate::metric::{Kind, MetricDef};
+use crate::provenance::Provenance;
+use crate::setting::options_of;
+use crate::workload::Options;
+
+/// Version of the plan's format; a folder with another one is refused.
+pub const SCHEMA: u32 = 1;
+
+/// A study with everything decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    pub schema: u32,
+    /// Version of bigiron that made the plan.
+    pub bigiron: String,
+    /// Hash of what was asked (everything but the seed and what the kernels resolved to): finds the folder to resume.
+    pub question_sha256: String,
+    /// The question in words, if somebody wrote it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// The command line or study file that asks the same again, for "how to repeat".
+    pub repeat: String,
+    pub clock: Clock,
+    /// The programs that run its trials; none in plans of builds that did not write them down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
+    pub design: Design,
+    pub machine: Machine,
+    /// First is the baseline (A).
+    pub arms: Vec<Arm>,
+    pub workloads: Vec<PlannedWorkload>,
+    /// Margins on the ratio, by kind of metric: 0.02 is 2 %.
+    pub margins: BTreeMap<Kind, f64>,
+    /// The machine's last A/A check before the plan was made, if the machine failed it: no verdict is valid then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_check: Option<FailedCheck>,
+    /// Every boot, fixed before the first: `pairs × arms` slots in order of execution.
+    pub slots: Vec<Slot>,
+}
+
+impl Plan {
+    /// What reports call trials: a guest's is a boot, and nothing boots on this machine itself.
+    pub fn trials(&self) -> &'static str {
+        if self.machine.host == HostKind::Local { "trials" } else { "boots" }
+    }
+
+    /// Whether it has too few pairs for the flip interval, so that Student's takes its place: a nightly run's quick look.
+    pub fn is_screening(&self) -> bool {
+        self.design.pairs < power::SMALLEST_DESIGN
+    }
+
+    /// The options of the workload `name` in a boot of `arm`: the plan's, with the arm's own laid over them.
+    pub fn options_in(&self, arm: &Arm, name: &str) -> Options {
+        let mut options = self.workloads.iter().find(|w| w.name == name).map(|w| w.options.clone()).unwrap_or_default();
+        for (option, value) in options_of(&arm.settings, name) {
+            options.insert(option.to_owned(), value.to_owned());
+        }
+        options
+    }
+
+    /// Whether all arms are the same, so that the study is an A/A check itself.
+    pub fn is_aa(&self) -> bool {
+        self.arms.iter().all(|arm| arm.kernel == self.arms[0].kernel && arm.settings == self.arms[0].settings)
+    }
+
+    /// One of [`Plan::trials`].
+    pub fn trial(&self) -> &'static str {
+        self.trials().trim_end_matches('s')
+    }
+}
+
+/// An A/A check that the machine failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailedCheck {
+    /// Release of the kernel that was compared with itself.
+    pub kernel: String,
+    pub reasons: Vec<String>,
+}
+
+/// How the boots are arranged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Design {
+    /// Number of pairs (each boots every arm once); even.
+    pub pairs: u32,
+    /// Everything random in the study is drawn from it.
+    pub seed: u64,
+    /// CPU seconds that a guest may burn without a sign of progress before it counts as hung.
+    pub hang_cpu_seconds: u32,
+    /// Seconds of idleness before each boot, the same before all; only the wall clock has any.
+    #[serde(default)]
+    pub idle_gap_seconds: u32,
+}
+
+/// The machine that each arm boots on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    pub host: HostKind,
+    pub cpus: u32,
+    pub memory_bytes: u64,
+    /// One of [`super::storage::PROFILES`].
+    pub storage: String,
+    /// As `bigiron doc fs` lists them; an arm may have another (`fs.type`).
+    pub filesystem: String,
+}
+
+/// One side of the comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arm {
+    /// How reports call it: what was typed, shortened where that is unambiguous. Unique in the plan.
+    pub name: String,
+    pub kernel: Identity,
+    /// Lever settings of this arm, in the order given: (lever, value).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<(String, String)>,
+    /// What the arm's workloads start from besides the kernel (a server's programs, a loaded database), as it was when the plan was made,
+    /// by `WORKLOAD.NAME`: every later trial must find the same.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub foundation: BTreeMap<String, String>,
+}
+
+/// A workload with what it was set to and what it promises to deliver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedWorkload {
+    pub name: String,
+    /// Options common to all arms, complete. An arm's own settings are laid over them.
+    pub options: Options,
+    pub metrics: Vec<MetricDef>,
+}
+
+/// One boot's place in the schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slot {
+    /// Its number in order of execution, from 0.
+    pub slot: u32,
+    /// Its pair, from 0.
+    pub pair: u32,
+    /// Its position within the pair, from 0.
+    pub position: u32,
+    /// Index into [`Plan::arms`].
+    pub arm: usize,
+    /// Seed of the workloads: one per pair, the same for every arm.
+    pub workload_seed: u64,
+    /// Seed of the boot (QEMU's random source: KASLR, stack and hash randomisation): one per slot.
+    pub boot_seed: u64,
+    /// Idle instructions burnt before the workload: shifts the timer tick's phase. One per slot.
+    pub jitter: u32,
+    /// Order of the workloads in this boot: indices into [`Plan::workloads`]; one per pair.
+    pub order: Vec<usize>,
+}

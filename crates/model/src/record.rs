@@ -1,0 +1,168 @@
+//! A record: one trial written down.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::counters::Counters;
+use crate::metric::Metric;
+use crate::store::line::Held;
+
+/// Version of the record's format.
+pub const SCHEMA: u32 = 1;
+
+/// One trial: what ran in a slot and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub schema: u32,
+    /// The slot's number, pair, position and arm (name), as in the plan.
+    pub slot: u32,
+    pub pair: u32,
+    pub position: u32,
+    pub arm: String,
+    /// 0 for the first try; a void trial is tried again.
+    pub attempt: u32,
+    pub outcome: Outcome,
+    /// What the guest said about itself; `None` if it never came so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestIdentity>,
+    pub image_sha256: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_sha256: Option<String>,
+    /// Empty unless the trial completed.
+    pub metrics: Vec<Metric>,
+    /// Facts from the workloads (`workload.name` → value): recorded, shown, not compared.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
+    /// What the kernel counted in the windows; `None` in records of before this was read, and where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
+    /// Files of the kernel that levers changed, and what they said before and after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Lines that the guest's kernel logged of a class that matters (BUG, WARNING, oops, hung task, RCU stall, OOM, I/O error).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub complaints: Vec<Complaint>,
+    /// What the trial cost here; differs from run to run and is never compared.
+    pub host: HostCost,
+    /// Files kept in `artifacts/`, relative to the study's folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
+}
+
+impl Held for Record {
+    const NAME: &'static str = "record";
+    const SCHEMA: u32 = SCHEMA;
+}
+
+/// How a trial ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// All workloads ran, delivered every metric and verified their data.
+    Completed,
+    /// The guest's doing: evidence, never dropped.
+    Failed { failure: Failure, message: String },
+    /// The host's doing (QEMU would not start, disk full, interrupted): says nothing about the arm; the slot is run again.
+    Void { cause: String },
+}
+
+/// What a guest did instead of completing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Failure {
+    /// The kernel panicked.
+    Panic,
+    /// No progress within the CPU time allowed.
+    Hang,
+    /// The guest went away without a panic and without finishing.
+    EarlyExit,
+    /// The kernel ran but the agent never said a word.
+    NoAgent,
+    /// The process that ran the workload was killed or crashed.
+    AgentDied,
+    /// Memory was too little for the workload.
+    OutOfMemory,
+    /// The file system was too small for it.
+    NoSpace,
+    /// The workload reported an error.
+    WorkloadError,
+    /// The data left behind was lost or wrong.
+    VerifyFailed,
+    /// The kernel's own work after boot did not end, so that nothing could be measured.
+    NeverQuiet,
+    /// A file system that bigiron had made for it was not mounted.
+    MountFailed,
+    /// The agent, or the process that ran the workload, said something that is no event.
+    BadEvent,
+}
+
+impl Failure {
+    /// As in "B crashed in 3 of 12 boots".
+    pub fn verb(self) -> &'static str {
+        match self {
+            Failure::Panic => "panicked",
+            Failure::Hang => "hung",
+            Failure::EarlyExit => "exited early",
+            Failure::NoAgent => "never started its agent",
+            Failure::AgentDied => "lost its agent",
+            Failure::OutOfMemory => "ran out of memory",
+            Failure::NoSpace => "ran out of disk space",
+            Failure::WorkloadError => "failed its workload",
+            Failure::VerifyFailed => "lost or corrupted data",
+            Failure::NeverQuiet => "never became quiet",
+            Failure::MountFailed => "failed to mount a file system",
+            Failure::BadEvent => "sent a malformed event",
+        }
+    }
+}
+
+/// What the guest's kernel said about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestIdentity {
+    /// `uname -r`.
+    pub release: String,
+    /// `uname -v`.
+    pub version: String,
+    /// /proc/cmdline.
+    pub cmdline: String,
+    pub cpus: u32,
+    pub memory_bytes: u64,
+    pub clocksource: String,
+}
+
+/// A line of the guest's kernel log that matters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Complaint {
+    /// `bug`, `warning`, `oops`, `hung-task`, `rcu-stall`, `oom`, `io-error`.
+    pub class: String,
+    pub line: String,
+}
+
+/// What a trial cost the host. Seconds of wall and CPU time here, not of the guest's clock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostCost {
+    /// `kvm` or `tcg`, and QEMU's version.
+    pub accelerator: String,
+    pub qemu: String,
+    /// Under the exact clock: whether QEMU's threads were seen to take turns, on which bit-identity rests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lockstep: Option<bool>,
+    /// The whole trial.
+    pub wall_s: f64,
+    /// QEMU's CPU time.
+    pub cpu_s: f64,
+    /// bigiron's own share of `wall_s`: before QEMU starts, after it ends, and the agent's set-up inside the guest.
+    pub overhead_s: f64,
+}
+
+/// The fact under which a record says that its trial was disturbed, and by what.
+pub const DISTURBED_FACT: &str = "host.disturbed";
+
+/// A file of the kernel before and after a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    pub path: String,
+    pub before: String,
+    pub after: String,
+}

@@ -1,0 +1,60 @@
+//! What can go wrong with a study's folder. Every message says what would be right.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::size;
+
+/// An error of the store. A `cause` is part of its message, and so no `source`: it would be printed twice.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("`{}` holds no study: it has no plan.toml", dir.display())]
+    NoStudy { dir: PathBuf },
+    #[error("`{}` already holds a study; ask again to resume it, or name another folder", dir.display())]
+    Exists { dir: PathBuf },
+    #[error("`{}` is not empty and holds no study; name a new or an empty folder", dir.display())]
+    NotEmpty { dir: PathBuf },
+    #[error("`{}` has format {found}, this bigiron reads format {ours}; use the bigiron that made it", path.display())]
+    Schema { path: PathBuf, found: i64, ours: u32 },
+    #[error(
+        "`{}` was changed after it was written: {why}. Its records belong to the plan as it was; restore it, or ask again in a new folder",
+        path.display()
+    )]
+    Edited { path: PathBuf, why: String },
+    #[error("`{}` is not a plan that this bigiron can read: {why}", path.display())]
+    BadPlan { path: PathBuf, why: String },
+    #[error("Another bigiron ({holder}) is at work in `{}`; wait for it to end, or stop it", dir.display())]
+    Busy { dir: PathBuf, holder: String },
+    #[error(
+        "No room to {doing} `{}` ({free}): {cause}. Every record so far is intact; make room, and the same command resumes",
+        path.display()
+    )]
+    Full { doing: String, path: PathBuf, free: String, cause: io::Error },
+    #[error("A record could not be put down as JSON: {0}")]
+    Unwritable(String),
+    #[error("Cannot {doing} `{}`: {cause}", path.display())]
+    Io { doing: String, path: PathBuf, cause: io::Error },
+}
+
+impl StoreError {
+    /// Wraps an I/O error; the ones that mean "no room" become [`StoreError::Full`].
+    pub fn io(doing: &str, path: &Path, cause: io::Error) -> Self {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        if matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge) {
+            let free = free_space(path);
+            return StoreError::Full { doing: doing.to_owned(), path: path.to_owned(), free, cause };
+        }
+        StoreError::Io { doing: doing.to_owned(), path: path.to_owned(), cause }
+    }
+}
+
+/// "4 KiB free", for a message; looks at the nearest directory that exists.
+pub fn free_space(path: &Path) -> String {
+    let known = path
+        .ancestors()
+        .find_map(|p| rustix::fs::statvfs(if p.as_os_str().is_empty() { Path::new(".") } else { p }).ok());
+    match known {
+        Some(fs) => format!("{} free", size::rounded(fs.f_bavail.saturating_mul(fs.f_frsize))),
+        None => "free space unknown".to_owned(),
+    }
+}

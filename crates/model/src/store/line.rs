@@ -1,0 +1,75 @@
+//! One line of `records.jsonl` or of a history: `{"sha256":"<16 hex digits>","record":{…}}` and a newline.
+//!
+//! Invariant: a line is read back only if every byte of what it holds is the one that was written. The checksum is taken over the
+//! JSON exactly as it stands in the line, so that it can be checked without knowing how numbers are formatted.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+/// Hexadecimal digits of the SHA-256 that are kept: 64 bits, plenty against accidents, short enough for the eye.
+const DIGITS: usize = 16;
+
+/// What a line can hold.
+pub trait Held: Serialize + DeserializeOwned {
+    /// The name that it has in its line.
+    const NAME: &'static str;
+    /// The only format that is read; each has its own in its member `schema`.
+    const SCHEMA: u32;
+
+    /// What contradicts itself in it, if anything.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    sha256: &'a str,
+    #[serde(borrow, alias = "entry")]
+    record: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    schema: u32,
+}
+
+/// SHA-256 in lower-case hexadecimal.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// The line that holds `held`, newline included.
+///
+/// # Errors
+/// JSON cannot hold a number of it.
+pub fn encode<T: Held>(held: &T) -> Result<Vec<u8>, String> {
+    let json = serde_json::to_string(held).map_err(|e| e.to_string())?;
+    let line = format!("{{\"sha256\":\"{}\",\"{}\":{json}}}\n", &sha256_hex(json.as_bytes())[..DIGITS], T::NAME);
+    // A number that JSON cannot hold (NaN) is written as `null`: better refused now than found unreadable later.
+    decode::<T>(&line.as_bytes()[..line.len() - 1])?;
+    Ok(line.into_bytes())
+}
+
+/// What a line (without its newline) holds, or why it cannot be read.
+///
+/// # Errors
+/// Any byte is not the one that was written, the format is another, or what it says contradicts itself.
+pub fn decode<T: Held>(line: &[u8]) -> Result<T, String> {
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|e| format!("not the line of a {}: {e}", T::NAME))?;
+    let json = line.record.get();
+    let sum = sha256_hex(json.as_bytes());
+    if line.sha256 != &sum[..DIGITS] {
+        return Err(format!("its checksum is {}, its bytes say {}", line.sha256, &sum[..DIGITS]));
+    }
+    let version: Version = serde_json::from_str(json).map_err(|e| e.to_string())?;
+    if version.schema != T::SCHEMA {
+        return Err(format!("it has format {}, this bigiron reads format {}", version.schema, T::SCHEMA));
+    }
+    let held: T = serde_json::from_str(json).map_err(|e| e.to_string())?;
+    held.check()?;
+    Ok(held)
+}

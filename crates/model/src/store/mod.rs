@@ -1,0 +1,19 @@
+//! The store: a study's folder, with its plan, its append-only records and its artefacts.
+//!
+//! Invariant: what has been recorded is never changed and never guessed at. Everything else in a folder can be made again.
+
+pub mod error;
+pub mod folder;
+pub mod line;
+pub mod tally;
+pub mod writer;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use error::StoreError;
+pub use folder::{Folder, Records};
+pub use tally::{Standing, Tally};
+pub use writer::Writer;

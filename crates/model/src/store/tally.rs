@@ -1,0 +1,97 @@
+//! What the records say about the plan's slots: which are finished, which are to be run, and as which attempt.
+//!
+//! Invariant: a pure function of plan and records. The session has no other state, which is why it can be killed at any moment.
+
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::clock::Clock;
+use crate::plan::Plan;
+use crate::record::{Outcome, Record};
+
+/// How a slot stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Still to be run, as this attempt.
+    Missing { attempt: u32 },
+    /// Finished: index of the record that counts.
+    Finished { record: usize },
+}
+
+/// How all slots stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// By the slot's number.
+    pub slots: Vec<Standing>,
+    /// How often a pair went void: distinct (pair, attempt) with a void record.
+    pub void_pairs: u32,
+}
+
+/// What is run again together when one trial of it is void.
+///
+/// On the wall clock, the two trials of a pair are compared because they ran one after the other, under the same drift: a void
+/// trial therefore voids its pair. On the exact clock (and without a clock) a trial's result does not depend on when it runs,
+/// a second run of the partner would give the same bytes again: only the void slot is run again.
+fn unit(plan: &Plan, slot: u32, pair: u32) -> u32 {
+    if plan.clock == Clock::Wall { pair } else { slot }
+}
+
+impl Tally {
+    /// Tallies `records`, which must belong to `plan` (as [`super::Folder::records`] makes sure).
+    pub fn of<R: Borrow<Record>>(plan: &Plan, records: &[R]) -> Self {
+        // The attempt that counts: the last one seen, or the one after the last void one.
+        let mut attempts: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut voids = BTreeSet::new();
+        for r in records.iter().map(R::borrow) {
+            let void = matches!(r.outcome, Outcome::Void { .. });
+            if void {
+                voids.insert((r.pair, r.attempt));
+            }
+            let current = attempts.entry(unit(plan, r.slot, r.pair)).or_default();
+            *current = (*current).max(r.attempt + u32::from(void));
+        }
+        let mut slots: Vec<Standing> = plan
+            .slots
+            .iter()
+            .map(|s| Standing::Missing { attempt: attempts.get(&unit(plan, s.slot, s.pair)).copied().unwrap_or(0) })
+            .collect();
+        for (index, r) in records.iter().map(R::borrow).enumerate() {
+            let standing = &mut slots[r.slot as usize];
+            match (&r.outcome, *standing) {
+                // A failure is evidence whatever became of its partner, and is never tried again.
+                (Outcome::Failed { .. }, Standing::Missing { .. }) => *standing = Standing::Finished { record: index },
+                (Outcome::Completed, Standing::Missing { attempt }) if attempt == r.attempt => {
+                    *standing = Standing::Finished { record: index };
+                }
+                _ => {}
+            }
+        }
+        Tally { slots, void_pairs: voids.len() as u32 }
+    }
+
+    /// Slots still to be run, with their attempt, in the order in which they are to be run: first tries in the plan's order,
+    /// then second tries in the same order, and so on.
+    pub fn missing(&self) -> Vec<(u32, u32)> {
+        let mut missing: Vec<_> = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, standing)| match *standing {
+                Standing::Missing { attempt } => Some((slot as u32, attempt)),
+                Standing::Finished { .. } => None,
+            })
+            .collect();
+        missing.sort_by_key(|&(slot, attempt)| (attempt, slot));
+        missing
+    }
+
+    /// Number of finished slots.
+    pub fn finished(&self) -> u32 {
+        self.slots.iter().filter(|s| matches!(s, Standing::Finished { .. })).count() as u32
+    }
+
+    /// How many pairs of `pairs` may go void before there is no point in going on: a quarter.
+    pub fn void_limit(pairs: u32) -> u32 {
+        pairs / 4
+    }
+}

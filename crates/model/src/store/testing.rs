@@ -1,0 +1,114 @@
+//! A plan for tests: two or more arms, one workload with two metrics, slots in a seeded order.
+
+use crate::host::HostKind;
+use std::collections::BTreeMap;
+
+use crate::clock::Clock;
+use crate::identity::Identity;
+use crate::metric::{Better, Kind, MetricDef, Unit};
+use crate::plan::{Arm, Design, Machine, Plan, PlannedWorkload, Slot};
+use crate::record::{HostCost, Outcome, Record};
+use crate::storage;
+
+/// A plan of `pairs` pairs of `arms` arms; `seed` decides the order inside the pairs.
+pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
+    let word = |n: u64| {
+        let bytes = super::line::sha256_hex(&[seed.to_le_bytes(), n.to_le_bytes()].concat());
+        u64::from_str_radix(&bytes[..15], 16).unwrap()
+    };
+    let mut slots = Vec::new();
+    for pair in 0..pairs {
+        let first = word(u64::from(pair)) as usize % arms;
+        for position in 0..arms {
+            let slot = slots.len() as u32;
+            slots.push(Slot {
+                slot,
+                pair,
+                position: position as u32,
+                arm: (first + position) % arms,
+                workload_seed: word(1000 + u64::from(pair)),
+                boot_seed: word(2000 + u64::from(slot)),
+                jitter: slot,
+                order: vec![0],
+            });
+        }
+    }
+    let metric = |name: &str, primary| MetricDef {
+        name: name.to_owned(),
+        unit: Unit::Ns,
+        better: Better::Lower,
+        kind: Kind::Cost,
+        primary,
+        summary: format!("Time of {name}"),
+    };
+    let arm = |index: usize| Arm {
+        name: format!("debian:6.{index}"),
+        kernel: Identity {
+            spec: format!("debian:6.{index}"),
+            release: format!("6.{index}.0-cloud"),
+            package: None,
+            image_sha256: super::line::sha256_hex(&[index as u8]),
+            config_sha256: None,
+        },
+        settings: vec![("boot.quiet".to_owned(), "on".to_owned())],
+        foundation: Default::default(),
+    };
+    Plan {
+        schema: crate::plan::SCHEMA,
+        bigiron: "0.1.0".to_owned(),
+        question: None,
+        question_sha256: "00".repeat(32),
+        repeat: "bigiron compare debian:6.0 debian:6.1".to_owned(),
+        clock,
+        provenance: None,
+        design: Design { pairs, seed, hang_cpu_seconds: 30, idle_gap_seconds: 0 },
+        machine: Machine {
+            host: HostKind::Sim,
+            cpus: 1,
+            memory_bytes: 1 << 30,
+            storage: storage::default(clock).name.to_owned(),
+            filesystem: "ext4".to_owned(),
+        },
+        arms: (0..arms).map(arm).collect(),
+        workloads: vec![PlannedWorkload {
+            name: "micro".to_owned(),
+            options: BTreeMap::new(),
+            metrics: vec![metric("geomean", true), metric("fork", false)],
+        }],
+        margins: BTreeMap::from([(Kind::Cost, 0.02), (Kind::P99, 0.05)]),
+        failed_check: None,
+        slots,
+    }
+}
+
+/// A record of one of the plan's slots.
+pub fn record(plan: &Plan, slot: u32, attempt: u32, outcome: Outcome) -> Record {
+    let s = &plan.slots[slot as usize];
+    let arm = &plan.arms[s.arm];
+    let metrics = match outcome {
+        // A third has no short decimal form: shows whether numbers come back exactly.
+        Outcome::Completed => {
+            plan.workloads[0].metrics.iter().map(|d| d.measured("micro", f64::from(slot + 1) / 3.0)).collect()
+        }
+        _ => Vec::new(),
+    };
+    Record {
+        schema: crate::record::SCHEMA,
+        slot,
+        pair: s.pair,
+        position: s.position,
+        arm: arm.name.clone(),
+        attempt,
+        outcome,
+        guest: None,
+        image_sha256: arm.kernel.image_sha256.clone(),
+        config_sha256: None,
+        metrics,
+        facts: BTreeMap::from([("micro.note".to_owned(), "line\nbreak, \"quotes\", ä".to_owned())]),
+        changes: Vec::new(),
+        complaints: Vec::new(),
+        host: HostCost { wall_s: 0.1, ..HostCost::default() },
+        artifacts: Vec::new(),
+        counters: None,
+    }
+}

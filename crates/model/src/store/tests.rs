@@ -1,0 +1,383 @@
+//! The store against kills, torn and damaged bytes, full disks and other people.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use proptest::prelude::*;
+
+use super::testing::{plan, record};
+use super::*;
+use crate::clock::Clock;
+use crate::plan::Plan;
+use crate::record::{Failure, Outcome, Record};
+
+fn sample() -> Plan {
+    plan(8, 2, Clock::Exact, 7)
+}
+
+fn outcome(n: u32) -> Outcome {
+    match n % 4 {
+        0 | 1 => Outcome::Completed,
+        2 => Outcome::Failed { failure: Failure::Panic, message: "Kernel panic\nsecond line".to_owned() },
+        _ => Outcome::Void { cause: "QEMU did not start".to_owned() },
+    }
+}
+
+fn records_of(plan: &Plan, n: u32) -> Vec<Record> {
+    (0..n).map(|slot| record(plan, slot, 0, outcome(slot))).collect()
+}
+
+fn filled(n: u32) -> (tempfile::TempDir, Folder, Vec<Record>) {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = Folder::create(&dir.path().join("study"), &sample()).unwrap();
+    let records = records_of(folder.plan(), n);
+    let mut writer = folder.writer().unwrap();
+    for r in &records {
+        writer.append(r).unwrap();
+    }
+    drop(writer);
+    (dir, folder, records)
+}
+
+fn log(folder: &Folder) -> std::path::PathBuf {
+    folder.dir().join("records.jsonl")
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let (_dir, folder, records) = filled(16);
+    let again = Folder::open(folder.dir()).unwrap();
+    assert_eq!(*again.plan(), sample());
+    assert_eq!(again.records().unwrap(), Records { records, unreadable: Vec::new() });
+}
+
+#[test]
+fn numbers_come_back_exactly() {
+    let plan = sample();
+    for bits in [0x3FF0_0000_0000_0001u64, 0x7FEF_FFFF_FFFF_FFFF, 1, 0x4197_D784_0000_0001, 0x3FB9_9999_9999_999A] {
+        let mut r = record(&plan, 0, 0, Outcome::Completed);
+        r.metrics[0].value = f64::from_bits(bits);
+        let line = line::encode(&r).unwrap();
+        let back: Record = line::decode(&line[..line.len() - 1]).unwrap();
+        assert_eq!(back.metrics[0].value.to_bits(), bits);
+    }
+    let mut r = record(&plan, 0, 0, Outcome::Completed);
+    r.metrics[0].value = f64::NAN;
+    assert!(line::encode(&r).is_err());
+}
+
+#[test]
+fn the_checksums_are_those_that_the_documentation_describes() {
+    let (_dir, folder, _) = filled(1);
+    let plan = fs::read_to_string(folder.dir().join("plan.toml")).unwrap();
+    let said = plan.lines().nth(1).unwrap().strip_prefix("# sha256 ").unwrap();
+    // As in docs/reference/folder.md.
+    let out =
+        Command::new("sh").args(["-c", "tail -n +3 plan.toml | sha256sum"]).current_dir(folder.dir()).output().unwrap();
+    assert_eq!(String::from_utf8(out.stdout).unwrap().split(' ').next(), Some(said));
+    let script =
+        r#"sed -E 's/^\{"sha256":"[0-9a-f]*","record":(.*)\}$/\1/' "$0" | tr -d '\n' | sha256sum | cut -c 1-16"#;
+    let out = Command::new("sh").args(["-c", script]).arg(log(&folder)).output().unwrap();
+    let text = fs::read_to_string(log(&folder)).unwrap();
+    assert_eq!(&text[11..27], String::from_utf8(out.stdout).unwrap().trim());
+}
+
+#[test]
+fn an_edited_plan_is_noticed() {
+    let (_dir, folder, _) = filled(0);
+    let path = folder.dir().join("plan.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    for (from, to) in [("pairs = 8", "pairs = 9"), ("# sha256 ", "# sha256  "), ("position = 1", "position = 0")] {
+        assert!(text.contains(from), "{text}");
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let e = Folder::open(folder.dir()).unwrap_err();
+        assert!(matches!(e, StoreError::Edited { .. }), "{e}");
+    }
+    fs::write(&path, text.replacen("schema = 1", "schema = 2", 1)).unwrap();
+    let e = Folder::open(folder.dir()).unwrap_err().to_string();
+    assert!(e.contains("has format 2, this bigiron reads format 1"), "{e}");
+    fs::write(&path, "schema = 3\nother = true\n").unwrap();
+    let e = Folder::open(folder.dir()).unwrap_err().to_string();
+    assert!(e.contains("has format 3, this bigiron reads format 1"), "{e}");
+    fs::write(&path, &text).unwrap();
+    Folder::open(folder.dir()).unwrap();
+}
+
+#[test]
+fn a_plan_that_contradicts_itself_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let broken = |edit: fn(&mut Plan)| {
+        let mut plan = sample();
+        edit(&mut plan);
+        Folder::create(dir.path(), &plan).unwrap_err().to_string()
+    };
+    assert!(broken(|p| p.slots[3].slot = 4).contains("slot 3 is numbered 4"));
+    assert!(broken(|p| p.slots[3].arm = 2).contains("slot 3 names arm 2 of 2"));
+    assert!(broken(|p| p.slots[3].pair = 8).contains("slot 3 names pair 8 of 8"));
+    assert!(broken(|p| p.slots[3].order = vec![1]).contains("slot 3 names a workload"));
+    assert!(broken(|p| p.arms[1].name = p.arms[0].name.clone()).contains("same name"));
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    // A seed may use all its 64 bits, TOML's signed integers notwithstanding.
+    let mut plan = sample();
+    plan.slots[0].boot_seed = u64::MAX;
+    assert_eq!(*Folder::create(dir.path(), &plan).unwrap().plan(), plan);
+}
+
+#[test]
+fn a_folder_is_made_once_and_only_where_nothing_is() {
+    let (dir, folder, _) = filled(1);
+    let e = Folder::create(folder.dir(), &sample()).unwrap_err();
+    assert!(matches!(e, StoreError::Exists { .. }), "{e}");
+    // `dir` holds `study`.
+    let e = Folder::create(dir.path(), &sample()).unwrap_err();
+    assert!(matches!(e, StoreError::NotEmpty { .. }), "{e}");
+    let e = Folder::open(&dir.path().join("none")).unwrap_err();
+    assert!(matches!(e, StoreError::NoStudy { .. }), "{e}");
+    // What a start that was killed at once leaves is no obstacle.
+    let early = dir.path().join("early");
+    fs::create_dir(&early).unwrap();
+    fs::write(early.join("lock"), "process 1 on here").unwrap();
+    fs::write(early.join(".plan.toml.1.tmp"), "sch").unwrap();
+    Folder::create(&early, &sample()).unwrap();
+    let e = Folder::create(&folder.dir().join("plan.toml"), &sample()).unwrap_err();
+    assert!(e.to_string().starts_with("Cannot create the folder"), "{e}");
+}
+
+#[test]
+fn a_torn_line_is_moved_aside_and_never_glued_to() {
+    let (_dir, folder, records) = filled(3);
+    let mut bytes = fs::read(log(&folder)).unwrap();
+    let torn = bytes.len() - 10;
+    bytes.truncate(torn);
+    fs::write(log(&folder), &bytes).unwrap();
+    let read = folder.records().unwrap();
+    assert_eq!(read.records, records[..2]);
+    assert!(read.unreadable[0].1.starts_with("torn: "), "{:?}", read.unreadable);
+    assert_eq!(read.unreadable[0].0, 3);
+
+    let mut writer = folder.writer().unwrap();
+    assert!(writer.torn() > 0);
+    writer.append(&records[2]).unwrap();
+    drop(writer);
+    assert_eq!(folder.records().unwrap(), Records { records, unreadable: Vec::new() });
+    assert!(fs::read(folder.dir().join("records.torn")).unwrap().starts_with(b"{\"sha256\""));
+}
+
+#[test]
+fn a_line_that_is_not_the_plans_is_reported_and_skipped() {
+    let (_dir, folder, records) = filled(3);
+    let plan = folder.plan();
+    let mut writer = folder.writer().unwrap();
+    let mut stray = record(plan, 4, 0, Outcome::Completed);
+    stray.arm = "another".to_owned();
+    writer.append(&stray).unwrap();
+    stray = record(plan, 4, 0, Outcome::Completed);
+    stray.slot = 99;
+    writer.append(&stray).unwrap();
+    stray = record(plan, 4, 0, Outcome::Completed);
+    stray.image_sha256 = "00".repeat(32);
+    writer.append(&stray).unwrap();
+    writer.append(&records[0]).unwrap();
+    let read = folder.records().unwrap();
+    assert_eq!(read.records, records);
+    let why: Vec<_> = read.unreadable.iter().map(|(line, why)| (*line, why.as_str())).collect();
+    assert_eq!(why[1], (5, "the plan has no slot 99"));
+    assert_eq!(why[2].0, 6);
+    assert_eq!(why[3], (7, "slot 0 attempt 0 has a record already"));
+    assert!(why[0].1.contains("arm `another`"), "{why:?}");
+}
+
+#[test]
+fn one_bigiron_at_a_time_and_readers_do_not_wait() {
+    let (_dir, folder, records) = filled(2);
+    let writer = folder.writer().unwrap();
+    let e = Folder::open(folder.dir()).unwrap().writer().unwrap_err().to_string();
+    assert!(e.contains(&format!("process {}", std::process::id())), "{e}");
+    assert_eq!(folder.records().unwrap().records, records);
+    drop(writer);
+    folder.writer().unwrap();
+}
+
+#[test]
+fn artefacts_of_an_unfinished_trial_go() {
+    let (_dir, folder, _) = filled(0);
+    let writer = folder.writer().unwrap();
+    let arm = "../x/debian:6.12,boot.mitigations=off";
+    let dir = writer.artifacts(3, arm, 1).unwrap();
+    assert_eq!(dir, folder.dir().join("artifacts/0003-.._x_debian_6.12_boot.mitigations=off-1"));
+    fs::create_dir(dir.join("sub")).unwrap();
+    fs::write(dir.join("sub/old"), "old").unwrap();
+    let dir = writer.artifacts(3, arm, 1).unwrap();
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    assert_eq!(writer.collect(&dir).unwrap(), [""; 0]);
+    assert!(!dir.exists());
+    let dir = writer.artifacts(3, "a", 0).unwrap();
+    fs::write(dir.join("console.log"), "x").unwrap();
+    fs::write(dir.join("alpha"), "x").unwrap();
+    assert_eq!(writer.collect(&dir).unwrap(), ["artifacts/0003-a-0/alpha", "artifacts/0003-a-0/console.log"]);
+}
+
+#[test]
+fn a_report_is_replaced_whole() {
+    let (_dir, folder, _) = filled(0);
+    let path = folder.write_report("report.txt", b"one").unwrap();
+    folder.write_report("report.txt", b"two").unwrap();
+    assert_eq!(fs::read(path).unwrap(), b"two");
+    let names: Vec<_> = fs::read_dir(folder.dir()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|n| n.to_string_lossy().ends_with(".tmp")), "{names:?}");
+}
+
+/// Started again by `a_full_disk_leaves_whole_records`, under a limit: appends until it cannot.
+#[test]
+#[ignore = "a part of a_full_disk_leaves_whole_records"]
+fn fill_until_full() {
+    let dir = std::env::var("BIGIRON_TEST_DIR").expect("set by the test that starts this one");
+    let dir = Path::new(&dir);
+    let folder = Folder::open(dir).or_else(|_| Folder::create(dir, &plan(4000, 2, Clock::Exact, 7))).unwrap();
+    let mut writer = folder.writer().unwrap();
+    let done = folder.records().unwrap().records.len() as u32;
+    for slot in done..8000 {
+        let result = if slot % 2 == 0 { writer.reserve(1) } else { Ok(()) };
+        if let Err(e) = result.and_then(|()| writer.append(&record(folder.plan(), slot, 0, Outcome::Completed))) {
+            assert!(matches!(e, StoreError::Full { .. }), "{e}");
+            let read = folder.records().unwrap();
+            assert_eq!(read.unreadable, []);
+            assert_eq!(read.records.len() as u32, slot);
+            println!("FULL after {slot}: {e}");
+            return;
+        }
+    }
+    panic!("8000 records and never full");
+}
+
+#[test]
+fn a_full_disk_leaves_whole_records() {
+    let child = "\"$EXE\" --exact store::tests::fill_until_full --ignored --nocapture";
+    let run = |setup: &str, dir: &Path| {
+        let out = Command::new("sh")
+            .args(["-c", &format!("{setup} exec {child}")])
+            .env("EXE", std::env::current_exe().unwrap())
+            .env("BIGIRON_TEST_DIR", dir)
+            .output()
+            .unwrap();
+        (String::from_utf8_lossy(&out.stdout).into_owned(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let full_after = |out: &str| -> Option<u32> { out.split("FULL after ").nth(1)?.split(':').next()?.parse().ok() };
+
+    // A limit on file size: the write itself is cut short (EFBIG), in the middle of a line.
+    let dir = tempfile::tempdir().unwrap();
+    let study = dir.path().join("study");
+    Folder::create(&study, &plan(4000, 2, Clock::Exact, 7)).unwrap();
+    let (out, err) = run("trap '' XFSZ; ulimit -f 100;", &study);
+    let first = full_after(&out).unwrap_or_else(|| panic!("{out}{err}"));
+    let size = fs::metadata(study.join("records.jsonl")).unwrap().len();
+    assert!(size < 100 * 512 * 2 && first > 10, "{size} bytes, {first} records");
+    // With room made, the same command goes on where it was.
+    let (out, err) = run("trap '' XFSZ; ulimit -f 200;", &study);
+    let second = full_after(&out).unwrap_or_else(|| panic!("{out}{err}"));
+    assert!(second > first, "{first} then {second}");
+
+    // A disk that is full (ENOSPC), where a private mount may be made: root, or user namespaces.
+    let mount = "unshare -rm sh -c 'mount -t tmpfs -o size=3m none \"$BIGIRON_TEST_DIR\"";
+    let dir = tempfile::tempdir().unwrap();
+    let probe =
+        Command::new("sh").args(["-c", &format!("{mount}'")]).env("BIGIRON_TEST_DIR", dir.path()).output().unwrap();
+    if !probe.status.success() {
+        eprintln!("No private tmpfs here, ENOSPC not tried: {}", String::from_utf8_lossy(&probe.stderr));
+        return;
+    }
+    let out = Command::new("sh")
+        .args(["-c", &format!("{mount} && exec {child}'")])
+        .env("EXE", std::env::current_exe().unwrap())
+        .env("BIGIRON_TEST_DIR", dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    let full = full_after(&text).unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&out.stderr)));
+    assert!(full > 10 && text.contains("No room to append a record to") && text.contains(" free)"), "{text}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Cut the file anywhere, as a kill or a power loss would: exactly the lines that end before the cut are there, and
+    /// appending goes on from them.
+    #[test]
+    fn cut_anywhere(n in 1u32..8, cut in any::<prop::sample::Index>(), zeros in 0usize..40) {
+        let (_dir, folder, records) = filled(n);
+        let mut bytes = fs::read(log(&folder)).unwrap();
+        let ends: Vec<usize> = (0..bytes.len()).filter(|&i| bytes[i] == b'\n').map(|i| i + 1).collect();
+        bytes.truncate(cut.index(bytes.len() + 1));
+        let whole = ends.iter().filter(|&&e| e <= bytes.len()).count();
+        // A power loss may leave zeros where data had not reached the disk.
+        bytes.extend(std::iter::repeat_n(0, zeros));
+        fs::write(log(&folder), &bytes).unwrap();
+        prop_assert_eq!(&folder.records().unwrap().records[..], &records[..whole]);
+        let mut writer = folder.writer().unwrap();
+        for r in &records[whole..] {
+            writer.append(r).unwrap();
+        }
+        drop(writer);
+        prop_assert_eq!(folder.records().unwrap(), Records { records, unreadable: Vec::new() });
+    }
+
+    /// Change any one byte: the record it is in is reported and left out, all others are there, none is changed.
+    #[test]
+    fn damage_anywhere(n in 1u32..6, at in any::<prop::sample::Index>(), with in any::<u8>()) {
+        let (_dir, folder, records) = filled(n);
+        let mut bytes = fs::read(log(&folder)).unwrap();
+        let at = at.index(bytes.len());
+        prop_assume!(bytes[at] != with);
+        bytes[at] = with;
+        fs::write(log(&folder), &bytes).unwrap();
+        let read = folder.records().unwrap();
+        prop_assert!(read.records.iter().all(|r| records.contains(r)));
+        // A newline that goes takes two lines with it.
+        prop_assert!(read.records.len() + 2 >= records.len());
+        // Only a byte between the tokens of a line may change without harm to its record.
+        prop_assert!(read.records.len() < records.len() && !read.unreadable.is_empty() || with.is_ascii_whitespace());
+    }
+}
+
+#[test]
+fn the_tally_of_the_wall_clock_runs_a_void_pair_again() {
+    let plan = plan(8, 2, Clock::Wall, 7);
+    let void = || Outcome::Void { cause: "steal".to_owned() };
+    let failed = || Outcome::Failed { failure: Failure::Hang, message: String::new() };
+    let r = |slot, attempt, outcome| record(&plan, slot, attempt, outcome);
+
+    // Second of the pair void: both again, behind all first tries, in the same order.
+    let records = [r(0, 0, Outcome::Completed), r(1, 0, void())];
+    let tally = Tally::of(&plan, &records);
+    assert_eq!(tally.missing()[..2], [(2, 0), (3, 0)]);
+    assert_eq!(tally.missing()[14..], [(0, 1), (1, 1)]);
+    assert_eq!((tally.finished(), tally.void_pairs), (0, 1));
+
+    // First of the pair void: the second is not run in vain.
+    let tally = Tally::of(&plan, &[r(0, 0, void())]);
+    assert_eq!(tally.missing()[14..], [(0, 1), (1, 1)]);
+
+    // A failure stays whatever its partner did; only the partner is run again.
+    let tally = Tally::of(&plan, &[r(0, 0, failed()), r(1, 0, void())]);
+    assert_eq!(tally.slots[0], Standing::Finished { record: 0 });
+    assert_eq!(tally.slots[1], Standing::Missing { attempt: 1 });
+
+    // The pair run again: what counts is the second try, also if it is the first's partner that failed now.
+    let records = [r(0, 0, Outcome::Completed), r(1, 0, void()), r(0, 1, failed()), r(1, 1, Outcome::Completed)];
+    let tally = Tally::of(&plan, &records);
+    assert_eq!(tally.slots[..2], [Standing::Finished { record: 2 }, Standing::Finished { record: 3 }]);
+    assert_eq!(tally.missing().len(), 14);
+}
+
+#[test]
+fn the_tally_of_the_exact_clock_runs_a_void_slot_again() {
+    let plan = plan(8, 2, Clock::Exact, 7);
+    let records =
+        [record(&plan, 0, 0, Outcome::Completed), record(&plan, 1, 0, Outcome::Void { cause: String::new() })];
+    let tally = Tally::of(&plan, &records);
+    assert_eq!(tally.slots[0], Standing::Finished { record: 0 });
+    assert_eq!(tally.missing().last(), Some(&(1, 1)));
+    assert_eq!((tally.missing().len(), tally.void_pairs), (15, 1));
+}

@@ -1,0 +1,195 @@
+//! The one writer of a study's folder.
+//!
+//! Invariant: `records.jsonl` only ever grows by whole lines. A line that could not be written in full is taken away again, and
+//! what a killed process left half-written is moved aside before the next line, never glued to it.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::FallocateFlags;
+
+use super::error::StoreError;
+use super::folder::{Folder, RECORDS, whole};
+use super::line;
+use crate::record::Record;
+
+/// Held by the bigiron at work in a folder; the kernel lets go of it when that process ends, however it ends.
+pub(super) const LOCK: &str = "lock";
+/// A process that was killed lets go of its lock only when the kernel has taken it down, children that it was just starting
+/// included: whoever kills and resumes at once is not to be refused.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// Where torn lines are kept, for whoever wants to look.
+const TORN: &str = "records.torn";
+/// Room kept free for a record to come: several times the largest seen.
+const RESERVE_BYTES: u64 = 128 << 10;
+
+/// Exclusive access to a folder's records.
+#[derive(Debug)]
+pub struct Writer {
+    dir: PathBuf,
+    path: PathBuf,
+    file: File,
+    /// Length of the whole lines in `file`.
+    len: u64,
+    /// A line could not be written and not be taken away either.
+    broken: bool,
+    /// Bytes that a killed process had left half-written, if any.
+    torn: usize,
+    lock: File,
+}
+
+impl Writer {
+    pub(super) fn new(dir: &Path) -> Result<Self, StoreError> {
+        let lock = lock(dir)?;
+        let path = dir.join(RECORDS);
+        let io = |doing: &'static str, path: &Path| {
+            let path = path.to_owned();
+            move |e| StoreError::io(doing, &path, e)
+        };
+        let mut file =
+            OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(io("open", &path))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(io("read", &path))?;
+        let len = whole(&bytes);
+        let torn = &bytes[len..];
+        if !torn.is_empty() {
+            // Worth keeping, not worth failing for: the disk may be full, and the trial will be run again anyway.
+            let _ = OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(dir.join(TORN))
+                .and_then(|mut f| f.write_all(torn).and_then(|()| f.write_all(b"\n")));
+            file.set_len(len as u64).map_err(io("take the torn line off", &path))?;
+        }
+        file.sync_all().map_err(io("sync", &path))?;
+        File::open(dir).and_then(|d| d.sync_all()).map_err(io("sync", dir))?;
+        let torn = torn.len();
+        Ok(Writer { dir: dir.to_owned(), path, file, len: len as u64, broken: false, torn, lock })
+    }
+
+    /// Bytes of a half-written line that were moved aside to `records.torn` when the folder was opened; 0 if there was none.
+    pub fn torn(&self) -> usize {
+        self.torn
+    }
+
+    /// Makes sure, before a trial is begun, that there is room for its record (and for `trials` − 1 others'): a disk that is
+    /// full then stops the session before the work, not after it.
+    pub fn reserve(&self, trials: usize) -> Result<(), StoreError> {
+        let bytes = RESERVE_BYTES * trials as u64;
+        let reserve = || rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, bytes);
+        match rustix::io::retry_on_intr(reserve) {
+            // A file system that cannot promise room is no worse than before.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+            Err(e) => Err(self.error(e.into())),
+        }
+    }
+
+    /// Appends a record and returns when it is on stable storage.
+    ///
+    /// # Errors
+    /// If it could not be written or synced; the file then holds what it held before.
+    pub fn append(&mut self, record: &Record) -> Result<(), StoreError> {
+        if self.broken {
+            return Err(self.error(io::Error::other("an earlier write failed and could not be undone")));
+        }
+        let line = line::encode(record).map_err(StoreError::Unwritable)?;
+        if let Err(e) = self.file.write_all(&line).and_then(|()| self.file.sync_data()) {
+            self.broken = self.file.set_len(self.len).and_then(|()| self.file.sync_data()).is_err();
+            return Err(self.error(e));
+        }
+        self.len += line.len() as u64;
+        Ok(())
+    }
+
+    /// Makes an empty directory for a trial's artefacts. What an unfinished trial left under that name goes.
+    pub fn artifacts(&self, slot: u32, arm: &str, attempt: u32) -> Result<PathBuf, StoreError> {
+        let dir = self.dir.join(Folder::artifacts_name(slot, arm, attempt));
+        clear(&dir)?;
+        fs::create_dir_all(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
+        Ok(dir)
+    }
+
+    /// The artefacts that a trial left in its directory, as paths relative to the folder, sorted. An empty directory goes.
+    pub fn collect(&self, dir: &Path) -> Result<Vec<String>, StoreError> {
+        let mut files = Vec::new();
+        let mut pending = vec![dir.to_owned()];
+        while let Some(at) = pending.pop() {
+            let entries = fs::read_dir(&at).map_err(|e| StoreError::io("list", &at, e))?;
+            for entry in entries {
+                let entry = entry.map_err(|e| StoreError::io("list", &at, e))?;
+                if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                    pending.push(entry.path());
+                } else if let Ok(relative) = entry.path().strip_prefix(&self.dir) {
+                    files.push(relative.to_string_lossy().into_owned());
+                }
+            }
+        }
+        if files.is_empty() {
+            clear(dir)?;
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    /// Removes what a trial of which nothing is recorded has left.
+    pub fn discard(&self, dir: &Path) -> Result<(), StoreError> {
+        clear(dir)
+    }
+
+    fn error(&self, e: io::Error) -> StoreError {
+        StoreError::io("append a record to", &self.path, e)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Gives reserved room back; if that fails, nothing is lost but a few blocks.
+        let _ = self.file.set_len(self.len);
+        // Closing would do, were it not for children that some thread is just about to start: until they exec, they share it.
+        let _ = self.lock.unlock();
+    }
+}
+
+fn clear(dir: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(StoreError::io("remove", dir, e)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the folder's lock, or says who has it.
+pub(super) fn lock(dir: &Path) -> Result<File, StoreError> {
+    let path = dir.join(LOCK);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(|e| StoreError::io("open", &path, e))?;
+    let patience = Instant::now() + LOCK_PATIENCE;
+    let locked = loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < patience => thread::sleep(Duration::from_millis(20)),
+            other => break other,
+        }
+    };
+    match locked {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            let holder = if holder.trim().is_empty() { "process unknown".to_owned() } else { holder.trim().to_owned() };
+            return Err(StoreError::Busy { dir: dir.to_owned(), holder });
+        }
+        Err(TryLockError::Error(e)) => return Err(StoreError::io("lock", &path, e)),
+    }
+    // Only a hint for the message above: a full disk must not stop anybody here.
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let _ =
+        file.set_len(0).and_then(|()| file.write_all(format!("process {} on {host}\n", std::process::id()).as_bytes()));
+    Ok(file)
+}

@@ -1,0 +1,221 @@
+//! Evidence of waiting: what a trial of the plan waited for when it was run again with its locks traced. One file for each slot, `evidence/0007.locks.json`.
+//!
+//! Invariant: as with all evidence, nothing is judged by it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::metric::Metric;
+use crate::store::error::StoreError;
+use crate::store::folder::{Folder, write_whole};
+
+/// Version of the format.
+pub const SCHEMA: u32 = 1;
+
+/// What one trial waited for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    pub schema: u32,
+    pub slot: u32,
+    /// SHA-256 of the kernel's image, so that evidence of another kernel is none.
+    pub image_sha256: String,
+    /// What the trial measured while it was traced.
+    pub metrics: Vec<Metric>,
+    pub cpus: u32,
+    pub traced: Traced,
+    /// By metric.
+    pub windows: Vec<Waited>,
+    /// By workload, where the kernel keeps account of its locks (CONFIG_LOCK_STAT).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stat: Vec<LockStat>,
+}
+
+/// How a trial was traced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traced {
+    /// Why there are no waits for locks of the kernel, if it tells of none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untold: Option<String>,
+    /// Events of the whole trial.
+    pub events: u64,
+    /// Events that found no room, or waits beyond those that are kept.
+    pub lost: u64,
+    /// Waits whose begin or end was not seen.
+    pub unpaired: u64,
+    /// Waits of processes that were not the trial's.
+    pub others: u64,
+}
+
+/// What was waited for in one window, or in all windows of a metric.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waited {
+    pub workload: String,
+    pub metric: String,
+    pub operations: u64,
+    /// Nanoseconds of the windows.
+    pub ns: u64,
+    /// Longest first.
+    pub locks: Vec<LockWait>,
+    /// Longest first.
+    pub futexes: Vec<FutexWait>,
+}
+
+/// Waits for locks of one class and name, of one caller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockWait {
+    /// `spinlock`, `rwlock:R`, `mutex`, `rwsem:W` ….
+    pub class: String,
+    /// Its own name if it is a variable of the kernel's, else what the caller is known to take; `None` if neither is known.
+    pub lock: Option<String>,
+    /// The function that wanted it.
+    pub caller: String,
+    #[serde(flatten)]
+    pub tally: Tally,
+}
+
+/// Waits for futexes in one program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FutexWait {
+    pub program: String,
+    #[serde(flatten)]
+    pub tally: Tally,
+}
+
+/// Waits, added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    pub waits: u64,
+    /// Of them, those that never slept.
+    pub spun: u64,
+    /// Nanoseconds of all, and of those that never slept.
+    pub total_ns: u64,
+    #[serde(default)]
+    pub spun_ns: u64,
+    pub max_ns: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Self) {
+        self.waits += other.waits;
+        self.spun += other.spun;
+        self.total_ns += other.total_ns;
+        self.spun_ns += other.spun_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+/// What the kernel kept account of while a workload ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LockStat {
+    pub workload: String,
+    /// Nanoseconds that the workload ran: all of its run, windows or not.
+    pub ns: u64,
+    /// Those waited for, longest first; then those held, longest first.
+    pub locks: Vec<StatLock>,
+    /// All locks together.
+    pub total: StatLock,
+}
+
+/// One lock's account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StatLock {
+    pub lock: String,
+    pub contentions: u64,
+    pub acquisitions: u64,
+    pub wait_ns: f64,
+    pub wait_max_ns: f64,
+    pub hold_ns: f64,
+    pub hold_max_ns: f64,
+    /// Who had to wait, and how often: four at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<(String, u64)>,
+}
+
+impl Folder {
+    /// The evidence of waiting that there is for the slots of the plan, in their order. What cannot be read, or is of another format or kernel, is not
+    /// there.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        self.plan().slots.iter().filter_map(|slot| self.waiting_of(slot.slot)).collect()
+    }
+
+    /// That for one slot.
+    pub fn waiting_of(&self, slot: u32) -> Option<Waiting> {
+        let bytes = fs::read(self.evidence_path().join(name(slot))).ok()?;
+        let waiting: Waiting = serde_json::from_slice(&bytes).ok()?;
+        let planned = self.plan().slots.get(slot as usize)?;
+        let image = &self.plan().arms[planned.arm].kernel.image_sha256;
+        (waiting.schema == SCHEMA && waiting.slot == slot && waiting.image_sha256 == *image).then_some(waiting)
+    }
+
+    /// Keeps it: readers see all of it or none. What programs printed meanwhile lies in `printed`, as files `*.stdout`, and is kept beside it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn keep_waiting(&self, waiting: &Waiting, printed: &Path) -> Result<PathBuf, StoreError> {
+        let dir = self.evidence_dir()?;
+        for file in fs::read_dir(printed).into_iter().flatten().flatten() {
+            let path = file.path();
+            if let (Some("stdout"), Ok(bytes)) = (path.extension().and_then(|e| e.to_str()), fs::read(&path)) {
+                let name = format!("{:04}.locks.{}", waiting.slot, file.file_name().to_string_lossy());
+                write_whole(&dir, &name, &bytes)?;
+            }
+        }
+        let bytes = serde_json::to_vec(waiting).map_err(|e| StoreError::Unwritable(e.to_string()))?;
+        write_whole(&dir, &name(waiting.slot), &bytes)
+    }
+}
+
+fn name(slot: u32) -> String {
+    format!("{slot:04}.locks.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::store::testing;
+
+    #[test]
+    fn waits_come_back_and_those_of_another_kernel_do_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&dir.path().join("study"), &testing::plan(2, 2, Clock::Exact, 7)).unwrap();
+        assert_eq!(folder.waiting(), []);
+        let image_sha256 = folder.plan().arms[folder.plan().slots[1].arm].kernel.image_sha256.clone();
+        let tally = Tally { waits: 3, spun: 1, total_ns: 900, spun_ns: 200, max_ns: 500 };
+        let lock = LockWait { class: "mutex".to_owned(), lock: None, caller: "pipe_write".to_owned(), tally };
+        let window = Waited {
+            workload: "micro".to_owned(),
+            metric: "pipe".to_owned(),
+            operations: 10,
+            ns: 1000,
+            locks: vec![lock],
+            futexes: vec![FutexWait { program: "init".to_owned(), tally }],
+        };
+        let waiting = Waiting {
+            schema: SCHEMA,
+            slot: 1,
+            image_sha256,
+            metrics: Vec::new(),
+            cpus: 2,
+            traced: Traced { events: 6, lost: 1, ..Traced::default() },
+            windows: vec![window],
+            stat: Vec::new(),
+        };
+        let scratch = folder.waiting_scratch(1).unwrap();
+        fs::write(scratch.dir().join("command.run-1.stdout"), b"said").unwrap();
+        fs::write(scratch.dir().join("console.log"), b"not kept").unwrap();
+        folder.keep_waiting(&waiting, scratch.dir()).unwrap();
+        drop(scratch);
+        let mut kept: Vec<_> =
+            fs::read_dir(dir.path().join("study/evidence")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        kept.sort();
+        assert_eq!(kept, ["0001.locks.command.run-1.stdout", "0001.locks.json"]);
+        assert_eq!(folder.waiting(), std::slice::from_ref(&waiting));
+        // Beside what was executed, and no part of it.
+        assert_eq!(folder.evidence(), []);
+        folder.keep_waiting(&Waiting { image_sha256: "0".repeat(64), ..waiting }, dir.path()).unwrap();
+        assert_eq!(folder.waiting(), []);
+    }
+}

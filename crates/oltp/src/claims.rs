@@ -1,0 +1,146 @@
+//! What a job says about its own run, asserted when it is over.
+//!
+//! Invariant: a job that claims something of which nothing could be seen has not kept its word.
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::counters::{Counters, FILE_READ, STORAGE_READ, SWAPPED_IN, SWAPPED_OUT};
+use super::driver::Driven;
+use super::job::{Claim, Job};
+use super::watch::Seen;
+use crate::config::Engine;
+
+/// Bytes of PostgreSQL's blocks.
+const BLOCK: f64 = 8192.0;
+/// Blocks read per transaction, at most, of a run that is cached. Not 0: signals that wake a backend are read from a descriptor, and a catalogue
+/// may be looked up for the first time.
+const CACHED_MOST: f64 = 0.05;
+/// Blocks read per transaction, at least, of a run that is not.
+const UNCACHED_LEAST: f64 = 0.5;
+/// How far the two halves of the window may be apart in reads for reads to be in proportion to the transactions.
+const PROPORTION: f64 = 2.0;
+
+/// Asserts what the job claims; what was found, in words.
+///
+/// # Errors
+/// If it does not hold.
+pub fn assert(job: &Job, driven: &Driven, seen: &Seen) -> Result<Option<String>> {
+    match job.claim {
+        Some(Claim::Cached) => {
+            swaps_not(seen)?;
+            let (what, counter) = match job.engine {
+                // A server's reads count wherever the bytes were: its own cache is the one that has to be large enough.
+                Engine::Postgres { .. } | Engine::Url(_) => ("read from files", FILE_READ),
+                Engine::Sqlite { .. } => ("read from storage", STORAGE_READ),
+            };
+            let blocks = reads(&seen.window, counter)? / driven.transactions().max(1) as f64;
+            ensure!(
+                blocks <= CACHED_MOST,
+                "The job `{}` claims that its working set is cached, but {blocks:.3} blocks of 8 KiB were {what} per transaction (at most \
+                 {CACHED_MOST} are right); `oltp.postgres.shared_buffers` is too small for {} warehouses, or `oltp.ramp` too short",
+                job.name,
+                job.scale.warehouses
+            );
+            Ok(Some(format!("cached: {blocks:.4} blocks {what} per transaction, no swapping: holds")))
+        }
+        Some(Claim::Uncached) => {
+            swaps_not(seen)?;
+            let [first, second] = [reads(&seen.halves[0], FILE_READ)?, reads(&seen.halves[1], FILE_READ)?];
+            let blocks = (first + second) / driven.transactions().max(1) as f64;
+            ensure!(
+                blocks >= UNCACHED_LEAST,
+                "The job `{}` claims that its working set is not cached, but {blocks:.3} blocks of 8 KiB were read per transaction (at least \
+                 {UNCACHED_LEAST} are right); `oltp.postgres.shared_buffers` is too large for {} warehouses",
+                job.name,
+                job.scale.warehouses
+            );
+            ensure!(
+                first <= second * PROPORTION && second <= first * PROPORTION,
+                "The job `{}` claims that reads grow with the transactions, but the first half of the window read {:.0} blocks and the second \
+                 {:.0}; a longer `oltp.ramp` lets the cache settle",
+                job.name,
+                first,
+                second
+            );
+            Ok(Some(format!(
+                "uncached: {blocks:.3} blocks read per transaction, {first:.0} and {second:.0} in the window's halves, no swapping: holds"
+            )))
+        }
+        // Asserted by the ramp itself.
+        Some(Claim::Users) | None => Ok(None),
+    }
+}
+
+/// Blocks that were read.
+fn reads(counters: &Counters, name: &str) -> Result<f64> {
+    let bytes = counters
+        .get(name)
+        .context("The job claims something about reads, but /proc/PID/io of the engine cannot be read")?;
+    Ok(*bytes as f64 / BLOCK)
+}
+
+fn swaps_not(seen: &Seen) -> Result<()> {
+    for counter in [SWAPPED_IN, SWAPPED_OUT] {
+        let pages = seen.window.get(counter).copied().unwrap_or(0);
+        ensure!(pages == 0, "The machine swapped in the window ({counter}: {pages}); the job needs more memory");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::{Tally, fixture};
+    use bigiron_sys::cpu_clock::ThreadCpu;
+
+    fn run(transactions: u64) -> Driven {
+        let mut tally = Tally::default();
+        tally.window[0].committed = transactions;
+        Driven {
+            window_ns: 1,
+            tally,
+            cpu: ThreadCpu::default(),
+            threads: 1,
+            backlog: 0,
+            longest_queue: 0,
+            lost: None,
+            in_doubt: Vec::new(),
+        }
+    }
+
+    fn seen(halves: [u64; 2], swapped: u64) -> Seen {
+        let counters = |blocks: u64| {
+            Counters::from([
+                (FILE_READ.to_owned(), blocks * 8192),
+                (STORAGE_READ.to_owned(), 0),
+                (SWAPPED_IN.to_owned(), swapped),
+            ])
+        };
+        Seen { window: counters(halves[0] + halves[1]), halves: halves.map(counters), ..Seen::default() }
+    }
+
+    #[test]
+    fn a_cached_run_reads_nothing() {
+        let job = fixture::job(&[("job", "cached")]);
+        assert!(assert(&job, &run(1000), &seen([3, 2], 0)).unwrap().unwrap().ends_with("holds"));
+        let broken = assert(&job, &run(1000), &seen([300, 200], 0)).unwrap_err().to_string();
+        assert!(
+            broken.contains("0.500 blocks of 8 KiB were read from files") && broken.contains("shared_buffers"),
+            "{broken}"
+        );
+        assert!(assert(&job, &run(1000), &seen([0, 0], 1)).unwrap_err().to_string().contains("swapped"));
+        assert!(assert(&job, &run(1000), &Seen::default()).is_err());
+        // Of an embedded engine what the page cache has is cached.
+        let sqlite = fixture::job(&[("job", "cached"), ("engine", "sqlite")]);
+        assert!(assert(&sqlite, &run(1000), &seen([300, 200], 0)).is_ok());
+    }
+
+    #[test]
+    fn an_uncached_run_reads_in_proportion() {
+        let job = fixture::job(&[("job", "uncached")]);
+        assert!(assert(&job, &run(1000), &seen([2000, 1500], 0)).unwrap().unwrap().contains("3.500 blocks"));
+        assert!(assert(&job, &run(1000), &seen([100, 100], 0)).unwrap_err().to_string().contains("too large"));
+        assert!(assert(&job, &run(1000), &seen([5000, 1000], 0)).unwrap_err().to_string().contains("oltp.ramp"));
+        assert!(assert(&fixture::job(&[]), &run(1), &Seen::default()).unwrap().is_none());
+    }
+}

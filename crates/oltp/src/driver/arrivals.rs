@@ -1,0 +1,100 @@
+//! When requests of an open loop, and the first requests of a closed one, are meant to begin.
+//!
+//! Invariant: these times depend on the seed and the rate or the pace alone, never on how fast anything is answered.
+
+use crate::config::{Config, Pace};
+use crate::random::Rng;
+use crate::terminal::{KEYING_S, THINK_S};
+
+/// Streams of their own, below those of [`crate::random::stream`]: another rate does not change what is asked for.
+const ARRIVALS: u64 = 1 << 40;
+const FIRST: u64 = 2 << 40;
+
+/// An endless Poisson process, in nanoseconds.
+pub struct Arrivals {
+    rng: Rng,
+    /// Mean nanoseconds between two.
+    interval: f64,
+    next: f64,
+}
+
+impl Arrivals {
+    /// The share of driver thread `thread` of `threads` in `rate` arrivals per second, from `start` on. Poisson processes add up to one.
+    pub fn new(seed: u64, (thread, threads): (u32, u32), rate: f64, start: u64) -> Self {
+        let rng = Rng::new(seed, ARRIVALS | u64::from(thread));
+        let mut arrivals = Self { rng, interval: 1e9 * f64::from(threads) / rate, next: start as f64 };
+        arrivals.advance();
+        arrivals
+    }
+
+    /// The next one.
+    pub fn next(&self) -> u64 {
+        self.next as u64
+    }
+
+    /// The next one, which is then past.
+    pub fn take(&mut self) -> u64 {
+        let at = self.next();
+        self.advance();
+        at
+    }
+
+    /// Exponential by inversion.
+    fn advance(&mut self) {
+        self.next -= self.interval * self.rng.unit().ln();
+    }
+}
+
+/// Mean nanoseconds that a user keys and thinks for one transaction; 0 without pace.
+pub fn cycle(config: &Config) -> f64 {
+    let Pace::Closed { keying, think } = config.pace else { return 0.0 };
+    let seconds = |kind: usize| KEYING_S[kind] * keying + THINK_S[kind] * think;
+    (0..config.mix.len()).map(|kind| f64::from(config.mix[kind]) / 1000.0 * seconds(kind) * 1e9).sum()
+}
+
+/// When, from the start, terminal `number` asks for the first time: anywhere in a mean cycle, as if it had been at work for long. All at once
+/// would be a load that no users make.
+pub fn first(config: &Config, seed: u64, number: u32) -> u64 {
+    match cycle(config) {
+        0.0 => 0,
+        cycle => ((1.0 - Rng::new(seed, FIRST | u64::from(number)).unit()) * cycle) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::fixture;
+    use bigiron_model::clock::Clock;
+
+    #[test]
+    fn arrivals_keep_the_rate_and_spread_as_they_should() {
+        let of = |thread| {
+            let mut arrivals = Arrivals::new(1, (thread, 4), 4_000.0, 1_000_000);
+            (0..20_000).map(|_| arrivals.take()).collect::<Vec<_>>()
+        };
+        let all = of(2);
+        let gaps: Vec<_> = all.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let deviation = (gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
+        // One per millisecond and thread; five standard errors. An exponential's deviation is its mean.
+        assert!((mean / 1e6 - 1.0).abs() < 5.0 / (gaps.len() as f64).sqrt(), "{mean}");
+        assert!((deviation / mean - 1.0).abs() < 0.05, "{deviation}");
+        assert!(all[0] > 1_000_000);
+        assert_eq!(all, of(2));
+        assert_ne!(all, of(1));
+    }
+
+    #[test]
+    fn a_mean_cycle_is_the_mixs() {
+        let config = |settings: &[(&str, &str)]| fixture::job(settings).config(Clock::Wall, 2);
+        // .45 × 30 + .43 × 15 + .04 × (12 + 7 + 7) = 20.99 s.
+        assert_eq!((cycle(&config(&[("think", "spec"), ("keying", "spec")])) / 1e6).round(), 20_990.0);
+        assert_eq!(cycle(&config(&[])), 0.0);
+        let paced = config(&[("think", "0.1"), ("terminals", "1000")]);
+        let first: Vec<_> = (0..1000).map(|n| first(&paced, 7, n) as f64 / cycle(&paced)).collect();
+        assert!(first.iter().all(|f| (0.0..1.0).contains(f)));
+        // Uniform: mean 1/2, standard error of a thousand 0.009.
+        assert!((first.iter().sum::<f64>() / 1000.0 - 0.5).abs() < 0.05);
+    }
+}

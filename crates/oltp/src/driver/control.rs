@@ -1,0 +1,250 @@
+//! The run as all driver threads see it: ramp, window, end.
+//!
+//! Invariant: the window opens once and closes once, for every thread at the same moment; a transaction counts if it ended between the two, and
+//! a window of transactions counts exactly as many as it should.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc::Sender;
+
+use crate::config::Length;
+use bigiron_sys::mark;
+
+const NEVER: u64 = u64::MAX;
+
+/// What the one who watches is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Some more connections are there.
+    Connecting,
+    Opened,
+    /// A second of the window has passed.
+    Sample,
+    /// Half of the window is over.
+    Halfway,
+    Closed,
+}
+
+/// Shared by the threads of one run.
+pub struct Control {
+    ramp: Length,
+    length: Length,
+    /// When the first request was meant to begin.
+    start: u64,
+    /// When all terminals have begun.
+    all_started: u64,
+    ended: AtomicU64,
+    counted: AtomicU64,
+    opened: AtomicU64,
+    halved: AtomicBool,
+    closed: AtomicU64,
+    moments: Sender<Moment>,
+}
+
+impl Control {
+    /// Times are nanoseconds of the threads' clock.
+    pub fn new(ramp: Length, length: Length, start: u64, all_started: u64, moments: Sender<Moment>) -> Self {
+        let zero = || AtomicU64::new(0);
+        let never = || AtomicU64::new(NEVER);
+        Self {
+            ramp,
+            length,
+            start,
+            all_started,
+            ended: zero(),
+            counted: zero(),
+            opened: never(),
+            halved: AtomicBool::new(false),
+            closed: never(),
+            moments,
+        }
+    }
+
+    /// A transaction has ended at `now`; whether it is one of the window's.
+    pub fn ended(&self, now: u64) -> bool {
+        // Open or not is settled before this one counts towards the ramp: the one that completes the ramp belongs to it.
+        self.tick(now);
+        let counts = self.opened.load(Acquire) <= now && now < self.closed.load(Acquire) && self.take_place(now);
+        self.ended.fetch_add(1, AcqRel);
+        self.tick(now);
+        counts
+    }
+
+    /// Opens or closes the window if it is time.
+    pub fn tick(&self, now: u64) {
+        let mut opened = self.opened.load(Acquire);
+        if opened == NEVER {
+            let due = match self.ramp {
+                Length::Time(time) => (self.start + time.as_nanos() as u64).max(self.all_started),
+                Length::Transactions(n) if self.ended.load(Acquire) >= n => now.max(self.all_started),
+                Length::Transactions(_) => return,
+            };
+            if now < due || self.closed.load(Acquire) != NEVER {
+                return;
+            }
+            match self.opened.compare_exchange(NEVER, due, AcqRel, Acquire) {
+                Ok(_) => {
+                    mark::begin();
+                    self.tell(Moment::Opened);
+                    opened = due;
+                }
+                Err(by_another) => opened = by_another,
+            }
+        }
+        if let Length::Time(time) = self.length {
+            let time = time.as_nanos() as u64;
+            if now >= opened + time / 2 {
+                self.half();
+            }
+            if now >= opened + time {
+                self.close(opened + time);
+            }
+        }
+    }
+
+    /// Whether a transaction that ended in the open window still has a place in it.
+    fn take_place(&self, now: u64) -> bool {
+        let Length::Transactions(n) = self.length else { return true };
+        let place = self.counted.fetch_add(1, AcqRel) + 1;
+        if place == n.div_ceil(2) {
+            self.half();
+        }
+        if place == n {
+            self.close(now);
+        }
+        place <= n
+    }
+
+    fn half(&self) {
+        if !self.halved.swap(true, AcqRel) {
+            self.tell(Moment::Halfway);
+        }
+    }
+
+    fn close(&self, at: u64) {
+        if self.closed.compare_exchange(NEVER, at, AcqRel, Acquire).is_ok() {
+            mark::end();
+            self.tell(Moment::Closed);
+        }
+    }
+
+    /// Ends the run at once, with whatever the window holds; nothing counts any more.
+    pub fn give_up(&self, now: u64) {
+        self.close(now);
+    }
+
+    fn tell(&self, moment: Moment) {
+        // Who watches may have left after an error of its own.
+        let _ = self.moments.send(moment);
+    }
+
+    /// When the window opens, halves or closes by the clock, if it does so next.
+    pub fn deadline(&self) -> Option<u64> {
+        match (self.opened.load(Acquire), self.ramp, self.length) {
+            (NEVER, Length::Time(time), _) => Some((self.start + time.as_nanos() as u64).max(self.all_started)),
+            (NEVER, Length::Transactions(n), _) => (self.ended.load(Acquire) >= n).then_some(self.all_started),
+            (opened, _, Length::Time(time)) => {
+                let time = time.as_nanos() as u64;
+                Some(opened + if self.halved.load(Acquire) { time } else { time / 2 })
+            }
+            (_, _, Length::Transactions(_)) => None,
+        }
+    }
+
+    /// Whether the window has opened.
+    pub fn is_open(&self) -> bool {
+        self.opened.load(Acquire) != NEVER
+    }
+
+    /// Whether nothing is to begin any more.
+    pub fn is_over(&self) -> bool {
+        self.closed.load(Acquire) != NEVER
+    }
+
+    /// Nanoseconds of the window; `None` if it never opened.
+    pub fn window(&self) -> Option<u64> {
+        let (opened, closed) = (self.opened.load(Acquire), self.closed.load(Acquire));
+        (opened != NEVER && closed != NEVER).then(|| closed.saturating_sub(opened))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration;
+
+    fn control(ramp: Length, length: Length, all_started: u64) -> (Control, Receiver<Moment>) {
+        let (tell, hear) = channel();
+        (Control::new(ramp, length, 1_000, all_started, tell), hear)
+    }
+
+    const fn ns(n: u64) -> Length {
+        Length::Time(Duration::from_nanos(n))
+    }
+
+    #[test]
+    fn a_window_of_transactions_counts_exactly_these() {
+        let (control, hear) = control(Length::Transactions(3), Length::Transactions(4), 1_000);
+        let counted: Vec<_> = (0..10).map(|i| control.ended(2_000 + i)).collect();
+        assert_eq!(counted, [false, false, false, true, true, true, true, false, false, false]);
+        // From the end of the last of the ramp to the end of the last that counts.
+        assert_eq!(control.window(), Some(4));
+        assert_eq!(hear.try_iter().collect::<Vec<_>>(), [Moment::Opened, Moment::Halfway, Moment::Closed]);
+        assert!(control.is_over());
+    }
+
+    #[test]
+    fn a_window_without_ramp_begins_with_the_start() {
+        let (control, _hear) = control(Length::Transactions(0), Length::Transactions(2), 1_000);
+        control.tick(1_000);
+        assert_eq!((control.ended(1_500), control.ended(1_700), control.window()), (true, true, Some(700)));
+    }
+
+    #[test]
+    fn a_window_of_time_holds_what_ends_in_it() {
+        let (control, _hear) = control(ns(100), ns(50), 1_000);
+        assert_eq!(control.deadline(), Some(1_100));
+        assert!(!control.ended(1_099));
+        control.tick(1_103);
+        // As planned, however late the thread that noticed.
+        assert_eq!(control.deadline(), Some(1_125));
+        assert!(control.ended(1_110) && control.ended(1_149));
+        assert_eq!(control.deadline(), Some(1_150));
+        assert!(!control.ended(1_150));
+        assert_eq!(control.window(), Some(50));
+    }
+
+    #[test]
+    fn the_window_waits_until_all_terminals_have_begun() {
+        for ramp in [ns(100), Length::Transactions(1)] {
+            let (control, hear) = control(ramp, ns(50), 5_000);
+            assert!(!control.ended(1_200) && !control.ended(4_999));
+            assert_eq!(control.deadline(), Some(5_000));
+            assert!(hear.try_recv().is_err());
+            control.tick(5_000);
+            assert!(control.is_open() && control.ended(5_001));
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_given_up_before_its_window_has_none() {
+        let (control, hear) = control(ns(100), ns(50), 1_000);
+        control.give_up(1_010);
+        assert!(!control.ended(1_200));
+        assert_eq!((control.is_over(), control.window()), (true, None));
+        assert_eq!(hear.try_iter().collect::<Vec<_>>(), [Moment::Closed]);
+    }
+
+    #[test]
+    fn threads_agree_on_what_counts() {
+        let (control, hear) = control(Length::Transactions(100), Length::Transactions(1_000), 1_000);
+        let counted: usize = std::thread::scope(|s| {
+            let work = || (0..1_000).filter(|i| control.ended(2_000 + i)).count();
+            let threads: Vec<_> = (0..4).map(|_| s.spawn(work)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).sum()
+        });
+        assert_eq!(counted, 1_000);
+        assert_eq!(hear.try_iter().count(), 3);
+    }
+}

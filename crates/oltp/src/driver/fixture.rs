@@ -1,0 +1,36 @@
+//! Jobs and users for tests.
+
+use std::time::Duration;
+
+use super::scheduler::User;
+use crate::input::{Input, Kind};
+use crate::job::Job;
+use crate::options::OPTIONS;
+use bigiron_model::workload::Options;
+
+/// The default job with `settings` laid over it.
+pub fn job(settings: &[(&str, &str)]) -> Job {
+    let mut options: Options = OPTIONS.iter().map(|o| (o.name.to_owned(), o.default.to_owned())).collect();
+    options.extend(settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+    Job::parse(&options).unwrap()
+}
+
+/// A user that asks for stock levels of its own district number, counted from 1, and thinks as long as it is told.
+pub struct Plain {
+    pub number: u32,
+    pub think: Duration,
+}
+
+impl User for Plain {
+    fn next(&mut self) -> Input {
+        Input::StockLevel { warehouse: 1, district: self.number, threshold: 10 }
+    }
+
+    fn keying(&self, _: Kind) -> Duration {
+        Duration::ZERO
+    }
+
+    fn think(&mut self, _: Kind) -> Duration {
+        self.think
+    }
+}

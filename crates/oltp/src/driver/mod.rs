@@ -1,0 +1,275 @@
+//! The driver: a few threads that are thousands of terminals.
+//!
+//! Invariant: what is asked for, in which order and when it is meant to begin, is settled by the configuration and the seed; the engine decides only
+//! when it is answered.
+
+mod arrivals;
+mod control;
+mod dates;
+mod poll;
+mod postgres;
+pub mod scheduler;
+mod shift;
+mod sqlite;
+mod tally;
+
+#[cfg(test)]
+pub mod fixture;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+
+use bigiron_sys::cpu_clock::ThreadCpu;
+use bigiron_sys::load::{Histogram, now_ns};
+use bigiron_workload::limits;
+
+use super::config::{Config, Engine, Pace, SqliteJournal};
+use super::input::{Kind, Request};
+use super::pg::Url;
+use super::random::Constants;
+use super::sqlite::Engine as Embedded;
+use super::terminal::Terminal;
+
+use arrivals::Arrivals;
+use control::Control;
+use dates::Dates;
+use poll::Stop;
+use postgres::Link;
+use scheduler::{ConnectionScheduler, Demand};
+use shift::{Report, Shift};
+
+pub use control::Moment;
+pub use dates::FIRST as FIRST_DATE;
+pub use shift::{Ledger, Trouble};
+pub use tally::{Counts, Tally};
+
+/// After so many connections the one who watches is told: thousands take a slow guest minutes.
+const CONNECTIONS_TOLD: u32 = 50;
+/// How often the one who watches looks in between.
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// What is driven.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// A server that runs, with the tables loaded and, for their mode, the procedures installed.
+    Postgres(&'a Url),
+    /// A loaded database file.
+    Sqlite { path: &'a Path, journal: SqliteJournal },
+}
+
+/// One run, or one step of a ramp of users.
+pub struct Drive<'a> {
+    pub config: &'a Config,
+    pub target: Target<'a>,
+    pub seed: u64,
+    /// The last date that is in the database: what this run adds is later.
+    pub after: i64,
+    /// Called by the thread that waits for the others: while connections are made, when the window opens, is half over and closes, and every
+    /// second of it.
+    pub watch: &'a mut dyn FnMut(Moment),
+    /// The ledger of a thread, by its number.
+    pub ledger: Option<&'a dyn Fn(u32) -> Ledger<'a>>,
+}
+
+/// What a run has found.
+#[derive(Clone, Debug)]
+pub struct Driven {
+    /// Nanoseconds of the window; 0 if it never opened.
+    pub window_ns: u64,
+    pub tally: Tally,
+    /// CPU time of the driver threads in the window.
+    pub cpu: ThreadCpu,
+    pub threads: u32,
+    /// Open loop: requests that waited for a connection when the window closed; and the most that ever did, of either loop.
+    pub backlog: u64,
+    pub longest_queue: u64,
+    /// If the server was lost: why, and the requests of which it is not known whether they were committed.
+    pub lost: Option<String>,
+    pub in_doubt: Vec<Request>,
+}
+
+impl Driven {
+    /// Transactions that ended in the window.
+    pub fn transactions(&self) -> u64 {
+        self.tally.window.iter().map(Counts::ended).sum()
+    }
+
+    /// New-orders of the window for each minute of it. Rolled-back ones are counted, as in DBT-2.
+    pub fn new_orders_per_minute(&self) -> f64 {
+        self.tally.window[Kind::NewOrder.index()].ended() as f64 * 60e9 / self.window_ns as f64
+    }
+
+    /// Latencies of all kinds together.
+    pub fn latency(&self) -> Histogram {
+        let mut all = Histogram::new();
+        self.tally.latency.iter().for_each(|h| all.merge(h));
+        all
+    }
+}
+
+/// A thread's connections.
+enum Lanes {
+    Postgres(Vec<Link>),
+    Sqlite(Embedded),
+}
+
+impl Lanes {
+    fn count(&self) -> usize {
+        match self {
+            Lanes::Postgres(links) => links.len(),
+            Lanes::Sqlite(_) => 1,
+        }
+    }
+}
+
+/// Files that the driver opens, about: a socket for each connection, or the files of an embedded engine.
+pub fn files(config: &Config) -> u64 {
+    let each = if matches!(config.engine, Engine::Sqlite { .. }) { 4 } else { 1 };
+    u64::from(config.connections) * each + 256
+}
+
+/// Drives the target from the first transaction to the last answer.
+///
+/// # Errors
+/// If a connection cannot be had, or a transaction fails for another reason than a deadlock, a serialization failure or the loss of the server. The
+/// loss is no error: [`Driven::lost`].
+pub fn run(drive: Drive<'_>) -> Result<Driven> {
+    let Drive { config, target, seed, after, watch, ledger } = drive;
+    let threads = match target {
+        Target::Postgres(_) => config.drivers,
+        // It works in the thread that asks.
+        Target::Sqlite { .. } => config.connections,
+    };
+    limits::allow_files(files(config))?;
+    let lanes = connect(config, &target, threads, watch)?;
+    let constants = Constants::new(seed);
+    let seed = config.seed_of_part(seed);
+    let users: Vec<Vec<Terminal>> = (0..threads)
+        .map(|thread| {
+            share(config.terminals, (thread, threads)).map(|n| Terminal::new(config, &constants, seed, n)).collect()
+        })
+        .collect();
+    let first: Vec<u64> = (0..config.terminals).map(|n| arrivals::first(config, seed, n)).collect();
+    let stop = Stop::new().context("Cannot make an event descriptor")?;
+    let (tell, hear) = channel();
+    let start = now_ns();
+    let all_started = start + first.iter().max().copied().unwrap_or(0);
+    let control = Control::new(config.ramp, config.length, start, all_started, tell);
+    let reports: Vec<Result<(Report, Vec<Link>)>> = thread::scope(|scope| {
+        let (control, stop) = (&control, &stop);
+        let handles: Vec<_> = (0..threads)
+            .zip(lanes)
+            .zip(users)
+            .map(|((thread, lanes), users)| {
+                let demand = match config.pace {
+                    Pace::Closed { .. } => {
+                        let at = |n: u32| start + first[n as usize];
+                        Demand::Closed { first: share(config.terminals, (thread, threads)).map(at).collect() }
+                    }
+                    Pace::Open { rate } => Demand::Open(Arrivals::new(seed, (thread, threads), rate, start)),
+                };
+                let scheduler = ConnectionScheduler::new(
+                    users,
+                    lanes.count(),
+                    demand,
+                    Dates::new(after, (thread, threads)).of_part(config.part.0),
+                );
+                let shift = Shift::new(scheduler, control, stop, ledger.map(|of| of(thread)));
+                scope.spawn(move || match lanes {
+                    Lanes::Postgres(links) => postgres::work(shift, config.mode, links, stop),
+                    Lanes::Sqlite(engine) => Ok((sqlite::work(shift, engine, stop)?, Vec::new())),
+                })
+            })
+            .collect();
+        look_on(&hear, watch);
+        handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
+    });
+    // Whoever watched has seen all sessions, with their memory and their CPU time: only now they go.
+    let reports: Vec<Report> = reports.into_iter().map(|ended| Ok(ended?.0)).collect::<Result<_>>()?;
+    driven(reports, control.window().unwrap_or(0))
+}
+
+/// Passes the window's moments on until it has closed, with one every second in between.
+fn look_on(hear: &Receiver<Moment>, watch: &mut dyn FnMut(Moment)) {
+    let mut open = false;
+    loop {
+        let moment = match if open { hear.recv_timeout(SAMPLE) } else { hear.recv().map_err(RecvTimeoutError::from) } {
+            Ok(moment) => moment,
+            Err(RecvTimeoutError::Timeout) => Moment::Sample,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        open |= moment == Moment::Opened;
+        watch(moment);
+        if moment == Moment::Closed {
+            return;
+        }
+    }
+}
+
+/// Numbers below `count` that belong to one of the threads.
+fn share(count: u32, (thread, threads): (u32, u32)) -> impl Iterator<Item = u32> {
+    (thread..count).step_by(threads as usize)
+}
+
+/// Each thread's connections, made by as many threads at once.
+fn connect(config: &Config, target: &Target<'_>, threads: u32, watch: &mut dyn FnMut(Moment)) -> Result<Vec<Lanes>> {
+    let one = |thread: u32, made: &Sender<()>| match *target {
+        Target::Postgres(url) => {
+            let count = share(config.connections, (thread, threads)).count();
+            let links = postgres::connect(url, config.mode, count, made);
+            Ok(Lanes::Postgres(links.with_context(|| format!("Cannot have {} connections", config.connections))?))
+        }
+        Target::Sqlite { path, journal } => Ok(Lanes::Sqlite(Embedded::open(path, journal)?)),
+    };
+    thread::scope(|scope| {
+        let (made, hear) = channel();
+        let one = &one;
+        let handles: Vec<_> = (0..threads)
+            .map(|thread| (thread, made.clone()))
+            .map(|(n, made)| scope.spawn(move || one(n, &made)))
+            .collect();
+        drop(made);
+        for (number, ()) in (1..).zip(hear) {
+            if number % CONNECTIONS_TOLD == 0 {
+                watch(Moment::Connecting);
+            }
+        }
+        handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
+    })
+}
+
+fn driven(reports: Vec<Report>, window_ns: u64) -> Result<Driven> {
+    let mut driven = Driven {
+        window_ns,
+        tally: Tally::default(),
+        cpu: ThreadCpu::default(),
+        threads: reports.len() as u32,
+        backlog: 0,
+        longest_queue: 0,
+        lost: None,
+        in_doubt: Vec::new(),
+    };
+    let mut failed = None;
+    for report in reports {
+        driven.tally.add(&report.tally);
+        driven.cpu = driven.cpu.plus(report.cpu);
+        driven.backlog += report.backlog as u64;
+        driven.longest_queue = driven.longest_queue.max(report.longest_queue as u64);
+        driven.in_doubt.extend(report.in_doubt);
+        match report.trouble {
+            Some(Trouble::Failed(why)) => failed = failed.or(Some(why)),
+            Some(Trouble::Lost(why)) => driven.lost = driven.lost.or(Some(why)),
+            None => {}
+        }
+    }
+    match failed {
+        Some(why) => Err(anyhow!("A transaction failed: {why}")),
+        None => Ok(driven),
+    }
+}

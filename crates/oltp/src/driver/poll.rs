@@ -1,0 +1,126 @@
+//! Waiting for sockets, for a time, or for the end: whatever comes first.
+//!
+//! Invariant: a wait ends not before its deadline unless something happened, and nothing is looked at again and again in between.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+
+use bigiron_sys::load::now_ns;
+
+/// The number of the thing that wakes everybody.
+const STOP: u64 = u64::MAX;
+/// Events taken at once.
+const EVENTS: usize = 256;
+
+/// Wakes every thread that waits, once and for all.
+pub struct Stop(OwnedFd);
+
+impl Stop {
+    /// # Errors
+    /// If no descriptor is free.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC)?))
+    }
+
+    pub fn wake(&self) {
+        // A counter that is full wakes just as well.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+/// What a thread waits for.
+pub struct Poll {
+    epoll: OwnedFd,
+    events: Vec<Event>,
+}
+
+impl Poll {
+    /// # Errors
+    /// If no descriptor is free.
+    pub fn new(stop: &Stop) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        // Once is enough.
+        epoll::add(&epoll, &stop.0, EventData::new_u64(STOP), EventFlags::IN | EventFlags::ONESHOT)?;
+        Ok(Self { epoll, events: Vec::with_capacity(EVENTS) })
+    }
+
+    /// Waits for input on `fd`, which is called `number`.
+    pub fn add(&self, fd: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(number as u64), EventFlags::IN)?)
+    }
+
+    /// Waits for room for output as well, or no more.
+    pub fn output(&self, fd: BorrowedFd<'_>, number: usize, wanted: bool) -> io::Result<()> {
+        let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(number as u64), flags)?)
+    }
+
+    /// Waits until something happens or `deadline`, in nanoseconds of [`now_ns`]. The numbers of what is ready go to `ready`.
+    pub fn wait(&mut self, deadline: Option<u64>, ready: &mut Vec<usize>) -> io::Result<()> {
+        ready.clear();
+        let timeout = deadline.map(|at| timespec(at.saturating_sub(now_ns())));
+        self.events.clear();
+        let waited =
+            match epoll::wait(self.epoll.as_fd(), rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
+                // Kernels before 5.11 wait in whole milliseconds only.
+                Err(Errno::NOSYS) => {
+                    let rounded =
+                        timeout.map(|t| Timespec { tv_nsec: (t.tv_nsec + 999_999) / 1_000_000 * 1_000_000, ..t });
+                    let rounded = rounded.map(|t| Timespec {
+                        tv_sec: t.tv_sec + t.tv_nsec / 1_000_000_000,
+                        tv_nsec: t.tv_nsec % 1_000_000_000,
+                    });
+                    epoll::wait(self.epoll.as_fd(), rustix::buffer::spare_capacity(&mut self.events), rounded.as_ref())
+                }
+                waited => waited,
+            };
+        match waited {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let numbers = self.events.iter().map(|e| e.data.u64()).filter(|n| *n != STOP);
+        ready.extend(numbers.map(|n| n as usize));
+        Ok(())
+    }
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_wait_ends_with_input_with_time_or_with_the_end() {
+        let stop = Stop::new().unwrap();
+        let mut poll = Poll::new(&stop).unwrap();
+        let (near, mut far) = UnixStream::pair().unwrap();
+        poll.add(near.as_fd(), 7).unwrap();
+        let mut ready = Vec::new();
+        let at = now_ns() + 1_500_000;
+        poll.wait(Some(at), &mut ready).unwrap();
+        assert!(now_ns() >= at && ready.is_empty());
+        far.write_all(b"x").unwrap();
+        poll.wait(None, &mut ready).unwrap();
+        assert_eq!(ready, [7]);
+        poll.output(near.as_fd(), 7, true).unwrap();
+        poll.wait(None, &mut ready).unwrap();
+        assert_eq!(ready, [7]);
+        drop(near);
+        stop.wake();
+        poll.wait(None, &mut ready).unwrap();
+        assert!(ready.is_empty());
+        // Said once, it does not keep anybody from waiting.
+        let at = now_ns() + 1_000_000;
+        poll.wait(Some(at), &mut ready).unwrap();
+        assert!(now_ns() >= at);
+    }
+}

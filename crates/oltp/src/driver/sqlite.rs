@@ -1,0 +1,33 @@
+//! A driver thread whose only connection is SQLite itself.
+//!
+//! Invariant: a thread has an engine of its own. SQLite lets one of them write at a time: the others sleep inside it, and their latency shows it.
+
+use anyhow::{Context as _, Result};
+
+use crate::sqlite::Engine;
+use bigiron_sys::load::now_ns;
+
+use super::poll::{Poll, Stop};
+use super::scheduler::User;
+use super::shift::{Report, Shift};
+
+/// Works until the window has closed.
+///
+/// # Errors
+/// If this thread cannot wait for its terminals.
+pub fn work<U: User>(mut shift: Shift<'_, U>, mut engine: Engine, stop: &Stop) -> Result<Report> {
+    let mut poll = Poll::new(stop).context("Cannot wait for terminals")?;
+    let mut ready = Vec::new();
+    while shift.goes_on(now_ns()) {
+        match shift.scheduler.dispatch() {
+            Some(lane) => loop {
+                let result = engine.execute(shift.scheduler.request(lane));
+                if !shift.answer(lane, result) {
+                    break;
+                }
+            },
+            None => poll.wait(shift.deadline(), &mut ready).context("Cannot wait for terminals")?,
+        }
+    }
+    Ok(shift.report())
+}

@@ -1,0 +1,76 @@
+//! What a driver thread has counted.
+//!
+//! Invariant: the window's figures hold exactly the transactions that ended within it; the whole run's hold every one that was answered.
+
+use crate::input::Kind;
+use crate::output::Output;
+use bigiron_sys::load::Histogram;
+
+use super::scheduler::Done;
+
+/// Counts of one kind of transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub committed: u64,
+    /// New-orders that had to be rolled back, and were.
+    pub rolled_back: u64,
+    /// Attempts that a deadlock or a serialization failure undid.
+    pub retries: u64,
+}
+
+impl Counts {
+    /// Transactions that ended, one way or the other.
+    pub fn ended(&self) -> u64 {
+        self.committed + self.rolled_back
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.committed += other.committed;
+        self.rolled_back += other.rolled_back;
+        self.retries += other.retries;
+    }
+
+    fn count(&mut self, done: &Done) {
+        match done.output {
+            Output::RolledBack => self.rolled_back += 1,
+            _ => self.committed += 1,
+        }
+        self.retries += u64::from(done.retries);
+    }
+}
+
+/// By [`Kind::index`].
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// In the window.
+    pub window: [Counts; 5],
+    /// Of those, from the intended start to the answer, in nanoseconds.
+    pub latency: [Histogram; 5],
+    /// From the first transaction to the last.
+    pub whole: [Counts; 5],
+    /// Orders that deliveries of the whole run delivered.
+    pub delivered: u64,
+}
+
+impl Tally {
+    pub fn count(&mut self, done: &Done, in_window: bool) {
+        let kind = done.request.input.kind().index();
+        self.whole[kind].count(done);
+        if let Output::Delivery { delivered } = done.output {
+            self.delivered += u64::from(delivered);
+        }
+        if in_window {
+            self.window[kind].count(done);
+            self.latency[kind].record(done.latency);
+        }
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        for kind in 0..Kind::ALL.len() {
+            self.window[kind].add(&other.window[kind]);
+            self.whole[kind].add(&other.whole[kind]);
+            self.latency[kind].merge(&other.latency[kind]);
+        }
+        self.delivered += other.delivered;
+    }
+}

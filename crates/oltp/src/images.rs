@@ -1,0 +1,130 @@
+//! What a guest's trial starts from: the server's programs, and the loaded database.
+//!
+//! Invariant: an image is made once of what names it and never changed, so that all trials of all arms that ask for the same start from the same
+//! bytes; what was checked right after the load is true of each of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::config::Engine;
+use super::job::Job;
+use super::server::loaded::Loaded;
+use super::server::{Server, tpcc};
+use super::trial_database::{DATA, FILE, SERVER, TREE};
+use super::{check, load, sqlite};
+use bigiron_archive::{Store, hash};
+use bigiron_service::image;
+use bigiron_service::image::Shape;
+use bigiron_service::root;
+use bigiron_service::root::Root;
+use bigiron_workload::{Image, ImageContext, ImageRole, Images};
+
+/// For new rows, old versions of them and the log.
+const ROOM: u64 = 1 << 30;
+/// The one file system that can be filled without mounting it. A guest copies the files onto any other.
+const FILESYSTEM: &str = "ext4";
+
+/// The images for a job, made now if they are not kept.
+///
+/// # Errors
+/// A server elsewhere, which a guest cannot reach; programs that cannot be had; a load that fails.
+pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
+    let in_guest = cx.filesystem.is_some();
+    ensure!(
+        !in_guest || job.acks.is_none(),
+        "`oltp.acks` tells of commits outside of the machine, which a guest has no way to; `bigiron oltp crash-test` has one of its own"
+    );
+    let store = Store::open()?;
+    match &job.engine {
+        Engine::Url(_) | Engine::Sqlite { .. } if !in_guest => Ok(Images::default()),
+        Engine::Url(_) => bail!("A guest has no network: with `oltp.url` the host is this machine, `--on local`"),
+        Engine::Sqlite { .. } => {
+            let (path, key) = sqlite_image(&store, job, cx)?;
+            let mut images = Images { images: vec![data(path)], ..Images::default() };
+            images.foundation.insert("image".to_owned(), key);
+            Ok(images)
+        }
+        Engine::Postgres { version, .. } => {
+            let planned = cx.foundation.get(SERVER).map(String::as_str);
+            let root = root::of(&store, *version, planned, cx.note)?;
+            let mut images = Images::default();
+            let server = format!("{} from Debian {}", root.about.version, root.about.release);
+            images.foundation.insert("server".to_owned(), server);
+            images.foundation.insert(SERVER.to_owned(), root.about.hash.clone());
+            if !in_guest {
+                return Ok(images);
+            }
+            let tree = image::of_root(&store, &root, cx.note)?;
+            let loaded = loaded(&store, &root, job, cx)?;
+            images.foundation.insert("image".to_owned(), loaded.sha256.clone());
+            images.foundation.insert(
+                "image-checked".to_owned(),
+                format!("{} checks held right after the load", loaded.checked.len()),
+            );
+            images.images.push(Image { name: TREE, path: tree, filesystem: FILESYSTEM, role: ImageRole::Tree });
+            images.images.push(data(loaded.image));
+            Ok(images)
+        }
+    }
+}
+
+fn data(path: PathBuf) -> Image {
+    Image { name: DATA, path, filesystem: FILESYSTEM, role: ImageRole::Data }
+}
+
+/// An image that is there whole or not at all.
+fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> Result<()> {
+    let dir = to.parent().context("An image is in a folder")?;
+    let file =
+        tempfile::NamedTempFile::new_in(dir).with_context(|| format!("Cannot make a file in {}", dir.display()))?;
+    image::make(from, file.path(), shape)?;
+    file.persist(to).with_context(|| format!("Cannot keep {}", to.display()))?;
+    Ok(())
+}
+
+fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Result<Loaded> {
+    let memory = rustix::system::sysinfo();
+    let place = tpcc::Place {
+        server: &root.about.hash,
+        filesystem: FILESYSTEM,
+        room: ROOM,
+        memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
+        jobs: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+    };
+    tpcc::ensure(store, &Server::of(root)?, &place, job.scale, cx.note)
+}
+
+/// A report's checks in words, if all of them hold.
+fn all_hold(report: &check::Report) -> Result<Vec<String>> {
+    let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
+    ensure!(failures.is_empty(), "Right after the load the data are not right: {}", failures.join("; "));
+    Ok(report.checks.iter().map(ToString::to_string).collect())
+}
+
+/// A loaded file of SQLite on a file system of its own.
+fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(PathBuf, String)> {
+    let maker = image::maker(FILESYSTEM)?;
+    let warehouses = job.scale.warehouses;
+    let parts =
+        [&warehouses.to_string(), rusqlite::version(), &maker, &ROOM.to_string(), include_str!("load/sqlite.rs")];
+    let all: Vec<&str> = parts.into_iter().chain(tpcc::SOURCES).collect();
+    let key = hash::of_bytes(all.join("\n").as_bytes())[..16].to_owned();
+    let shelf = store.dir().join("sqlite");
+    let kept = shelf.join(format!("{key}.img"));
+    if !kept.is_file() {
+        (cx.note)(&format!("Loading {warehouses} warehouse{} into SQLite", if warehouses == 1 { "" } else { "s" }));
+        fs::create_dir_all(&shelf).with_context(|| format!("Cannot make {}", shelf.display()))?;
+        store.needs(3 * tpcc::data_bytes(job.scale))?;
+        let dir =
+            tempfile::tempdir_in(&shelf).with_context(|| format!("Cannot make a folder in {}", shelf.display()))?;
+        let file = dir.path().join(FILE);
+        load::sqlite(&file, job.scale, true, &|_, _, _| {})?;
+        let mut engine = sqlite::Engine::open(&file, super::config::SqliteJournal::Rollback)?;
+        all_hold(&check::conditions(&mut engine, true)?)?;
+        drop(engine);
+        make(dir.path(), &kept, &Shape { filesystem: FILESYSTEM, room: ROOM, writable: true, owner: 0 })?;
+    }
+    Ok((kept, key))
+}

@@ -1,0 +1,259 @@
+//! A job: everything that was asked for, read and checked, before the machine, its clock and its users are known.
+//!
+//! Invariant: a [`Job`] gives a [`Config`] for every clock and machine; whatever contradicts itself was refused with what would be right.
+
+use std::time::Duration;
+
+use super::config::{Config, Engine, Length, Mode, Pace};
+use super::jobs::Draft;
+use super::options::{A_URL, KEYS, Said};
+use super::scale::Scale;
+use super::settings;
+use bigiron_model::clock::Clock;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::workload::Options;
+use bigiron_workload::acknowledgements::Target;
+use bigiron_workload::keys;
+use bigiron_workload::keys::form::{word, words_of};
+
+/// What a job says about its own run, to be asserted when it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The working set is in the server's memory: it reads no data file, and the machine does not swap.
+    Cached,
+    /// Reads grow with the transactions, and the machine does not swap.
+    Uncached,
+    /// At least the first step of a ramp of users is held.
+    Users,
+}
+
+words_of!(Claim: "cached" => Cached, "uncached" => Uncached, "users" => Users);
+
+/// A checked job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    pub name: String,
+    pub claim: Option<Claim>,
+    pub engine: Engine,
+    pub mode: Mode,
+    pub scale: Scale,
+    pub touched: (u32, u32),
+    /// Which of how many processes that share the run, from 1.
+    pub part: (u32, u32),
+    /// Where acknowledged commits are told of at once.
+    pub acks: Option<Target>,
+    /// `None`: one for each terminal.
+    connections: Option<u32>,
+    /// `None`: one for each connection.
+    terminals: Option<u32>,
+    /// The steps of a ramp; empty for a single run.
+    pub users: Vec<u32>,
+    /// `None`: one for every two CPUs.
+    drivers: Option<u32>,
+    pub mix: [u32; 5],
+    pub pace: Pace,
+    /// `None`: by the clock.
+    ramp: Option<Length>,
+    length: Option<Length>,
+    /// Response limit of each kind's 90th percentile.
+    pub limits: [Duration; 5],
+}
+
+impl Job {
+    /// The job that complete `options` describe; the error says what would be right.
+    pub fn parse(options: &Options) -> Result<Self, String> {
+        Self::from_options(options).map_err(|refusal| refusal.to_string())
+    }
+
+    fn from_options(options: &Options) -> Result<Self, Refusal> {
+        let draft = Draft::new(options)?;
+        let mut said = Said::default();
+        keys::read(KEYS.iter(), |key| Some(draft.get(key)), &mut said)?;
+        let job = Job {
+            name: draft.name.clone(),
+            claim: draft.claim().map(|claim| (word().read)(claim)).transpose()?,
+            engine: engine(&draft, &said)?,
+            pace: pace(&draft, &said)?,
+            mode: said.mode,
+            scale: Scale { warehouses: said.warehouses },
+            touched: said.touched,
+            acks: said.acks,
+            part: said.part,
+            connections: said.connections,
+            terminals: said.terminals,
+            users: said.users,
+            drivers: said.drivers,
+            mix: said.mix,
+            ramp: said.ramp,
+            length: said.length,
+            limits: said.limits,
+        };
+        job.agrees(&draft)?;
+        Ok(job)
+    }
+
+    /// Refuses what contradicts itself.
+    fn agrees(&self, draft: &Draft) -> Result<(), Refusal> {
+        if let Some(Length::Transactions(0) | Length::Time(Duration::ZERO)) = self.length {
+            return Err(draft.get("length").cannot_be("1 transaction or more, or a time"));
+        }
+        if self.users.is_empty() {
+            match (self.connections, self.terminals) {
+                (None, None) => {
+                    return Err(draft
+                        .get("terminals")
+                        .cannot_be("a number: `oltp.connections` is one for each of them"));
+                }
+                (Some(connections), Some(terminals)) if terminals < connections => {
+                    let right = format!(
+                        "{connections} or more: a terminal has at most one request at a time, so that the other connections would idle"
+                    );
+                    return Err(draft.get("terminals").cannot_be(right));
+                }
+                _ => {}
+            }
+        } else {
+            if self.terminals.is_some() {
+                return Err(draft.get("terminals").cannot_be("`auto` only: `oltp.users` says how many there are"));
+            }
+            if self.connections.is_some_and(|c| c > self.users[0]) {
+                let right = format!("at most {}, the first step of `oltp.users`; or `terminals`", self.users[0]);
+                return Err(draft.get("connections").cannot_be(right));
+            }
+            if matches!(self.pace, Pace::Open { .. }) {
+                return Err(draft.get("users").cannot_be("`none` with `oltp.rate`: users are ramped in a closed loop"));
+            }
+        }
+        self.shares(draft)?;
+        if matches!(self.engine, Engine::Sqlite { .. }) && self.claim == Some(Claim::Uncached) {
+            return Err(draft
+                .get("engine")
+                .cannot_be("`postgres` in this job: SQLite has no shared buffers to make small"));
+        }
+        let settings = draft.settings()?;
+        if let (Some((name, _)), Engine::Url(_)) = (settings.first(), &self.engine) {
+            // A job's own settings are for a server of the run's own.
+            let message = format!(
+                "`oltp.postgres.{name}` cannot be set on a server that runs already; set it there, or leave `oltp.url`"
+            );
+            return Err(Refusal::new(message));
+        }
+        Ok(())
+    }
+
+    /// Refuses what processes that share a run cannot agree on.
+    fn shares(&self, draft: &Draft) -> Result<(), Refusal> {
+        if self.acks.is_some() && !self.users.is_empty() {
+            return Err(draft.get("acks").cannot_be("`none` with `oltp.users`: its steps are runs of their own"));
+        }
+        let (_, parts) = self.part;
+        if parts == 1 {
+            return Ok(());
+        }
+        if !self.is_elsewhere() {
+            return Err(draft
+                .get("part")
+                .cannot_be("`1/1` without `oltp.url`: a server of the run's own is reached by this process only"));
+        }
+        if !self.users.is_empty() {
+            return Err(draft.get("part").cannot_be("`1/1` with `oltp.users`: a ramp of users is one process's"));
+        }
+        if parts > self.touched.1 - self.touched.0 + 1 {
+            return Err(draft.get("part").cannot_be("of at most as many as there are warehouses touched"));
+        }
+        for (key, length) in [("ramp", self.ramp), ("length", self.length)] {
+            if matches!(length, Some(Length::Transactions(_))) {
+                return Err(draft
+                    .get(key)
+                    .cannot_be("a time with `oltp.part`: processes do not count each other's transactions"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is run on a machine with so many CPUs; with a ramp, its last step.
+    pub fn config(&self, clock: Clock, cpus: u32) -> Config {
+        let terminals = self.users.last().copied().or(self.terminals).or(self.connections).unwrap_or(1);
+        self.config_for(terminals, clock, cpus)
+    }
+
+    /// What is run for one step of a ramp.
+    pub fn config_for(&self, terminals: u32, clock: Clock, cpus: u32) -> Config {
+        let connections = self.connections.unwrap_or(terminals).min(terminals);
+        let (ramp, length) = self.lengths(terminals, clock);
+        Config {
+            engine: self.engine.clone(),
+            mode: self.mode,
+            scale: self.scale,
+            touched: self.touched,
+            part: self.part,
+            connections,
+            terminals,
+            drivers: self.drivers.unwrap_or((cpus / 2).max(1)).min(connections),
+            mix: self.mix,
+            pace: self.pace,
+            ramp,
+            length,
+        }
+    }
+
+    fn lengths(&self, terminals: u32, clock: Clock) -> (Length, Length) {
+        let (ramp, length) = match clock {
+            Clock::Wall => (Length::Time(Duration::from_secs(10)), Length::Time(Duration::from_secs(60))),
+            // Two of each terminal at least.
+            Clock::Exact | Clock::None => {
+                (Length::Transactions(500), Length::Transactions(u64::from(terminals).saturating_mul(2).max(2000)))
+            }
+        };
+        (self.ramp.unwrap_or(ramp), self.length.unwrap_or(length))
+    }
+
+    /// Whether the server is not the run's own, and its processes are not to be seen.
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self.engine, Engine::Url(_))
+    }
+
+    /// Settings that weaken durability, each with what it can lose.
+    pub fn weakened(&self) -> Vec<String> {
+        let Engine::Postgres { settings, .. } = &self.engine else { return Vec::new() };
+        let weak = |(name, value): &(String, String)| {
+            settings::weakens(name, value).map(|what| format!("{name}={value} ({what})"))
+        };
+        settings.iter().filter_map(weak).collect()
+    }
+}
+
+fn engine(draft: &Draft, said: &Said) -> Result<Engine, Refusal> {
+    let url = &said.url;
+    if said.sqlite {
+        if url != "none" {
+            return Err(draft.get("url").cannot_be("`none` with the engine `sqlite`, which is no server"));
+        }
+        return Ok(Engine::Sqlite { journal: said.journal });
+    }
+    if url == "none" {
+        let (version, transport) = (said.version, said.transport);
+        return Ok(Engine::Postgres { version, transport, settings: draft.settings()? });
+    }
+    if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
+        // The text may hold a password, which is not repeated.
+        return Err(Refusal::new(format!("`oltp.url` can be {A_URL}")).at(draft.get("url").place()));
+    }
+    Ok(Engine::Url(url.clone()))
+}
+
+fn pace(draft: &Draft, said: &Said) -> Result<Pace, Refusal> {
+    let &Said { keying, think, .. } = said;
+    match said.rate {
+        None => Ok(Pace::Closed { keying, think }),
+        Some(rate) if keying == 0.0 && think == 0.0 => Ok(Pace::Open { rate }),
+        Some(_) => {
+            let key = if think > 0.0 { "think" } else { "keying" };
+            Err(draft.get(key).cannot_be("`off` only with `oltp.rate`: arrivals of an open loop wait for nobody"))
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "job_tests.rs"]
+mod tests;

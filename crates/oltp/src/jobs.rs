@@ -1,0 +1,130 @@
+//! Where a job comes from: a shipped one's name, a file, or a text that travels in a plan; and what is laid over it.
+//!
+//! Invariant: the same options give the same values on the orchestrator and in a guest, where there are no files of the host.
+
+use std::iter;
+
+use super::options::{AS_JOB, KEYS, POSTGRES};
+use super::settings;
+use bigiron_model::document;
+use bigiron_model::document::{Table, Value};
+use bigiron_model::refusal::Refusal;
+use bigiron_model::workload::Options;
+use bigiron_workload::keys;
+use bigiron_workload::library::{Library, Shipped, shipped, stem};
+
+/// The version of the language, the value of the key `oltp`.
+const VERSION: u64 = 1;
+
+/// The jobs that come with bigiron; the first is what every other takes from what it does not say itself.
+pub const LIBRARY: Library = Library {
+    what: "job of oltp",
+    file: "job file",
+    shipped: shipped!("../../../jobs/oltp/", ".toml": "default", "cached", "uncached", "oast"),
+    besides: "or a file",
+};
+
+/// What was said about a run, by anybody.
+pub struct Draft {
+    pub name: String,
+    said: Table,
+    job: Table,
+    default: Table,
+}
+
+fn parse(name: &str, text: &str) -> Result<Table, Refusal> {
+    let table = document::parse(name, text, "a job")?;
+    table.only(&[&["oltp", "name", "about", "claim", "postgres"], &keys::names(KEYS)[..]].concat())?;
+    match table.get("oltp") {
+        None => return Err(Refusal::new("An oltp job begins with `oltp = 1`").at(Some(name.to_owned()))),
+        Some(v) if v.integer::<u64>()? != VERSION => return Err(v.cannot_be(VERSION)),
+        Some(_) => {}
+    }
+    for (key, _) in table.table("postgres")?.into_iter().flat_map(Table::items) {
+        settings::check_name(&key.text).map_err(|e| Refusal::new(e).at(key.place()))?;
+    }
+    Ok(table)
+}
+
+/// What the job is called in a plan: a file's text takes the place of its path, with its name in the first line unless it says one.
+///
+/// # Errors
+/// If the file cannot be read, or is no job.
+pub fn embed(called: &str) -> Result<String, Refusal> {
+    if called.contains('\n') || LIBRARY.find(called).is_some() {
+        return Ok(called.to_owned());
+    }
+    let text = LIBRARY.read(called, iter::empty())?;
+    if parse(called, &text)?.get("name").is_some() {
+        return Ok(format!("{text}\n"));
+    }
+    Ok(format!("name = {:?}\n{text}\n", stem(called)))
+}
+
+/// What a shipped job is for, in one line.
+pub fn about(job: &Shipped) -> String {
+    let job = parse(job.name, job.text).ok();
+    job.and_then(|job| job.get("about")?.string().ok()).unwrap_or_default()
+}
+
+impl Draft {
+    /// The job that complete `options` name, with what they say beside.
+    ///
+    /// # Errors
+    /// If there is no such job, or its text is no job.
+    pub fn new(options: &Options) -> Result<Self, Refusal> {
+        let default = &LIBRARY.shipped[0];
+        let called = options.get("job").map_or(default.name, String::as_str);
+        let (name, job) = match LIBRARY.find(called) {
+            Some(shipped) => (shipped.name.to_owned(), parse(shipped.name, shipped.text)?),
+            None if called.contains('\n') => ("job".to_owned(), parse("job", called)?),
+            None => (stem(called), parse(called, &LIBRARY.read(called, iter::empty())?)?),
+        };
+        let name = job.get("name").map_or(Ok(name), Value::string)?;
+        let mut said = Table::empty("");
+        for (key, value) in options.iter().filter(|(key, value)| *key != "job" && *value != AS_JOB) {
+            let path: Vec<&str> = match key.strip_prefix(POSTGRES) {
+                // A setting's name may have a dot of its own.
+                Some(setting) => vec!["postgres", setting],
+                None => vec![key],
+            };
+            said.lay(&path, value, &format!("oltp.{key}"))?;
+        }
+        Ok(Self { name, said, job, default: parse(default.name, default.text)? })
+    }
+
+    /// What holds for `key`.
+    pub fn get(&self, key: &str) -> &Value {
+        let said = [&self.said, &self.job, &self.default].into_iter().find_map(|table| table.get(key));
+        said.expect("the job `default` says everything")
+    }
+
+    /// What the job claims about its run, if it does.
+    pub fn claim(&self) -> Option<&Value> {
+        self.job.get("claim")
+    }
+
+    /// The server's settings in the order in which they take effect: the job's, then those said beside it.
+    ///
+    /// # Errors
+    /// If one is neither a string, a number nor a truth value, or has a line break.
+    pub fn settings(&self) -> Result<Vec<(String, String)>, Refusal> {
+        let mut settings: Vec<(String, String)> = Vec::new();
+        for table in [&self.default, &self.job, &self.said] {
+            for (key, value) in table.table("postgres")?.into_iter().flat_map(Table::items) {
+                let text = match value.bool() {
+                    Some(on) => if on { "on" } else { "off" }.to_owned(),
+                    None => value.scalar()?,
+                };
+                if text.chars().any(char::is_control) {
+                    return Err(value.refuse(format!("The value of `{}` has a control character", value.key())));
+                }
+                match settings.iter_mut().find(|(name, _)| *name == key.text) {
+                    Some(earlier) => earlier.1 = text,
+                    None => settings.push((key.text.clone(), text)),
+                }
+            }
+        }
+        Ok(settings)
+    }
+}

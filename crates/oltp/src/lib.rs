@@ -1,0 +1,49 @@
+//! oltp: TPC-C-like transactions on a real PostgreSQL, on any server that speaks its protocol, or on the embedded SQLite.
+//!
+//! Invariant: the same seed asks for the same transactions in every wire mode and on every engine, and leaves the same rows behind.
+//!
+//! Derived from TPC-C, and no TPC benchmark: there are no tpmC here, only new-orders per minute (NOTPM, as DBT-2 counts them).
+
+pub mod abilities;
+pub mod check;
+pub mod claims;
+pub mod config;
+pub mod counters;
+pub mod database;
+pub mod driver;
+pub mod facts;
+pub mod footprint;
+pub mod images;
+pub mod input;
+pub mod job;
+pub mod jobs;
+pub mod ledger;
+pub mod load;
+pub mod loss;
+pub mod metrics;
+pub mod options;
+pub mod output;
+pub mod pg;
+pub mod population;
+pub mod ramp;
+pub mod random;
+pub mod rendezvous;
+pub mod scale;
+pub mod schema;
+pub mod server;
+pub mod settings;
+pub mod sql;
+pub mod sqlite;
+pub mod survival;
+pub mod terminal;
+pub mod trial;
+pub mod trial_database;
+mod values;
+pub mod watch;
+pub mod workload;
+
+pub use config::{Config, Mode};
+pub use input::{Input, Kind, Request};
+pub use output::{Output, TransactionError};
+pub use scale::Scale;
+pub use workload::Oltp;

@@ -1,0 +1,223 @@
+use std::cell::RefCell;
+use std::path::Path;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+
+use super::super::check;
+use super::super::config::{SqliteJournal, Transport};
+use super::super::database::{Database, Value};
+use super::super::pg::{self, Url};
+use super::super::population::{self, values};
+use super::super::scale::Scale;
+use super::super::schema::{INDEXES, TABLES};
+use super::super::server::{Cluster, Listen};
+use super::super::sqlite;
+use super::*;
+use crate::server::testing;
+use crate::server::testing::Running;
+
+/// Progress that never goes back and reaches its end.
+#[derive(Default)]
+struct Told(RefCell<Vec<(String, u64, u64)>>);
+
+impl Told {
+    fn tell(&self, what: &str, done: u64, of: u64) {
+        self.0.borrow_mut().push((what.to_owned(), done, of));
+    }
+
+    fn check(&self, rows: u64) {
+        let told = self.0.borrow();
+        let mut stages: Vec<&str> = told.iter().map(|(what, ..)| what.as_str()).collect();
+        stages.dedup();
+        assert!(stages.starts_with(&["rows", "indexes", "statistics"]), "{stages:?}");
+        for stage in stages {
+            let of: Vec<&(String, u64, u64)> = told.iter().filter(|(what, ..)| what == stage).collect();
+            assert!(of.windows(2).all(|two| two[0].1 <= two[1].1 && two[0].2 == two[1].2), "{of:?}");
+            assert!(of.last().is_some_and(|(_, done, of)| done == of && (stage != "rows" || *of == rows)), "{of:?}");
+        }
+    }
+}
+
+/// TPC-C's conditions of a fresh database.
+fn consistent(database: &mut dyn Database) {
+    let report = check::conditions(database, true).unwrap();
+    assert!(report.passed(), "{:?}", report.failures().collect::<Vec<_>>());
+}
+
+fn open(path: &Path) -> Connection {
+    Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
+}
+
+fn sqlite_rows(connection: &Connection, sql: &str) -> Vec<Vec<Value>> {
+    let mut statement = connection.prepare(sql).unwrap();
+    let columns = statement.column_count();
+    let mut rows = statement.query([]).unwrap();
+    let mut all = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        let value = |i| match row.get_ref(i).unwrap() {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(i) => Value::Integer(i),
+            ValueRef::Text(text) => Value::Text(String::from_utf8(text.to_vec()).unwrap()),
+            other => panic!("{other:?}"),
+        };
+        all.push((0..columns).map(value).collect());
+    }
+    all
+}
+
+#[test]
+fn a_file_of_sqlite_holds_exactly_the_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("oltp.db");
+    let told = Told::default();
+    let loaded = sqlite(&path, Scale { warehouses: 1 }, false, &|what, done, of| told.tell(what, done, of)).unwrap();
+    assert_eq!(loaded.rows.len(), TABLES.len());
+    told.check(loaded.rows.iter().map(|(_, count)| count).sum());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "Nothing but the database is left");
+
+    consistent(&mut sqlite::Engine::open(&path, SqliteJournal::Rollback).unwrap());
+    let connection = open(&path);
+    for (table, (name, count)) in TABLES.iter().zip(&loaded.rows) {
+        assert_eq!(*name, table.name);
+        assert_eq!(*count, population::total(table, Scale { warehouses: 1 }));
+        let order = if table.key.is_empty() { "rowid".to_owned() } else { table.key.join(", ") };
+        let there = sqlite_rows(&connection, &format!("SELECT * FROM {name} ORDER BY {order}"));
+        let warehouse = *population::warehouses(table, Scale { warehouses: 1 }).end();
+        assert!(there == values::rows(table, warehouse), "{name}");
+    }
+    for index in INDEXES {
+        let plan = sqlite_rows(
+            &connection,
+            &format!("SELECT tbl_name FROM sqlite_schema WHERE type = 'index' AND name = '{}'", index.name),
+        );
+        assert_eq!(plan, [[Value::Text(index.table.to_owned())]]);
+    }
+    assert_eq!(sqlite_rows(&connection, "PRAGMA integrity_check"), [[Value::Text("ok".to_owned())]]);
+    assert_eq!(sqlite_rows(&connection, "PRAGMA journal_mode"), [[Value::Text("delete".to_owned())]]);
+    let statistics = sqlite_rows(&connection, "SELECT count(DISTINCT tbl) FROM sqlite_stat1");
+    assert_eq!(statistics, [[Value::Integer(TABLES.len() as i64)]]);
+}
+
+#[test]
+fn a_file_is_replaced_only_when_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("oltp.db");
+    std::fs::write(&path, "precious").unwrap();
+    let refused = sqlite(&path, Scale { warehouses: 1 }, false, &|_, _, _| {}).unwrap_err();
+    assert!(matches!(refused, LoadError::FileExists { .. }), "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+
+    // Journals of the old file would be replayed into the new one.
+    std::fs::write(folder.path().join("oltp.db-wal"), "old").unwrap();
+    sqlite(&path, Scale { warehouses: 1 }, true, &|_, _, _| {}).unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    let warehouses = sqlite_rows(&open(&path), "SELECT count(*) FROM warehouse");
+    assert_eq!(warehouses, [[Value::Integer(1)]]);
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing/oltp.db");
+    let error = sqlite(&path, Scale { warehouses: 1 }, false, &|_, _, _| {}).unwrap_err().to_string();
+    assert!(error.contains("missing/oltp.db"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// An empty database on a server of the test's own.
+fn server() -> (Running, Url, pg::Connection) {
+    let running = testing::start(Listen::Socket, &[]);
+    let url = running.cluster.url(Transport::Unix).unwrap();
+    let session = pg::Connection::connect(&url).unwrap();
+    (running, url, session)
+}
+
+fn tables_there(session: &mut pg::Connection) -> Value {
+    let rows = session.query("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()").unwrap();
+    rows[0][0].clone()
+}
+
+#[test]
+fn a_server_holds_exactly_the_rows() {
+    let (_running, url, mut session) = server();
+    // Whole tables by two connections, then tables split over eight, which replace the first ones.
+    for (jobs, replace, warehouses) in [(2, false, 1), (8, true, 2)] {
+        let scale = Scale { warehouses };
+        let told = Told::default();
+        let loaded = postgres(&url, scale, jobs, replace, &|what, done, of| told.tell(what, done, of)).unwrap();
+        told.check(loaded.rows.iter().map(|(_, count)| count).sum());
+        for (table, (name, count)) in TABLES.iter().zip(&loaded.rows) {
+            let there = session.query(&format!("SELECT count(*) FROM {name}")).unwrap();
+            assert_eq!(there, [[Value::Integer(*count as i64)]], "{name}");
+            // Dates as microseconds, and HISTORY by what makes its rows one after the other.
+            let columns = table.columns.iter().map(|(name, kind)| match *kind {
+                "timestamp" => format!("(extract(epoch FROM {name} - timestamp '2000-01-01') * 1000000)::bigint"),
+                _ => (*name).to_owned(),
+            });
+            let columns = columns.collect::<Vec<_>>().join(", ");
+            let order =
+                if table.key.is_empty() { "h_c_w_id, h_c_d_id, h_c_id".to_owned() } else { table.key.join(", ") };
+            let whole = population::warehouses(table, scale);
+            let all: Vec<Vec<Value>> = whole.flat_map(|w| values::rows(table, w)).collect();
+            assert!(session.query(&format!("SELECT {columns} FROM {name} ORDER BY {order}")).unwrap() == all, "{name}");
+            let frozen = session.query(&format!(
+                "SELECT (relallvisible = relpages)::int, (reltuples > 0)::int FROM pg_class WHERE oid = '{name}'::regclass"
+            ));
+            assert_eq!(frozen.unwrap(), [[Value::Integer(1), Value::Integer(1)]], "{name}");
+        }
+        let keys = session.query("SELECT count(*) FROM pg_indexes WHERE schemaname = current_schema()").unwrap();
+        assert_eq!(keys, [[Value::Integer(10)]]);
+        consistent(&mut session);
+    }
+}
+
+#[test]
+fn rows_in_words_are_the_same_rows() {
+    let (_running, _url, mut session) = server();
+    for table in TABLES.iter().filter(|table| ["customer", "orders", "order_line"].contains(&table.name)) {
+        let order = table.key.join(", ");
+        let columns = table.columns.iter().map(|(name, kind)| match *kind {
+            "timestamp" => format!("(extract(epoch FROM {name} - timestamp '2000-01-01') * 1000000)::bigint"),
+            _ => (*name).to_owned(),
+        });
+        let columns = columns.collect::<Vec<_>>().join(", ");
+        session.run(&table.create(super::super::database::Dialect::Postgres)).unwrap();
+        let mut copy = session.copy_in(&super::way::Way::Text.copy(table.name)).unwrap();
+        let mut rows = super::words::Words::copy(|piece: &[u8], _| copy.write(piece));
+        population::write(table, 1, &mut rows).unwrap();
+        assert_eq!(rows.finish().unwrap(), copy.finish().unwrap());
+        let there = session.query(&format!("SELECT {columns} FROM {} ORDER BY {order}", table.name)).unwrap();
+        assert!(there == values::rows(table, 1), "{}", table.name);
+    }
+}
+
+#[test]
+fn a_servers_tables_are_replaced_only_when_told_so_and_a_failed_load_leaves_none() {
+    let (_running, url, mut session) = server();
+    session.run("CREATE TABLE stock (x integer); CREATE TABLE item (y integer)").unwrap();
+    let refused = postgres(&url, Scale { warehouses: 1 }, 2, false, &|_, _, _| {}).unwrap_err();
+    assert!(matches!(&refused, LoadError::Exists { tables, .. } if *tables == ["item", "stock"]), "{refused}");
+    assert_eq!(tables_there(&mut session), Value::Integer(2));
+
+    // An index that cannot be made, after all rows are there.
+    session.run("DROP TABLE item, stock; CREATE TABLE orders_customer (x integer)").unwrap();
+    let failed = postgres(&url, Scale { warehouses: 1 }, 2, false, &|_, _, _| {}).unwrap_err();
+    assert!(failed.to_string().contains("Cannot load table orders: creating its index"), "{failed}");
+    assert_eq!(tables_there(&mut session), Value::Integer(1));
+}
+
+#[test]
+fn a_server_that_goes_away_ends_the_load_with_the_tables_name() {
+    let (running, url, _session) = server();
+    let Running { cluster, place: _place, server: _server } = running;
+    let cluster = RefCell::new(Some(cluster));
+    let kill_in_the_middle = |what: &str, done: u64, of: u64| {
+        if what == "rows" && done > of / 10 {
+            cluster.take().into_iter().for_each(Cluster::kill);
+        }
+    };
+    let failed = postgres(&url, Scale { warehouses: 4 }, 2, false, &kill_in_the_middle).unwrap_err();
+    assert!(matches!(failed, LoadError::Table { .. }), "{failed}");
+    assert!(cluster.into_inner().is_none());
+}

@@ -1,0 +1,155 @@
+//! The loss of a server in the middle of a run: what it had acknowledged until then, and whether that is there after its recovery.
+//!
+//! Invariant: a commit that a client was told of and that is gone is lost data, whatever became of the server.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Error, Result, anyhow};
+
+use super::check::{self, Marks, Report};
+use super::config::{Config, Engine};
+use super::driver::{Driven, Ledger};
+use super::ledger::{Account, Entry, Stream};
+use super::trial_database::TrialDatabase;
+use bigiron_service::error::ServerError;
+use bigiron_workload::WrongData;
+
+/// Entries that are kept at most, of 40 bytes each. A run that has more is not held against its book.
+const MOST: usize = 4 << 20;
+
+/// Why a server is lost whose disk takes nothing more.
+pub const FULL: &str = "its disk is full";
+
+/// What the driver was told was committed. It is in memory: the driver outlives its server, and no file of it disturbs what is measured. On a
+/// machine that is going to lose its power the same leaves it as a stream.
+#[derive(Debug, Default)]
+pub struct Book {
+    entries: Vec<Entry>,
+    is_full: bool,
+    pub stream: Option<Stream>,
+}
+
+impl Book {
+    pub fn with(stream: Option<Stream>) -> Self {
+        Self { stream, ..Self::default() }
+    }
+
+    /// Takes in a run's pages, and what it left in doubt.
+    pub fn enter(&mut self, pages: Pages, driven: &Driven) {
+        for page in pages.of_threads {
+            let page = page.into_inner().unwrap_or_else(PoisonError::into_inner);
+            self.is_full |= page.len() > pages.each;
+            self.entries.extend(page);
+        }
+        self.entries.extend(driven.in_doubt.iter().filter_map(Entry::unknown));
+    }
+}
+
+/// A book while it is written: a page for each driver thread.
+pub struct Pages {
+    /// Nobody but its thread takes a page's lock while the run is on.
+    of_threads: Vec<Mutex<Vec<Entry>>>,
+    /// Entries that a thread may make.
+    each: usize,
+}
+
+impl Pages {
+    pub fn new(config: &Config) -> Self {
+        Self::with_room(config, MOST)
+    }
+
+    fn with_room(config: &Config, most: usize) -> Self {
+        // An embedded engine's threads are its connections.
+        let threads = match config.engine {
+            Engine::Sqlite { .. } => config.connections,
+            Engine::Postgres { .. } | Engine::Url(_) => config.drivers,
+        };
+        let of_threads = (0..threads).map(|_| Mutex::default()).collect();
+        Self { of_threads, each: most / threads as usize }
+    }
+
+    /// What writes the page of a thread.
+    pub fn ledger<'a>(&'a self, thread: u32, stream: Option<&'a Stream>) -> Ledger<'a> {
+        Box::new(move |request, output| {
+            if let (Some(stream), Some(entry)) = (stream, Entry::answered(request, output)) {
+                stream.append(&entry);
+            }
+            let mut page = self.of_threads[thread as usize].lock().unwrap_or_else(PoisonError::into_inner);
+            // One more than there is room for says that there are more.
+            if page.len() <= self.each {
+                page.extend(Entry::answered(request, output));
+            }
+        })
+    }
+}
+
+/// A server that was lost, as the error of the run that lost it.
+#[derive(Debug)]
+pub struct Loss {
+    pub why: String,
+    /// Requests of which it is not known whether they were committed.
+    pub in_doubt: usize,
+    /// What was there before the run.
+    pub marks: Marks,
+    pub book: Book,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = if self.in_doubt == 1 { " is" } else { "s are" };
+        write!(f, "The server was lost: {}; {} transaction{s} in doubt", self.why, self.in_doubt)
+    }
+}
+
+impl std::error::Error for Loss {}
+
+impl Loss {
+    /// Has the server recover, and looks whether the data are right: the run's error, a [`WrongData`] if they are not.
+    pub fn judge(mut self, trial_database: &mut TrialDatabase) -> Error {
+        // A connection knows that it is gone; the server may know why.
+        if let Some(ServerError::Space { .. }) = trial_database.complaint()
+            && !self.why.contains(FULL)
+        {
+            self.why = format!("{FULL}: {}", self.why);
+        }
+        match trial_database.recover() {
+            Ok(false) => {
+                return anyhow!(
+                    "{self}; the data were not checked, since bigiron did not start this server: when it is back, `bigiron oltp prove` holds them against what \
+                     `oltp.acks` has received"
+                );
+            }
+            Ok(true) => {}
+            // What it says itself about its data, other than that there is no room for its recovery.
+            Err(ServerError::Cluster(said)) => return WrongData(format!("{self}; it does not recover: {said}")).into(),
+            Err(other) => return anyhow!("{self}; it could not be started again: {other}"),
+        }
+        match self.findings(trial_database) {
+            Ok((told, findings)) if findings.is_empty() => {
+                anyhow!("{self}; after its recovery {told}every consistency condition holds")
+            }
+            Ok((_, findings)) => WrongData(format!("{self}; after its recovery {}", findings.join("; "))).into(),
+            Err(e) => anyhow!("{self}; the data could not be checked after its recovery: {e:#}"),
+        }
+    }
+
+    /// What of the acknowledged transactions was proved, and what is wrong.
+    fn findings(&self, trial_database: &TrialDatabase) -> Result<(String, Vec<String>)> {
+        let mut database = trial_database.database()?;
+        let failures = |report: &Report| report.failures().map(ToString::to_string).collect::<Vec<_>>();
+        let mut findings = failures(&check::conditions(&mut *database, false)?);
+        if self.book.is_full {
+            return Ok(("the transactions were too many to be held against the client's book; ".to_owned(), findings));
+        }
+        // The driver lives, and has entered itself what it does not know.
+        let account = Account { in_flight: 0, entries: self.book.entries.clone() };
+        findings.extend(failures(&check::prove(&mut *database, &self.marks, &account)?));
+        let told = account.entries.len();
+        Ok((format!("all that clients were told of is there ({told} transactions that write), and "), findings))
+    }
+}
+
+#[cfg(test)]
+#[path = "loss_tests.rs"]
+mod tests;

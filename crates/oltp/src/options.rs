@@ -1,0 +1,163 @@
+//! The levers `oltp.NAME`, and the server settings `oltp.postgres.NAME`.
+//!
+//! Invariant: an option that nobody sets is what the job says, and a job that does not say it either takes it from the job `default`.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::config::{Length, Mode, SqliteJournal, Transport};
+use super::settings;
+use super::values;
+use bigiron_model::document::Value;
+use bigiron_model::suggest;
+use bigiron_workload::OptionDef;
+use bigiron_workload::acknowledgements::Target;
+use bigiron_workload::keys::form::{Form, count, one_of, or, text, word, words_of};
+use bigiron_workload::keys::{Key, key};
+
+/// What an option is when the job decides.
+pub const AS_JOB: &str = "job";
+
+/// The prefix of a server setting's name.
+pub const POSTGRES: &str = "postgres.";
+
+/// What a job says, before it is known whether it goes together.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    pub sqlite: bool,
+    pub version: u32,
+    pub url: String,
+    pub transport: Transport,
+    pub journal: SqliteJournal,
+    pub mode: Mode,
+    pub acks: Option<Target>,
+    pub warehouses: u32,
+    pub touched: (u32, u32),
+    pub part: (u32, u32),
+    /// `None`: one for each terminal.
+    pub connections: Option<u32>,
+    /// `None`: one for each connection.
+    pub terminals: Option<u32>,
+    pub users: Vec<u32>,
+    pub drivers: Option<u32>,
+    pub mix: [u32; 5],
+    pub keying: f64,
+    pub think: f64,
+    pub rate: Option<f64>,
+    pub ramp: Option<Length>,
+    pub length: Option<Length>,
+    pub limits: [Duration; 5],
+}
+
+pub const A_URL: &str = "`postgresql://USER[:PASSWORD]@HOST[:PORT]/DATABASE`, or `none`";
+
+/// It may hold a password, which no refusal may repeat.
+fn url() -> Form<String> {
+    text(A_URL, |url| Some(url.to_owned()))
+}
+
+fn acks() -> Form<Option<Target>> {
+    let read = |value: &Value| match value.string()?.as_str() {
+        "none" => Ok(None),
+        to => to.parse().map(Some).map_err(|right: &str| value.cannot_be(right)),
+    };
+    Form::new("`none`, a file, or `tcp:HOST:PORT`", read, |_| None)
+}
+
+words_of!(Mode: "procedures" => Procedures, "pipelined" => Pipelined, "round-trips" => RoundTrips);
+words_of!(Transport: "unix" => Unix, "tcp" => Tcp);
+words_of!(SqliteJournal: "wal" => Wal, "rollback" => Rollback);
+
+/// The keys of a job. Their defaults are the job `default`.
+pub const KEYS: &[Key<Said>] = &[
+    key!(Said, "engine": sqlite, one_of(&[("postgres", false), ("sqlite", true)]),
+        "A PostgreSQL of the run's own, or SQLite inside the driver"),
+    key!(Said, "version": version, count(9..=99), "PostgreSQL's major version, e.g. 15"),
+    key!(Said, "url": url, url(),
+        "A server that runs already, `postgresql://USER@HOST/DATABASE`, in the place of an own one; or `none`"),
+    key!(Said, "transport": transport, word::<Transport>(), "How the driver reaches a server of the run's own"),
+    key!(Said, "journal": journal, word::<SqliteJournal>(), "SQLite's journal; both synchronise fully"),
+    key!(Said, "mode": mode, word::<Mode>(),
+        "How a transaction travels: one call, all statements with one Sync, or one round trip for each statement"),
+    key!(Said, "acks": acks, acks(),
+        "Where each acknowledged commit is told of at once: a file on another machine or device, `tcp:HOST:PORT`, or `none`"),
+    key!(Said, "warehouses": warehouses, count(1..=100_000), "Warehouses loaded, about 100 MB each"),
+    Key {
+        read: |value, said: &mut Said| {
+            let right = || format!("`all`, or the first and the last of {} warehouses as `A..B`", said.warehouses);
+            said.touched =
+                values::touched(&value.scalar()?, said.warehouses).ok_or_else(|| value.cannot_be(right()))?;
+            Ok(())
+        },
+        ..key!(Said, "touched": touched, text(values::A_PART, values::part), "Warehouses used: `all`, or `A..B`, the first and the last")
+    },
+    key!(Said, "part": part, text(values::A_PART, values::part),
+        "`K/N`: process number K of N that share a run on the server of `oltp.url`, each with connections and terminals of its own"),
+    key!(Said, "connections": connections, or("terminals", count(1..=10_000)),
+        "Connections to the server, or `terminals`: one for each"),
+    key!(Said, "terminals": terminals, or("auto", count(1..=1_000_000)),
+        "Users; `auto`: one for each connection"),
+    key!(Said, "users": users, text(values::SOME_USERS, values::users),
+        "A ramp of users in the place of one run: `A..B:STEP`, a list `100,200,500`, or `none`"),
+    key!(Said, "drivers": drivers, or("auto", count(1..=1024)),
+        "Driver threads; `auto`: one for every two CPUs"),
+    key!(Said, "mix": mix, text(values::A_MIX, values::mix),
+        "Percentages NEW-ORDER/PAYMENT/ORDER-STATUS/DELIVERY/STOCK-LEVEL, 100 together; of four, new-orders are what is left"),
+    key!(Said, "keying": keying, text(values::A_FACTOR, values::factor),
+        "Keying times: `off`, `spec` (18, 3, 2, 2, 2 s), or a factor of these"),
+    key!(Said, "think": think, text(values::A_FACTOR, values::factor),
+        "Think times: `off`, `spec` (means of 12, 12, 10, 5, 5 s), or a factor of these"),
+    key!(Said, "rate": rate, text(values::A_RATE, values::rate),
+        "Open loop: transactions per second that arrive over all terminals, or `off`"),
+    key!(Said, "ramp": ramp, text(values::A_LENGTH, values::length),
+        "Warm-up, not measured: `500` transactions, `10s`, or `auto`"),
+    key!(Said, "length": length, text(values::A_LENGTH, values::length),
+        "What is measured: `2000` transactions, `30s`, or `auto`: by time on the wall clock, else by transactions"),
+    key!(Said, "limits": limits, text(values::SOME_LIMITS, values::limits),
+        "Response limits of the 90th percentile, `5/5/5/5/20` seconds in the mix's order"),
+];
+
+const JOB: OptionDef = OptionDef {
+    name: "job",
+    default: "default",
+    allowed: &[],
+    summary: "What is done: `default`, `cached`, `uncached`, `oast`, or a job file; every other option changes a part of it",
+};
+
+/// The options, as levers `oltp.NAME`: the job, and each key of one.
+pub static OPTIONS: LazyLock<Vec<OptionDef>> = LazyLock::new(|| {
+    let keys = KEYS.iter().map(|key| OptionDef { default: AS_JOB, ..key.option(&[AS_JOB]) });
+    [JOB].into_iter().chain(keys).collect()
+});
+
+/// Whether `name` is an option besides [`static@OPTIONS`]: a setting of the server. The error says what would be right.
+pub fn check_dotted(name: &str) -> Result<(), String> {
+    if let Some(setting) = name.strip_prefix(POSTGRES) {
+        return settings::check_name(setting);
+    }
+    let names = || OPTIONS.iter().map(|o| o.name);
+    // `shared_buffers` for `postgres.shared_buffers`.
+    if settings::is_known(name) {
+        return Err(format!("did you mean `oltp.{POSTGRES}{name}`?"));
+    }
+    Err(match suggest::nearest(name, names()) {
+        Some(near) => format!("did you mean `oltp.{near}`?"),
+        None => format!("oltp has {}, and the server's settings as `oltp.{POSTGRES}NAME`", suggest::list(names())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_settings_are_options_and_slips_are_named() {
+        assert_eq!(check_dotted("postgres.shared_buffers"), Ok(()));
+        assert_eq!(check_dotted("postgres.an_extension.setting_of_its_own"), Ok(()));
+        assert_eq!(check_dotted("postgres.shared_bufers").unwrap_err(), "did you mean `oltp.postgres.shared_buffers`?");
+        assert_eq!(check_dotted("shared_buffers").unwrap_err(), "did you mean `oltp.postgres.shared_buffers`?");
+        assert_eq!(check_dotted("conections").unwrap_err(), "did you mean `oltp.connections`?");
+        assert!(check_dotted("postgres.Shared-Buffers").unwrap_err().contains("lower-case"));
+        assert!(check_dotted("frobnicate").unwrap_err().contains("`oltp.postgres.NAME`"));
+    }
+}

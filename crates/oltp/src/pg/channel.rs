@@ -1,0 +1,97 @@
+//! A connection for an event loop: nothing here waits.
+//!
+//! Invariant: what is queued leaves in order and in one send as far as the socket takes it; one receive is one read.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use bytes::BytesMut;
+
+use super::connection::{Connection, Server};
+use super::error::PgError;
+use super::link::{Filled, Link};
+use super::message::Message;
+
+/// Made by [`Connection::channel`].
+pub struct Channel {
+    /// Messages to send ([`super::frontend`]). Append only: the front may have been sent.
+    pub out: BytesMut,
+    sent: usize,
+    link: Link,
+    server: Server,
+}
+
+impl Channel {
+    pub(super) fn new(link: Link, server: Server) -> Result<Channel, PgError> {
+        link.wire().set_nonblocking(true).map_err(|e| PgError::Closed(e.to_string()))?;
+        Ok(Channel { out: BytesMut::new(), sent: 0, link, server })
+    }
+
+    /// To wait for: readable always, writable while [`Self::flush`] said `false`. For level-triggered waiting.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.link.wire().fd()
+    }
+
+    /// Sends what is queued; whether all of it has left.
+    ///
+    /// # Errors
+    /// [`PgError::Closed`]; what the server said before it went is still to be received.
+    pub fn flush(&mut self) -> Result<bool, PgError> {
+        while self.sent < self.out.len() {
+            match self.link.send(&self.out[self.sent..])? {
+                0 => {
+                    self.link.orderly = false;
+                    return Ok(false);
+                }
+                count => self.sent += count,
+            }
+        }
+        self.link.orderly = self.link.settle()?;
+        if !self.link.orderly {
+            return Ok(false);
+        }
+        self.out.clear();
+        self.sent = 0;
+        Ok(true)
+    }
+
+    /// Reads once, and hands over each message that is now complete. The bytes read; 0 if there were none yet.
+    ///
+    /// # Errors
+    /// [`PgError::Closed`] at the stream's end, all whole messages before it having been handed over; [`PgError::Protocol`].
+    pub fn receive(&mut self, mut each: impl FnMut(Message<'_>)) -> Result<usize, PgError> {
+        let mut count = 0;
+        while let Filled::Bytes(more) = self.link.fill()? {
+            count += more;
+            while let Some(length) = self.link.ready()? {
+                each(Message::parse(self.link.take(length))?);
+            }
+            // What has been decrypted wakes nobody who waits for the socket.
+            if !self.link.wire().has_plaintext() {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// What is connected to.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Back to waiting, for use when every answer has been received.
+    ///
+    /// # Errors
+    /// [`PgError::Closed`] if something is queued, or half received.
+    pub fn into_connection(self) -> Result<Connection, PgError> {
+        if !self.out.is_empty() {
+            return Err(PgError::Closed("it was left in the middle of a request".to_owned()));
+        }
+        Connection::resume(self.link, self.server)
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd()
+    }
+}

@@ -1,0 +1,112 @@
+//! `COPY … FROM STDIN`: rows in bulk.
+//!
+//! Invariant: a copy that was not finished leaves no row behind and the connection usable.
+
+use super::connection::Connection;
+use super::error::PgError;
+use super::frontend;
+use super::message::{Message, rows_of};
+
+/// Bytes per message: enough that neither end notices messages, little enough to stay in the cache.
+const CHUNK: usize = 64 << 10;
+const HEADER: usize = 5;
+
+/// Made by [`Connection::copy_in`].
+pub struct CopyIn<'c> {
+    connection: &'c mut Connection,
+    open: bool,
+}
+
+impl<'c> CopyIn<'c> {
+    pub(super) fn new(connection: &'c mut Connection) -> CopyIn<'c> {
+        connection.out().reserve(CHUNK + HEADER);
+        CopyIn { connection, open: true }
+    }
+
+    /// Sends data in the format that the statement named, cut anywhere.
+    ///
+    /// # Errors
+    /// [`PgError::Server`] as soon as the server is known to refuse what was sent so far (a full disk, a duplicate key).
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), PgError> {
+        while !bytes.is_empty() {
+            let out = self.connection.out();
+            if out.is_empty() {
+                out.extend_from_slice(b"d\0\0\0\0");
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(CHUNK + HEADER - out.len()));
+            out.extend_from_slice(now);
+            bytes = later;
+            if out.len() == CHUNK + HEADER {
+                self.send()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the copy; the rows that were copied.
+    ///
+    /// # Errors
+    /// [`PgError::Server`] if the server refuses the data; nothing was copied then.
+    pub fn finish(mut self) -> Result<u64, PgError> {
+        if !self.connection.out().is_empty() {
+            self.send()?;
+        }
+        self.open = false;
+        frontend::copy_done(self.connection.out());
+        let mut rows = None;
+        self.connection.exchange(|message| {
+            if let Message::CommandComplete(tag) = message {
+                rows = rows_of(tag);
+            }
+            Ok(())
+        })?;
+        rows.ok_or_else(|| PgError::Protocol("COPY ended without its number of rows".to_owned()))
+    }
+
+    /// Sends the message that `out` holds.
+    fn send(&mut self) -> Result<(), PgError> {
+        let out = self.connection.out();
+        let length = (out.len() - 1) as u32;
+        out[1..HEADER].copy_from_slice(&length.to_be_bytes());
+        let sent = self.connection.send();
+        if sent.is_err() || self.connection.has_news() {
+            self.news(sent)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what the server says in the middle of the copy: nothing but a refusal is of interest.
+    fn news(&mut self, sent: Result<(), PgError>) -> Result<(), PgError> {
+        loop {
+            let refused = match self.connection.next() {
+                Ok(Message::ErrorResponse(error)) => Some(error.to_error().into()),
+                Ok(_) => None,
+                Err(lost) => {
+                    self.open = false;
+                    return sent.and(Err(lost));
+                }
+            };
+            if let Some(error) = refused {
+                self.open = false;
+                // It passes over what is still under way and is ready again; if it goes instead, the next request finds out.
+                let _ = self.connection.exchange(|_| Ok(()));
+                return Err(error);
+            }
+            if sent.is_ok() && !self.connection.has_news() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Drop for CopyIn<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            let out = self.connection.out();
+            out.clear();
+            frontend::copy_fail(out);
+            // The server answers with the error that was asked for.
+            let _ = self.connection.exchange(|_| Ok(()));
+        }
+    }
+}

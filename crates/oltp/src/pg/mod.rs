@@ -1,0 +1,36 @@
+//! A client of PostgreSQL's protocol 3.0, for servers that others run and for those that bigiron starts.
+//!
+//! Invariant: once connected, a message costs no system call of its own: requests are appended to one buffer that is sent at
+//! once, answers are read in place.
+//!
+//! [`Connection`] blocks, and is for schema, loading, statistics and checks; [`Channel`] is the same connection for an event loop.
+
+pub mod binary;
+pub mod channel;
+pub mod connection;
+pub mod copy;
+pub mod error;
+pub mod frontend;
+mod link;
+pub mod message;
+pub mod oid;
+mod startup;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_copy;
+#[cfg(test)]
+mod tests_tls;
+mod tls;
+pub mod url;
+mod wire;
+
+pub use channel::Channel;
+pub use connection::Connection;
+pub use copy::CopyIn;
+pub use error::{PgError, ServerError, SqlState};
+pub use frontend::Parameter;
+pub use message::{Message, Row, Status};
+pub use url::Url;

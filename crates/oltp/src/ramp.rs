@@ -1,0 +1,286 @@
+//! A ramp of users, as OAST's: how many does the machine hold?
+//!
+//! Invariant: a step is held if it was run to its end and all its response times stay within their limits; the ramp ends with the first that is
+//! not, and what its end did to the data is looked at.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Error, Result, anyhow};
+
+use super::check::Marks;
+use super::config::Config;
+use super::driver::{Driven, FIRST_DATE, Target};
+use super::facts::{self, Facts};
+use super::footprint::Footprint;
+use super::input::Kind;
+use super::job::Job;
+use super::loss::{Book, Loss};
+use super::metrics::USERS_HELD;
+use super::pg::PgError;
+use super::trial::{self, Opening, TrialContext};
+use super::trial_database::TrialDatabase;
+use super::watch::Seen;
+use bigiron_model::workload::Window;
+use bigiron_probe::counters::span;
+use bigiron_workload::limits;
+use bigiron_workload::{Outcome, Progress, WrongData};
+
+/// Dates of a step, in microseconds: more than it can have transactions, in however many parts.
+const STEP_DATES: i64 = 100_000_000_000_000;
+/// So long may the sessions of a step take to end before those of the next are asked for.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often it is looked whether they have.
+const POLL: Duration = Duration::from_millis(200);
+
+/// What came of the steps.
+#[derive(Default)]
+struct Steps {
+    facts: Facts,
+    /// Users of the last step that was held, and what its run was like.
+    held: Option<(u32, Facts)>,
+    /// New orders of all steps that the client knows to be committed.
+    committed: u64,
+    /// If the server did not outlive them.
+    loss: Option<Loss>,
+}
+
+/// Runs the steps one after the other, on the same data. A server that is lost on the way ends the ramp there; it is started again and its data
+/// are checked.
+///
+/// # Errors
+/// If not even the first step is held; if the data are not right afterwards, or cannot be checked.
+pub fn run(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<Outcome> {
+    trial::told(cx, of_steps(job, trial_database, cx))
+}
+
+fn of_steps(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<Outcome> {
+    let config = job.config(cx.clock, cx.cpus);
+    limits::allow_files(super::driver::files(&config))?;
+    let mut opening = Opening::new(job, &config, &trial_database.target(), cx)?;
+    let book = opening.book(job, &config, cx)?;
+    opening.meet(cx)?;
+    let mut steps = steps(job, &trial_database.target(), cx, &opening.marks, book)?;
+    // Steps of several numbers of users explain no one metric.
+    span::cut();
+    let windows = vec![Window { metrics: Vec::new(), operations: 0, ns: 0 }];
+    match steps.loss.take() {
+        None => opening.note(cx, steps.committed)?,
+        Some(loss) => {
+            let why = loss.why.clone();
+            let said = loss.judge(trial_database);
+            if steps.held.is_none() || said.is::<WrongData>() {
+                return Err(said);
+            }
+            steps.facts.insert("lost-server".to_owned(), format!("{said:#}"));
+            opening.lost(why);
+        }
+    }
+    let Some((users, of_run)) = steps.held else {
+        let step = steps.facts.values().next().map_or("no transaction ended", String::as_str);
+        return Err(anyhow!("Not even {} users are held: {step}; begin `oltp.users` with fewer", job.users[0]));
+    };
+    let mut facts = of_run;
+    facts.extend(steps.facts);
+    facts.insert("within-limits".to_owned(), format!("all kinds with {users} users"));
+    let values = BTreeMap::from([(USERS_HELD.to_owned(), f64::from(users))]);
+    Ok(Outcome { windows, ..opening.close(&trial_database.target(), facts, values)? })
+}
+
+fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, mut book: Book) -> Result<Steps> {
+    let mut steps = Steps::default();
+    let sessions = sessions(target);
+    let before = Footprint::of_machine();
+    for (step, &users) in (0..).zip(&job.users) {
+        await_sessions(target, sessions);
+        let config = job.config_for(users, cx.clock, cx.cpus);
+        let killed = Footprint::of_machine().killed;
+        let lost = |why: String, in_doubt: usize, book: Book| {
+            let why = format!("with {users} users: {}{why}", by_whom(killed, Footprint::of_machine().killed));
+            Loss { why, in_doubt, marks: marks.clone(), book }
+        };
+        let name = format!("{PREFIX}{users:07}");
+        let after = marks.latest.max(FIRST_DATE) + i64::from(step) * STEP_DATES;
+        let (called, of) = (format!("{users} users"), job.users.len() as u32);
+        let progress = Progress { step: &called, done: step, of };
+        let (driven, seen) = match trial::drive(&config, target, (cx, progress), after, &mut book) {
+            Ok(found) => found,
+            // More connections than the server takes, or than this machine has processes or memory for: that is where it breaks.
+            Err(e) => {
+                // A session that is cut off is a server on its way down, though it may still answer for a moment.
+                let lives = !is_cut_off(&e) && is_up(target);
+                if !is_of_connections(&e) || (lives && steps.held.is_none()) {
+                    return Err(e);
+                }
+                let why = format!("{e:#}");
+                steps.facts.insert(name, format!("not held: {}{why}", by_whom(killed, Footprint::of_machine().killed)));
+                steps.loss = (!lives).then(|| lost(why, 0, book));
+                return Ok(steps);
+            }
+        };
+        steps.committed += trial::committed(&driven);
+        if let Some(why) = &driven.lost {
+            let by_whom = by_whom(killed, Footprint::of_machine().killed);
+            steps.facts.insert(name, format!("not held: the server was lost: {by_whom}{why}"));
+            steps.loss = Some(lost(why.clone(), driven.in_doubt.len(), book));
+            return Ok(steps);
+        }
+        let beyond = facts::beyond_limits(job, &driven);
+        let verdict = verdict(&driven, &beyond);
+        steps.facts.extend(of_step(&name, &verdict, job, &config, &driven, &seen, &before));
+        if verdict != HELD {
+            return Ok(steps);
+        }
+        steps.held = Some((users, facts::of_run(job, &driven, &seen)));
+    }
+    Ok(steps)
+}
+
+/// Whether the driver could not have its connections, whatever the server had against it.
+fn is_of_connections(e: &Error) -> bool {
+    e.downcast_ref::<PgError>().is_some()
+}
+
+/// Whether a connection that was there is gone.
+fn is_cut_off(e: &Error) -> bool {
+    matches!(e.downcast_ref(), Some(PgError::Closed(_)))
+}
+
+fn is_up(target: &Target<'_>) -> bool {
+    trial::database(target).is_ok()
+}
+
+/// Who took the server, if the kernel says that it has killed somebody since.
+fn by_whom(before: Option<u64>, after: Option<u64>) -> String {
+    match (before, after) {
+        (Some(before), Some(after)) if after > before => {
+            let n = after - before;
+            format!("the kernel's OOM killer took {n} process{}; ", if n == 1 { "" } else { "es" })
+        }
+        _ => String::new(),
+    }
+}
+
+/// Sessions of clients that the server has.
+fn sessions(target: &Target<'_>) -> Option<i64> {
+    if matches!(target, Target::Sqlite { .. }) {
+        return None;
+    }
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+    trial::number(&mut *trial::database(target).ok()?, count).ok()
+}
+
+/// Waits until no more sessions are there than before the ramp: those of the last step would take the place, and the memory, of the next one's.
+fn await_sessions(target: &Target<'_>, before: Option<i64>) {
+    let Some(before) = before else { return };
+    let end = Instant::now() + PATIENCE;
+    // A server that is no PostgreSQL has nothing to say.
+    while Instant::now() < end && sessions(target).is_some_and(|now| now > before) {
+        std::thread::sleep(POLL);
+    }
+}
+
+/// A step as the facts of a record have it; bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    pub users: u32,
+    pub result: String,
+    /// What the machine has less of than before the ramp.
+    pub memory: Option<u64>,
+    pub page_tables: Option<u64>,
+    /// Of one session: private memory and page tables.
+    pub session: Option<u64>,
+}
+
+/// Whether a fact is one of [`steps_of`], other than a detail.
+pub fn is_of_step(name: &str) -> bool {
+    name.starts_with(PREFIX) && !name.ends_with(DETAIL)
+}
+
+/// The steps that facts tell of, fewest users first.
+pub fn steps_of(facts: &Facts) -> Vec<Step> {
+    let users = |name: &String| name.strip_prefix(PREFIX)?.parse().ok();
+    let step = |(name, result): (&String, &String)| {
+        let bytes = |what: &str| facts.get(&format!("{name}.{what}-bytes"))?.parse().ok();
+        Some(Step {
+            users: users(name)?,
+            result: result.clone(),
+            memory: bytes(MEMORY),
+            page_tables: bytes(PAGE_TABLES),
+            session: bytes(SESSION),
+        })
+    };
+    facts.iter().filter_map(step).collect()
+}
+
+/// How the facts of a step are called: the users with leading zeros, so that names sort as numbers do.
+const PREFIX: &str = "users.";
+const DETAIL: &str = ".detail";
+const MEMORY: &str = "memory";
+const PAGE_TABLES: &str = "page-table";
+const SESSION: &str = "session";
+
+const HELD: &str = "held";
+
+fn verdict(driven: &Driven, beyond: &[Kind]) -> String {
+    match beyond {
+        _ if driven.transactions() == 0 => "not held, no transaction ended".to_owned(),
+        [] => HELD.to_owned(),
+        some => {
+            let names: Vec<_> = some.iter().map(|k| k.name()).collect();
+            format!("not held, {} too slow", names.join(" and "))
+        }
+    }
+}
+
+/// A step: in a line, in figures, and in detail.
+fn of_step(
+    name: &str,
+    verdict: &str,
+    job: &Job,
+    config: &Config,
+    driven: &Driven,
+    seen: &Seen,
+    before: &Footprint,
+) -> Facts {
+    let mut facts = Facts::new();
+    let kinds = || Kind::ALL.into_iter().filter(|k| job.mix[k.index()] > 0);
+    let p90 = |kind: Kind| driven.tally.latency[kind.index()].quantile(0.9);
+    let mut line = format!("{verdict}; {:.0} tx/min", driven.new_orders_per_minute());
+    let share = |kind: Kind, ns: u64| ns as f64 * 100.0 / job.limits[kind.index()].as_nanos() as f64;
+    let worst = kinds().filter_map(|kind| Some((kind, share(kind, p90(kind)?)))).max_by(|x, y| x.1.total_cmp(&y.1));
+    if let Some((kind, percent)) = worst {
+        line += &format!("; worst p90 {} {percent:.1} % of its limit", kind.name());
+    }
+    let pressure = |resource: &str| {
+        let us = seen.window.get(&format!("pressure-{resource}-some-us"))?;
+        Some(*us as f64 * 1e5 / driven.window_ns.max(1) as f64)
+    };
+    if let Some(percent) = pressure("memory") {
+        line += &format!("; memory pressure {percent:.1} %");
+    }
+    facts.insert(name.to_owned(), line);
+    let mut detail: Vec<String> =
+        kinds().filter_map(|kind| Some(format!("{} p90 {} ns", kind.name(), p90(kind)?))).collect();
+    for resource in ["cpu", "io", "memory"] {
+        detail.extend(pressure(resource).map(|percent| format!("pressure {resource} {percent:.1} %")));
+    }
+    detail.push(format!("{} connections", config.connections));
+    facts.insert(format!("{name}{DETAIL}"), detail.join("; "));
+    let now = &seen.footprint;
+    // Of a server elsewhere nothing is to be seen from here.
+    let used = before.available.zip(now.available).map(|(before, now)| before.saturating_sub(now));
+    let used = used.filter(|_| !job.is_elsewhere());
+    for (what, bytes) in [
+        (MEMORY, used),
+        (PAGE_TABLES, now.page_tables.filter(|_| !job.is_elsewhere())),
+        (SESSION, now.session.map(|s| s.private + s.page_tables)),
+    ] {
+        facts.extend(bytes.map(|n| (format!("{name}.{what}-bytes"), n.to_string())));
+    }
+    facts
+}
+
+#[cfg(test)]
+#[path = "ramp_tests.rs"]
+mod tests;

@@ -1,0 +1,132 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::*;
+use crate::driver::fixture;
+use bigiron_model::clock::Clock;
+use bigiron_model::workload::Options;
+use bigiron_workload::Context;
+use bigiron_workload::testing;
+
+fn trial_database(job: &Job, dir: &Path) -> TrialDatabase {
+    let options = Options::new();
+    let cx = Context { seed: 1, executable: "/bin/true".into(), ..testing::context(&options, dir) };
+    TrialDatabase::open(&cx, job, &job.config(Clock::Exact, 2)).unwrap()
+}
+
+/// A ramp without think time, whose limits nothing breaks.
+fn job(users: &str, more: &[(&str, &str)]) -> Job {
+    let settings = [
+        ("job", "oast"),
+        ("users", users),
+        ("keying", "0.001"),
+        ("think", "0.001"),
+        ("ramp", "10"),
+        ("length", "200"),
+        ("limits", "600/600/600/600/600"),
+    ];
+    fixture::job(&[&settings[..], more].concat())
+}
+
+fn context<'a>(dir: &'a Path, progress: &'a dyn Fn(Progress<'_>)) -> TrialContext<'a> {
+    TrialContext {
+        dir,
+        seed: 5,
+        clock: Clock::Exact,
+        cpus: 2,
+        after: i64::MIN,
+        unavailable: &[],
+        rendezvous: None,
+        witness: None,
+        progress,
+    }
+}
+
+#[test]
+fn each_step_tells_what_its_users_cost_and_one_without_room_ends_the_ramp() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = job("8,16,60", &[("postgres.max_connections", "30")]);
+    let mut trial_database = trial_database(&job, dir.path());
+    let cx = context(dir.path(), &|_| ());
+    let outcome = run(&job, &mut trial_database, &cx).unwrap();
+    assert_eq!(outcome.values, BTreeMap::from([(USERS_HELD.to_owned(), 16.0)]));
+    let fact = |name: &str| outcome.facts[name].as_str();
+    assert!(fact("users.0000016").starts_with("held; ") && fact("users.0000016").contains("worst p90 "));
+    assert!(
+        fact("users.0000060").contains("Cannot have 60 connections")
+            && fact("users.0000060").contains("too many clients")
+    );
+    for users in ["0000008", "0000016"] {
+        let bytes = |what: &str| fact(&format!("users.{users}.{what}-bytes")).parse::<u64>().unwrap();
+        assert!(bytes("page-table") > 0);
+        // A session that has made a plan has more than what it starts with, and less than all of the server has.
+        assert!((1 << 20..256 << 20).contains(&bytes("session")), "{}", bytes("session"));
+        assert!(bytes("memory") < 64 << 30);
+    }
+    let told = steps_of(&outcome.facts);
+    assert_eq!(told.iter().map(|s| s.users).collect::<Vec<_>>(), [8, 16, 60]);
+    assert!(told[1].session > Some(0) && told[1].result == fact("users.0000016") && told[2].memory.is_none());
+    assert!(
+        is_of_step("users.0000016.session-bytes") && !is_of_step("users.0000016.detail") && !is_of_step("users-held")
+    );
+    assert!(fact("agreement").contains("by the database's") && !outcome.facts.contains_key("lost-server"));
+    trial::verify(&trial_database.target(), &cx).unwrap();
+    trial_database.close().unwrap();
+}
+
+#[test]
+fn a_server_that_is_killed_ends_the_ramp_with_the_step_before_and_its_data_are_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    // More steps than the one who kills lets it have.
+    let job = job("6..600:6", &[]);
+    let mut trial_database = trial_database(&job, dir.path());
+    let postmaster = trial_database.postmaster().unwrap() as i32;
+    let (third, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let progress = |p: Progress<'_>| third.store(p.done > 1, Ordering::Release);
+    let cx = context(dir.path(), &progress);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                let sessions = crate::counters::children(postmaster);
+                // One of many, while a later step is on: two are in the book by then.
+                if third.load(Ordering::Acquire) && sessions.len() > 18 {
+                    let _ = kill_process(Pid::from_raw(sessions[sessions.len() - 1]).unwrap(), Signal::KILL);
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let outcome = run(&job, &mut trial_database, &cx);
+        done.store(true, Ordering::Release);
+        outcome.unwrap()
+    });
+    let held = outcome.values[USERS_HELD] as u32;
+    assert!((12..600).contains(&held) && held.is_multiple_of(6), "{held}");
+    assert!(outcome.facts[&format!("users.{held:07}")].starts_with("held; "));
+    assert!(outcome.facts[&format!("users.{:07}", held + 6)].starts_with("not held: "), "{:?}", outcome.facts);
+    assert!(!outcome.facts.contains_key(&format!("users.{:07}", held + 12)));
+    let said = &outcome.facts["lost-server"];
+    assert!(said.contains("all that clients were told of is there") && said.contains("condition holds"), "{said}");
+    trial::verify(&trial_database.target(), &cx).unwrap();
+    trial_database.close().unwrap();
+}
+
+#[test]
+fn a_first_step_that_is_not_held_is_no_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = job("4,8", &[("engine", "sqlite"), ("connections", "1"), ("limits", "0.000001/600/600/600/600")]);
+    let mut trial_database = trial_database(&job, dir.path());
+    let error = run(&job, &mut trial_database, &context(dir.path(), &|_| ())).unwrap_err().to_string();
+    assert!(error.contains("Not even 4 users are held: not held, new-order too slow"), "{error}");
+    assert!(error.contains("begin `oltp.users` with fewer"), "{error}");
+}
+
+#[test]
+fn who_killed_is_said_only_if_somebody_was_killed() {
+    assert_eq!(by_whom(Some(3), Some(3)), "");
+    assert_eq!(by_whom(None, Some(3)), "");
+    assert_eq!(by_whom(Some(3), Some(4)), "the kernel's OOM killer took 1 process; ");
+}

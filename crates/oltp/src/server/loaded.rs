@@ -1,0 +1,256 @@
+//! Loaded databases as file-system images: made once on this machine, from which every trial starts.
+//!
+//! ```text
+//! CACHE/postgres/loaded/KEY/{loaded.json,image}      the image holds a cluster's folder: data/ run/ password
+//! ```
+//! Invariant: an image is kept only if its database was loaded, checked, and stopped cleanly; it is never changed afterwards.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use super::cluster::{Cluster, Listen, Stop};
+use super::place::{Place, short_way};
+use super::program::Server;
+use super::settings::{Settings, Sizing};
+use crate::config::Transport;
+use crate::database::Database;
+use crate::pg::{Connection, Url};
+use bigiron_archive::{Store, hash};
+use bigiron_service::image;
+use bigiron_service::image::Shape;
+use bigiron_service::tree::UID;
+
+/// Goes into every key: raised when images are made differently.
+const RECIPE: u32 = 1;
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    /// What the server's programs are: a tree's hash.
+    pub server: &'a str,
+    /// What is in the database, in words that change whenever its content would: scale, seed, the loader's own version.
+    pub contents: &'a str,
+    /// For messages, e.g. `10 warehouses`.
+    pub name: &'a str,
+    /// Only `ext4` so far.
+    pub filesystem: &'a str,
+    /// Free space in the file system beside the database, for its growth and its WAL, in bytes.
+    pub room: u64,
+    /// What the load may take of this machine.
+    pub sizing: Sizing,
+}
+
+/// A loaded database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loaded {
+    /// The image; not to be written to: [`bigiron_image::restore`] makes copies.
+    #[serde(skip)]
+    pub image: PathBuf,
+    /// What stands for all that it was made of.
+    #[serde(skip)]
+    pub key: String,
+    /// Length of the image; its holes take up no space.
+    pub bytes: u64,
+    /// Of the whole image.
+    pub sha256: String,
+    /// What `postgres --version` said.
+    pub server: String,
+    pub contents: String,
+    pub filesystem: String,
+    /// Bytes of the database as the server counts them.
+    pub data_bytes: u64,
+    /// What was checked after the load, and held.
+    pub checked: Vec<String>,
+}
+
+impl Loaded {
+    fn read(folder: &Path) -> Option<Self> {
+        let known: Self = serde_json::from_slice(&fs::read(folder.join("loaded.json")).ok()?).ok()?;
+        let image = folder.join("image");
+        // One that was cut short is made again.
+        (image.metadata().ok()?.len() == known.bytes).then_some(())?;
+        Some(Self { image, key: folder.file_name()?.to_str()?.to_owned(), ..known })
+    }
+}
+
+/// The image of a database as `wanted`, from the cache or made now: `load` is given an empty database, fills and checks it, and returns what it
+/// checked. `note` gets lines on what is being done.
+///
+/// # Errors
+/// The server does not run here, `load` fails, mkfs fails, no room. Nothing is kept then.
+pub fn ensure(
+    store: &Store,
+    server: &Server,
+    wanted: &Wanted<'_>,
+    load: &mut dyn FnMut(&Url) -> anyhow::Result<Vec<String>>,
+    note: &dyn Fn(&str),
+) -> anyhow::Result<Loaded> {
+    let maker = image::maker(wanted.filesystem)?;
+    let all = format!(
+        "{RECIPE}\n{}\n{}\n{}\n{}\n{maker}\n{UID}",
+        wanted.server, wanted.contents, wanted.filesystem, wanted.room
+    );
+    let key = hash::of_bytes(all.as_bytes())[..16].to_owned();
+    let postgres = store.dir().join("postgres");
+    let shelf = postgres.join("loaded");
+    let folder = shelf.join(&key);
+    if let Some(found) = Loaded::read(&folder) {
+        return Ok(found);
+    }
+    fs::create_dir_all(&shelf).with_context(|| format!("Cannot make {}", shelf.display()))?;
+    let _lock = lock(&shelf.join(format!("{key}.lock")), wanted.name, note)?;
+    if let Some(found) = Loaded::read(&folder) {
+        return Ok(found);
+    }
+    // The database, its WAL and the image beside each other.
+    store.needs(wanted.sizing.data_bytes.saturating_mul(2).saturating_add(1 << 30))?;
+    let place = Place::below(&postgres)?;
+    note(&format!("Loading {} into {}", wanted.name, server.version()?));
+    let cluster_folder = place.dir().join("c");
+    fs::create_dir(&cluster_folder)?;
+    let (_way, short) = short_way(&cluster_folder)?;
+    let (data_bytes, checked) = fill(server, &short, wanted, load)?;
+    fs::remove_file(cluster_folder.join("log")).context("Cannot remove the server's log")?;
+    note(&format!("Making an {} image of it", wanted.filesystem));
+    let staged = place.dir().join("image");
+    fs::create_dir(&staged)?;
+    let path = staged.join("image");
+    let shape = Shape { filesystem: wanted.filesystem, room: wanted.room, writable: true, owner: UID };
+    image::make(&cluster_folder, &path, &shape)?;
+    let known = Loaded {
+        image: folder.join("image"),
+        key,
+        bytes: path.metadata()?.len(),
+        sha256: hash::of_file(&path).with_context(|| format!("Cannot read {}", path.display()))?,
+        server: server.version()?,
+        contents: wanted.contents.to_owned(),
+        filesystem: wanted.filesystem.to_owned(),
+        data_bytes,
+        checked,
+    };
+    bigiron_service::root::replace(&staged.join("loaded.json"), &serde_json::to_vec_pretty(&known)?)?;
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("Cannot remove {}", folder.display()))?;
+    }
+    fs::rename(&staged, &folder).with_context(|| format!("Cannot keep {}", folder.display()))?;
+    Ok(known)
+}
+
+/// Makes a cluster in `folder`, has it loaded, and stops it cleanly. The bytes of the database, and what was checked.
+fn fill(
+    server: &Server,
+    folder: &Path,
+    wanted: &Wanted<'_>,
+    load: &mut dyn FnMut(&Url) -> anyhow::Result<Vec<String>>,
+) -> anyhow::Result<(u64, Vec<String>)> {
+    Cluster::init(server, folder, false)?;
+    let cluster = Cluster::start(server, folder, &Settings::loading(&wanted.sizing), Listen::Socket)?;
+    let url = cluster.url(Transport::Unix).expect("every cluster has a socket");
+    let checked = load(&url)?;
+    let mut connection = Connection::connect(&url).context("The server cannot be reached after the load")?;
+    connection.execute("CHECKPOINT")?;
+    let size = connection.rows("SELECT pg_database_size(current_database())")?;
+    let size = size.first().and_then(|r| r.first()).cloned();
+    let Some(crate::database::Value::Integer(bytes)) = size else {
+        anyhow::bail!("The server does not tell the size of its database: {size:?}");
+    };
+    drop(connection);
+    cluster.stop(Stop::Fast)?;
+    Ok((bytes.unsigned_abs(), checked))
+}
+
+fn lock(path: &Path, name: &str, note: &dyn Fn(&str)) -> anyhow::Result<File> {
+    let file = File::options().create(true).append(true).open(path);
+    let file = file.with_context(|| format!("Cannot open {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            note(&format!("Waiting for another bigiron that is loading {name}"));
+            file.lock().with_context(|| format!("Cannot lock {}", path.display()))?;
+        }
+        Err(TryLockError::Error(error)) => {
+            return Err(error).with_context(|| format!("Cannot lock {}", path.display()));
+        }
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::server::testing;
+    use bigiron_image::find_tool;
+
+    #[test]
+    fn loaded_once_and_good_for_another_start() {
+        let tree = testing::tree();
+        let server = Server::of(&tree).unwrap();
+        let cache = tempfile::tempdir().unwrap();
+        let store = Store::at(cache.path()).unwrap();
+        let wanted = Wanted {
+            server: &tree.about.hash,
+            contents: "a thousand rows",
+            name: "a thousand rows",
+            filesystem: "ext4",
+            room: 64 << 20,
+            sizing: testing::sizing(),
+        };
+        let mut loads = 0;
+        let mut load = |url: &Url| {
+            loads += 1;
+            let mut connection = Connection::connect(url)?;
+            connection.execute("CREATE TABLE t (a int); INSERT INTO t SELECT generate_series(1, 1000)")?;
+            Ok(vec!["rows are there".to_owned()])
+        };
+        let loaded = ensure(&store, &server, &wanted, &mut load, &|_| {}).unwrap();
+        assert_eq!(ensure(&store, &server, &wanted, &mut load, &|_| {}).unwrap(), loaded);
+        assert_eq!(loads, 1);
+        assert_eq!(hash::of_file(&loaded.image).unwrap(), loaded.sha256);
+        assert_eq!(loaded.checked, ["rows are there"]);
+        let left = fs::read_dir(cache.path().join("postgres")).unwrap().count();
+        assert_eq!(left, 1, "only the shelf");
+        // Out of the image again, and started from there: nothing to recover, all rows there.
+        let copy = cache.path().join("copy");
+        bigiron_image::restore(&loaded.image, &copy).unwrap();
+        let place = Place::below(cache.path()).unwrap();
+        let debugfs = find_tool("debugfs").expect("apt-get install e2fsprogs");
+        for folder in ["data", "run", "password"] {
+            let request = format!("rdump {folder} {}", place.dir().display());
+            assert!(Command::new(&debugfs).args(["-R", &request]).arg(&copy).output().unwrap().status.success());
+        }
+        let settings = Settings::new(&testing::sizing(), &[]).unwrap();
+        let cluster = Cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
+        let mut connection = Connection::connect(&cluster.url(Transport::Unix).unwrap()).unwrap();
+        let rows = connection.rows("SELECT count(*), sum(a)::bigint FROM t").unwrap();
+        assert_eq!(format!("{rows:?}"), "[[Integer(1000), Integer(500500)]]");
+        let log = fs::read_to_string(cluster.log()).unwrap();
+        assert!(!log.contains("recover"), "{log}");
+    }
+
+    #[test]
+    fn a_failed_load_keeps_nothing() {
+        let tree = testing::tree();
+        let server = Server::of(&tree).unwrap();
+        let cache = tempfile::tempdir().unwrap();
+        let store = Store::at(cache.path()).unwrap();
+        let wanted = Wanted {
+            server: "s",
+            contents: "c",
+            name: "nothing",
+            filesystem: "ext4",
+            room: 0,
+            sizing: testing::sizing(),
+        };
+        let mut load = |_: &Url| Err(anyhow::anyhow!("Condition 3 does not hold"));
+        let said = ensure(&store, &server, &wanted, &mut load, &|_| {}).unwrap_err().to_string();
+        assert!(said.contains("Condition 3"), "{said}");
+        let kept = fs::read_dir(cache.path().join("postgres/loaded")).unwrap();
+        assert!(kept.filter_map(Result::ok).all(|e| e.path().extension().is_some_and(|x| x == "lock")));
+        assert_eq!(fs::read_dir(cache.path().join("postgres")).unwrap().count(), 1);
+    }
+}

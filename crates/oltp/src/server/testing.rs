@@ -1,0 +1,27 @@
+//! A live private server for tests: the tree from the user's own cache, a cluster in a temporary folder.
+
+pub use bigiron_service::testing::{MAJOR, tree};
+
+use super::{Cluster, Listen, Place, Server, Settings, Sizing};
+
+/// A running cluster and its folder, in the order in which they are to be dropped.
+pub struct Running {
+    pub cluster: Cluster,
+    pub place: Place,
+    pub server: Server,
+}
+
+pub fn sizing() -> Sizing {
+    Sizing { memory_bytes: 512 << 20, data_bytes: 64 << 20, connections: 20 }
+}
+
+/// Starts a server with bigiron's settings, and `user`'s over them.
+pub fn start(listen: Listen, user: &[(&str, &str)]) -> Running {
+    let server = Server::of(&tree()).unwrap();
+    let place = Place::temporary().unwrap();
+    Cluster::init(&server, place.dir(), false).unwrap();
+    let user: Vec<_> = user.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+    let settings = Settings::new(&sizing(), &user).unwrap();
+    let cluster = Cluster::start(&server, place.dir(), &settings, listen).unwrap();
+    Running { cluster, place, server }
+}

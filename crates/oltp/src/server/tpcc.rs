@@ -1,0 +1,139 @@
+//! The loaded database of oltp: tables, keys, statistics and procedures, with the conditions of a fresh one checked.
+//!
+//! Invariant: what is kept holds all of TPC-C's consistency conditions.
+
+use anyhow::{Context, bail};
+use sha2::{Digest, Sha256};
+
+use super::loaded::{self, Loaded, Wanted};
+use super::program::Server;
+use super::settings::Sizing;
+use crate::check;
+use crate::pg::{Connection, Url};
+use crate::scale::Scale;
+use crate::trial_database;
+use crate::trial_database::Procedures;
+use bigiron_archive::Store;
+
+/// All that decides which bytes a load makes. A change in words only makes images anew; a change that is missed would not.
+pub(crate) const SOURCES: [&str; 9] = [
+    include_str!("../load/copy.rs"),
+    include_str!("../load/postgres.rs"),
+    include_str!("../population/goods.rs"),
+    include_str!("../population/mod.rs"),
+    include_str!("../population/orders.rs"),
+    include_str!("../population/people.rs"),
+    include_str!("../random.rs"),
+    include_str!("../sql/procedures.sql"),
+    include_str!("../schema.rs"),
+];
+/// What a warehouse takes up in PostgreSQL, indexes included, rounded up; and the rest (items, catalogue).
+const WAREHOUSE_BYTES: u64 = 112 << 20;
+const REST_BYTES: u64 = 64 << 20;
+
+/// Bytes that a freshly loaded database takes up, about: for sizing servers and file systems.
+pub fn data_bytes(scale: Scale) -> u64 {
+    u64::from(scale.warehouses) * WAREHOUSE_BYTES + REST_BYTES
+}
+
+/// Where and how a database is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// What the server's programs are: a tree's hash.
+    pub server: &'a str,
+    /// Only `ext4` so far.
+    pub filesystem: &'a str,
+    /// Free space beside the database in the image, in bytes.
+    pub room: u64,
+    /// Memory of this machine.
+    pub memory_bytes: u64,
+    /// Connections of the load.
+    pub jobs: u32,
+}
+
+/// The image of `config`'s database, from the cache or made now.
+///
+/// # Errors
+/// As [`loaded::ensure`]; a condition that does not hold.
+pub fn ensure(
+    store: &Store,
+    server: &Server,
+    place: &Place<'_>,
+    scale: Scale,
+    note: &dyn Fn(&str),
+) -> anyhow::Result<Loaded> {
+    let mut sources = Sha256::new();
+    SOURCES.iter().for_each(|s| sources.update(s));
+    let sources: String = sources.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let name = match scale.warehouses {
+        1 => "1 warehouse".to_owned(),
+        n => format!("{n} warehouses"),
+    };
+    let wanted = Wanted {
+        server: place.server,
+        contents: &format!("oltp, {name}, {sources}"),
+        name: &name,
+        filesystem: place.filesystem,
+        room: place.room,
+        sizing: Sizing { memory_bytes: place.memory_bytes, data_bytes: data_bytes(scale), connections: place.jobs },
+    };
+    let mut fill = |url: &Url| fill(url, scale, note);
+    loaded::ensure(store, server, &wanted, &mut fill, note)
+}
+
+fn fill(url: &Url, scale: Scale, note: &dyn Fn(&str)) -> anyhow::Result<Vec<String>> {
+    trial_database::load_marked(url, scale, Procedures::Needed, &|_, _, _| {})?;
+    let mut connection = Connection::connect(url).context("The server cannot be reached after the load")?;
+    note("Checking the twelve conditions");
+    let report = check::conditions(&mut connection, true)?;
+    let broken: Vec<String> = report.failures().map(|c| format!("{} ({})", c.name, c.claim)).collect();
+    if !broken.is_empty() {
+        bail!("The freshly loaded database does not hold what it must: {}", broken.join("; "));
+    }
+    Ok(report.checks.iter().map(|c| c.name.to_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::server::testing;
+
+    fn loaded(warehouses: u32) -> (tempfile::TempDir, Loaded) {
+        let tree = testing::tree();
+        let server = Server::of(&tree).unwrap();
+        let cache = tempfile::tempdir().unwrap();
+        let store = Store::at(cache.path()).unwrap();
+        let place =
+            Place { server: &tree.about.hash, filesystem: "ext4", room: 256 << 20, memory_bytes: 2 << 30, jobs: 2 };
+        let started = Instant::now();
+        let loaded = ensure(&store, &server, &place, Scale { warehouses }, &|line| {
+            eprintln!("{:6.2} s  {line}", started.elapsed().as_secs_f64());
+        });
+        let loaded = loaded.unwrap();
+        eprintln!("{:6.2} s  done: {loaded:?}", started.elapsed().as_secs_f64());
+        (cache, loaded)
+    }
+
+    #[test]
+    fn a_warehouse_is_loaded_and_checked() {
+        let (_cache, loaded) = loaded(1);
+        assert_eq!(loaded.checked.len(), 12, "{:?}", loaded.checked);
+        assert!(loaded.data_bytes < data_bytes(Scale { warehouses: 1 }), "{}", loaded.data_bytes);
+        assert!(loaded.data_bytes > data_bytes(Scale { warehouses: 1 }) / 3, "{}", loaded.data_bytes);
+    }
+
+    #[test]
+    #[ignore = "a measurement, not a test: how long load and restore of ten warehouses take"]
+    fn ten_warehouses_measured() {
+        let (cache, loaded) = loaded(10);
+        for n in 0..5 {
+            let copy = cache.path().join(format!("copy{n}"));
+            let started = Instant::now();
+            bigiron_image::restore(&loaded.image, &copy).unwrap();
+            eprintln!("restore {:.3} s", started.elapsed().as_secs_f64());
+            std::fs::remove_file(copy).unwrap();
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Settings of a PostgreSQL server: which names are likely slips, and which values give up durability.
+//!
+//! Invariant: a setting that can lose what was acknowledged is never passed on without being named in the record.
+
+use super::server::settings::PLUMBING;
+use bigiron_model::suggest;
+
+/// Settings that a study of a kernel is likely to touch: a slip is recognised by its distance to one of these. Any other lower-case
+/// name is passed on, for the server knows best.
+const KNOWN: &[&str] = &[
+    "autovacuum",
+    "autovacuum_naptime",
+    "backend_flush_after",
+    "bgwriter_delay",
+    "bgwriter_flush_after",
+    "bgwriter_lru_maxpages",
+    "checkpoint_completion_target",
+    "checkpoint_flush_after",
+    "checkpoint_timeout",
+    "commit_delay",
+    "commit_siblings",
+    "data_sync_retry",
+    "deadlock_timeout",
+    "debug_io_direct",
+    "default_transaction_isolation",
+    "effective_cache_size",
+    "effective_io_concurrency",
+    "fsync",
+    "full_page_writes",
+    "huge_page_size",
+    "huge_pages",
+    "io_combine_limit",
+    "io_max_concurrency",
+    "io_method",
+    "io_workers",
+    "jit",
+    "lock_timeout",
+    "maintenance_io_concurrency",
+    "maintenance_work_mem",
+    "max_connections",
+    "max_locks_per_transaction",
+    "max_wal_size",
+    "min_dynamic_shared_memory",
+    "min_wal_size",
+    "plan_cache_mode",
+    "random_page_cost",
+    "recovery_init_sync_method",
+    "shared_buffers",
+    "shared_memory_type",
+    "statement_timeout",
+    "synchronous_commit",
+    "temp_buffers",
+    "track_io_timing",
+    "track_wal_io_timing",
+    "wal_buffers",
+    "wal_compression",
+    "wal_init_zero",
+    "wal_level",
+    "wal_recycle",
+    "wal_segment_size",
+    "wal_sync_method",
+    "wal_writer_delay",
+    "wal_writer_flush_after",
+    "work_mem",
+];
+
+/// Values that weaken durability, and what can be lost.
+const WEAK: &[(&str, &[&str], &str)] = &[
+    ("fsync", OFF, "nothing is forced to disk: a crash of the machine can lose everything"),
+    ("full_page_writes", OFF, "a torn page is not repaired after a crash of the machine"),
+    ("synchronous_commit", OFF, "a crash loses transactions that were acknowledged"),
+    ("data_sync_retry", ON, "a failed fsync is tried again as if it could still succeed"),
+];
+const OFF: &[&str] = &["off", "false", "no", "0"];
+const ON: &[&str] = &["on", "true", "yes", "1"];
+
+/// Whether it is a setting that one would name.
+pub fn is_known(name: &str) -> bool {
+    KNOWN.contains(&name)
+}
+
+/// Refuses what cannot be the name of a setting; the error says what would be right.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let part = |p: &str| {
+        p.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+            && p.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
+    };
+    if !name.split('.').all(part) {
+        return Err(
+            "a setting's name is lower-case letters, digits and `_`, such as `oltp.postgres.shared_buffers`".into()
+        );
+    }
+    if PLUMBING.contains(&name) {
+        return Err(format!(
+            "`{name}` is the run's own business; for a server set up otherwise there is `oltp.url=postgresql://…`"
+        ));
+    }
+    if is_known(name) || name.contains('.') {
+        return Ok(());
+    }
+    match suggest::nearest(name, KNOWN.iter().copied()) {
+        // A letter or two is a slip; farther away it is a name of the server's own.
+        Some(near) if strsim::damerau_levenshtein(name, near) <= 2 => {
+            Err(format!("did you mean `oltp.postgres.{near}`?"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What `name=value` can lose, if it weakens durability.
+pub fn weakens(name: &str, value: &str) -> Option<&'static str> {
+    let value = value.trim().trim_matches('\'').to_ascii_lowercase();
+    WEAK.iter().find(|(n, values, _)| *n == name && values.contains(&value.as_str())).map(|(.., what)| *what)
+}
+
+/// Names of the settings whose value decides what is durable, to be asked of a server.
+pub fn of_durability() -> impl Iterator<Item = &'static str> {
+    WEAK.iter().map(|(name, ..)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weak_values_are_recognised_in_every_spelling() {
+        for value in ["off", "OFF", "'off'", "false", "no", "0"] {
+            assert!(weakens("fsync", value).is_some(), "{value}");
+        }
+        assert!(weakens("synchronous_commit", "off").unwrap().contains("acknowledged"));
+        for (name, value) in [("fsync", "on"), ("synchronous_commit", "local"), ("autovacuum", "off"), ("jit", "off")] {
+            assert_eq!(weakens(name, value), None, "{name}={value}");
+        }
+        assert!(weakens("data_sync_retry", "on").is_some());
+    }
+
+    #[test]
+    fn names_that_the_run_owns_are_refused_and_unknown_ones_are_the_servers() {
+        assert!(check_name("port").unwrap_err().contains("own business"));
+        for name in ["vacuum_cost_delay", "enable_partitionwise_join", "pg_stat_statements.max", "io_method"] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in ["", "9lives", "a-b", "a..b", "a b"] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_list_is_sorted_and_its_names_are_not_slips_of_each_other() {
+        assert!(KNOWN.is_sorted());
+        assert!(KNOWN.iter().all(|name| check_name(name) == Ok(())));
+    }
+}

@@ -1,0 +1,188 @@
+//! What the server's rows say.
+//!
+//! Invariant: an [`Output`] comes out only if every statement did what the request needs; anything else is an error that names the statement.
+
+use crate::input::{Input, Kind};
+use crate::output::Output;
+use crate::pg::{Row, binary, message};
+
+use super::statements::Statement;
+
+/// What is known so far of a transaction that runs.
+#[derive(Debug)]
+pub(super) struct Answer {
+    kind: Kind,
+    must_roll_back: bool,
+    /// Lines that were asked for, the one of an unused item among them.
+    lines_asked: u32,
+    lines: u32,
+    order: u32,
+    amount: i64,
+    total: Option<i64>,
+    warehouse_tax: i64,
+    district_tax: i64,
+    discount: i64,
+    customer: u32,
+    balance: i64,
+    delivered: u32,
+    low: u32,
+}
+
+impl Answer {
+    pub(super) fn new(input: &Input) -> Answer {
+        let lines_asked = if let Input::NewOrder { lines, .. } = input { lines.len() as u32 } else { 0 };
+        Answer {
+            kind: input.kind(),
+            must_roll_back: input.must_roll_back(),
+            lines_asked,
+            lines: 0,
+            order: 0,
+            amount: 0,
+            total: None,
+            warehouse_tax: 0,
+            district_tax: 0,
+            discount: 0,
+            customer: 0,
+            balance: 0,
+            delivered: 0,
+            low: 0,
+        }
+    }
+
+    pub(super) fn must_roll_back(&self) -> bool {
+        self.must_roll_back
+    }
+
+    /// Takes a row of a statement in.
+    pub(super) fn row(&mut self, statement: Statement, row: Row<'_>) -> Result<(), String> {
+        self.read(statement, row).ok_or_else(|| {
+            format!(
+                "An answer of `{}` that does not have the columns asked for, or has NULL among them",
+                statement.sql()
+            )
+        })
+    }
+
+    fn read(&mut self, statement: Statement, row: Row<'_>) -> Option<()> {
+        let mut columns = row.columns();
+        let mut integer = || binary::integer(columns.next()??);
+        match statement {
+            Statement::CallNewOrder | Statement::CallNewOrderByLine => {
+                let [order, total] = pair(row)?;
+                self.order = id(order)?;
+                self.total = Some(total);
+            }
+            Statement::CallPayment => {
+                let [customer, balance] = pair(row)?;
+                self.customer = id(customer)?;
+                self.balance = balance;
+            }
+            Statement::CallOrderStatus => {
+                self.customer = id(integer()?)?;
+                self.balance = integer()?;
+                // A customer without orders has no lines either.
+                if let Some(order) = columns.next()? {
+                    self.order = id(binary::integer(order)?)?;
+                    self.lines = binary::array(columns.next()??)?.count() as u32;
+                }
+            }
+            Statement::CallDelivery => self.delivered = id(integer()?)?,
+            Statement::CallStockLevel | Statement::StockLevel => self.low = id(integer()?)?,
+            Statement::TakeOrderNumber => {
+                self.order = id(integer()?)?;
+                self.district_tax = integer()?;
+            }
+            Statement::WarehouseTax => self.warehouse_tax = integer()?,
+            Statement::CustomerDiscount => self.discount = integer()?,
+            Statement::InsertLine => {
+                self.amount += integer()?;
+                self.lines += 1;
+            }
+            Statement::PayById | Statement::PayByName | Statement::CustomerById | Statement::CustomerByName => {
+                self.customer = id(integer()?)?;
+                self.balance = integer()?;
+            }
+            Statement::LastOrderById | Statement::LastOrderByName => self.order = id(integer()?)?,
+            Statement::LastLinesById | Statement::LastLinesByName => self.lines += 1,
+            Statement::DeliverDistrict => self.delivered += 1,
+            Statement::TakeStock
+            | Statement::PayDistrict
+            | Statement::PayWarehouse
+            | Statement::NextOrderNumber
+            | Statement::Begin
+            | Statement::BeginSnapshot
+            | Statement::Commit
+            | Statement::Rollback
+            | Statement::InsertOrder
+            | Statement::InsertNewOrder
+            | Statement::HistoryById
+            | Statement::HistoryByName => {}
+        }
+        Some(())
+    }
+
+    /// Takes the end of a statement in: `tag` is CommandComplete's.
+    pub(super) fn done(&mut self, statement: Statement, tag: &str) -> Result<(), String> {
+        let fine = match statement {
+            Statement::Begin | Statement::BeginSnapshot => tag == "BEGIN",
+            Statement::Commit => tag == "COMMIT",
+            Statement::Rollback => tag == "ROLLBACK",
+            // These may find nothing: no stock or item of that number, no order, none that waits.
+            Statement::TakeStock
+            | Statement::InsertLine
+            | Statement::LastOrderById
+            | Statement::LastOrderByName
+            | Statement::LastLinesById
+            | Statement::LastLinesByName
+            | Statement::DeliverDistrict => message::rows_of(tag).is_some(),
+            _ => message::rows_of(tag) == Some(1),
+        };
+        if fine { Ok(()) } else { Err(format!("`{tag}` where one row was to be found, by `{}`", statement.sql())) }
+    }
+
+    /// The answer to the request, all statements having succeeded.
+    pub(super) fn output(&self) -> Result<Output, String> {
+        Ok(match self.kind {
+            Kind::NewOrder => {
+                let total = match self.total {
+                    Some(_) if self.must_roll_back => {
+                        return Err("An item that no item table may have was found, and the order was taken".to_owned());
+                    }
+                    Some(total) => total,
+                    None => {
+                        let found = self.lines_asked - u32::from(self.must_roll_back);
+                        if self.lines != found {
+                            return Err(format!("{} items were found of {found} that exist", self.lines));
+                        }
+                        if self.must_roll_back {
+                            return Ok(Output::RolledBack);
+                        }
+                        self.amount * (10_000 - self.discount) * (10_000 + self.warehouse_tax + self.district_tax)
+                            / 100_000_000
+                    }
+                };
+                Output::NewOrder { order: self.order, total }
+            }
+            Kind::Payment => Output::Payment { customer: self.customer, balance: self.balance },
+            Kind::OrderStatus => Output::OrderStatus {
+                customer: self.customer,
+                balance: self.balance,
+                order: self.order,
+                lines: self.lines,
+            },
+            Kind::Delivery => Output::Delivery { delivered: self.delivered },
+            Kind::StockLevel => Output::StockLevel { low: self.low },
+        })
+    }
+}
+
+fn id(value: i64) -> Option<u32> {
+    u32::try_from(value).ok()
+}
+
+/// The two elements of the only column, a `bigint[]`.
+fn pair(row: Row<'_>) -> Option<[i64; 2]> {
+    let mut elements = binary::array(row.columns().next()??)?;
+    let pair = [binary::integer(elements.next()??)?, binary::integer(elements.next()??)?];
+    elements.next().is_none().then_some(pair)
+}

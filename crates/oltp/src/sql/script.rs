@@ -1,0 +1,202 @@
+//! A request as messages: which statements, in which order, with which parameters.
+//!
+//! Invariant: rows are locked in the same order by every request (customer, district, warehouse; stock by warehouse and item), so that
+//! deadlocks are the exception.
+
+use bytes::BytesMut;
+
+use crate::config::Mode;
+use crate::input::{Customer, Input, Line, Request};
+use crate::pg::{Parameter, frontend};
+use crate::random::last_name;
+use crate::scale::DISTRICTS;
+
+use super::statements::Statement;
+
+/// Statements being written.
+pub(super) struct Script<'o> {
+    out: &'o mut BytesMut,
+    /// Those written, in order: their answers come in the same.
+    pub(super) steps: Vec<Statement>,
+    /// Where each ends in `out` if each has a Sync of its own.
+    pub(super) ends: Option<Vec<usize>>,
+}
+
+fn int(value: u32) -> Parameter {
+    Parameter::Int4(integer(value))
+}
+
+fn integer(value: u32) -> i32 {
+    i32::try_from(value).expect("Numbers of rows, quantities and amounts fit PostgreSQL's integer")
+}
+
+/// The lines in the order in which stock is locked, with the numbers (from 1) that they were asked for by. Lines of the same stock stay in order.
+fn sorted(lines: &[Line]) -> Vec<(u32, Line)> {
+    let mut sorted: Vec<(u32, Line)> = (1..).zip(lines.iter().copied()).collect();
+    sorted.sort_by_key(|(_, line)| (line.supply_warehouse, line.item));
+    sorted
+}
+
+/// Whether two of the sorted lines are of the same stock.
+fn has_repeats(sorted: &[(u32, Line)]) -> bool {
+    sorted
+        .windows(2)
+        .any(|pair| pair[0].1.item == pair[1].1.item && pair[0].1.supply_warehouse == pair[1].1.supply_warehouse)
+}
+
+fn is_local(lines: &[Line], warehouse: u32) -> u32 {
+    u32::from(lines.iter().all(|line| line.supply_warehouse == warehouse))
+}
+
+impl<'o> Script<'o> {
+    pub(super) fn write(mode: Mode, request: &Request, out: &'o mut BytesMut) -> Script<'o> {
+        let ends = (mode == Mode::RoundTrips).then(Vec::new);
+        let mut script = Script { out, steps: Vec::new(), ends };
+        match mode {
+            Mode::Procedures => script.call(request),
+            Mode::Pipelined | Mode::RoundTrips => script.own(request),
+        }
+        if script.ends.is_none() {
+            frontend::sync(script.out);
+        }
+        script
+    }
+
+    fn add(&mut self, statement: Statement, parameters: impl IntoIterator<Item = Parameter>) {
+        frontend::bind(self.out, statement.name(), parameters);
+        frontend::execute(self.out);
+        self.steps.push(statement);
+        if let Some(ends) = &mut self.ends {
+            frontend::sync(self.out);
+            ends.push(self.out.len());
+        }
+    }
+
+    /// A statement whose parameters are all integers.
+    fn integers(&mut self, statement: Statement, values: &[u32]) {
+        self.add(statement, values.iter().copied().map(int));
+    }
+
+    fn call(&mut self, request: &Request) {
+        match &request.input {
+            Input::NewOrder { warehouse, district, customer, lines } => {
+                let sorted = sorted(lines);
+                let statement =
+                    if has_repeats(&sorted) { Statement::CallNewOrderByLine } else { Statement::CallNewOrder };
+                let of_lines = |value: fn(&(u32, Line)) -> u32| {
+                    Parameter::Int4Array(sorted.iter().map(|line| integer(value(line))).collect())
+                };
+                self.add(
+                    statement,
+                    [
+                        int(*warehouse),
+                        int(*district),
+                        int(*customer),
+                        int(is_local(lines, *warehouse)),
+                        Parameter::Timestamp(request.date),
+                        of_lines(|(number, _)| *number),
+                        of_lines(|(_, line)| line.item),
+                        of_lines(|(_, line)| line.supply_warehouse),
+                        of_lines(|(_, line)| line.quantity),
+                    ],
+                );
+            }
+            Input::Payment { warehouse, district, customer_warehouse, customer_district, customer, amount } => {
+                let places = [*warehouse, *district, *customer_warehouse, *customer_district].map(int);
+                let rest = [int(*amount), Parameter::Timestamp(request.date)];
+                self.add(Statement::CallPayment, places.into_iter().chain(named(*customer)).chain(rest));
+            }
+            Input::OrderStatus { warehouse, district, customer } => {
+                let place = [*warehouse, *district].map(int);
+                self.add(Statement::CallOrderStatus, place.into_iter().chain(named(*customer)));
+            }
+            Input::Delivery { warehouse, carrier } => {
+                let date = Parameter::Timestamp(request.date);
+                self.add(Statement::CallDelivery, [int(*warehouse), int(*carrier), date]);
+            }
+            Input::StockLevel { warehouse, district, threshold } => {
+                self.integers(Statement::CallStockLevel, &[*warehouse, *district, *threshold]);
+            }
+        }
+    }
+
+    fn own(&mut self, request: &Request) {
+        let begin = match &request.input {
+            Input::NewOrder { .. } | Input::Payment { .. } | Input::Delivery { .. } => Statement::Begin,
+            Input::OrderStatus { .. } | Input::StockLevel { .. } => Statement::BeginSnapshot,
+        };
+        self.integers(begin, &[]);
+        match &request.input {
+            Input::NewOrder { warehouse, district, customer, lines } => {
+                self.own_new_order(request.date, [*warehouse, *district, *customer], lines);
+            }
+            Input::Payment { warehouse, district, customer_warehouse, customer_district, customer, amount } => {
+                let customer_of = [*customer_warehouse, *customer_district];
+                let (pay, history) = match customer {
+                    Customer::Id(_) => (Statement::PayById, Statement::HistoryById),
+                    Customer::LastName(_) => (Statement::PayByName, Statement::HistoryByName),
+                };
+                let rest = [*amount, *warehouse, *district];
+                self.add(pay, one(customer_of, *customer).into_iter().chain(rest.map(int)));
+                self.integers(Statement::PayDistrict, &[*warehouse, *district, *amount]);
+                self.integers(Statement::PayWarehouse, &[*warehouse, *amount]);
+                let date = Parameter::Timestamp(request.date);
+                self.add(history, one(customer_of, *customer).into_iter().chain(rest.map(int)).chain([date]));
+            }
+            Input::OrderStatus { warehouse, district, customer } => {
+                let steps = match customer {
+                    Customer::Id(_) => [Statement::CustomerById, Statement::LastOrderById, Statement::LastLinesById],
+                    Customer::LastName(_) => {
+                        [Statement::CustomerByName, Statement::LastOrderByName, Statement::LastLinesByName]
+                    }
+                };
+                for step in steps {
+                    self.add(step, one([*warehouse, *district], *customer));
+                }
+            }
+            Input::Delivery { warehouse, carrier } => {
+                for district in 1..=DISTRICTS {
+                    let date = Parameter::Timestamp(request.date);
+                    self.add(Statement::DeliverDistrict, [int(*warehouse), int(district), int(*carrier), date]);
+                }
+            }
+            Input::StockLevel { warehouse, district, threshold } => {
+                self.integers(Statement::NextOrderNumber, &[*warehouse, *district]);
+                self.integers(Statement::StockLevel, &[*warehouse, *district, *threshold]);
+            }
+        }
+        let end = if request.input.must_roll_back() { Statement::Rollback } else { Statement::Commit };
+        self.integers(end, &[]);
+    }
+
+    fn own_new_order(&mut self, date: i64, [warehouse, district, customer]: [u32; 3], lines: &[Line]) {
+        self.integers(Statement::TakeOrderNumber, &[warehouse, district]);
+        self.integers(Statement::WarehouseTax, &[warehouse]);
+        self.integers(Statement::CustomerDiscount, &[warehouse, district, customer]);
+        let order = [warehouse, district, customer, lines.len() as u32, is_local(lines, warehouse)].map(int);
+        self.add(Statement::InsertOrder, order.into_iter().chain([Parameter::Timestamp(date)]));
+        self.integers(Statement::InsertNewOrder, &[warehouse, district]);
+        for (number, Line { item, supply_warehouse, quantity }) in sorted(lines) {
+            let remote = u32::from(supply_warehouse != warehouse);
+            self.integers(Statement::TakeStock, &[supply_warehouse, item, quantity, remote]);
+            self.integers(Statement::InsertLine, &[warehouse, district, number, supply_warehouse, item, quantity]);
+        }
+    }
+}
+
+/// A customer as the functions take it: number and name, one of them NULL.
+fn named(customer: Customer) -> [Parameter; 2] {
+    match customer {
+        Customer::Id(id) => [int(id), Parameter::Null],
+        Customer::LastName(number) => [Parameter::Null, Parameter::Text(last_name(number))],
+    }
+}
+
+/// A customer as the client's own statements take it: warehouse, district, and number or name.
+fn one([warehouse, district]: [u32; 2], customer: Customer) -> [Parameter; 3] {
+    let which = match customer {
+        Customer::Id(id) => int(id),
+        Customer::LastName(number) => Parameter::Text(last_name(number)),
+    };
+    [int(warehouse), int(district), which]
+}

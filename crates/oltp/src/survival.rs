@@ -1,0 +1,58 @@
+//! A database whose machine lost its power in the middle of a run: what comes back, held against what clients were told.
+//!
+//! Invariant: nothing is loaded or repaired here: the engine recovers by itself, and what it has then is what is judged.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::check::{self, Report};
+use super::job::Job;
+use super::ledger::Account;
+use super::trial_database::TrialDatabase;
+use bigiron_service::error::ServerError;
+use bigiron_workload::{Context, Progress, WrongData};
+
+/// Has the engine recover the data that the machine's disk was left with, and proves them: TPC-C's conditions, and every commit of the ledger
+/// `acknowledged`. The database, ready for more, and what was proved.
+///
+/// # Errors
+/// A [`WrongData`] if the engine does not recover, or anything is missing or half-done.
+pub fn prove(cx: &Context<'_>, job: &Job, acknowledged: &Path) -> Result<(TrialDatabase, BTreeMap<String, String>)> {
+    let (account, marks) = Account::read(acknowledged)?;
+    let step = |step| (cx.progress)(Progress { step, done: 0, of: 0 });
+    step("recover");
+    let mut trial_database = TrialDatabase::open(cx, job, &job.config(cx.clock, cx.cpus)).map_err(|e| match e
+        .downcast::<ServerError>(
+    ) {
+        Ok(ServerError::Cluster(said)) => WrongData(format!("The server does not recover: {said}")).into(),
+        Ok(other) => other.into(),
+        Err(e) => e,
+    })?;
+    trial_database.after = account.latest().unwrap_or(i64::MIN).max(marks.latest);
+    let mut database = trial_database.database()?;
+    let failures = |report: &Report| report.failures().map(ToString::to_string).collect::<Vec<_>>();
+    step("prove");
+    // Rows that cannot be read are not there.
+    let unreadable = |e: anyhow::Error| WrongData(format!("The data cannot be read: {e:#}"));
+    let told = check::prove(&mut *database, &marks, &account).map_err(unreadable)?;
+    step("conditions");
+    let conditions = check::conditions(&mut *database, false).map_err(unreadable)?;
+    let findings: Vec<String> = [failures(&told), failures(&conditions)].concat();
+    if !findings.is_empty() {
+        return Err(WrongData(findings.join("; ")).into());
+    }
+    let facts = [
+        ("acknowledged", format!("{} transactions that write, all of them there", account.entries.len())),
+        ("conditions", format!("{}, all that hold after a run", holding(&conditions))),
+    ];
+    Ok((trial_database, facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
+}
+
+/// Checks that were made and found nothing.
+fn holding(report: &Report) -> usize {
+    let made =
+        |outcome: &check::Outcome| !matches!(outcome, check::Outcome::Skipped(_) | check::Outcome::TooFew { .. });
+    report.checks.iter().filter(|check| made(&check.outcome) && !check.failed()).count()
+}

@@ -1,0 +1,369 @@
+//! A trial of a job on a target: the tables made or looked at, the run, and the data afterwards.
+//!
+//! Invariant: no figure leaves a run whose inputs were not what the specification asks for, or whose count of new orders is not the server's own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::check::{self, Marks, Report};
+use super::claims;
+use super::config::{self, Config};
+use super::database::{Database, Value};
+use super::driver::{self, Counts, Drive, Driven, Moment, Target};
+use super::facts::{self, Facts};
+use super::input::Kind;
+use super::job::{Claim, Job};
+use super::ledger::Stream;
+use super::loss::{Book, Loss, Pages};
+use super::pg::Connection;
+use super::rendezvous::{self, Rendezvous, Stage};
+use super::server::settings::deviations;
+use super::sqlite::Engine;
+use super::watch::{Seen, Watch};
+use super::{metrics, settings};
+use bigiron_model::clock::Clock;
+use bigiron_model::workload::Window;
+use bigiron_probe::counters::span;
+use bigiron_probe::symbols;
+use bigiron_workload::{Outcome, Progress, Sink};
+
+/// What the run tells the check after it, in the trial's directory.
+const NOTES: &str = "oltp.json";
+/// How far the client's and the server's count of new orders may be apart.
+const COUNT_TOLERANCE: f64 = 0.005;
+
+/// Where and how a trial takes place.
+pub struct TrialContext<'a> {
+    /// A directory for notes from the run to the check.
+    pub dir: &'a Path,
+    pub seed: u64,
+    pub clock: Clock,
+    pub cpus: u32,
+    /// What runs before this one were told has no later date.
+    pub after: i64,
+    /// What somebody's server does not have.
+    pub unavailable: &'a [String],
+    /// Where the processes of a shared run meet.
+    pub rendezvous: Option<&'a Rendezvous>,
+    /// As [`bigiron_workload::Context::witness`].
+    pub witness: Option<&'a dyn Fn() -> Box<dyn Sink>>,
+    pub progress: &'a dyn Fn(Progress<'_>),
+}
+
+/// What the client knows that the server has to know as well.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Notes {
+    /// The sum of D_NEXT_O_ID before the run.
+    before: u64,
+    /// New orders whose commit the client was told of.
+    committed: u64,
+}
+
+/// A connection for everything that is not measured.
+pub fn database(target: &Target<'_>) -> Result<Box<dyn Database>> {
+    Ok(match target {
+        Target::Postgres(url) => Box::new(Connection::connect(url)?),
+        Target::Sqlite { path, journal } => Box::new(Engine::open(path, *journal)?),
+    })
+}
+
+/// Checks the consistency conditions of freshly loaded tables.
+///
+/// # Errors
+/// If the tables are of another scale, or a condition does not hold.
+pub fn prepare(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<()> {
+    let mut database = database(target)?;
+    let warehouses = number(&mut *database, "SELECT count(*) FROM warehouse")?;
+    ensure!(
+        warehouses == i64::from(job.scale.warehouses),
+        "The database has {warehouses} warehouses where the job says {}",
+        job.scale.warehouses
+    );
+    (cx.progress)(Progress { step: "check", done: 0, of: 0 });
+    passed(&check::conditions(&mut *database, true)?, "before the run")
+}
+
+/// Has a server of the run's own read all tables and indexes, if the job says that they are in its memory: a guest's server has just been started,
+/// and ten thousands of transactions would pass before chance had touched every page.
+///
+/// # Errors
+/// If the server refuses.
+pub fn warm(job: &Job, target: &Target<'_>) -> Result<()> {
+    if !matches!((job.claim, &job.engine), (Some(Claim::Cached), config::Engine::Postgres { .. })) {
+        return Ok(());
+    }
+    let mut database = database(target)?;
+    database.execute("CREATE EXTENSION IF NOT EXISTS pg_prewarm").context("The server has no `pg_prewarm`")?;
+    let all = "SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'i')";
+    ensure!(number(&mut *database, all)? > 0, "Nothing was read into shared buffers");
+    Ok(())
+}
+
+/// Runs the job, one without a ramp, on tables that [`prepare`] has seen.
+///
+/// # Errors
+/// If something was not measured, the server was lost (a [`Loss`]), the data are not what the inputs make of them, or the job's claim does not hold.
+pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
+    told(cx, alone_or_shared(job, target, cx))
+}
+
+/// Tells those who share the run if it has failed here.
+pub fn told<T>(cx: &TrialContext<'_>, ran: Result<T>) -> Result<T> {
+    if let (Some(rendezvous), Err(e)) = (cx.rendezvous, &ran) {
+        // Where even that fails there is no server, as the others see themselves.
+        let _ = rendezvous.tell(Stage::Failed, &format!("{e:#}"));
+    }
+    ran
+}
+
+fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
+    let config = job.config(cx.clock, cx.cpus);
+    let mut opening = Opening::new(job, &config, target, cx)?;
+    let mut book = opening.book(job, &config, cx)?;
+    opening.meet(cx)?;
+    let progress = Progress { step: "run", done: 0, of: 1 };
+    let (mut driven, seen) = drive(&config, target, (cx, progress), opening.marks.latest, &mut book)?;
+    span::cut();
+    // While the server is there to be seen.
+    let programs = symbols::running();
+    if let Some(why) = driven.lost {
+        return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks: opening.marks, book }.into());
+    }
+    if let Some(rendezvous) = cx.rendezvous {
+        rendezvous.tell(Stage::Ended, &rendezvous::written(&driven)?)?;
+        rendezvous::merge(&mut driven, &rendezvous.await_all(Stage::Ended)?)?;
+    }
+    opening.note(cx, committed(&driven))?;
+    let values = metrics::values(job, &driven, &seen)?;
+    let window = Window::of(metrics::NEW_ORDERS, driven.transactions(), driven.window_ns);
+    let mut facts = facts::of_run(job, &driven, &seen);
+    if let Some(claim) = claims::assert(job, &driven, &seen)? {
+        facts.insert("claim".to_owned(), claim);
+    }
+    Ok(Outcome { windows: vec![window], programs, ..opening.close(target, facts, values)? })
+}
+
+/// What is known before a run, to be held against what is there after it.
+pub struct Opening {
+    facts: Facts,
+    pub marks: Marks,
+    notes: Notes,
+    /// Why the count of the driver is not to be held against the server's: it does not know of all.
+    lost: Option<String>,
+}
+
+impl Opening {
+    /// # Errors
+    /// If the database cannot be asked.
+    pub fn new(job: &Job, config: &Config, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Self> {
+        let mut database = database(target)?;
+        let mut facts = facts::of_job(job, config);
+        facts.extend(durability(&mut *database, target)?);
+        if !cx.unavailable.is_empty() {
+            let text = format!("not available on this server: {}", cx.unavailable.join("; "));
+            facts.insert("not-available".to_owned(), text);
+        }
+        let mut marks = Marks::take(&mut *database)?;
+        marks.latest = marks.latest.max(cx.after);
+        let notes = Notes { before: check::server_new_orders(&mut *database)?, committed: 0 };
+        Ok(Self { facts, marks, notes, lost: None })
+    }
+
+    /// The book of what is acknowledged; it goes on outside of the server's machine where the job or the trial says so.
+    ///
+    /// # Errors
+    /// If the place outside cannot be written.
+    pub fn book(&self, job: &Job, config: &Config, cx: &TrialContext<'_>) -> Result<Book> {
+        let sink = match (cx.witness, &job.acks) {
+            (Some(open), _) => Some(open()),
+            (None, Some(acks)) => Some(acks.open()?),
+            (None, None) => None,
+        };
+        let stream = sink.map(|sink| Stream::begin(sink, config.connections, &self.marks)).transpose()?;
+        Ok(Book::with(stream))
+    }
+
+    /// Waits until all who share the run are ready for it.
+    ///
+    /// # Errors
+    /// If one of them has failed.
+    pub fn meet(&self, cx: &TrialContext<'_>) -> Result<()> {
+        let Some(rendezvous) = cx.rendezvous else { return Ok(()) };
+        (cx.progress)(Progress { step: "wait for all parts", done: 0, of: 0 });
+        rendezvous.tell(Stage::Ready, "")?;
+        rendezvous.await_all(Stage::Ready).map(drop)
+    }
+
+    /// Tells the check of the new orders that the driver knows to be committed.
+    ///
+    /// # Errors
+    /// If the trial's directory cannot be written.
+    pub fn note(&mut self, cx: &TrialContext<'_>, committed: u64) -> Result<()> {
+        self.notes.committed = committed;
+        self.notes.write(cx.dir)
+    }
+
+    /// The run has ended with its server, whose data were checked; which transactions were under way it can only guess.
+    pub fn lost(&mut self, why: String) {
+        self.lost = Some(why);
+    }
+
+    /// Checks the rows that the run has added, and gives its outcome.
+    ///
+    /// # Errors
+    /// If the data are not what the inputs make of them.
+    pub fn close(mut self, target: &Target<'_>, facts: Facts, values: BTreeMap<String, f64>) -> Result<Outcome> {
+        let mut database = database(target)?;
+        self.facts.extend(facts);
+        if self.lost.is_none() {
+            self.facts.extend(agreement(&self.notes, &mut *database)?);
+        }
+        let audit = check::audit(&mut *database, &self.marks)?;
+        for check in &audit.checks {
+            self.facts.insert(format!("audit.{}", check.name), check.to_string());
+        }
+        passed(&audit, "of the run's inputs")?;
+        for table in check::sums(&mut *database)? {
+            self.facts.insert(format!("rows.{}", table.table), table.rows.to_string());
+        }
+        Ok(Outcome { values, facts: self.facts, ..Outcome::default() })
+    }
+}
+
+/// One run, or one step of a ramp, as `progress` calls it, with dates later than `after`; what was acknowledged of it is added to the book.
+pub fn drive(
+    config: &Config,
+    target: &Target<'_>,
+    (cx, progress): (&TrialContext<'_>, Progress<'_>),
+    after: i64,
+    book: &mut Book,
+) -> Result<(Driven, Seen)> {
+    let mut watch = Watch::new(target)?;
+    (cx.progress)(progress);
+    let mut look = |moment: Moment| match moment {
+        // The same again: it goes on.
+        Moment::Connecting => (cx.progress)(progress),
+        other => watch.look(other),
+    };
+    let pages = Pages::new(config);
+    let ledger = |thread: u32| pages.ledger(thread, book.stream.as_ref());
+    let target = *target;
+    let driven = driver::run(Drive { config, target, seed: cx.seed, after, watch: &mut look, ledger: Some(&ledger) })?;
+    book.stream.as_ref().map_or(Ok(()), Stream::end)?;
+    book.enter(pages, &driven);
+    Ok((driven, watch.seen()))
+}
+
+/// New orders that the client knows to be committed, from the first transaction to the last.
+pub fn committed(driven: &Driven) -> u64 {
+    let Counts { committed, .. } = driven.tally.whole[Kind::NewOrder.index()];
+    committed
+}
+
+/// Checks the data that a run has left behind.
+///
+/// # Errors
+/// If a consistency condition does not hold, or the server does not have the new orders that the client knows of.
+pub fn verify(target: &Target<'_>, cx: &TrialContext<'_>) -> Result<()> {
+    let mut database = database(target)?;
+    passed(&check::conditions(&mut *database, false)?, "after the run")?;
+    // A run that was cut short has left no notes.
+    if let Some(notes) = Notes::read(cx.dir)? {
+        agreement(&notes, &mut *database)?;
+    }
+    Ok(())
+}
+
+/// Holds the client's count of new orders against the server's.
+fn agreement(notes: &Notes, database: &mut dyn Database) -> Result<Facts> {
+    let server = check::server_new_orders(database)?.saturating_sub(notes.before);
+    let client = notes.committed;
+    let apart = server.abs_diff(client) as f64 / client.max(1) as f64;
+    ensure!(
+        apart <= COUNT_TOLERANCE,
+        "The driver was told of {client} new orders, the database has {server} more than before: {:.2} % apart, where {:.1} % are right",
+        apart * 100.0,
+        COUNT_TOLERANCE * 100.0
+    );
+    let text = format!("{client} new orders by the driver's count, {server} by the database's");
+    Ok(Facts::from([("agreement".to_owned(), text)]))
+}
+
+fn passed(report: &Report, when: &str) -> Result<()> {
+    let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
+    ensure!(failures.is_empty(), "The data {when} are not right: {}", failures.join("; "));
+    Ok(())
+}
+
+/// The one number that a query gives.
+///
+/// # Errors
+/// If the server refuses it, or it gives none.
+pub fn number(database: &mut dyn Database, sql: &str) -> Result<i64> {
+    match database.rows(sql)?.first().and_then(|row| row.first()) {
+        Some(Value::Integer(n)) => Ok(*n),
+        // A sum of 64-bit integers is a numeric.
+        Some(Value::Text(text)) => text.parse().with_context(|| format!("No number: `{sql}`")),
+        _ => bail!("No number: `{sql}`"),
+    }
+}
+
+/// What the engine itself says about durability; anything weakened is named, on a server that somebody else runs too.
+fn durability(database: &mut dyn Database, target: &Target<'_>) -> Result<Facts> {
+    let mut facts = Facts::new();
+    match target {
+        Target::Postgres(_) => {
+            let (mut all, mut weak) = (Vec::new(), Vec::new());
+            for name in settings::of_durability().chain(["wal_sync_method", "shared_buffers", "server_version"]) {
+                // A server that is no PostgreSQL may not have it.
+                let Ok(rows) = database.rows(&format!("SHOW {name}")) else { continue };
+                if let Some(Value::Text(value)) = rows.first().and_then(|row| row.first()) {
+                    all.push(format!("{name}={value}"));
+                    weak.extend(settings::weakens(name, value).map(|what| format!("{name}={value} ({what})")));
+                }
+            }
+            facts.insert("durability".to_owned(), all.join(", "));
+            // As above: what is no PostgreSQL has no such list.
+            for found in deviations(database).unwrap_or_default() {
+                let default = if found.default.is_empty() { "nothing" } else { &found.default };
+                facts.insert(format!("setting.{}", found.name), format!("{}, {default} by default", found.value));
+            }
+            if !weak.is_empty() {
+                facts.insert("weakened".to_owned(), weak.join("; "));
+            }
+        }
+        Target::Sqlite { path, journal } => {
+            let engine = Engine::open(path, *journal)?;
+            let f = engine.facts();
+            facts.insert(
+                "durability".to_owned(),
+                format!("journal_mode={}, synchronous={}, every commit is synced", f.journal, f.synchronous),
+            );
+            facts.insert("sqlite-version".to_owned(), f.version.to_owned());
+            facts.insert("cache-bytes".to_owned(), f.cache_bytes.to_string());
+            facts.insert("data-bytes".to_owned(), std::fs::metadata(path)?.len().to_string());
+        }
+    }
+    Ok(facts)
+}
+
+impl Notes {
+    fn write(&self, dir: &Path) -> Result<()> {
+        let path = dir.join(NOTES);
+        std::fs::write(&path, serde_json::to_vec(self)?).with_context(|| format!("Cannot write {}", path.display()))
+    }
+
+    fn read(dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join(NOTES);
+        match std::fs::read(&path) {
+            Ok(text) => {
+                Ok(Some(serde_json::from_slice(&text).with_context(|| format!("Cannot read {}", path.display()))?))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("Cannot read {}", path.display())),
+        }
+    }
+}

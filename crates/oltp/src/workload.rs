@@ -1,0 +1,226 @@
+//! The workload `oltp`: what a study knows of it.
+//!
+//! Invariant: the database that is measured is one that this trial has made, or that somebody has named.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::config::{Engine, Length};
+use super::job::Job;
+use super::loss::Loss;
+use super::options::AS_JOB;
+use super::pg::Url;
+use super::rendezvous::{LOADING, Rendezvous, Stage};
+use super::trial::{self, TrialContext};
+use super::trial_database::{self, TrialDatabase};
+use super::{images, jobs, metrics, options, ramp, survival};
+use bigiron_model::clock::Clock;
+use bigiron_model::metric::MetricDef;
+use bigiron_model::workload::Options;
+use bigiron_workload::acknowledgements::Target;
+use bigiron_workload::{
+    Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Outcome, Workload, keys,
+};
+
+/// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.
+const WAREHOUSE_BYTES: u64 = 130 << 20;
+/// What a run may add: orders, old versions of rows, log.
+const GROWTH_BYTES: u64 = 512 << 20;
+
+/// Private memory of a server process that has run all five transactions, with its page tables and what the kernel keeps for it.
+const SESSION_BYTES: u64 = 5 << 20;
+
+/// The workload `oltp`.
+pub struct Oltp;
+
+impl Workload for Oltp {
+    fn name(&self) -> &'static str {
+        "oltp"
+    }
+
+    fn summary(&self) -> &'static str {
+        "TPC-C-like transactions on PostgreSQL or the embedded SQLite, up to thousands of users"
+    }
+
+    fn doc(&self) -> &'static str {
+        include_str!("../../../docs/workloads/oltp.md")
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        &options::OPTIONS
+    }
+
+    fn check_dotted(&self, name: &str) -> Result<(), String> {
+        options::check_dotted(name)
+    }
+
+    fn explain(&self, name: &str) -> Vec<Explanation> {
+        let option = || keys::explain_option(self.options(), name);
+        keys::explain(options::KEYS, name).or_else(option).into_iter().collect()
+    }
+
+    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+        match name {
+            "job" => jobs::embed(value).map_err(|e| e.to_string()),
+            // A trial works in a folder of its own, which goes with it.
+            "acks" => Ok(match value.parse() {
+                Ok(Target::File(path)) if ![AS_JOB, "none"].contains(&value) => {
+                    std::path::absolute(path).map_err(|e| e.to_string())?.display().to_string()
+                }
+                _ => value.to_owned(),
+            }),
+            _ => Ok(value.to_owned()),
+        }
+    }
+
+    fn check(&self, options: &Options) -> Result<(), String> {
+        let job = Job::parse(options)?;
+        if let Engine::Url(url) = &job.engine {
+            Url::parse(url).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        let Ok(job) = Job::parse(options) else { return Needs::default() };
+        let data = u64::from(job.scale.warehouses) * WAREHOUSE_BYTES;
+        let config = job.config(Clock::Wall, 1);
+        // Where a ramp ends is its result: only its first step has to fit.
+        let sessions = job.users.first().map_or(config.connections, |users| config.connections.min(*users));
+        Needs {
+            // Of a server elsewhere only the notes are here.
+            storage_bytes: Some(if job.is_elsewhere() { 1 << 20 } else { data + GROWTH_BYTES }),
+            // A terminal's generators and next input, histograms of every thread, and SQLite's caches.
+            memory_bytes: (64 << 20)
+                + u64::from(config.terminals) * 1024
+                + match job.engine {
+                    Engine::Sqlite { .. } => u64::from(config.connections) * (66 << 20),
+                    Engine::Postgres { .. } => u64::from(sessions) * SESSION_BYTES,
+                    Engine::Url(_) => 0,
+                },
+            modules: Vec::new(),
+        }
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        &[NightlyRow { label: "sqlite", options: &[("engine", "sqlite")], ..NightlyRow::PLAIN }]
+    }
+
+    fn silence(&self, options: &Options) -> Duration {
+        let Ok(job) = Job::parse(options) else { return Duration::ZERO };
+        let config = job.config(Clock::Wall, 1);
+        let time = |length| if let Length::Time(time) = length { time } else { Duration::ZERO };
+        let run = time(config.ramp) + time(config.length);
+        if config.part.0 > 1 { run.max(LOADING) } else { run }
+    }
+
+    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
+        Job::parse(options).map(|job| metrics::of(&job)).unwrap_or_default()
+    }
+
+    fn images(&self, options: &Options, cx: &ImageContext<'_>) -> Result<Images> {
+        images::of(&Job::parse(options).map_err(anyhow::Error::msg)?, cx)
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> Result<()> {
+        let job = parse(cx)?;
+        let trial_database = TrialDatabase::open(cx, &job, &job.config(cx.clock, cx.cpus))?;
+        // What a guest's image holds was checked when it was made.
+        if !cx.images.contains_key(trial_database::DATA) && job.part.0 == 1 {
+            let prepared = trial::prepare(&job, &trial_database.target(), &trial_context(cx, &trial_database));
+            if let Some(rendezvous) = &trial_database.rendezvous {
+                match &prepared {
+                    Ok(()) => rendezvous.tell(Stage::Loaded, "")?,
+                    Err(e) => rendezvous.tell(Stage::Failed, &format!("{e:#}"))?,
+                }
+            }
+            prepared?;
+        }
+        trial::warm(&job, &trial_database.target())?;
+        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(trial_database);
+        Ok(())
+    }
+
+    fn recover(&self, cx: &Context<'_>, acknowledged: &Path) -> Result<BTreeMap<String, String>> {
+        let job = parse(cx)?;
+        let (trial_database, facts) = survival::prove(cx, &job, acknowledged)?;
+        trial::warm(&job, &trial_database.target())?;
+        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(trial_database);
+        Ok(facts)
+    }
+
+    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
+        let job = parse(cx)?;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trial_database = open.take().context("A run comes after its preparation")?;
+        // A ramp may have to start the trial database's server again, so what the context has of the trial database is lent to it.
+        let (unavailable, rendezvous) =
+            (std::mem::take(&mut trial_database.unavailable), trial_database.rendezvous.take());
+        let context = context(cx, trial_database.after, &unavailable, rendezvous.as_ref());
+        let outcome = if job.users.is_empty() {
+            trial::run(&job, &trial_database.target(), &context)
+        } else {
+            ramp::run(&job, &mut trial_database, &context)
+        };
+        (trial_database.unavailable, trial_database.rendezvous) = (unavailable, rendezvous);
+        match outcome {
+            Ok(outcome) => {
+                *open = Some(trial_database);
+                Ok(outcome)
+            }
+            // No check follows: what was started goes with the trial database.
+            Err(e) => Err(match e.downcast::<Loss>() {
+                Ok(loss) => loss.judge(&mut trial_database),
+                Err(e) => e,
+            }),
+        }
+    }
+
+    fn verify(&self, cx: &Context<'_>) -> Result<()> {
+        let trial_database = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let trial_database = trial_database.context("A check comes after its run")?;
+        trial::verify(&trial_database.target(), &trial_context(cx, &trial_database))?;
+        if let Some(rendezvous) = &trial_database.rendezvous {
+            rendezvous.close()?;
+        }
+        trial_database.close()
+    }
+}
+
+/// The database between the steps of a trial, which are steps of one process.
+static OPEN: Mutex<Option<TrialDatabase>> = Mutex::new(None);
+
+fn parse(cx: &Context<'_>) -> Result<Job> {
+    Job::parse(cx.options).map_err(anyhow::Error::msg)
+}
+
+fn trial_context<'a>(cx: &'a Context<'_>, trial_database: &'a TrialDatabase) -> TrialContext<'a> {
+    context(cx, trial_database.after, &trial_database.unavailable, trial_database.rendezvous.as_ref())
+}
+
+fn context<'a>(
+    cx: &'a Context<'_>,
+    after: i64,
+    unavailable: &'a [String],
+    rendezvous: Option<&'a Rendezvous>,
+) -> TrialContext<'a> {
+    TrialContext {
+        dir: &cx.dir,
+        seed: cx.seed,
+        clock: cx.clock,
+        cpus: cx.cpus,
+        after,
+        unavailable,
+        rendezvous,
+        witness: cx.witness,
+        progress: cx.progress,
+    }
+}
+
+#[cfg(test)]
+#[path = "workload_tests.rs"]
+mod tests;

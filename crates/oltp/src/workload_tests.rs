@@ -1,0 +1,64 @@
+use super::*;
+use bigiron_workload as workload;
+use bigiron_workload::testing;
+use std::path::Path;
+
+fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
+    let options = workload::options(&Oltp, settings.iter().copied()).unwrap();
+    act(&Context { seed: 11, executable: "/bin/true".into(), ..testing::context(&options, dir) })
+}
+
+#[test]
+fn sqlite_is_loaded_driven_and_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = [("engine", "sqlite"), ("ramp", "50"), ("length", "1000"), ("connections", "2")];
+    with_context(&settings, dir.path(), |cx| {
+        Oltp.prepare(cx).unwrap();
+        let outcome = Oltp.run(cx).unwrap();
+        let declared: Vec<_> = Oltp.metrics(cx.options).into_iter().map(|m| m.name).collect();
+        assert!(declared.iter().all(|name| outcome.values[name] > 0.0));
+        assert_eq!(declared.len(), outcome.values.len());
+        assert_eq!(outcome.facts["transactions"], "1000");
+        assert!(outcome.facts["durability"].contains("synchronous=full"), "{:?}", outcome.facts);
+        assert!(outcome.facts["deviations"].contains("no think time"));
+        assert!(outcome.facts["agreement"].contains("by the database's"));
+        Oltp.verify(cx).unwrap();
+    });
+}
+
+#[test]
+fn data_that_are_not_right_fail_the_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = [("engine", "sqlite"), ("ramp", "1"), ("length", "20"), ("connections", "1")];
+    with_context(&settings, dir.path(), |cx| {
+        let job = parse(cx).unwrap();
+        let trial_database = TrialDatabase::open(cx, &job, &job.config(cx.clock, cx.cpus)).unwrap();
+        let (target, trial) = (trial_database.target(), trial_context(cx, &trial_database));
+        trial::prepare(&job, &target, &trial).unwrap();
+        trial::run(&job, &target, &trial).unwrap();
+        trial::verify(&target, &trial).unwrap();
+        let mut database = trial::database(&target).unwrap();
+        database.execute("UPDATE warehouse SET w_ytd = w_ytd + 1").unwrap();
+        let wrong = trial::verify(&target, &trial).unwrap_err().to_string();
+        assert!(wrong.contains("condition-1") && wrong.contains("after the run"), "{wrong}");
+        database.execute("UPDATE warehouse SET w_ytd = w_ytd - 1").unwrap();
+        std::fs::write(dir.path().join("oltp.json"), r#"{"before": 0, "committed": 1000000}"#).unwrap();
+        let wrong = trial::verify(&target, &trial).unwrap_err().to_string();
+        assert!(wrong.contains("The driver was told of 1000000 new orders"), "{wrong}");
+    });
+}
+
+#[test]
+fn an_option_that_is_none_is_refused() {
+    let refused = workload::options(&Oltp, [("shared_buffers", "1GB")]).unwrap_err();
+    assert_eq!(refused, "`oltp.shared_buffers` is not an option of oltp; did you mean `oltp.postgres.shared_buffers`?");
+}
+
+#[test]
+fn storage_is_for_the_warehouses_unless_the_server_is_elsewhere() {
+    let bytes = |settings: &[(&str, &str)]| {
+        Oltp.needs(&workload::options(&Oltp, settings.iter().copied()).unwrap()).storage_bytes.unwrap()
+    };
+    assert!(bytes(&[("warehouses", "10")]) > 10 * bytes(&[("url", "postgresql://u@h/d")]));
+    assert!(bytes(&[("warehouses", "10")]) > bytes(&[]));
+}

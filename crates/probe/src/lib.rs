@@ -1,0 +1,11 @@
+//! Probes: what is read before and after the work, and never inside a measured window.
+
+pub mod counters;
+pub mod dmesg;
+pub mod filesystem;
+pub mod locks;
+pub mod machine;
+pub mod noise;
+pub mod recorder;
+pub mod sampled;
+pub mod symbols;

@@ -1,0 +1,115 @@
+//! What was waited for in each window: by lock and caller, and by program for futexes.
+//!
+//! Waits of the trial's processes count, and those of the kernel for nobody in particular: its threads, and interrupts of idle CPUs.
+//!
+//! Invariant: of a wait each window has as much time as lies in its spans, so that windows never have more waiting than there was.
+
+use std::collections::BTreeMap;
+
+use super::names::{Places, class, taken};
+use super::recorder::{Recording, What};
+use crate::sampled::programs::Role;
+use crate::sampled::spans::Spans;
+use crate::symbols::Symbols;
+use bigiron_model::waits::{FutexWait, LockWait, Tally, Traced, Waited};
+
+/// A lock's class, its name and who wanted it; or a program.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Lock(String, Option<String>, String),
+    Futex(String),
+}
+
+/// Windows' waits in the order of the windows, without what only the workload knows of them; and how they were traced.
+pub fn waited(recording: &Recording, spans: &Spans, symbols: &Symbols, places: &Places) -> (Vec<Waited>, Traced) {
+    let programs = &recording.programs;
+    let key = |what: What, image: u32| match what {
+        What::Lock { flags, variable, stack } => {
+            let (class, caller) = (class(flags), places.caller(&recording.stacks[stack as usize], symbols));
+            let own = variable.and_then(|lock| places.variable(lock));
+            let lock = own.or_else(|| taken(&class, &caller)).map(str::to_owned);
+            Key::Lock(class, lock, caller)
+        }
+        What::Futex => Key::Futex(programs.who(image).to_owned()),
+    };
+    // `None` of those that do not count.
+    let counts = |image: u32| matches!(programs.role(image), Role::Trial | Role::Kernel | Role::Idle);
+    let keys: Vec<Option<Key>> =
+        recording.origins.iter().map(|o| counts(o.image).then(|| key(o.what, o.image))).collect();
+    let mut tallies: Vec<BTreeMap<&Key, Tally>> = vec![BTreeMap::new(); spans.windows()];
+    let mut traced = recording.traced.clone();
+    for wait in &recording.waits {
+        let Some(key) = &keys[wait.origin as usize] else {
+            let own = programs.role(recording.origins[wait.origin as usize].image) == Role::Sampler;
+            traced.others += u64::from(!own);
+            continue;
+        };
+        for (window, ns) in spans.parts(wait.begin, wait.begin + wait.ns.max(1)) {
+            let (spun, spun_ns) = if wait.spun { (1, ns) } else { (0, 0) };
+            let one = Tally { waits: 1, spun, total_ns: ns, spun_ns, max_ns: ns };
+            tallies[window].entry(key).or_default().add(&one);
+        }
+    }
+    (tallies.into_iter().map(ranked).collect(), traced)
+}
+
+fn ranked(tallies: BTreeMap<&Key, Tally>) -> Waited {
+    let mut waited = Waited::default();
+    for (key, tally) in tallies {
+        match key.clone() {
+            Key::Lock(class, lock, caller) => waited.locks.push(LockWait { class, lock, caller, tally }),
+            Key::Futex(program) => waited.futexes.push(FutexWait { program, tally }),
+        }
+    }
+    rank(&mut waited);
+    waited
+}
+
+/// The longest first; of two as long the order is that of their names.
+fn rank(waited: &mut Waited) {
+    waited.locks.sort_by(|x, y| {
+        let names = |w: &LockWait| (w.class.clone(), w.lock.clone(), w.caller.clone());
+        y.tally.total_ns.cmp(&x.tally.total_ns).then_with(|| names(x).cmp(&names(y)))
+    });
+    waited.futexes.sort_by(|x, y| y.tally.total_ns.cmp(&x.tally.total_ns).then_with(|| x.program.cmp(&y.program)));
+}
+
+/// Windows added up by the metrics that they explain, metrics in the order in which they were first met.
+#[derive(Debug, Default)]
+pub struct ByMetric(Vec<Waited>);
+
+impl ByMetric {
+    /// Adds a window of `workload`: what it marked, and what was waited for in it.
+    pub fn add(&mut self, workload: &str, window: &bigiron_model::workload::Window, waited: &Waited) {
+        for metric in &window.metrics {
+            let found = self.0.iter().position(|w| w.workload == workload && w.metric == *metric);
+            let at = found.unwrap_or_else(|| {
+                let (workload, metric) = (workload.to_owned(), metric.clone());
+                self.0.push(Waited { workload, metric, ..Waited::default() });
+                self.0.len() - 1
+            });
+            let sum = &mut self.0[at];
+            sum.operations += window.operations;
+            sum.ns += window.ns;
+            for lock in &waited.locks {
+                let same =
+                    |l: &&mut LockWait| (&l.class, &l.lock, &l.caller) == (&lock.class, &lock.lock, &lock.caller);
+                match sum.locks.iter_mut().find(same) {
+                    Some(known) => known.tally.add(&lock.tally),
+                    None => sum.locks.push(lock.clone()),
+                }
+            }
+            for futex in &waited.futexes {
+                match sum.futexes.iter_mut().find(|f| f.program == futex.program) {
+                    Some(known) => known.tally.add(&futex.tally),
+                    None => sum.futexes.push(futex.clone()),
+                }
+            }
+        }
+    }
+
+    pub fn all(mut self) -> Vec<Waited> {
+        self.0.iter_mut().for_each(rank);
+        self.0
+    }
+}

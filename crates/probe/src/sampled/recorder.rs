@@ -1,0 +1,253 @@
+//! The recorder: a thread that empties the rings of all CPUs while a trial runs.
+//!
+//! Invariant: whatever was lost while it recorded is in the count.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::programs::Programs;
+use super::record::{Record, Stack, records};
+use crate::recorder::Recorder;
+use bigiron_sys::perf::{Ring, Trigger, cycles_per_ns};
+use bigiron_sys::spin;
+
+/// Samples a second and CPU: about a thousand, but in no step with anything that happens a thousand times a second.
+pub const HZ: u32 = 999;
+
+/// Nanoseconds from one sample to the next.
+pub const PERIOD_NS: u64 = 1_000_000_000 / HZ as u64;
+
+/// How often rings are emptied. They have room for a second of samples; twenty thousand processes a second fill a third of one meanwhile.
+const EVERY: Duration = Duration::from_millis(20);
+
+/// What takes the samples, and how many of its units they are apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    pub trigger: Trigger,
+    pub period: u64,
+}
+
+impl Sampling {
+    /// By cycles where the machine counts them, else by the kernel's timer.
+    pub fn of_this_machine() -> Self {
+        // As many cycles as pass in that time: at a fixed number of them samples need no weights.
+        match cycles_per_ns(|| spin::iterations(CALIBRATION)) {
+            Ok(rate) => Self { trigger: Trigger::Cycles, period: (rate * PERIOD_NS as f64) as u64 },
+            Err(_) => Self { trigger: Trigger::CpuClock, period: PERIOD_NS },
+        }
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self.trigger {
+            Trigger::Cycles => "cycles",
+            Trigger::CpuClock => "cpu-clock",
+        }
+    }
+}
+
+/// Turns of a loop that takes a cycle or two each: ten milliseconds and more, in which a CPU reaches its working frequency.
+const CALIBRATION: u64 = 30_000_000;
+
+/// A sample, its stack by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// Of its process, in [`Recording::programs`].
+    pub image: u32,
+    pub stack: u32,
+}
+
+/// All that was recorded.
+#[derive(Debug, Default)]
+pub struct Recording {
+    pub samples: Vec<Taken>,
+    /// By number.
+    pub stacks: Vec<Stack>,
+    pub programs: Programs,
+    /// Records that found no room, or were torn.
+    pub lost: u64,
+    /// Times that the kernel took fewer samples than asked for.
+    pub throttled: u64,
+    pub cpus: u32,
+    pub(super) numbers: HashMap<Stack, u32>,
+}
+
+impl Recording {
+    /// Adds what was taken from the rings of all CPUs.
+    pub fn add(&mut self, taken: &[Vec<u8>]) {
+        let mut all = Vec::new();
+        for record in taken.iter().flat_map(|bytes| records(bytes)) {
+            match record {
+                Ok(record) => all.push(record),
+                Err(_) => self.lost += 1,
+            }
+        }
+        // A process may be forked on one CPU and sampled on another: each is told of by its own CPU's ring.
+        all.sort_by_key(|(time, _)| *time);
+        for (time, record) in all {
+            match record {
+                Record::Sample(sample) => {
+                    let (image, stack) = (self.programs.image(sample.pid), self.number(sample.stack));
+                    self.samples.push(Taken { time, image, stack });
+                }
+                Record::Mapped { pid, mapping } => self.programs.map(pid, mapping),
+                Record::Forked { pid, parent } => self.programs.fork(pid, parent),
+                Record::Named { pid, name, executes } => self.programs.name(pid, &name, executes),
+                Record::Lost(n) => self.lost += n,
+                Record::Throttled => self.throttled += 1,
+                Record::Other => {}
+            }
+        }
+    }
+
+    fn number(&mut self, stack: Stack) -> u32 {
+        if let Some(number) = self.numbers.get(&stack) {
+            return *number;
+        }
+        let number = self.stacks.len() as u32;
+        self.stacks.push(stack.clone());
+        self.numbers.insert(stack, number);
+        number
+    }
+}
+
+/// Whether this process may sample all others; why not, in words that say what would be right.
+///
+/// # Errors
+/// The refusal.
+pub fn permitted() -> Result<(), String> {
+    let cpu = online().first().copied().unwrap_or(0);
+    Ring::new(Trigger::CpuClock, PERIOD_NS, cpu).map(drop).map_err(|e| refusal(&e))
+}
+
+pub(crate) fn refusal(e: &io::Error) -> String {
+    match e.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+            format!(
+                "sampling all processes needs root, CAP_PERFMON or `kernel.perf_event_paranoid` of 0 or less (it is {})",
+                level.trim()
+            )
+        }
+        Some(libc::ENOSYS) => "this kernel has no `perf_event_open` (CONFIG_PERF_EVENTS)".to_owned(),
+        _ => format!("`perf_event_open` fails: {e}"),
+    }
+}
+
+/// The CPUs that are online.
+pub(crate) fn online() -> Vec<u32> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
+    };
+    text.trim().split(',').filter_map(range).flatten().collect()
+}
+
+/// Rings that tell of all CPUs that are online.
+pub struct Armed {
+    rings: Vec<Ring>,
+}
+
+impl Armed {
+    /// From here on samples are taken. Processes that this one forks from now on are the trial's.
+    ///
+    /// # Errors
+    /// Why it cannot be done, as [`permitted`] says it.
+    pub fn new(sampling: Sampling) -> Result<Self, String> {
+        let ring = |cpu| Ring::new(sampling.trigger, sampling.period, cpu);
+        let rings = online().iter().map(|cpu| ring(*cpu)).collect::<io::Result<Vec<_>>>().map_err(|e| refusal(&e))?;
+        rings.iter().try_for_each(Ring::enable).map_err(|e| refusal(&e))?;
+        Ok(Self { rings })
+    }
+
+    /// Has a thread of this process empty the rings.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn start(self) -> Result<Recorder<Recording>, String> {
+        Recorder::start(move |stopped| self.record(stopped))
+    }
+
+    fn record(mut self, stopped: &AtomicBool) -> Recording {
+        let mut recording = Recording {
+            // After the rings have begun to tell of new ones, so that none is missed.
+            programs: Programs::running(std::process::id()),
+            cpus: self.rings.len() as u32,
+            ..Recording::default()
+        };
+        let mut taken = vec![Vec::new(); self.rings.len()];
+        loop {
+            let last = stopped.load(Ordering::Acquire);
+            if last {
+                self.rings.iter().for_each(|ring| drop(ring.disable()));
+            }
+            for (ring, bytes) in self.rings.iter_mut().zip(&mut taken) {
+                bytes.clear();
+                ring.take(bytes);
+            }
+            recording.add(&taken);
+            if last {
+                return recording;
+            }
+            thread::park_timeout(EVERY);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::programs::Role;
+    use super::*;
+
+    /// A function of its own, however this is compiled.
+    #[inline(never)]
+    fn busy_here() {
+        let mut n = 0_u64;
+        while n < 10_000 {
+            n = std::hint::black_box(n) + 1;
+        }
+    }
+
+    #[test]
+    fn what_this_process_does_is_recorded_or_refused_in_words() {
+        let sampling = Sampling { trigger: Trigger::CpuClock, period: PERIOD_NS };
+        match Armed::new(sampling).and_then(Armed::start) {
+            Ok(recorder) => {
+                let before = bigiron_sys::cpu_clock::thread_cpu_time();
+                while bigiron_sys::cpu_clock::thread_cpu_time() < before + Duration::from_millis(50) {
+                    busy_here();
+                }
+                let recording = recorder.stop();
+                let mine = recording.samples.iter().filter(|s| recording.programs.role(s.image) == Role::Sampler);
+                let mut names = super::super::programs::Names::new(&recording.programs);
+                let mut spins = |s: &&Taken| {
+                    let stack = &recording.stacks[s.stack as usize];
+                    stack.user.iter().any(|ip| names.name(s.image, *ip).contains("busy_here"))
+                };
+                // Of a second's 999 for each CPU; an overloaded machine may take some of them away.
+                assert!(mine.filter(|s| spins(s)).count() > 0, "{} samples", recording.samples.len());
+                assert!(recording.samples.iter().all(|s| (s.stack as usize) < recording.stacks.len()));
+            }
+            Err(why) => assert!(why.contains("perf_event"), "{why}"),
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_would_be_right() {
+        let why = refusal(&io::Error::from_raw_os_error(libc::EACCES));
+        assert!(why.contains("CAP_PERFMON") && why.contains("kernel.perf_event_paranoid"), "{why}");
+    }
+
+    #[test]
+    fn torn_bytes_are_lost_and_the_rest_is_not() {
+        let mut recording = Recording::default();
+        recording.add(&[vec![9, 0, 0, 0]]);
+        assert_eq!((recording.lost, recording.samples.len()), (1, 0));
+    }
+}

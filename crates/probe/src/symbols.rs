@@ -1,0 +1,187 @@
+//! Which function a guest's instruction belongs to: the kernel's own symbols, and the files that programs were mapped from.
+//!
+//! Invariant: an address is given to the symbol that begins last before it, as the kernel's own `%pS` does; what lies in no program known is
+//! said to be that.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+
+use bigiron_model::workload::Program;
+
+/// Where the kernel's half of the address space begins (x86-64, Documentation/arch/x86/x86_64/mm.rst).
+const KERNEL: u64 = 0xffff_8000_0000_0000;
+
+/// User-space instructions of no program that was seen.
+pub const UNKNOWN_PROGRAM: &str = "user: program not known";
+
+/// What the function of a system call of 64-bit programs is called, before its name (since 4.17).
+const SYSTEM_CALL: &str = "__x64_sys_";
+
+/// Kernel instructions before the first symbol.
+const UNKNOWN_FUNCTION: &str = "kernel: no symbol";
+
+/// The executable parts of processes, from the text of their `/proc/PID/maps` (proc(5)).
+pub fn programs<'a>(maps: impl IntoIterator<Item = &'a str>) -> Vec<Program> {
+    let mut programs: Vec<Program> = maps.into_iter().flat_map(str::lines).filter_map(program).collect();
+    programs.sort();
+    programs.dedup();
+    programs
+}
+
+/// Processes looked at, at most: those of a server have the same programs.
+const PROCESSES: usize = 64;
+
+/// The executable parts of the processes that run now.
+pub fn running() -> Vec<Program> {
+    let numbers = |name: &OsStr| name.to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten().filter(|entry| numbers(&entry.file_name()));
+    // Kernel threads have none.
+    let maps =
+        all.filter_map(|entry| fs::read_to_string(entry.path().join("maps")).ok()).filter(|maps| !maps.is_empty());
+    let maps: Vec<String> = maps.take(PROCESSES).collect();
+    programs(maps.iter().map(String::as_str))
+}
+
+/// `START-END PERMISSIONS OFFSET DEVICE INODE FILE`.
+fn program(line: &str) -> Option<Program> {
+    let mut words = line.split_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    words.next().filter(|permissions| permissions.contains('x'))?;
+    let file = words.nth(3)?.to_owned();
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    Some(Program { start: address(start)?, end: address(end)?, file })
+}
+
+/// Those lines of `/proc/kallsyms` that name code.
+pub fn code_symbols(kallsyms: &str) -> impl Iterator<Item = &str> {
+    kallsyms.lines().filter(|line| line.split(' ').nth(1).is_some_and(|kind| matches!(kind, "t" | "T" | "w" | "W")))
+}
+
+/// A guest's symbols.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    /// By address; of several at one address the first named.
+    functions: BTreeMap<u64, String>,
+    /// Where system calls begin, and their names.
+    calls: BTreeMap<u64, String>,
+    programs: Vec<Program>,
+}
+
+impl Symbols {
+    /// From the text of `/proc/kallsyms`, or those lines of it that name code.
+    ///
+    /// # Errors
+    /// If it has no addresses: the kernel hides them from who may not see them (`kernel.kptr_restrict`).
+    pub fn new(kallsyms: &str, programs: Vec<Program>) -> Result<Self, String> {
+        let (mut functions, mut calls) = (BTreeMap::new(), BTreeMap::new());
+        for line in code_symbols(kallsyms) {
+            let mut words = line.split_whitespace();
+            let (address, name) = (words.next(), words.nth(1));
+            let Some((Ok(address), name)) = address.map(|a| u64::from_str_radix(a, 16)).zip(name) else { continue };
+            if address >= KERNEL {
+                functions.entry(address).or_insert_with(|| plain(name).to_owned());
+                // What a kernel does not have is one function under the names of many calls.
+                if let Some(call) = name.strip_prefix(SYSTEM_CALL).filter(|call| *call != "ni_syscall") {
+                    calls.entry(address).or_insert_with(|| call.to_owned());
+                }
+            }
+        }
+        if functions.is_empty() {
+            return Err("/proc/kallsyms shows no addresses; `sysctl.kernel.kptr_restrict=0` lets it".to_owned());
+        }
+        Ok(Self { functions, calls, programs })
+    }
+
+    /// The system call whose function begins at `address`.
+    pub fn system_call(&self, address: u64) -> Option<&str> {
+        self.calls.get(&address).map(String::as_str)
+    }
+
+    /// The function at `address`; of a program the file alone.
+    pub fn name(&self, address: u64) -> String {
+        if address >= KERNEL {
+            let before = self.functions.range(..=address).next_back();
+            return before.map_or(UNKNOWN_FUNCTION, |(_, name)| name).to_owned();
+        }
+        let mut files: Vec<&str> =
+            self.programs.iter().filter(|p| (p.start..p.end).contains(&address)).map(|p| p.file.as_str()).collect();
+        files.dedup();
+        match files[..] {
+            [] => UNKNOWN_PROGRAM.to_owned(),
+            _ => format!("user: {}", files.join(" or ")),
+        }
+    }
+}
+
+/// A function's name without what the compiler and the build add to it from one kernel to the next: clones (`.constprop.0`, `.isra.0`, `.part.0`,
+/// `.cold`) and the `_noprof` of memory allocation profiling (since 6.10).
+pub fn plain(name: &str) -> &str {
+    let name = name.split('.').next().filter(|first| !first.is_empty()).unwrap_or(name);
+    name.strip_suffix("_noprof").unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KALLSYMS: &str = "ffffffff81000000 T _text\nffffffff81000000 T startup_64\nffffffff81000100 t do_it.isra.0\n\
+        ffffffff81000080 T __x64_sys_read\nffffffff81000180 D data\nffffffff81000200 W __kmalloc_noprof\nffffffffc0000000 t null_transfer\t[null_blk]\n";
+
+    fn symbols() -> Symbols {
+        let maps = [
+            "7f00000-7f02000 r-xp 00000000 00:02 17 /init\n7f02000-7f03000 rw-p 00000000 00:02 17 /init",
+            "7f00000-7f02000 r-xp 00000000 00:02 17 /init\n7ffe000-7fff000 r-xp 00000000 00:00 0 [vdso]",
+            "7ffe800-7fff000 r-xp 00000000 00:00 0 /lib/x.so",
+        ];
+        Symbols::new(KALLSYMS, programs(maps)).unwrap()
+    }
+
+    #[test]
+    fn an_address_is_its_functions_whatever_the_compiler_made_of_the_name() {
+        let s = symbols();
+        for (address, name) in [
+            (0xffff_ffff_8100_0000, "_text"),
+            (0xffff_ffff_8100_01ff, "do_it"),
+            (0xffff_ffff_8100_0200, "__kmalloc"),
+            (0xffff_ffff_c000_0010, "null_transfer"),
+            (0xffff_ffff_80ff_ffff, UNKNOWN_FUNCTION),
+            (0x7f0_1000, "user: /init"),
+            (0x7ff_e000, "user: [vdso]"),
+            (0x7ff_e900, "user: /lib/x.so or [vdso]"),
+            (0x7f0_2000, UNKNOWN_PROGRAM),
+        ] {
+            let mut got = s.name(address);
+            if got.contains(" or ") {
+                // The order is that of the addresses where they begin.
+                got = got.replace("[vdso] or /lib/x.so", "/lib/x.so or [vdso]");
+            }
+            assert_eq!(got, name, "{address:x}");
+        }
+    }
+
+    #[test]
+    fn a_system_call_is_its_functions_first_instruction() {
+        let s = symbols();
+        assert_eq!(s.system_call(0xffff_ffff_8100_0080), Some("read"));
+        assert_eq!((s.system_call(0xffff_ffff_8100_0081), s.system_call(0xffff_ffff_8100_0100)), (None, None));
+    }
+
+    #[test]
+    fn hidden_addresses_are_no_symbols() {
+        let error = Symbols::new("0000000000000000 T _text\n", Vec::new()).unwrap_err();
+        assert!(error.contains("kptr_restrict"), "{error}");
+    }
+
+    #[test]
+    fn names_lose_what_differs_between_builds() {
+        for (name, is) in [
+            ("a.constprop.0.isra.0", "a"),
+            ("b.cold", "b"),
+            ("kmem_cache_alloc_noprof", "kmem_cache_alloc"),
+            (".L", ".L"),
+        ] {
+            assert_eq!(plain(name), is);
+        }
+    }
+}

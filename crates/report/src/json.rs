@@ -1,0 +1,354 @@
+//! The report as JSON. Its schema is docs/reference/report.schema.json; the tests hold every report they make against it.
+//!
+//! Invariant: a figure shown to people is a quantity (`value`, `unit`, `text`), the same as in the text report; figures on the log scale
+//! stand under `log` and are unrounded.
+
+mod waits;
+
+use std::collections::BTreeMap;
+
+use bigiron_stats::Verdict;
+use serde::Serialize;
+
+use super::fact::{self, Fact};
+use super::kconfig::Difference;
+use super::quantity::Quantity;
+use super::row::Row;
+use super::scope::{self, Booted};
+use super::sentence::About;
+use super::{Report, subject};
+use bigiron_judge::calls::{Call, Calls};
+use bigiron_judge::causes::{Cause, Causes, Looking};
+use bigiron_judge::counters::Counts;
+use bigiron_judge::line::{Delta, Estimate, Missing};
+use bigiron_judge::standing::SetAside;
+use bigiron_judge::suite::Reason;
+use bigiron_judge::survival::Survival;
+use bigiron_judge::{Comparison, State};
+use bigiron_model::metric::{Kind, MetricDef};
+use bigiron_model::plan::{Design, Machine};
+use bigiron_model::workload::Options;
+
+/// Version of this format.
+pub const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    bigiron: &'a str,
+    /// In words; null if nobody wrote it down.
+    question: Option<&'a str>,
+    state: State,
+    boots: Boots,
+    /// Over all arms; null while unfinished.
+    verdict: Option<&'static str>,
+    sentences: Vec<Said<'a>>,
+    study: Study<'a>,
+    survival: &'a [Survival],
+    comparisons: Vec<Compared<'a>>,
+    /// Null where nothing was looked into.
+    causes: Option<Explained<'a>>,
+    /// By comparison; null where nothing was counted.
+    counters: Option<Vec<Counted<'a>>>,
+    /// Null where no locks were looked at.
+    locks: Option<waits::Waits<'a>>,
+    set_aside: &'a [SetAside],
+    kernels: Vec<Booted>,
+    /// One line per workload.
+    durability: Vec<String>,
+    facts: Vec<Fact>,
+    not_tested: Vec<String>,
+    method: Vec<String>,
+}
+
+/// Unrounded: there may be thousands of counters.
+#[derive(Serialize)]
+struct Counted<'a> {
+    baseline: &'a str,
+    arm: &'a str,
+    #[serde(flatten)]
+    counts: &'a Counts,
+}
+
+#[derive(Serialize)]
+struct Explained<'a> {
+    looking: Option<&'a Looking>,
+    missing: &'a [String],
+    lines: Vec<ExplainedLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct ExplainedLine<'a> {
+    arm: &'a str,
+    #[serde(flatten)]
+    of: &'a Causes,
+    causes: Vec<ExplainedCause<'a>>,
+    /// What these causes are together, of the difference.
+    explained: f64,
+    /// Null where instructions were counted.
+    sampled: Option<ExplainedSamples>,
+    /// System calls for one operation; empty where not every instruction was counted.
+    system_calls: &'a [Call],
+    /// Parts of the kernel; all of them together are the difference.
+    parts: Vec<ExplainedPart>,
+    /// What differs between the arms there, in words.
+    touching: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ExplainedSamples {
+    cpus: f64,
+    baseline_samples: u64,
+    arm_samples: u64,
+    not_told_apart: NotToldApart,
+}
+
+#[derive(Serialize)]
+struct NotToldApart {
+    functions: usize,
+    baseline_ns: f64,
+    arm_ns: f64,
+    standard_error_ns: f64,
+}
+
+#[derive(Serialize)]
+struct ExplainedPart {
+    part: &'static str,
+    change_ns: f64,
+    share: f64,
+}
+
+#[derive(Serialize)]
+struct ExplainedCause<'a> {
+    #[serde(flatten)]
+    cause: &'a Cause,
+    /// Of the difference.
+    share: f64,
+}
+
+#[derive(Serialize)]
+struct Boots {
+    planned: u32,
+    done: u32,
+    void_pairs: u32,
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    about: About,
+    arm: Option<&'a str>,
+    workload: Option<&'a str>,
+    text: String,
+    verdict: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Study<'a> {
+    question_sha256: &'a str,
+    repeat: &'a str,
+    clock: &'static str,
+    design: &'a Design,
+    machine: &'a Machine,
+    arms: Vec<&'a str>,
+    workloads: BTreeMap<&'a str, &'a Options>,
+    margins: &'a BTreeMap<Kind, f64>,
+}
+
+#[derive(Serialize)]
+struct Compared<'a> {
+    baseline: &'a str,
+    arm: &'a str,
+    pairs: u32,
+    verdict: Option<&'static str>,
+    reason: Option<&'a Reason>,
+    lines: Vec<Judged<'a>>,
+    /// Null where a configuration is not known.
+    config_differences: Option<&'a [Difference]>,
+}
+
+#[derive(Serialize)]
+struct Judged<'a> {
+    workload: &'a str,
+    metric: &'a MetricDef,
+    clock: &'static str,
+    verdict: &'static str,
+    unadjusted_verdict: &'static str,
+    tiny: bool,
+    uneven: bool,
+    baseline_mean: &'a Option<Quantity>,
+    arm_mean: &'a Option<Quantity>,
+    change: &'a Option<Quantity>,
+    ci95: Option<[&'a Quantity; 2]>,
+    ci90: Option<[&'a Quantity; 2]>,
+    smallest_visible: &'a Option<Quantity>,
+    margin: &'a Quantity,
+    p: Option<f64>,
+    claim_p: f64,
+    adjusted_p: f64,
+    more_pairs: Option<u32>,
+    pairs: usize,
+    missing: Missing,
+    log: Option<Log>,
+    deltas: &'a [Delta],
+}
+
+/// On the log scale.
+#[derive(Serialize)]
+struct Log {
+    #[serde(flatten)]
+    estimate: Estimate,
+    margin: f64,
+}
+
+/// The whole report as one indented JSON document.
+pub fn json(report: &Report<'_>) -> String {
+    let plan = report.plan;
+    let judgement = report.judgement;
+    let facts = fact::facts(plan, report.records);
+    let document = Document {
+        schema: SCHEMA,
+        bigiron: &plan.bigiron,
+        question: plan.question.as_deref(),
+        state: judgement.state,
+        boots: Boots { planned: judgement.planned, done: judgement.done, void_pairs: judgement.void_pairs },
+        verdict: judgement.verdict.map(Verdict::name),
+        sentences: report
+            .sentences
+            .iter()
+            .map(|s| Said {
+                about: s.about,
+                arm: s.arm.as_deref(),
+                workload: s.workload.as_deref(),
+                text: s.full(),
+                verdict: s.verdict.map(Verdict::name),
+            })
+            .collect(),
+        study: Study {
+            question_sha256: &plan.question_sha256,
+            repeat: &plan.repeat,
+            clock: plan.clock.name(),
+            design: &plan.design,
+            machine: &plan.machine,
+            arms: plan.arms.iter().map(|a| a.name.as_str()).collect(),
+            workloads: plan.workloads.iter().map(|w| (w.name.as_str(), &w.options)).collect(),
+            margins: &plan.margins,
+        },
+        survival: &judgement.survival,
+        comparisons: judgement
+            .comparisons
+            .iter()
+            .enumerate()
+            .map(|(index, c)| compared(report, c, &report.rows[index], report.configs[index].as_deref()))
+            .collect(),
+        causes: explained(report),
+        counters: (!report.counters.is_empty()).then(|| counted(report)),
+        locks: waits::of(report),
+        set_aside: &judgement.set_aside,
+        kernels: scope::booted(plan, report.records),
+        durability: fact::durability(plan, &facts),
+        facts,
+        not_tested: scope::not_tested(plan),
+        method: scope::method(plan),
+    };
+    let mut text = serde_json::to_string_pretty(&document).expect("A report has string keys only");
+    text.push('\n');
+    text
+}
+
+fn counted<'a>(report: &'a Report<'_>) -> Vec<Counted<'a>> {
+    let arms = &report.plan.arms;
+    let all = report.counters.iter().zip(&report.judgement.comparisons);
+    all.map(|(counts, comparison)| Counted { baseline: &arms[0].name, arm: &arms[comparison.arm].name, counts })
+        .collect()
+}
+
+fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
+    let found = &report.why;
+    if found.looking.is_none() && found.missing.is_empty() {
+        return None;
+    }
+    let lines = found.causes.iter().map(|of| {
+        let shown = of.listed;
+        ExplainedLine {
+            arm: &report.plan.arms[report.judgement.comparisons[of.comparison].arm].name,
+            of,
+            causes: of.causes[..shown]
+                .iter()
+                .map(|cause| ExplainedCause { cause, share: cause.delta() / of.delta() })
+                .collect(),
+            explained: of.explained(shown),
+            sampled: of.sampled.as_ref().map(|s| ExplainedSamples {
+                cpus: s.cpus,
+                baseline_samples: s.samples.0,
+                arm_samples: s.samples.1,
+                not_told_apart: NotToldApart {
+                    functions: s.functions,
+                    baseline_ns: s.a,
+                    arm_ns: s.b,
+                    standard_error_ns: s.se,
+                },
+            }),
+            system_calls: system_calls(found, of),
+            parts: subject::parts(of)
+                .into_iter()
+                .map(|p| ExplainedPart { part: p.name, change_ns: p.delta, share: p.share })
+                .collect(),
+            touching: report.touching(of),
+        }
+    });
+    Some(Explained { looking: found.looking.as_ref(), missing: &found.missing, lines: lines.collect() })
+}
+
+fn system_calls<'a>(why: &'a super::why::Why, causes: &Causes) -> &'a [Call] {
+    let is_it =
+        |c: &&Calls| c.comparison == causes.comparison && c.workload == causes.workload && c.metric == causes.metric;
+    why.calls.iter().find(is_it).map_or(&[], |found| &found.calls)
+}
+
+fn compared<'a>(
+    report: &'a Report<'_>,
+    comparison: &'a Comparison,
+    rows: &'a [Row<'_>],
+    config_differences: Option<&'a [Difference]>,
+) -> Compared<'a> {
+    Compared {
+        baseline: &report.plan.arms[0].name,
+        arm: &report.plan.arms[comparison.arm].name,
+        pairs: comparison.pairs,
+        verdict: comparison.suite.as_ref().map(|s| s.verdict.name()),
+        reason: comparison.suite.as_ref().map(|s| &s.reason),
+        lines: rows.iter().map(|row| judged(report, row)).collect(),
+        config_differences,
+    }
+}
+
+fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
+    let line = row.line;
+    fn ends((low, high): &(Quantity, Quantity)) -> [&Quantity; 2] {
+        [low, high]
+    }
+    Judged {
+        workload: &line.workload,
+        metric: &line.metric,
+        clock: report.plan.clock.name(),
+        verdict: line.verdict.name(),
+        unadjusted_verdict: line.unadjusted.unwrap_or(line.verdict).name(),
+        tiny: line.tiny,
+        uneven: line.estimate.is_some_and(|e| e.uneven),
+        baseline_mean: &row.a,
+        arm_mean: &row.b,
+        change: &row.change,
+        ci95: row.ci95.as_ref().map(ends),
+        ci90: row.ci90.as_ref().map(ends),
+        smallest_visible: &row.visible,
+        margin: &row.margin,
+        p: line.estimate.map(|e| e.p),
+        claim_p: line.claim_p,
+        adjusted_p: line.adjusted_p,
+        more_pairs: line.more_pairs,
+        pairs: line.deltas.len(),
+        missing: line.missing,
+        log: line.estimate.map(|estimate| Log { estimate, margin: line.log_margin }),
+        deltas: &line.deltas,
+    }
+}

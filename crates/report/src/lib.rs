@@ -1,0 +1,163 @@
+//! The report: text for a terminal or a mail, JSON, CSV, and one HTML page.
+//!
+//! Invariant: same numbers everywhere. Every format lays out the same [`Report`]: its sentences, its rows of quantities and its scope.
+
+pub mod chart;
+pub mod counters;
+pub mod csv;
+pub mod fact;
+pub mod flame;
+pub mod history;
+pub mod html;
+pub mod json;
+pub mod kconfig;
+pub mod locks;
+pub mod quantity;
+pub mod row;
+pub mod scope;
+pub mod sentence;
+pub mod subject;
+pub mod svg;
+pub mod table;
+pub mod text;
+pub mod trials;
+pub mod why;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use bigiron_judge::causes::Causes;
+use bigiron_judge::counters::Counts;
+use bigiron_judge::{Judgement, State};
+use bigiron_model::clock::Clock;
+use bigiron_model::plan::{Arm, Plan};
+use bigiron_model::record::Record;
+use bigiron_model::version::major_minor;
+
+pub use csv::csv;
+pub use html::html;
+pub use json::json;
+pub use text::text;
+pub use trials::{trial, trials};
+
+use kconfig::Difference;
+use row::Row;
+use sentence::Sentence;
+use why::Why;
+
+/// What the caller knows beyond plan and records.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// Text of the kernel's `.config`, by the arm's name, where there is one.
+    pub configs: BTreeMap<String, String>,
+    pub why: Why,
+    /// By comparison; empty where nothing was counted.
+    pub counters: Vec<Counts>,
+    /// Whether text shows all of them.
+    pub all_counters: bool,
+}
+
+/// Everything a report says, decided once for all formats.
+pub struct Report<'a> {
+    pub plan: &'a Plan,
+    pub records: &'a [Record],
+    pub judgement: &'a Judgement,
+    pub sentences: Vec<Sentence>,
+    /// By comparison: primaries first, then the exploratory ones in the plan's order.
+    pub rows: Vec<Vec<Row<'a>>>,
+    /// By comparison: what differs between the configurations; `None` where one of them is not known.
+    pub configs: Vec<Option<Vec<Difference>>>,
+    pub why: Why,
+    /// By comparison; empty where nothing was counted.
+    pub counters: Vec<Counts>,
+    /// Whether text shows all of them.
+    pub all_counters: bool,
+}
+
+impl<'a> Report<'a> {
+    pub fn new(plan: &'a Plan, records: &'a [Record], judgement: &'a Judgement, extras: &Extras) -> Report<'a> {
+        let rows: Vec<Vec<Row<'a>>> = judgement
+            .comparisons
+            .iter()
+            .map(|c| {
+                let (primaries, others): (Vec<_>, Vec<_>) = c.lines.iter().partition(|l| l.metric.primary);
+                primaries.into_iter().chain(others).map(Row::new).collect()
+            })
+            .collect();
+        let config = |arm: usize| extras.configs.get(&plan.arms[arm].name);
+        let configs = judgement
+            .comparisons
+            .iter()
+            .map(|c| config(0).zip(config(c.arm)).map(|(a, b)| kconfig::differences(a, b)))
+            .collect();
+        let sentences = sentence::sentences(plan, judgement, &rows);
+        Report {
+            plan,
+            records,
+            judgement,
+            sentences,
+            rows,
+            configs,
+            why: extras.why.clone(),
+            counters: extras.counters.clone(),
+            all_counters: extras.all_counters,
+        }
+    }
+
+    /// `debian:6.12 against debian:6.1`.
+    pub fn title(&self) -> String {
+        let others: Vec<&str> = self.plan.arms.iter().skip(1).map(|a| a.name.as_str()).collect();
+        let first = self.plan.arms.first().map_or("", |a| a.name.as_str());
+        format!("{} against {first}", sentence::join(&others))
+    }
+
+    /// What differs between the arms of a line's comparison and touches what the line's difference is in.
+    pub fn touching(&self, causes: &Causes) -> Option<String> {
+        let (a, b) = (&self.plan.arms[0], &self.plan.arms[self.judgement.comparisons[causes.comparison].arm]);
+        let own = |arm: char, of: &'a Arm, other: &'a Arm| {
+            let only = of.settings.iter().filter(|setting| !other.settings.contains(setting));
+            only.map(move |(lever, value)| (arm, lever.as_str(), value.as_str()))
+        };
+        let settings: Vec<_> = own('A', a, b).chain(own('B', b, a)).collect();
+        let config = self.configs[causes.comparison].as_deref().unwrap_or_default();
+        let releases = [a, b].map(|arm| major_minor(&arm.kernel.release));
+        let releases = match releases {
+            [Some(a), Some(b)] => Some([a, b]),
+            _ => None,
+        };
+        let said = subject::touching(causes, subject::Arms { config, settings: &settings, releases });
+        (!said.is_empty()).then(|| format!("What differs between A and B there: {}.", said.join("; ")))
+    }
+
+    /// The sentences below the rows of a line's causes, of which `shown` are.
+    pub fn told(&self, causes: &Causes, shown: usize) -> impl Iterator<Item = String> {
+        let without = if self.plan.clock == Clock::Exact { subject::without_copies(causes) } else { None };
+        let counts = self.counters.get(causes.comparison);
+        let beside = counts.and_then(|counts| counters::beside(counts, &causes.workload, &causes.metric));
+        let calls = why::calls(&self.why, causes);
+        let stand_in = why::stand_in(self.plan, causes);
+        [
+            stand_in,
+            Some(why::sum(causes, shown)),
+            beside,
+            calls,
+            subject::summary(causes),
+            without,
+            self.touching(causes),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Whether there are numbers to show: the study is finished and has a clock.
+    pub fn has_numbers(&self) -> bool {
+        self.judgement.state == State::Finished && self.plan.clock != Clock::None
+    }
+}
+
+/// The first characters of a hash: enough to tell kernels apart by eye.
+pub(crate) fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}

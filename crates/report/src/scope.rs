@@ -1,0 +1,242 @@
+//! What a result rests on: the machine, the kernels, and what was not tested.
+//!
+//! Invariant: nothing here depends on the time or the place at which a trial ran, so two runs of one study say the same.
+
+use bigiron_model::host::HostKind;
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::quantity::Quantity;
+use bigiron_model::clock::Clock;
+use bigiron_model::metric::Unit;
+use bigiron_model::plan::Plan;
+use bigiron_model::record::{Failure, Outcome, Record};
+use bigiron_model::setting;
+use bigiron_model::storage;
+use bigiron_model::storage::Medium;
+use bigiron_model::version::major_minor;
+
+/// What an arm booted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Booted {
+    pub arm: String,
+    pub spec: String,
+    pub release: String,
+    /// `uname -v`, as the guests said; empty if none did.
+    pub version: String,
+    pub package: Option<String>,
+    pub image_sha256: String,
+    pub config_sha256: Option<String>,
+    /// Lever settings of the arm, `lever=value`.
+    pub settings: Vec<String>,
+    /// The words of the kernel command line that all boots of this arm had and that not all arms have.
+    pub cmdline: Vec<String>,
+}
+
+/// One line on the machine that every arm ran on.
+pub fn machine(plan: &Plan, records: &[Record]) -> String {
+    let machine = &plan.machine;
+    let memory = Quantity::metric(machine.memory_bytes as f64, Unit::Bytes, 0.0);
+    let cpus = if machine.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", machine.cpus) };
+    let emulators: BTreeSet<String> = records
+        .iter()
+        .filter(|r| !matches!(r.outcome, Outcome::Void { .. }) && !r.host.qemu.is_empty())
+        .map(|r| format!("QEMU {} with {}", r.host.qemu, r.host.accelerator.to_uppercase()))
+        .collect();
+    let emulators = emulators.into_iter().collect::<Vec<_>>().join(", ");
+    let by = if emulators.is_empty() { String::new() } else { format!(", {emulators}") };
+    format!(
+        "host `{}`{by}: {cpus}, {} of memory, {} on storage `{}` ({})",
+        machine.host,
+        whole(&memory),
+        machine.filesystem,
+        machine.storage,
+        storage::find(&machine.storage).map_or("unknown to this version", |p| p.summary)
+    )
+}
+
+/// A line on boots whose numbers may not come out the same to the last digit another time, if there are any.
+pub(super) fn out_of_step(records: &[Record]) -> Option<String> {
+    let boots = results(records).filter(|r| r.outcome == Outcome::Completed && r.host.lockstep.is_some()).count();
+    let out = results(records).filter(|r| r.outcome == Outcome::Completed && r.host.lockstep == Some(false)).count();
+    (out > 0).then(|| {
+        format!(
+            "In {out} of {boots} boots QEMU's threads did not run in lockstep (`bigiron doctor` says why): repeated, they may differ by \
+             some nanoseconds"
+        )
+    })
+}
+
+/// A caution where a kernel panicked or hung, and the emulator may have had a part in it.
+pub(super) fn several_emulated(plan: &Plan, records: &[Record]) -> Option<String> {
+    let died = |r: &Record| {
+        r.host.accelerator == "tcg"
+            && matches!(r.outcome, Outcome::Failed { failure: Failure::Panic | Failure::Hang, .. })
+    };
+    (plan.machine.cpus > 1 && records.iter().any(died)).then(|| {
+        "Emulating several CPUs (QEMU with TCG, without KVM) is not free of faults of its own, some of which make a kernel panic or hang \
+         while it boots: before a kernel is blamed for what it did in few of many boots, try another QEMU, or `--cpus 1` (`bigiron doc \
+         clocks`)"
+            .to_owned()
+    })
+}
+
+/// "1 GiB", not "1.000 GiB".
+pub(super) fn whole(memory: &Quantity) -> String {
+    let text = memory.to_string();
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
+}
+
+/// Which way copies of memory lean under the exact clock, where kernels of both sides of Linux 6.6 are compared (docs/concepts/clocks.md).
+pub fn copies<'a>(clock: Clock, releases: impl Iterator<Item = &'a str>) -> Option<String> {
+    let numbers: Vec<(u32, u32)> = releases.filter_map(major_minor).collect();
+    let both = numbers.iter().any(|n| *n < (6, 6)) && numbers.iter().any(|n| *n >= (6, 6));
+    (clock == Clock::Exact && both).then(|| {
+        "Copies to and from user space count for 0.32 instructions a byte in kernels before 6.6, for 0.13 in later ones; processors with fast \
+         string instructions see no such difference. Buffered files, pipes and sockets lean towards the later kernel by it (`bigiron doc clocks`)"
+            .to_owned()
+    })
+}
+
+/// What the result does not speak of.
+pub fn not_tested(plan: &Plan) -> Vec<String> {
+    let machine = &plan.machine;
+    let mut all = vec![
+        "Appropriate for comparing kernels and settings; not for comparing hardware or database products".to_owned(),
+    ];
+    all.push(match plan.clock {
+        Clock::Exact => {
+            "The exact clock counts the path length of kernel and user code, scheduling, and waiting for modelled \
+                         devices. It does not see caches, TLBs, branch prediction, memory bandwidth, SMT or NUMA"
+                .to_owned()
+        }
+        Clock::Wall => {
+            "The wall clock sees one machine as it was during the study: other processors, firmware settings and \
+                        neighbours may change the result"
+                .to_owned()
+        }
+        Clock::None => {
+            "No clock: times under plain emulation mean nothing and are not shown; only survival and verified data are"
+                .to_owned()
+        }
+    });
+    all.extend(copies(plan.clock, plan.arms.iter().map(|arm| arm.kernel.release.as_str())));
+    all.push(match machine.cpus {
+        1 => "One CPU: no lock contention between CPUs, no scalability, no balancing of load".to_owned(),
+        n if plan.clock == Clock::Exact => {
+            format!("{n} CPUs take turns on one clock: what they run is counted, that they run at once is not; no scalability")
+        }
+        n => format!("{n} CPUs: nothing is said of more, or of fewer"),
+    });
+    let memory = whole(&Quantity::metric(machine.memory_bytes as f64, Unit::Bytes, 0.0));
+    all.push(format!("{memory} of memory: no other size, no pressure beyond what the workloads make"));
+    all.push(format!(
+        "{} on `{}`{}: no other device, file system, RAID or volume manager",
+        machine.filesystem,
+        machine.storage,
+        match storage::find(&machine.storage).map(|p| p.medium) {
+            Some(Medium::Modelled { .. }) => ", a model with one completion time and no limit of throughput",
+            Some(Medium::Rotational(_)) =>
+                ", a model of one disk's mechanics whose few blocks are spread over all of its tracks",
+            Some(Medium::Ram) => ", which is memory: no device at all",
+            Some(Medium::HostFile | Medium::Folder) => ", one disk of one host, shared with everything else there",
+            None => "",
+        }
+    ));
+    all.push(
+        "Only the workloads named here, at the options in the plan; no network card, no drivers of real hardware"
+            .to_owned(),
+    );
+    if machine.host == HostKind::Sim {
+        all.push("Host `sim` boots no kernel: the times are scripted, for tests of bigiron itself".to_owned());
+    }
+    all
+}
+
+/// What each arm booted.
+pub fn booted(plan: &Plan, records: &[Record]) -> Vec<Booted> {
+    let words: Vec<Option<BTreeSet<&str>>> = plan.arms.iter().map(|arm| common_words(&arm.name, records)).collect();
+    let everywhere: BTreeSet<&str> =
+        words.iter().flatten().cloned().reduce(|x, y| x.intersection(&y).copied().collect()).unwrap_or_default();
+    plan.arms
+        .iter()
+        .zip(&words)
+        .map(|(arm, words)| {
+            let guest = results(records).filter(|r| r.arm == arm.name).find_map(|r| r.guest.as_ref());
+            Booted {
+                arm: arm.name.clone(),
+                spec: arm.kernel.spec.clone(),
+                release: arm.kernel.release.clone(),
+                version: guest.map(|g| g.version.clone()).unwrap_or_default(),
+                package: arm.kernel.package.clone(),
+                image_sha256: arm.kernel.image_sha256.clone(),
+                config_sha256: arm.kernel.config_sha256.clone(),
+                settings: arm
+                    .settings
+                    .iter()
+                    .map(|(lever, value)| format!("{lever}={}", setting::brief(value)))
+                    .collect(),
+                cmdline: words.iter().flatten().filter(|w| !everywhere.contains(*w)).map(|w| (*w).to_owned()).collect(),
+            }
+        })
+        .collect()
+}
+
+/// Records of guests, in slot order so that their order in the file does not matter.
+pub(super) fn results(records: &[Record]) -> impl Iterator<Item = &Record> {
+    let mut sorted: Vec<&Record> = records.iter().filter(|r| !matches!(r.outcome, Outcome::Void { .. })).collect();
+    sorted.sort_by_key(|r| (r.slot, r.attempt));
+    sorted.into_iter()
+}
+
+/// The words of the command line that all boots of an arm share (others, such as a boot's own seed, say nothing of the arm).
+fn common_words<'a>(arm: &str, records: &'a [Record]) -> Option<BTreeSet<&'a str>> {
+    records
+        .iter()
+        .filter(|r| r.arm == arm)
+        .filter_map(|r| r.guest.as_ref())
+        .map(|g| g.cmdline.split_whitespace().collect::<BTreeSet<_>>())
+        .reduce(|x, y| x.intersection(&y).copied().collect())
+}
+
+/// How the numbers were made, in a few sentences.
+pub fn method(plan: &Plan) -> Vec<String> {
+    let (pairs, trial) = (plan.design.pairs, plan.trial());
+    let mut all = vec![format!(
+        "{pairs} pairs of {}, each arm once per pair, in random balanced order drawn from seed {} before the first {trial}; the number \
+         of pairs was fixed in advance. The unit of replication is one {trial}",
+        plan.trials(),
+        plan.design.seed
+    )];
+    if plan.clock == Clock::None {
+        return all;
+    }
+    let gap = plan.design.idle_gap_seconds;
+    if gap > 0 {
+        all.push(format!("Before each {trial} the machine idled for {gap} s"));
+    }
+    let interval = match plan.is_screening() {
+        true => {
+            "Student's t interval, because this is a screening: so few pairs have no exact one, and it takes for granted that boots vary normally"
+        }
+        false => "the exact balanced-flip interval",
+    };
+    all.push(format!(
+        "Change is the ratio of geometric means, B to A, with {interval}. Better and worse are judged by the 95 % \
+         interval against the margin, same by the 90 % interval inside it"
+    ));
+    all.push(
+        "Primaries are corrected for their number (Holm, 5 %); all other metrics are exploratory (Benjamini-Hochberg, 5 %)".to_owned(),
+    );
+    let outside = if plan.machine.host == HostKind::Local { "the trial" } else { "the guest" };
+    all.push(format!(
+        "A {trial} that fails is evidence and is never dropped; only a cause outside {outside} voids a pair, which is then run again"
+    ));
+    all
+}

@@ -1,0 +1,359 @@
+//! The sentences on top of a report: survival first, then one per workload, then the suite.
+//!
+//! Invariant: a sentence stands on its own: arms, change, interval, pairs, clock and verdict are in it.
+
+use std::collections::BTreeSet;
+
+use bigiron_stats::Verdict;
+use serde::Serialize;
+
+use super::quantity::Quantity;
+use super::row::Row;
+use bigiron_judge::suite::Reason;
+use bigiron_judge::survival::Survival;
+use bigiron_judge::{Comparison, Judgement, State};
+use bigiron_model::metric::{Better, Unit};
+use bigiron_model::plan::Plan;
+
+/// What a sentence is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum About {
+    /// How far an unfinished study is.
+    Progress,
+    Survival,
+    Workload,
+    Suite,
+}
+
+/// One sentence, without a period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentence {
+    pub about: About,
+    /// The arm that it is about; `None` if all.
+    pub arm: Option<String>,
+    pub workload: Option<String>,
+    /// What the text begins with: a workload's name, `suite`, or nothing.
+    pub head: String,
+    pub text: String,
+    pub verdict: Option<Verdict>,
+}
+
+impl Sentence {
+    /// Head and text.
+    pub fn full(&self) -> String {
+        if self.head.is_empty() { self.text.clone() } else { format!("{}: {}", self.head, self.text) }
+    }
+}
+
+/// All sentences of a report in the order in which it says them.
+pub fn sentences(plan: &Plan, judgement: &Judgement, rows: &[Vec<Row<'_>>]) -> Vec<Sentence> {
+    let mut all: Vec<Sentence> = Vec::new();
+    if judgement.state == State::Unfinished {
+        let arms: Vec<&str> = plan.arms.iter().skip(1).map(|a| a.name.as_str()).collect();
+        let text = format!(
+            "{} of {} {} of {} against {}; no effect is estimated before the end. The same command resumes it",
+            judgement.done,
+            judgement.planned,
+            plan.trials(),
+            join(&arms),
+            plan.arms[0].name
+        );
+        all.push(Sentence {
+            about: About::Progress,
+            arm: None,
+            workload: None,
+            head: "unfinished".into(),
+            text,
+            verdict: None,
+        });
+    }
+    all.extend(survival(plan, judgement));
+    for (comparison, rows) in judgement.comparisons.iter().zip(rows) {
+        let arm = &plan.arms[comparison.arm].name;
+        for row in rows.iter().filter(|r| r.line.metric.primary) {
+            all.push(Sentence {
+                about: About::Workload,
+                arm: Some(arm.clone()),
+                workload: Some(row.line.workload.clone()),
+                head: row.line.workload.clone(),
+                text: workload(plan, arm, row, rows_primaries(judgement)),
+                verdict: Some(row.line.verdict),
+            });
+        }
+        all.extend(suite(plan, judgement, comparison));
+    }
+    if judgement.comparisons.len() > 1
+        && let Some(verdict) = judgement.verdict
+    {
+        let named: Vec<&str> = judgement
+            .comparisons
+            .iter()
+            .filter(|c| c.suite.as_ref().is_some_and(|s| s.verdict == verdict))
+            .map(|c| plan.arms[c.arm].name.as_str())
+            .collect();
+        let text = format!("{} against {}: {verdict}", join(&named), plan.arms[0].name);
+        all.push(Sentence {
+            about: About::Suite,
+            arm: None,
+            workload: None,
+            head: "all arms".into(),
+            text,
+            verdict: Some(verdict),
+        });
+    }
+    all
+}
+
+fn rows_primaries(judgement: &Judgement) -> usize {
+    judgement.comparisons.iter().flat_map(Comparison::primaries).count()
+}
+
+/// `x`, `x and y`, `x, y and z`.
+pub fn join<S: AsRef<str>>(items: &[S]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.as_ref().to_owned(),
+        [rest @ .., last] => {
+            let rest: Vec<&str> = rest.iter().map(AsRef::as_ref).collect();
+            format!("{} and {}", rest.join(", "), last.as_ref())
+        }
+    }
+}
+
+/// `panicked in 3 of 8 boots and hung in 1`; `None` if none failed.
+pub fn failures(plan: &Plan, survival: &Survival) -> Option<String> {
+    let parts: Vec<String> = survival
+        .failures
+        .iter()
+        .enumerate()
+        .map(|(i, f)| {
+            let of = if i == 0 { format!(" of {} {}", survival.boots, plan.trials()) } else { String::new() };
+            format!("{} in {}{of}", f.failure.verb(), f.trials.len())
+        })
+        .collect();
+    (!parts.is_empty()).then(|| join(&parts))
+}
+
+fn survival(plan: &Plan, judgement: &Judgement) -> Vec<Sentence> {
+    let mut all = Vec::new();
+    let Some((baseline, arms)) = judgement.survival.split_first() else { return all };
+    let mut push = |arm: &Survival, text: String| {
+        all.push(Sentence {
+            about: About::Survival,
+            arm: Some(arm.arm.clone()),
+            workload: None,
+            head: String::new(),
+            text,
+            verdict: None,
+        });
+    };
+    for arm in arms {
+        if let Some(text) = failures(plan, arm) {
+            push(arm, format!("{} {text}", arm.arm));
+        }
+    }
+    if let Some(text) = failures(plan, baseline) {
+        push(baseline, format!("{}, the baseline, {text}", baseline.arm));
+    }
+    for arm in arms {
+        for complaint in arm.new_complaints(baseline) {
+            let but = if complaint.decides() { "" } else { " (a warning alone decides nothing)" };
+            let text = format!(
+                "{} logged kernel complaints of class `{}` in {} of {} {}, {} in none{but}: {}",
+                arm.arm,
+                complaint.class,
+                complaint.boots,
+                arm.boots,
+                plan.trials(),
+                baseline.arm,
+                complaint.lines.first().map_or("", String::as_str)
+            );
+            push(arm, text);
+        }
+    }
+    all
+}
+
+/// A primary's sentence.
+fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
+    let (line, baseline) = (row.line, &plan.arms[0].name);
+    let clock = format!("{} clock", plan.clock);
+    let missing = line.missing;
+    if let (Verdict::Invalid, Some(check)) = (line.verdict, &plan.failed_check) {
+        let change = row.change.as_ref().map_or_else(String::new, |change| format!(" ({change})"));
+        return format!(
+            "what {arm} and {baseline} differ by{change} cannot be told from noise, because the machine failed its last A/A check (Linux {} against \
+             itself): invalid",
+            check.kernel
+        );
+    }
+    if line.verdict == Verdict::Invalid {
+        let planned = line.deltas.len() as u32 + missing.total();
+        return format!(
+            "{} of {planned} pairs of {arm} and {baseline} lack the metric, more than a quarter: invalid",
+            missing.absent
+        );
+    }
+    let (Some(change), Some(estimate)) = (&row.change, &line.estimate) else {
+        return format!("no pair of {arm} and {baseline} completed: {}", line.verdict);
+    };
+    let statement = statement(row, change, arm, baseline);
+    // The interval is turned with the word: "2 % slower (1 … 3 %)", "2 % faster (1 … 3 %)"; across zero it keeps its signs.
+    let interval = match &row.ci95 {
+        None => "no 95 % interval at this number".to_owned(),
+        Some((low, high)) => {
+            let one_sided = !statement.signed && estimate.ci95.is_some_and(|(l, h)| l >= 0.0 || h <= 0.0);
+            let (low, high) = match one_sided {
+                true if estimate.mean < 0.0 => (high.size(), low.size()),
+                true => (low.size(), high.size()),
+                false => (low.clone(), high.clone()),
+            };
+            format!("95 % CI {} … {}", low.number(), high)
+        }
+    };
+    let inside = format!("({}{interval}, {}, {clock})", statement.lead, row.pairs());
+    let (margin, verdict) = (&row.margin, line.verdict);
+    let tail = match (verdict, line.unadjusted) {
+        (_, Some(unadjusted)) => {
+            let more = more(row);
+            format!(
+                "that does not survive the correction for {primaries} primaries: {verdict} (unadjusted: {unadjusted}){more}"
+            )
+        }
+        (Verdict::Better | Verdict::Worse, _) => format!("beyond the {margin} margin: {verdict}"),
+        (Verdict::SlightlyBetter | Verdict::SlightlyWorse, _) => {
+            format!("real, but not shown to be beyond the {margin} margin: {verdict}")
+        }
+        (Verdict::Same, _) if line.tiny => format!("within the {margin} margin: same (tiny but real: {change})"),
+        (Verdict::Same, _) => format!("within the {margin} margin: same"),
+        _ => format!("neither a difference nor its absence (margin {margin}) is shown: {verdict}{}", more(row)),
+    };
+    format!("{} {inside}; {tail}", statement.text)
+}
+
+fn more(row: &Row<'_>) -> String {
+    row.line.more_pairs.map_or_else(String::new, |n| format!("; about {n} more pairs would settle it"))
+}
+
+/// The statement of a sentence, and what its brackets begin with.
+struct Statement {
+    text: String,
+    lead: String,
+    /// Whether the interval is to keep its signs.
+    signed: bool,
+}
+
+fn statement(row: &Row<'_>, change: &Quantity, arm: &str, baseline: &str) -> Statement {
+    let line = row.line;
+    // A change that no interval tells from none is not put into words of more and less.
+    let shown = line.unadjusted.is_some()
+        || line.tiny
+        || matches!(line.verdict, Verdict::Better | Verdict::SlightlyBetter | Verdict::SlightlyWorse | Verdict::Worse);
+    if !shown {
+        let text = match (line.verdict, line.metric.unit) {
+            (Verdict::Same, Unit::Ns) => format!("{arm} is as fast as {baseline}"),
+            (Verdict::Same, _) => format!("{arm} does as well as {baseline}"),
+            _ => format!("{arm} may or may not differ from {baseline}"),
+        };
+        return Statement { text, lead: format!("{change}, "), signed: true };
+    }
+    let more = change.value > 0.0;
+    let size = change.size();
+    let text = match line.metric.unit {
+        Unit::Ns => {
+            let word = if more { "slower" } else { "faster" };
+            format!("{arm} is {size} {word} than {baseline}")
+        }
+        Unit::TransactionsPerSecond => {
+            format!("{arm} serves {size} {} tx/s than {baseline}", quantity_word(more, true))
+        }
+        Unit::TransactionsPerMinute => {
+            format!("{arm} serves {size} {} tx/min than {baseline}", quantity_word(more, true))
+        }
+        Unit::OperationsPerSecond => format!("{arm} does {size} {} op/s than {baseline}", quantity_word(more, true)),
+        Unit::JobsPerMinute => format!("{arm} does {size} {} jobs/min than {baseline}", quantity_word(more, true)),
+        Unit::BytesPerSecond => format!("{arm} moves {size} {} B/s than {baseline}", quantity_word(more, false)),
+        Unit::Bytes | Unit::Count | Unit::Other(_) => {
+            let good = more == (line.metric.better == Better::Higher);
+            let word = if good { "better" } else { "worse" };
+            format!(
+                "{} of {arm} is {size} {} than of {baseline} ({word})",
+                line.metric.name,
+                if more { "larger" } else { "smaller" }
+            )
+        }
+    };
+    Statement { text, lead: String::new(), signed: false }
+}
+
+fn quantity_word(more: bool, countable: bool) -> &'static str {
+    match (more, countable) {
+        (true, _) => "more",
+        (false, true) => "fewer",
+        (false, false) => "less",
+    }
+}
+
+fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<Sentence> {
+    let suite = comparison.suite.as_ref()?;
+    let (arm, baseline) = (&plan.arms[comparison.arm].name, &plan.arms[0].name);
+    let (b, a) = (&judgement.survival[comparison.arm], &judgement.survival[0]);
+    let verdict = suite.verdict;
+    let why = match &suite.reason {
+        Reason::NeitherSurvived => {
+            let how = |arm: &Survival| failures(plan, arm).unwrap_or_default();
+            format!("neither survived: {arm} {} and {baseline}, the baseline, {}", how(b), how(a))
+        }
+        Reason::Failed => {
+            let too = failures(plan, a).map_or_else(String::new, |text| format!("; {baseline}, the baseline, {text}"));
+            format!("{arm} {}{too}", failures(plan, b).unwrap_or_default())
+        }
+        Reason::Complained { classes } => {
+            let classes: Vec<String> = classes.iter().map(|c| format!("`{c}`")).collect();
+            format!("the kernel of {arm} complained ({}) where that of {baseline} did not", join(&classes))
+        }
+        Reason::TooManyVoid => {
+            let (void, pairs) = (judgement.void_pairs, comparison.pairs);
+            format!(
+                "the host spoilt {void} of {pairs} pairs, more than a quarter, so nothing is said of {arm} and {baseline}"
+            )
+        }
+        Reason::FailedCheck => format!(
+            "the machine failed its last A/A check ({}), so nothing is said of {arm} and {baseline}; once `bigiron selftest` passes, a new study is valid",
+            plan.failed_check.as_ref().map_or_else(String::new, |check| check.reasons.join("; "))
+        ),
+        Reason::BaselineFailed => {
+            format!(
+                "{baseline}, the baseline, {}, so {arm} has nothing sound to be held against",
+                failures(plan, a).unwrap_or_default()
+            )
+        }
+        Reason::NoClock => format!(
+            "{arm} and {baseline} completed and verified every {}; without a clock nothing can be said of their speed",
+            plan.trial()
+        ),
+        Reason::Primaries { workloads } => {
+            let distinct: BTreeSet<&str> = workloads.iter().map(String::as_str).collect();
+            let named: Vec<&str> = distinct.into_iter().collect();
+            let named = join(&named);
+            match verdict {
+                Verdict::Worse | Verdict::SlightlyWorse => format!("{arm} regressed in {named} against {baseline}"),
+                Verdict::Better => format!("no workload regressed and {named} improved with {arm}"),
+                Verdict::SlightlyBetter => format!("no workload regressed and {named} improved slightly with {arm}"),
+                Verdict::Same => format!("no workload regressed with {arm}"),
+                Verdict::Inconclusive if named.is_empty() => "there is no primary metric to judge by".to_owned(),
+                Verdict::Inconclusive => format!("{named} could not be settled between {arm} and {baseline}"),
+                Verdict::Invalid => format!("{named} cannot be judged"),
+            }
+        }
+    };
+    Some(Sentence {
+        about: About::Suite,
+        arm: Some(arm.clone()),
+        workload: None,
+        head: "suite".into(),
+        text: format!("{why}: {verdict}"),
+        verdict: Some(verdict),
+    })
+}

@@ -1,0 +1,511 @@
+use std::collections::BTreeMap;
+
+use super::{Extras, Report, csv, html, json, table, text, trial, trials};
+use crate::why::Why;
+use bigiron_judge::calls::{Call, Calls};
+use bigiron_judge::causes::{Cause, Causes, Looking};
+use bigiron_judge::fixture::{complain, dbsim, fail, micro, plan, records, void};
+use bigiron_judge::judge;
+use bigiron_judge::locks::Locks;
+use bigiron_judge::stacks::{Frame, Stacks};
+use bigiron_model::clock::Clock;
+use bigiron_model::plan::Plan;
+use bigiron_model::record::{Failure, Record};
+
+const TWO: [&str; 2] = ["debian:6.1", "debian:6.12"];
+
+struct Printed {
+    text: String,
+    json: String,
+    csv: String,
+    html: String,
+}
+
+fn print(plan: &Plan, records: &[Record], extras: &Extras) -> Printed {
+    let judgement = judge(plan, records);
+    let report = Report::new(plan, records, &judgement, extras);
+    Printed { text: text(&report), json: json(&report), csv: csv(&report), html: html(&report) }
+}
+
+fn study(effect: f64) -> (Plan, Vec<Record>) {
+    let plan = plan(&TWO, 10, vec![micro(), dbsim()]);
+    let records = records(&plan, 0.004, |_, workload, metric| match (workload, metric) {
+        ("dbsim", "throughput") => 1.0 / effect,
+        ("micro", _) => effect,
+        _ => 1.0,
+    });
+    (plan, records)
+}
+
+fn configs() -> Extras {
+    Extras {
+        configs: BTreeMap::from([
+            (TWO[0].to_owned(), "CONFIG_HZ=250\nCONFIG_OLD=y\nCONFIG_TEXT=\"<&>\"\n".to_owned()),
+            (TWO[1].to_owned(), "CONFIG_HZ=1000\nCONFIG_NEW=m\n".to_owned()),
+        ]),
+        why: why(),
+        counters: vec![super::counters::tests::counts()],
+        all_counters: false,
+    }
+}
+
+/// Causes of one line, with names that are not safe in HTML.
+fn why() -> Why {
+    let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b, se: None };
+    let renamed = Cause { formerly: Some("mas_next_entry".to_owned()), ..cause("mas_next_slot", 100.0, 70.0) };
+    let causes = Causes {
+        comparison: 0,
+        workload: "micro".to_owned(),
+        metric: "fork-exit".to_owned(),
+        window: "fork-exit".to_owned(),
+        pairs: 1,
+        a: 1000.0,
+        b: 1050.0,
+        causes: vec![cause("user: <&>", 10.0, 75.0), renamed, cause("waiting", 5.0, 20.0)],
+        listed: 3,
+        gone: 0.0,
+        new: 0.0,
+        sampled: None,
+    };
+    let looking = Looking { trials: 2, identical: 2, slow_down: Some(1.5), sampled: None };
+    let called = BTreeMap::from([("user: <&>".to_owned(), Frame { a: 10.0, b: 75.0, called: BTreeMap::new() })]);
+    let stacks = Stacks {
+        comparison: 0,
+        workload: "micro".to_owned(),
+        metric: "fork-exit".to_owned(),
+        root: Frame { a: 10.0, b: 75.0, called },
+    };
+    let calls = Calls {
+        comparison: 0,
+        workload: "micro".to_owned(),
+        metric: "fork-exit".to_owned(),
+        calls: vec![Call { name: "clone".to_owned(), a: 1.0, b: 1.0 }],
+    };
+    let missing = vec!["Trial 3 came to <nothing>".to_owned()];
+    let (plan, records, waiting) = bigiron_judge::fixture::contended();
+    let locks = Locks::new(&plan, &records, &judge(&plan, &records), &waiting);
+    Why { looking: Some(looking), causes: vec![causes], calls: vec![calls], stacks: vec![stacks], locks, missing }
+}
+
+/// Every kind of study that a report must be able to print.
+fn every_study() -> Vec<(&'static str, Plan, Vec<Record>)> {
+    let mut all = Vec::new();
+    let (plan2, clean) = study(1.05);
+    all.push(("clean", plan2.clone(), clean.clone()));
+
+    let mut failed = clean.clone();
+    for slot in [1, 5, 9] {
+        fail(&mut failed[slot], Failure::Panic, "Kernel panic - not syncing: <Fatal> & \"final\" \u{1b}[31m");
+    }
+    complain(&mut failed[6], "hung-task", "INFO: task kworker/u2:1 blocked for more than 120 seconds");
+    all.push(("failed", plan2.clone(), failed));
+
+    let mut baseline = clean.clone();
+    fail(&mut baseline[0], Failure::Hang, "No progress for 60 CPU seconds");
+    all.push(("baseline failed", plan2.clone(), baseline));
+
+    let mut odd = clean.clone();
+    odd.push(Record { schema: 7, ..clean[0].clone() });
+    for slot in [2, 4, 12] {
+        odd[slot].metrics[2].value = f64::NAN;
+    }
+    void(&mut odd[6]);
+    odd.push(Record { attempt: 1, ..clean[6].clone() });
+    all.push(("odd records", plan2.clone(), odd));
+
+    let mut wall = plan2.clone();
+    wall.clock = Clock::Wall;
+    let mut spoilt = clean.clone();
+    for slot in [0, 4, 8] {
+        void(&mut spoilt[slot]);
+    }
+    all.push(("wall", wall.clone(), clean.clone()));
+    all.push(("spoilt", wall, spoilt));
+
+    let nothing: Vec<Record> = clean
+        .iter()
+        .cloned()
+        .map(|mut r| {
+            fail(&mut r, Failure::NoAgent, "No word from the agent");
+            r
+        })
+        .collect();
+    all.push(("nothing completed", plan2.clone(), nothing));
+    all.push(("unfinished", plan2.clone(), clean[..9].to_vec()));
+    all.push(("not begun", plan2.clone(), Vec::new()));
+
+    let mut no_clock = plan2;
+    no_clock.clock = Clock::None;
+    all.push(("no clock", no_clock, clean));
+
+    let (plan, records) = study(1.0);
+    all.push(("identical", plan.clone(), bigiron_judge::fixture::records(&plan, 0.0, |_, _, _| 1.0)));
+    all.push(("same", plan, records));
+
+    let five = bigiron_judge::fixture::plan(
+        &["debian:5.10", "debian:6.1", "debian:6.12", "debian:6.18,boot.mitigations=off", "mine"],
+        12,
+        vec![micro(), dbsim()],
+    );
+    let records = bigiron_judge::fixture::records(&five, 0.004, |arm, _, _| 1.0 + 0.05 * arm as f64);
+    all.push(("five arms", five, records));
+    all
+}
+
+#[test]
+fn the_text_of_a_clean_study() {
+    let (plan, records) = study(1.05);
+    let text = print(&plan, &records, &configs()).text;
+    let golden = include_str!("golden.txt");
+    assert!(text == golden, "The text report is not golden.txt any more. It is now:\n{text}");
+}
+
+#[test]
+fn sentences_say_what_happened() {
+    let said = |change: &dyn Fn(&mut Plan, &mut Vec<Record>), expected: &str| {
+        let (mut plan, mut records) = study(1.05);
+        change(&mut plan, &mut records);
+        let text = print(&plan, &records, &Extras::default()).text;
+        let unwrapped = text.split("\n\n").map(|p| p.replace("\n  ", " ")).collect::<Vec<_>>().join("\n\n");
+        assert!(unwrapped.contains(expected), "`{expected}` is not in:\n{unwrapped}");
+    };
+    said(&|_, _| {}, "; beyond the 2 % margin: worse\n");
+    said(&|_, _| {}, "suite: debian:6.12 regressed in dbsim and micro against debian:6.1: worse\n");
+    let three: &dyn Fn(&mut Plan, &mut Vec<Record>) = &|_, r| {
+        for slot in [1, 5, 9] {
+            fail(&mut r[slot], Failure::Panic, "Kernel panic");
+        }
+    };
+    said(three, "debian:6.12 panicked in 3 of 10 boots\nmicro: ");
+    said(three, "suite: debian:6.12 panicked in 3 of 10 boots: worse\n");
+    said(three, "7 of 10 pairs, exact clock");
+    said(
+        &|_, r| fail(&mut r[0], Failure::VerifyFailed, "Block 7 is stale"),
+        "suite: debian:6.1, the baseline, lost or corrupted data in 1 of 10 boots, so debian:6.12 has nothing sound to be held against: \
+         inconclusive\n",
+    );
+    said(
+        &|_, r| complain(&mut r[1], "warning", "WARNING: CPU: 0 PID: 1 at mm/slub.c:1"),
+        "debian:6.12 logged kernel complaints of class `warning` in 1 of 10 boots, debian:6.1 in none (a warning alone decides nothing): \
+         WARNING: CPU: 0 PID: 1 at mm/slub.c:1\nmicro:",
+    );
+    said(
+        &|p, r| {
+            p.clock = Clock::Wall;
+            [0, 4, 8].iter().for_each(|s| void(&mut r[*s]));
+        },
+        "suite: the host spoilt 3 of 10 pairs, more than a quarter, so nothing is said of debian:6.12 and debian:6.1: invalid\n",
+    );
+    said(
+        &|_, r| r.truncate(9),
+        "unfinished: 9 of 20 boots of debian:6.12 against debian:6.1; no effect is estimated before the end.",
+    );
+    said(&|p, _| p.clock = Clock::None, "without a clock nothing can be said of their speed: inconclusive\n");
+    said(
+        &|p, r| *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0),
+        "dbsim: debian:6.12 does as well as debian:6.1 (-0.14 %, 95 % CI -0.41 … +0.17 %, 10 pairs, exact clock); within the 2 % margin: same\n",
+    );
+    said(
+        &|p, r| *r = bigiron_judge::fixture::records(p, 0.0005, |_, _, _| 1.006),
+        "within the 2 % margin: same (tiny but real: +0.6",
+    );
+    said(
+        &|p, r| *r = bigiron_judge::fixture::records(p, 0.0, |_, _, _| 1.0),
+        "(0.00 %, 95 % CI 0.00 … 0.00 %, 10 pairs, exact clock); within the 2 % margin: same\n",
+    );
+    // An interval across zero keeps its signs; one that does not is turned with the word.
+    said(
+        &|p, r| *r = bigiron_judge::fixture::records(p, 0.0005, |_, w, _| if w == "dbsim" { 1.1 } else { 0.9 }),
+        "micro: debian:6.12 is 9.98 % faster than debian:6.1 (95 % CI 9.97 … 10.00 %, 10 pairs, exact clock); beyond the 2 % margin: better\n",
+    );
+}
+
+#[test]
+fn no_line_is_too_long_for_a_mail() {
+    for (name, plan, records) in every_study() {
+        for line in print(&plan, &records, &configs()).text.lines() {
+            assert!(table::width(line) <= table::WIDTH, "{name}: {line}");
+        }
+    }
+}
+
+#[test]
+fn every_report_fits_the_schema() {
+    let schema = serde_json::from_str(include_str!("../../../docs/reference/report.schema.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for (name, plan, records) in every_study() {
+        for extras in [configs(), Extras::default()] {
+            let document = serde_json::from_str(&print(&plan, &records, &extras).json).unwrap();
+            let errors: Vec<_> =
+                validator.iter_errors(&document).map(|e| format!("{}: {e}", e.instance_path())).collect();
+            assert!(errors.is_empty(), "{name}: {errors:#?}");
+        }
+    }
+    // The schema can say no.
+    assert!(!validator.is_valid(&serde_json::json!({"schema": 1})));
+}
+
+#[test]
+fn every_format_prints_the_same_numbers() {
+    let (plan, records) = study(1.05);
+    let printed = print(&plan, &records, &Extras::default());
+    let document: serde_json::Value = serde_json::from_str(&printed.json).unwrap();
+    let lines = document["comparisons"][0]["lines"].as_array().unwrap();
+    assert_eq!(lines.len(), 8);
+    let plain_html = printed.html.replace('\u{2212}', "-");
+    for line in lines {
+        for field in ["baseline_mean", "arm_mean", "change", "smallest_visible"] {
+            let shown = line[field]["text"].as_str().unwrap();
+            assert!(printed.text.contains(shown), "{field} {shown} is not in the text");
+            assert!(plain_html.contains(&format!(">{shown}<")), "{field} {shown} is not in the page");
+        }
+        let change = line["change"]["value"].as_f64().unwrap();
+        let row = printed.csv.lines().find(|row| row.contains(line["metric"]["name"].as_str().unwrap())).unwrap();
+        assert!(row.split(',').any(|cell| cell.parse() == Ok(change)), "{change} is not in {row}");
+    }
+}
+
+#[test]
+fn without_an_end_or_a_clock_there_are_no_numbers() {
+    for (name, plan, records) in every_study() {
+        if !["unfinished", "no clock", "spoilt"].contains(&name) {
+            continue;
+        }
+        let printed = print(&plan, &records, &Extras::default());
+        for page in [&printed.text, &printed.html] {
+            // The device's model is a setting, not a result.
+            let page = page.replace("10 µs a request", "");
+            for banned in [" µs", " ms", " ns", " tx/s", "95 % CI", "slower", "class=\"forest\""] {
+                assert!(!page.contains(banned), "{name}: {banned}");
+            }
+        }
+        assert_eq!(printed.csv.lines().count(), 1, "{name}");
+        let document: serde_json::Value = serde_json::from_str(&printed.json).unwrap();
+        assert_eq!(document["comparisons"][0]["lines"], serde_json::json!([]));
+    }
+}
+
+#[test]
+fn reports_do_not_depend_on_the_order_or_cost_of_records() {
+    for (name, plan, records) in every_study() {
+        let expected = print(&plan, &records, &Extras::default());
+        let mut other: Vec<Record> = records.into_iter().rev().collect();
+        for record in &mut other {
+            record.host.wall_s *= 3.0;
+            record.host.cpu_s *= 2.0;
+        }
+        let now = print(&plan, &other, &Extras::default());
+        assert_eq!(now.text, expected.text, "{name}");
+        assert_eq!(now.json, expected.json, "{name}");
+        assert_eq!(now.html, expected.html, "{name}");
+    }
+}
+
+#[test]
+fn panics_of_several_emulated_cpus_are_told_with_a_caution() {
+    let (mut plan, mut records) = study(1.0);
+    let cautions = |plan: &Plan, records: &[Record]| {
+        let printed = print(plan, records, &Extras::default());
+        [printed.text.replace("\n  ", " "), printed.html].map(|text| text.contains("is not free of faults of its own"))
+    };
+    fail(&mut records[3], Failure::Panic, "Kernel panic - not syncing");
+    assert_eq!(cautions(&plan, &records), [false; 2], "one CPU");
+    plan.machine.cpus = 2;
+    assert_eq!(cautions(&plan, &records), [true; 2]);
+    records.iter_mut().for_each(|r| r.host.accelerator = "kvm".to_owned());
+    assert_eq!(cautions(&plan, &records), [false; 2], "KVM");
+    assert_eq!(cautions(&plan, &self::study(1.0).1), [false; 2], "nothing failed");
+}
+
+#[test]
+fn boots_that_may_not_repeat_to_the_last_digit_are_told() {
+    let (plan, mut records) = study(1.05);
+    let says = "of 20 boots QEMU's threads did not run in lockstep";
+    assert!(!print(&plan, &records, &Extras::default()).text.contains("lockstep"));
+    records[3].host.lockstep = Some(false);
+    let printed = print(&plan, &records, &Extras::default());
+    assert!(printed.text.replace("\n  ", " ").contains(&format!("In 1 {says}")), "{}", printed.text);
+    assert!(printed.html.contains("lockstep"));
+}
+
+/// Every tag is closed by its own, attributes are quoted, and `<` and `&` occur only as markup.
+fn well_formed(page: &str) -> Result<(), String> {
+    let page = page.strip_prefix("<!DOCTYPE html>").ok_or("no doctype")?;
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = page;
+    while let Some(start) = rest.find('<') {
+        text_is_clean(&rest[..start])?;
+        let end = rest[start..].find('>').ok_or("a tag has no end")? + start;
+        let tag = &rest[start + 1..end];
+        rest = &rest[end + 1..];
+        if let Some(name) = tag.strip_prefix('/') {
+            match open.pop() {
+                Some(top) if top == name => {}
+                top => return Err(format!("</{name}> closes {top:?}")),
+            }
+            continue;
+        }
+        let (tag, closed) = tag.strip_suffix('/').map_or((tag, false), |t| (t, true));
+        let (name, attributes) = tag.split_once(char::is_whitespace).unwrap_or((tag, ""));
+        if attributes.matches('"').count() != 2 * attributes.matches("=\"").count() {
+            return Err(format!("<{tag}> has an attribute without quotes"));
+        }
+        text_is_clean(attributes)?;
+        if !closed {
+            open.push(name);
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(format!("never closed: {open:?}")) }
+}
+
+fn text_is_clean(text: &str) -> Result<(), String> {
+    if text.chars().any(|c| c.is_control() && c != '\n') {
+        return Err(format!("control character in {text:?}"));
+    }
+    for (at, _) in text.match_indices('&') {
+        let entity = &text[at..text.len().min(at + 8)];
+        if !["&amp;", "&lt;", "&gt;", "&quot;", "&#39;"].iter().any(|e| entity.starts_with(e)) {
+            return Err(format!("bare & in {text:?}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn pages_are_well_formed_and_self_contained() {
+    for (name, plan, records) in every_study() {
+        let page = print(&plan, &records, &configs()).html;
+        well_formed(&page).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for banned in ["http://", "https://", "<script", "<link", "@import", "url(", " src="] {
+            assert!(!page.contains(banned), "{name} has {banned}");
+        }
+        assert!(!page.contains("NaN") && !page.contains("inf "), "{name}");
+    }
+    assert!(well_formed("<!DOCTYPE html><p><b></p></b>").is_err());
+    assert!(well_formed("<!DOCTYPE html><p>a & b</p>").is_err());
+}
+
+#[test]
+fn names_cannot_break_out_of_the_page() {
+    let evil = "x\"><script>alert('1')</script>";
+    let (mut plan, mut records) = study(1.0);
+    plan.arms[1].name = evil.to_owned();
+    plan.repeat = evil.to_owned();
+    plan.workloads[0].metrics[1].summary = evil.to_owned();
+    for record in &mut records {
+        if record.arm == TWO[1] {
+            record.arm = evil.to_owned();
+        }
+        record.facts.insert(evil.to_owned(), evil.to_owned());
+    }
+    let printed = print(&plan, &records, &Extras::default());
+    assert!(!printed.html.contains("<script"));
+    well_formed(&printed.html).unwrap();
+    assert!(printed.csv.contains("\"x\"\"><script>"));
+}
+
+#[test]
+fn the_page_shows_what_differs_between_configurations() {
+    let (plan, records) = study(1.0);
+    let page = print(&plan, &records, &configs()).html;
+    assert!(page.contains("4 options differ"));
+    assert!(page.contains("<tr><th>HZ</th><td><code>250</code></td><td><code>1000</code></td></tr>"));
+    assert!(page.contains("<tr><th>NEW</th><td class=\"off\">off</td><td><code>m</code></td></tr>"));
+    assert!(!print(&plan, &records, &Extras::default()).html.contains("Kernel configuration"));
+}
+
+#[test]
+fn csv_has_a_cell_for_every_column() {
+    for (name, plan, records) in every_study() {
+        let csv = print(&plan, &records, &Extras::default()).csv;
+        let columns = csv.lines().next().unwrap().split(',').count();
+        for line in csv.lines() {
+            let mut quoted = false;
+            let commas = line
+                .chars()
+                .filter(|c| {
+                    quoted ^= *c == '"';
+                    *c == ',' && !quoted
+                })
+                .count();
+            assert_eq!(commas + 1, columns, "{name}: {line}");
+        }
+    }
+    let reference = include_str!("../../../docs/reference/report.md");
+    let (plan, records) = study(1.0);
+    for column in print(&plan, &records, &Extras::default()).csv.lines().next().unwrap().split(',') {
+        assert!(reference.contains(&format!("`{column}`")), "docs/reference/report.md does not explain `{column}`");
+    }
+}
+
+#[test]
+fn trials_are_listed_with_every_attempt() {
+    let (plan, mut records) = study(1.0);
+    void(&mut records[2]);
+    records.push(Record { attempt: 1, ..study(1.0).1[2].clone() });
+    fail(&mut records[3], Failure::Hang, "No progress for 60 CPU seconds");
+    records.remove(7);
+    let list = trials(&plan, &records);
+    assert_eq!(list.lines().count(), 1 + 20 + 1);
+    assert!(list.lines().any(|l| l.contains(" void")));
+    assert!(list.lines().any(|l| l.contains(" hung")));
+    assert!(list.lines().any(|l| l.contains("not yet run")));
+
+    let one = trial(&plan, &records[3], Some("line\u{1b}[2J one\nlast"));
+    assert!(one.contains("No progress for 60 CPU seconds") && one.contains("line[2J one") && one.contains("  last"));
+    let good = trial(&plan, &records[0], None);
+    assert!(good.contains("Metrics (exact clock)") && good.contains("dbsim throughput ↑"));
+    let mut no_clock = plan;
+    no_clock.clock = Clock::None;
+    assert!(!trial(&no_clock, &records[0], None).contains("throughput"));
+}
+
+#[test]
+fn a_question_in_words_stands_on_top() {
+    let (mut plan, records) = study(1.0);
+    assert!(print(&plan, &records, &Extras::default()).json.contains("\"question\": null"));
+    plan.question = Some("Does <it> help?".to_owned());
+    let printed = print(&plan, &records, &Extras::default());
+    assert!(printed.text.starts_with("question: Does <it> help?\n\nmicro: debian:6.12"), "{}", printed.text);
+    assert!(printed.html.contains("<p class=\"question\">Does &lt;it&gt; help?</p>"));
+    assert!(printed.json.contains("\"question\": \"Does <it> help?\""));
+}
+
+#[test]
+fn a_disk_of_the_host_is_called_one() {
+    let (mut plan, mut records) = study(1.0);
+    plan.clock = Clock::Wall;
+    plan.machine.storage = "host-file".to_owned();
+    plan.design.idle_gap_seconds = 2;
+    for record in &mut records {
+        record.facts.insert(bigiron_model::storage::DISK_CACHE_FACT.to_owned(), "none (O_DIRECT)".to_owned());
+    }
+    let text = print(&plan, &records, &Extras::default()).text;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "storage `host-file` (a virtio disk on a file of the study's folder",
+        "one disk of one host, shared with everything else there",
+        "- cache of the host's disk: none (O_DIRECT)",
+        "Before each boot the machine idled for 2 s",
+    ] {
+        assert!(text.contains(said), "`{said}` is not in {text}");
+    }
+    assert!(!text.contains("host.disk-cache") && !text.contains("model"), "{text}");
+}
+
+#[test]
+fn what_file_systems_can_do_is_a_table_of_its_own() {
+    let (plan, mut records) = study(1.0);
+    let found = [("largest file", ["16 TiB", "8 EiB"]), ("reflink", ["no", "yes"]), ("preallocation", ["yes", "yes"])];
+    for (feature, values) in found {
+        for (arm, value) in plan.arms.iter().zip(values) {
+            let first = records.iter_mut().find(|r| r.arm == arm.name).unwrap();
+            first.facts.insert(bigiron_model::file_system::fact(feature), value.to_owned());
+        }
+    }
+    let printed = print(&plan, &records, &Extras::default());
+    let table = "  feature        debian:6.1  debian:6.12\n  largest file   16 TiB      8 EiB\n  preallocation  yes         yes\n";
+    assert!(printed.text.contains(&format!("{table}  reflink        no          yes\n")), "{}", printed.text);
+    assert_eq!(printed.text.matches("8 EiB").count(), 1);
+    assert!(printed.html.contains("file-system.largest-file"));
+}

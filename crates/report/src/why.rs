@@ -1,0 +1,395 @@
+//! Why lines differ: the causes that were counted, as rows and sentences that every format prints.
+//!
+//! Invariant: what is claimed is what the rows shown add up to; where that is less than half of a difference, it is said.
+
+use bigiron_judge::calls::Calls;
+use bigiron_judge::causes::{Cause, Causes, Looking, Uncertain};
+use bigiron_judge::line::Line;
+use bigiron_judge::locks::Locks;
+use bigiron_judge::stacks::Stacks;
+use bigiron_judge::window;
+use bigiron_model::evidence::Sampled;
+use bigiron_model::plan::Plan;
+
+/// Causes shown of one line: in text, and in HTML. JSON lists as many as explain [`ENOUGH`](bigiron_judge::causes::ENOUGH), and everything is in the study's
+/// folder, `evidence/`.
+pub const ROWS: usize = 8;
+pub const MOST: usize = 40;
+
+/// Lines shown in text besides primaries: those that changed most.
+pub const LINES: usize = 6;
+
+/// What was found, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Why {
+    pub looking: Option<Looking>,
+    pub causes: Vec<Causes>,
+    /// System calls of the lines of which every instruction was counted.
+    pub calls: Vec<Calls>,
+    /// Of the lines that were sampled.
+    pub stacks: Vec<Stacks>,
+    /// What was waited for.
+    pub locks: Locks,
+    /// Why there is less than there might be: what could not be looked into.
+    pub missing: Vec<String>,
+}
+
+/// Nanoseconds, with a decimal where they are few.
+pub fn ns(value: f64) -> String {
+    let text = if value.abs() < 999.95 { format!("{value:.1}") } else { grouped(value.round() as i64) };
+    if text == "-0.0" { "0.0".to_owned() } else { text }
+}
+
+/// The same with its sign.
+pub fn signed(value: f64) -> String {
+    let text = ns(value);
+    if value > 0.0 && text != "0.0" { format!("+{text}") } else { text }
+}
+
+/// `12,345`.
+pub fn grouped(value: i64) -> String {
+    let digits = value.unsigned_abs().to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0 { format!("-{text}") } else { text }
+}
+
+/// A share of a difference in per cent.
+pub fn share(share: f64) -> String {
+    let text = format!("{:.0} %", 100.0 * share);
+    if text == "-0 %" { "0 %".to_owned() } else { text }
+}
+
+/// What a cause is called, and was.
+pub fn name(cause: &Cause) -> String {
+    match &cause.formerly {
+        Some(former) => format!("{} (in A: {former})", cause.name),
+        None if cause.a == 0.0 => format!("{} (B only)", cause.name),
+        None if cause.b == 0.0 => format!("{} (A only)", cause.name),
+        None => cause.name.clone(),
+    }
+}
+
+/// By how much a cause differs, and the standard error of that if it has one.
+pub fn change(cause: &Cause) -> String {
+    match cause.se {
+        Some(se) => format!("{} ± {}", signed(cause.delta()), ns(se)),
+        None => signed(cause.delta()),
+    }
+}
+
+/// `micro fork-exit: 41,230 → 44,310 ns for one operation, +3,080`.
+pub fn head(causes: &Causes) -> String {
+    // Where more than one CPU was busy, the time of so many is what is divided.
+    let cpus = match causes.sampled.as_ref().map(|s| format!("{:.2}", s.cpus)) {
+        Some(cpus) if cpus != "1.00" => format!(" of {cpus} CPUs"),
+        _ => String::new(),
+    };
+    format!(
+        "{} {}{}: {} → {} ns{cpus} for one operation, {}",
+        causes.workload,
+        causes.metric,
+        by(&causes.metric, &causes.window),
+        ns(causes.a),
+        ns(causes.b),
+        signed(causes.delta())
+    )
+}
+
+/// ` by wall`, where another metric's window explains `metric`.
+pub(super) fn by(metric: &str, window: &str) -> String {
+    if metric == window { String::new() } else { format!(" by {window}") }
+}
+
+/// What stands in for a primary's own window, and how far it may be taken for it; `None` if it has one.
+pub fn stand_in(plan: &Plan, causes: &Causes) -> Option<String> {
+    let (metric, window) = (&causes.metric, &causes.window);
+    if metric == window {
+        return None;
+    }
+    let workload = plan.workloads.iter().find(|w| w.name == causes.workload)?;
+    let measures_run = workload.metrics.iter().find(|m| m.name == *metric).is_some_and(window::is_of_whole_run);
+    Some(match (window == window::WHOLE_RUN, measures_run) {
+        (true, true) => format!("`{metric}` is explained by the whole run, the window of `{window}`."),
+        (true, false) => format!(
+            "`{metric}` is neither a time nor a rate of the run; what changed in the whole run, the window of `{window}`, may or may not be its cause."
+        ),
+        (false, _) => format!(
+            "`{metric}` has no window of its own; this is the window of `{window}`, which changed most of those that have one."
+        ),
+    })
+}
+
+/// What the first `shown` causes say together.
+pub fn sum(causes: &Causes, shown: usize) -> String {
+    let explained = causes.explained(shown);
+    let rest = causes.causes.len() - shown;
+    if causes.causes.is_empty() {
+        let noise = causes.sampled.as_ref().map_or(String::new(), noise);
+        return format!("No function's difference is told apart from sampling noise; {noise}.");
+    }
+    let few = if explained < 0.5 { "Less than half is explained by these: " } else { "" };
+    let more = match rest {
+        0 => String::new(),
+        rest => format!("; {rest} more, of either sign, are the other {}", share(1.0 - explained)),
+    };
+    let are = if shown == 1 { "1 cause is".to_owned() } else { format!("{shown} causes are") };
+    let mut text = format!("{few}{are} {} of the difference{more}.", share(explained));
+    if let Some(sampled) = causes.sampled.as_ref().filter(|s| s.functions > 0) {
+        text.push_str(&format!(" Not told apart from sampling noise: {}.", noise(sampled)));
+    }
+    if causes.gone > 0.0 && causes.new > 0.0 {
+        let (gone, new) = (ns(causes.gone), ns(causes.new));
+        let moved = causes.gone.min(causes.new) / causes.gone.max(causes.new);
+        let how = if moved > 0.8 { ": mostly work that has moved, not grown" } else { "" };
+        text.push_str(&format!(" Functions that only A has took {gone} ns, those that only B has {new} ns{how}."));
+    }
+    text
+}
+
+/// What samples could not tell.
+fn noise(sampled: &Uncertain) -> String {
+    let functions =
+        if sampled.functions == 1 { "1 function".to_owned() } else { format!("{} functions", sampled.functions) };
+    format!("{functions}, together {} ± {} ns", signed(sampled.b - sampled.a), ns(sampled.se))
+}
+
+/// How it was counted.
+pub fn method(why: &Why) -> Option<String> {
+    let looking = why.looking.as_ref()?;
+    let pairs = why.causes.iter().map(|c| c.pairs).max().unwrap_or(0);
+    if let Some(sampled) = &looking.sampled {
+        return Some(sampling(looking, sampled, pairs));
+    }
+    let mut text = format!(
+        "Every instruction of {} counted by function, in {} run again for it",
+        if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") },
+        if looking.trials == 1 { "1 trial".to_owned() } else { format!("{} trials", looking.trials) },
+    );
+    text.push_str(&match looking.identical {
+        n if n == looking.trials => "; all gave the numbers of the judged trials bit for bit".to_owned(),
+        n => format!("; {n} of them gave the numbers of the judged trials bit for bit"),
+    });
+    if let Some(slow_down) = looking.slow_down {
+        text.push_str(&format!("; looking took {slow_down:.2} times the CPU time of judging"));
+    }
+    text.push_str(". An instruction takes 1 ns on this clock; `waiting` is time without any (devices, timers)");
+    Some(text)
+}
+
+/// How it was sampled.
+fn sampling(looking: &Looking, sampled: &Sampled, pairs: usize) -> String {
+    let lost = match sampled.lost {
+        0 => "none lost".to_owned(),
+        n => format!("{} lost", grouped(n as i64)),
+    };
+    let mut text = format!(
+        "All {} CPUs sampled by {} at {:.0} Hz in {} of {}, run again for it: {} samples, {lost}",
+        sampled.cpus,
+        sampled.event,
+        1e9 / sampled.period_ns as f64,
+        if looking.trials == 1 { "1 trial".to_owned() } else { format!("{} trials", looking.trials) },
+        if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") },
+        grouped(sampled.samples as i64)
+    );
+    let others = sampled.others as f64 / sampled.samples.max(1) as f64;
+    text.push_str(&format!(", {} of them other processes', which count for nothing here", share(others)));
+    if let Some(slow_down) = looking.slow_down {
+        text.push_str(&format!("; these trials were {slow_down:.2} times as slow as the judged ones"));
+    }
+    text.push_str(
+        ". After ± stands one standard error, of sampling alone; what differs by two or less is no cause. `waiting` is time in which CPUs that the \
+         busier arm kept busy had nothing to do, or had others' work",
+    );
+    text
+}
+
+impl Why {
+    /// Whether there is nothing to be said.
+    pub fn is_empty(&self) -> bool {
+        self.causes.is_empty() && self.missing.is_empty() && self.locks.traced.is_none()
+    }
+
+    /// The stacks of a line's causes.
+    pub fn stacks_of(&self, causes: &Causes) -> Option<&Stacks> {
+        let is_it = |s: &&Stacks| {
+            s.comparison == causes.comparison && s.workload == causes.workload && s.metric == causes.metric
+        };
+        self.stacks.iter().find(is_it)
+    }
+}
+
+/// System calls named in a sentence.
+const CALLS: usize = 6;
+
+/// `System calls for one operation, A and B: futex 1.50 and 2.00; 12 others are as many in both.`
+pub fn calls(why: &Why, causes: &Causes) -> Option<String> {
+    let is_it =
+        |c: &&Calls| c.comparison == causes.comparison && c.workload == causes.workload && c.metric == causes.metric;
+    let all = &why.calls.iter().find(is_it)?.calls;
+    // What is one in a thousand operations, or one in a hundred of itself, is the same.
+    let (mut differ, same): (Vec<_>, Vec<_>) =
+        all.iter().partition(|c| (c.a - c.b).abs() > (0.01 * c.a.max(c.b)).max(0.001));
+    let figure = |n: f64| format!("{n:.*}", if n < 0.995 { 3 } else { 2 });
+    if differ.is_empty() {
+        let said: Vec<String> = same.iter().take(CALLS).map(|c| format!("{} {}", c.name, figure(c.b))).collect();
+        return Some(format!("System calls for one operation are as many in both arms: {}.", said.join(", ")));
+    }
+    differ.sort_by(|x, y| (y.a - y.b).abs().total_cmp(&(x.a - x.b).abs()));
+    let said: Vec<String> =
+        differ.iter().take(CALLS).map(|c| format!("{} {} and {}", c.name, figure(c.a), figure(c.b))).collect();
+    let more = match differ.len().saturating_sub(CALLS) {
+        0 => String::new(),
+        n => format!("; {n} more differ"),
+    };
+    let same = match same.len() {
+        0 => String::new(),
+        1 => "; 1 other is as often in both".to_owned(),
+        n => format!("; {n} others are as often in both"),
+    };
+    Some(format!("System calls for one operation, A and B: {}{more}{same}.", said.join(", ")))
+}
+
+/// The causes of a comparison that text has room for: primaries, then the lines that changed most; and how many there is no room for.
+pub fn selected<'a>(why: &'a Why, comparison: usize, lines: &[Line]) -> (Vec<&'a Causes>, usize) {
+    let of = |c: &Causes| lines.iter().find(|l| l.workload == c.workload && l.metric.name == c.metric);
+    let (primaries, mut others): (Vec<_>, Vec<_>) =
+        why.causes.iter().filter(|c| c.comparison == comparison).partition(|c| of(c).is_some_and(|l| l.metric.primary));
+    let change = |c: &Causes| of(c).and_then(|l| l.estimate).map_or(0.0, |e| e.mean.abs());
+    others.sort_by(|x, y| change(y).total_cmp(&change(x)));
+    let left = others.len().saturating_sub(LINES);
+    others.truncate(LINES);
+    (primaries.into_iter().chain(others).collect(), left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bigiron_judge::calls::Call;
+
+    #[test]
+    fn calls_that_differ_are_named_and_others_counted() {
+        let causes = Causes {
+            comparison: 0,
+            workload: "w".to_owned(),
+            metric: "m".to_owned(),
+            window: "m".to_owned(),
+            pairs: 1,
+            a: 1.0,
+            b: 2.0,
+            causes: Vec::new(),
+            listed: 0,
+            gone: 0.0,
+            new: 0.0,
+            sampled: None,
+        };
+        let call = |name: &str, a, b| Call { name: name.to_owned(), a, b };
+        let of = |calls| Why {
+            calls: vec![Calls { comparison: 0, workload: "w".to_owned(), metric: "m".to_owned(), calls }],
+            ..Why::default()
+        };
+        let same = vec![call("read", 1.0, 1.005), call("brk", 0.0002, 0.0009)];
+        let all =
+            [vec![call("futex", 1.5, 2.0), call("fork", 1.0, 0.0), call("clone", 0.0, 0.25)], same.clone()].concat();
+        assert_eq!(
+            super::calls(&of(all), &causes).unwrap(),
+            "System calls for one operation, A and B: fork 1.00 and 0.000, futex 1.50 and 2.00, clone 0.000 and 0.250; 2 others are as often in both."
+        );
+        assert_eq!(
+            super::calls(&of(same), &causes).unwrap(),
+            "System calls for one operation are as many in both arms: read 1.00, brk 0.001."
+        );
+        assert_eq!(super::calls(&Why::default(), &causes), None);
+    }
+
+    #[test]
+    fn figures_are_short_and_have_their_signs() {
+        for (value, text) in
+            [(0.04, "0.0"), (-0.04, "0.0"), (12.34, "12.3"), (1234.5, "1,235"), (-1_234_567.0, "-1,234,567")]
+        {
+            assert_eq!(ns(value), text);
+        }
+        assert_eq!((signed(3.0), signed(-3.0), signed(0.01)), ("+3.0".into(), "-3.0".into(), "0.0".into()));
+    }
+
+    #[test]
+    fn what_is_explained_is_what_is_shown() {
+        let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b, se: None };
+        let causes = Causes {
+            comparison: 0,
+            workload: "micro".to_owned(),
+            metric: "fork-exit".to_owned(),
+            window: "fork-exit".to_owned(),
+            pairs: 1,
+            a: 1000.0,
+            b: 1100.0,
+            causes: vec![cause("f", 0.0, 60.0), cause("g", 50.0, 0.0), cause("h", 0.0, 30.0), cause("i", 10.0, 70.0)],
+            listed: 4,
+            gone: 50.0,
+            new: 90.0,
+            sampled: None,
+        };
+        assert_eq!(head(&causes), "micro fork-exit: 1,000 → 1,100 ns for one operation, +100.0");
+        assert_eq!(
+            sum(&causes, 2),
+            "Less than half is explained by these: 2 causes are 10 % of the difference; 2 more, of either sign, are the other 90 %. Functions that only A has took \
+             50.0 ns, those that only B has 90.0 ns."
+        );
+        assert!(sum(&causes, 4).starts_with("4 causes are 100 % of the difference. "));
+        assert_eq!(name(&causes.causes[1]), "g (A only)");
+    }
+
+    #[test]
+    fn what_was_sampled_has_its_error_and_its_method() {
+        let cause = Cause { name: "f".to_owned(), formerly: None, a: 100.0, b: 160.0, se: Some(12.34) };
+        assert_eq!(change(&cause), "+60.0 ± 12.3");
+        let sampled = Uncertain { cpus: 1.96, functions: 31, a: 50.0, b: 48.0, se: 9.0, samples: (400, 500) };
+        let mut causes = Causes {
+            comparison: 0,
+            workload: "dbsim".to_owned(),
+            metric: "throughput".to_owned(),
+            window: "throughput".to_owned(),
+            pairs: 1,
+            a: 200.0,
+            b: 258.0,
+            causes: vec![cause],
+            listed: 1,
+            gone: 0.0,
+            new: 0.0,
+            sampled: Some(sampled),
+        };
+        assert_eq!(head(&causes), "dbsim throughput: 200.0 → 258.0 ns of 1.96 CPUs for one operation, +58.0");
+        assert_eq!(
+            sum(&causes, 1),
+            "1 cause is 103 % of the difference. Not told apart from sampling noise: 31 functions, together -2.0 ± 9.0 ns."
+        );
+        causes.causes.clear();
+        assert_eq!(
+            sum(&causes, 0),
+            "No function's difference is told apart from sampling noise; 31 functions, together -2.0 ± 9.0 ns."
+        );
+        let all = Sampled {
+            event: "cpu-clock".to_owned(),
+            period_ns: 1_001_001,
+            cpus: 2,
+            samples: 31_337,
+            lost: 0,
+            others: 940,
+        };
+        let looking = Looking { trials: 2, identical: 0, slow_down: Some(1.02), sampled: Some(all) };
+        let why = Why { looking: Some(looking), causes: vec![causes], ..Why::default() };
+        let method = method(&why).unwrap();
+        assert!(
+            method.starts_with(
+                "All 2 CPUs sampled by cpu-clock at 999 Hz in 2 trials of 1 pair, run again for it: 31,337 samples, none lost, 3 % \
+                 of them other processes', which count for nothing here; these trials were 1.02 times as slow"
+            ),
+            "{method}"
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! File-system images of folders, made without root and without mounting anything, and copies of them.
+//!
+//! Invariant: an image appears whole (by a rename) or not at all, and is never changed afterwards; trials write to copies.
+//!
+//! Files belong to the same users in an image whoever made it: an ordinary user runs mkfs in a user name space in which he is the wanted owner.
+//! Only where there are no such name spaces do they keep the number of the user who made them: then a server runs under that number, and a
+//! read-only root does not care.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+
+use super::root::Root;
+use bigiron_archive::{Store, hash};
+use bigiron_image::{EPOCH, HASH_SEED, UUID, find_tool, tool};
+use bigiron_sys::enclosure::{Enclosure, enclose};
+
+/// Of ext4, and of all that is counted here.
+const BLOCK: u64 = 4096;
+
+/// What an image is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape<'a> {
+    /// `ext4`, so far.
+    pub filesystem: &'a str,
+    /// Free space beside the files, in bytes; 0 makes it as small as is safe.
+    pub room: u64,
+    /// Whether it will be written to: without, there is no journal.
+    pub writable: bool,
+    /// The user and group of all files, where an ordinary user makes the image; root's files keep theirs.
+    pub owner: u32,
+}
+
+/// What mkfs says of its version; part of the key of whatever is made with it.
+///
+/// # Errors
+/// It is not installed (names the package), or makes no such file system.
+pub fn maker(filesystem: &str) -> anyhow::Result<String> {
+    if filesystem != "ext4" {
+        bail!(
+            "A loaded database can be put on ext4, not on `{filesystem}`, whose mkfs cannot fill a file system from a folder"
+        );
+    }
+    let (name, package) = tool(filesystem).context("ext4 has a tool")?;
+    let path =
+        find_tool(name).with_context(|| format!("`{name}` is not installed; `apt-get install {package}` brings it"))?;
+    let output = Command::new(&path).arg("-V").stdin(Stdio::null()).output().with_context(|| format!("`{name}`"))?;
+    Ok(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned())
+}
+
+/// Makes the file `to` an image that holds what is in `from`.
+///
+/// # Errors
+/// mkfs is missing or fails (with what it said), no room.
+pub fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> anyhow::Result<()> {
+    maker(shape.filesystem)?;
+    let path = find_tool("mke2fs").context("`mke2fs` is not installed")?;
+    let usage = Usage::of(from).with_context(|| format!("Cannot read {}", from.display()))?;
+    let inodes = usage.files + usage.files / 4 + 1024;
+    // Beside data: inodes of 256 bytes, block maps, and a journal that grows with the file system up to a 64th of it here.
+    let mut bytes = usage.bytes + usage.bytes / 32 + inodes * 256 + shape.room + (8 << 20);
+    if shape.writable {
+        bytes += (bytes / 32).max(32 << 20);
+    }
+    // A guest may have it as persistent memory, which comes in pieces of 2 MiB.
+    let bytes = bytes.next_multiple_of(2 << 20);
+    let file = File::create(to).with_context(|| format!("Cannot make {}", to.display()))?;
+    file.set_len(bytes).with_context(|| format!("Cannot make {}", to.display()))?;
+    let run = |owner: Option<u32>| {
+        let mut command = Command::new(&path);
+        // All but the files' own times.
+        command.env("SOURCE_DATE_EPOCH", EPOCH).env("E2FSPROGS_FAKE_TIME", EPOCH);
+        command.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-U", UUID]);
+        if !shape.writable {
+            command.args(["-O", "^has_journal"]);
+        }
+        let root = owner.or(rustix::process::geteuid().is_root().then_some(shape.owner));
+        let owner_of_root = root.map_or(String::new(), |o| format!(",root_owner={o}:{o}"));
+        let extended = format!("hash_seed={HASH_SEED},lazy_itable_init=0,lazy_journal_init=0,nodiscard{owner_of_root}");
+        command.args(["-E", &extended, "-N", &inodes.to_string()]).arg("-d").arg(from).arg(to);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        if let Some(user) = owner {
+            enclose(&mut command, &Enclosure { root: None, folder: (from, ""), user, mapped_only: true })?;
+        } else {
+            bigiron_sys::child::die_with_parent(&mut command);
+        }
+        command.output()
+    };
+    let output = if rustix::process::geteuid().is_root() {
+        run(None)
+    } else {
+        // Where there are no user name spaces the child cannot be started.
+        run(Some(shape.owner)).or_else(|_| run(None))
+    };
+    let output = output.with_context(|| format!("Cannot start {}", path.display()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{} failed ({}): {}", path.display(), output.status, said.trim());
+    }
+    file.sync_all().with_context(|| format!("Cannot write {}", to.display()))
+}
+
+/// The read-only image of a server's tree, from the cache or made now.
+///
+/// # Errors
+/// As [`make`].
+pub fn of_root(store: &Store, root: &Root, note: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
+    let key = hash::of_bytes(format!("{} {}", root.about.hash, maker("ext4")?).as_bytes());
+    let dir = store.dir().join("postgres/roots");
+    let kept = dir.join(format!("{}-{}.img", root.about.version, &key[..12]));
+    if kept.is_file() {
+        return Ok(kept);
+    }
+    note(&format!("Making a file system of PostgreSQL {}", root.about.version));
+    fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
+    let new = tempfile::Builder::new().prefix(".new-").tempfile_in(&dir);
+    let new = new.with_context(|| format!("Cannot make an image in {}", dir.display()))?;
+    make(&root.dir, new.path(), &Shape { filesystem: "ext4", room: 0, writable: false, owner: 0 })?;
+    // Renamed into place: two processes may make the same image, and none may see half of one.
+    new.persist(&kept).with_context(|| format!("Cannot keep {}", kept.display()))?;
+    Ok(kept)
+}
+
+/// What a folder's files take up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Usage {
+    files: u64,
+    /// In whole blocks.
+    bytes: u64,
+}
+
+impl Usage {
+    fn of(dir: &Path) -> io::Result<Self> {
+        let mut usage = Self::default();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let meta = entry.path().symlink_metadata()?;
+            usage.files += 1;
+            usage.bytes += meta.len().max(1).next_multiple_of(BLOCK);
+            if meta.is_dir() {
+                let inside = Self::of(&entry.path())?;
+                usage.files += inside.files;
+                usage.bytes += inside.bytes;
+            }
+        }
+        Ok(usage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn debugfs(image: &Path, request: &str) -> String {
+        let tool = find_tool("debugfs").expect("apt-get install e2fsprogs");
+        let output = Command::new(tool).args(["-R", request]).arg(image).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    #[test]
+    fn an_image_holds_the_folder_with_room_and_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let from = dir.path().join("from");
+        fs::create_dir_all(from.join("data/base")).unwrap();
+        fs::write(from.join("data/base/1"), vec![7; 3_000_000]).unwrap();
+        fs::write(from.join("data/empty"), "").unwrap();
+        for (writable, room) in [(true, 64 << 20), (false, 0)] {
+            let to = dir.path().join("image");
+            let shape = Shape { filesystem: "ext4", room, writable, owner: 60_932 };
+            make(&from, &to, &shape).unwrap();
+            let check = Command::new(find_tool("e2fsck").unwrap()).args(["-fn"]).arg(&to).output().unwrap();
+            assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+            assert!(debugfs(&to, "stat data/base/1").contains("Size: 3000000"));
+            assert!(debugfs(&to, "stat .").contains("User: 60932"), "{}", debugfs(&to, "stat ."));
+            let summary = debugfs(&to, "stats");
+            assert_eq!(summary.contains("has_journal"), writable);
+            let free = summary.lines().find_map(|l| l.strip_prefix("Free blocks:")).unwrap();
+            assert!(free.trim().parse::<u64>().unwrap() * BLOCK >= room, "{free}");
+            if !rustix::process::geteuid().is_root() {
+                assert!(debugfs(&to, "stat data/base/1").contains("User: 60932"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_tree_s_image_is_made_once() {
+        let root = crate::testing::tree();
+        let store = Store::open().unwrap();
+        let image = of_root(&store, &root, &|_| {}).unwrap();
+        assert_eq!(of_root(&store, &root, &|line| panic!("{line}")).unwrap(), image);
+        assert!(debugfs(&image, "stat bin/postgres").is_empty());
+        for (path, words) in [
+            (format!("/usr/lib/postgresql/{}/bin/postgres", root.about.major), "Mode:  0755"),
+            ("/lib64".to_owned(), "Type: symlink"),
+            ("/cluster".to_owned(), "Type: directory"),
+        ] {
+            let said = debugfs(&image, &format!("stat {path}"));
+            assert!(said.contains(words) && said.contains("User:     0"), "{path}: {said}");
+        }
+    }
+
+    #[test]
+    fn other_file_systems_are_refused() {
+        let said = maker("xfs").unwrap_err().to_string();
+        assert!(said.contains("ext4") && said.contains("xfs"), "{said}");
+    }
+}

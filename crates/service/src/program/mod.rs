@@ -1,0 +1,35 @@
+//! Programs of this machine, run by a workload: in a guest over an image of what they need, here as they are.
+//!
+//! Invariant: only the program runs between the two readings of the clock, and nothing of it outlives its run.
+
+mod cgroup;
+pub mod measured;
+pub mod outputs;
+pub mod process_guard;
+pub mod root;
+pub mod work_folder;
+
+use std::time::Duration;
+
+use anyhow::bail;
+
+use self::measured::{Ended, Run};
+use self::outputs::Outputs;
+
+/// A run that ended otherwise than with status 0 is an error, with the end of what it said. `what` names the run: ``run-3 of `make -C src` ``; its
+/// outputs are called `name`.
+pub fn succeeded(run: &Run, what: &str, name: &str, limit: Duration, outputs: &Outputs) -> anyhow::Result<()> {
+    let how = match run.ended {
+        Ended::Status(0) => return Ok(()),
+        Ended::Status(n) => format!("ended with status {n}"),
+        Ended::Signal(n) => format!("was killed by signal {n}"),
+        Ended::Limit => format!("took longer than its limit of {} s and was killed", limit.as_secs_f64()),
+    };
+    let tail = outputs.tail(name);
+    let said = if tail.is_empty() {
+        "; standard error is empty".to_owned()
+    } else {
+        format!("; standard error ends:\n{tail}")
+    };
+    bail!("{what} {how}{said}")
+}

@@ -1,0 +1,290 @@
+//! The process that starts a workload's programs, takes stock of them and leaves nothing of them running.
+//!
+//! A process of its own because it must outlive the trial's: when that one is killed, whoever killed it, the process guard reads the end of its
+//! line and kills what a program has started, daemons included (they become its children, whatever they do to get away).
+//! Invariant: between two runs, and after the process guard, no process of a program exists.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::cgroup::{Group, Place};
+use super::measured::{Counted, Ended, Run};
+use bigiron_probe::counters::span;
+use bigiron_sys::launch;
+use bigiron_sys::launch::{Program, Usage};
+use bigiron_sys::process::Exit;
+
+/// The words by which a run is asked for with and without a window of its own.
+const MEASURED: &str = "measured";
+const NOT_MEASURED: &str = "other";
+
+/// What every run of a trial has in common.
+pub struct Orders<'a> {
+    /// Of which each run is one, by its place here.
+    pub programs: Vec<Program>,
+    /// Longest time that a run may take.
+    pub limit: Duration,
+    /// Where the outputs go, as `NAME.stdout` and `NAME.stderr`.
+    pub outputs: &'a Path,
+    /// Whether standard output is kept.
+    pub keep_stdout: bool,
+    /// The folder that is the programs' `/`, if not ours.
+    pub root: Option<PathBuf>,
+}
+
+/// The process guard, as the trial's process sees it. Dropping it ends it, and everything with it.
+pub struct ProcessGuard {
+    pid: Pid,
+    line: Option<BufReader<UnixStream>>,
+}
+
+impl ProcessGuard {
+    /// Forks it. To be called from a single-threaded process.
+    ///
+    /// # Errors
+    /// The system has no process or descriptor left.
+    pub fn found(orders: &Orders<'_>) -> anyhow::Result<Self> {
+        let (ours, its) = UnixStream::pair()?;
+        let mut ours = Some(ours);
+        let pid = launch::fork_guard(|| {
+            // Its copy of our end would hold the line open after us.
+            ours.take();
+            serve(orders, its)
+        })
+        .context("Cannot start the guard of the programs")?;
+        let line = ours.take().map(BufReader::new);
+        Ok(Self { pid, line })
+    }
+
+    /// Has it run a program once, by its place in [`Orders::programs`]; the outputs are called `name`, a word.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn run(&mut self, program: usize, name: &str) -> anyhow::Result<Run> {
+        self.ask(program, name, NOT_MEASURED)
+    }
+
+    /// The same, in a window of its own ([`bigiron_model::workload::Window`]).
+    ///
+    /// # Errors
+    /// As above.
+    pub fn measure(&mut self, program: usize, name: &str) -> anyhow::Result<Run> {
+        self.ask(program, name, MEASURED)
+    }
+
+    fn ask(&mut self, program: usize, name: &str, measured: &str) -> anyhow::Result<Run> {
+        let line = self.line.as_mut().expect("open until it is dropped");
+        let gone = "The guard of the programs is gone";
+        writeln!(line.get_mut(), "{program} {measured} {name}").context(gone)?;
+        let mut answer = String::new();
+        line.read_line(&mut answer)?;
+        let answer: Result<Run, String> = serde_json::from_str(&answer).context(gone)?;
+        answer.map_err(anyhow::Error::msg)
+    }
+}
+
+impl Drop for ProcessGuard {
+    fn drop(&mut self) {
+        // Reads as the end of the line.
+        self.line.take();
+        let _ = launch::reap(Some(self.pid));
+    }
+}
+
+/// The process guard's life. Returns its exit status.
+fn serve(orders: &Orders<'_>, line: UnixStream) -> i32 {
+    match Life::begin(orders).and_then(|life| life.live(line)) {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!("bigiron: {e:#}");
+            1
+        }
+    }
+}
+
+struct Life<'a> {
+    orders: &'a Orders<'a>,
+    outputs: OwnedFd,
+    cgroups: Option<Place>,
+}
+
+impl<'a> Life<'a> {
+    fn begin(orders: &'a Orders<'a>) -> anyhow::Result<Self> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+        let outputs = rustix::fs::open(orders.outputs, flags, rustix::fs::Mode::empty())
+            .with_context(|| format!("Cannot open {}", orders.outputs.display()))?;
+        let cgroups = Place::find();
+        if let Some(root) = &orders.root {
+            rustix::process::chroot(root).with_context(|| format!("Cannot enter {}", root.display()))?;
+            rustix::process::chdir("/")?;
+        }
+        Ok(Self { orders, outputs, cgroups })
+    }
+
+    /// Serves one run after the other, until the line ends.
+    fn live(&self, mut line: UnixStream) -> anyhow::Result<()> {
+        let mut asked = BufReader::new(line.try_clone()?);
+        let mut order = String::new();
+        loop {
+            order.clear();
+            if asked.read_line(&mut order)? == 0 {
+                return Ok(());
+            }
+            let mut words = order.split_whitespace();
+            let (Some(program), Some(measured), Some(name)) = (words.next(), words.next(), words.next()) else {
+                bail!("A run is asked for by its program, whether it is measured, and its name");
+            };
+            let program = self.orders.programs.get(program.parse::<usize>()?).context("There is no such program")?;
+            let Some(run) = self.run(program, name, measured == MEASURED, &line) else { return Ok(()) };
+            let answer = run.map_err(|e| format!("{e:#}"));
+            let mut text = serde_json::to_vec(&answer)?;
+            text.push(b'\n');
+            line.write_all(&text)?;
+        }
+    }
+
+    /// One run; `None` if the line ended meanwhile.
+    fn run(&self, program: &Program, name: &str, measured: bool, line: &UnixStream) -> Option<anyhow::Result<Run>> {
+        let begun = self.start(program, name, measured);
+        let (started, group, running) = match begun {
+            Ok(begun) => begun,
+            Err(e) => return Some(Err(e)),
+        };
+        let waited = self.wait(&running.end, line);
+        let ended = if measured { span::close(Instant::now) } else { Instant::now() };
+        let wall_ns = (ended - started).as_nanos() as u64;
+        if measured {
+            span::cut();
+        }
+        let over = !matches!(waited, Ok(Waited::Ended));
+        if over {
+            let _ = kill_process(running.pid, Signal::KILL);
+        }
+        let (exit, usage) = match launch::reap(Some(running.pid)) {
+            Ok((_, exit, usage)) => (exit, usage),
+            Err(e) => return Some(Err(anyhow!(e).context("The program cannot be waited for"))),
+        };
+        let (left, later) = sweep(group.as_ref());
+        let counted = group.as_ref().map_or_else(Counted::default, Group::counted);
+        let ended = match (waited, exit) {
+            (Err(e), _) => return Some(Err(e)),
+            (Ok(Waited::Alone), _) => return None,
+            (Ok(Waited::Limit), _) => Ended::Limit,
+            (Ok(Waited::Ended), Exit::Status(n)) => Ended::Status(n),
+            (Ok(Waited::Ended), Exit::Signal(n)) => Ended::Signal(n),
+        };
+        Some(Ok(Run::new(wall_ns, ended, usage.and(later), counted, left)))
+    }
+
+    fn start(
+        &self,
+        program: &Program,
+        name: &str,
+        measured: bool,
+    ) -> anyhow::Result<(Instant, Option<Group<'_>>, launch::Running)> {
+        let stderr = self.output(&format!("{name}.stderr"))?;
+        let stdout = match self.orders.keep_stdout {
+            true => self.output(&format!("{name}.stdout"))?,
+            false => File::options().write(true).open("/dev/null")?,
+        };
+        let group = self.cgroups.as_ref().and_then(|place| place.group(name));
+        let started = if measured { span::open(Instant::now) } else { Instant::now() };
+        let running = program.start(stdout.as_fd(), stderr.as_fd(), group.as_ref().map(Group::fd));
+        let running = running.with_context(|| {
+            let (path, dir) = (program.path.to_string_lossy(), program.dir.to_string_lossy());
+            format!("Cannot run `{path}` in `{dir}`")
+        })?;
+        Ok((started, group, running))
+    }
+
+    fn output(&self, name: &str) -> anyhow::Result<File> {
+        use rustix::fs::{Mode, OFlags};
+        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.outputs, name, flags, Mode::from_raw_mode(0o644));
+        Ok(File::from(file.with_context(|| format!("Cannot make the file `{name}`"))?))
+    }
+
+    fn wait(&self, end: &OwnedFd, line: &UnixStream) -> anyhow::Result<Waited> {
+        let deadline = Instant::now() + self.orders.limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut fds = [PollFd::new(end, PollFlags::IN), PollFd::new(line, PollFlags::IN)];
+            let timeout = left.try_into().unwrap_or(rustix::time::Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+            match poll(&mut fds, Some(&timeout)) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(e) => return Err(e.into()),
+                Ok(_) => {}
+            }
+            // Nobody asks for another run before this one is answered: what can be read is the end.
+            let [ended, alone] = fds.map(|fd| !fd.revents().is_empty());
+            match (ended, alone) {
+                (true, _) => return Ok(Waited::Ended),
+                (false, true) => return Ok(Waited::Alone),
+                (false, false) if left.is_zero() => return Ok(Waited::Limit),
+                (false, false) => {}
+            }
+        }
+    }
+}
+
+/// Why a wait is over.
+enum Waited {
+    Ended,
+    Limit,
+    /// Whoever wanted the run is gone.
+    Alone,
+}
+
+/// Ends all that is left of a run and reaps it: how many processes still ran, and what all of them have used.
+fn sweep(group: Option<&Group<'_>>) -> (u32, Usage) {
+    let mut killed = BTreeSet::new();
+    let mut usage = Usage::default();
+    loop {
+        match launch::try_reap(None) {
+            Ok(Some((_, _, used))) => {
+                usage = usage.and(used);
+                continue;
+            }
+            Ok(None) => {}
+            // No child is left.
+            Err(_) => return (killed.len() as u32, usage),
+        }
+        let children = children();
+        killed.extend(children.iter().map(|pid| pid.as_raw_nonzero()));
+        if let Some(group) = group {
+            group.kill();
+        }
+        for pid in children {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        if let Ok((_, _, used)) = launch::reap(None) {
+            usage = usage.and(used);
+        }
+    }
+}
+
+/// Children of this process that have not ended.
+fn children() -> Vec<Pid> {
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            // proc(5): after the name in parentheses come state and parent.
+            let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+            let (state, parent) = (fields.next()?, fields.next()?.parse::<i32>().ok()?);
+            (parent == me && state != "Z").then(|| Pid::from_raw(pid)).flatten()
+        })
+        .collect()
+}

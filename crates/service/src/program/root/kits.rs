@@ -1,0 +1,159 @@
+//! Which files of this machine programs may need: their folder, themselves, the usual tools, and for a few programs what belongs to them.
+//!
+//! Invariant: what is chosen depends on what is wanted and on the machine's files alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Wanted;
+use super::selection::Selection;
+use bigiron_image::find_tool;
+
+/// Programs that every script may expect.
+const USUAL: &str = "sh dash bash env true false test [ echo printf cat head tail wc tr cut paste sort uniq comm join split tee seq yes dd cp mv \
+    rm ln ls mkdir rmdir mktemp touch chmod chown stat du df sync sleep timeout nice nproc date uname hostname id whoami basename dirname \
+    readlink realpath pwd expr od md5sum sha256sum cksum base64 truncate shuf numfmt factor grep egrep fgrep sed awk mawk gawk find xargs \
+    cmp diff patch tar gzip gunzip zcat bzip2 bunzip2 xz unxz zstd which time kill ps free nohup setsid taskset flock getconf perl";
+
+/// What comes along with a program: its names, further programs, files and folders.
+struct Kit {
+    names: &'static str,
+    programs: &'static str,
+    paths: &'static str,
+}
+
+const KITS: [Kit; 4] = [
+    Kit {
+        names: "make gmake ninja cmake cc gcc g++ c++ c99 cpp ld as",
+        programs: "make gmake ninja cmake cc gcc g++ c++ c89 c99 cpp ld ld.bfd ld.gold as ar nm ranlib strip objcopy objdump readelf size \
+            strings addr2line pkg-config m4 bison flex git",
+        paths: "/usr/lib/gcc /usr/libexec/gcc /usr/include /usr/lib/bfd-plugins /usr/lib/x86_64-linux-gnu/ldscripts \
+            /usr/lib/x86_64-linux-gnu/bfd-plugins /usr/share/cmake",
+    },
+    Kit { names: "python python3", programs: "python3", paths: "/usr/lib/python3" },
+    Kit { names: "nroff troff groff", programs: "groff troff grotty preconv tbl", paths: "/usr/share/groff" },
+    Kit { names: "perl", programs: "perl", paths: "/usr/share/perl /usr/share/perl5 /usr/lib/x86_64-linux-gnu/perl5" },
+];
+
+/// Folders whose name begins so hold files that a linker takes, and where.
+const LINKED: &str = "/usr/lib/x86_64-linux-gnu";
+const LINKED_NAMES: &str = "crt1.o crti.o crtn.o Scrt1.o gcrt1.o grcrt1.o rcrt1.o Mcrt1.o libc.so libc.a libc_nonshared.a libm.so libm.a \
+    libm-2. libmvec libpthread. libdl. librt. libutil. libresolv. libanl. libstdc++ libgcc_s libz.so libz.a";
+
+/// Folders below `/usr/include` that are larger than all the rest, and that few programs include.
+const LARGE: [&str; 3] = ["/usr/include/boost", "/usr/include/node", "/usr/include/llvm"];
+
+/// Chooses.
+pub(super) fn select(wanted: &Wanted<'_>) -> Selection {
+    let mut selection = Selection::default();
+    let nothing = |_: &Path| false;
+    selection.add(Path::new("/etc"), &|path| path.starts_with("/etc/ssl/private"));
+    // Secrets are read by root alone, and programs do not need them.
+    let secret: Vec<PathBuf> = selection
+        .entries
+        .iter()
+        .filter(|(path, e)| path.starts_with("/etc") && e.mode & 0o004 == 0)
+        .map(|(path, _)| path.clone())
+        .collect();
+    selection.entries.retain(|path, _| !secret.iter().any(|s| path.starts_with(s)));
+    for link in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr/bin", "/usr/lib"] {
+        selection.add(Path::new(link), &|_| true);
+    }
+    if let Some(dir) = wanted.dir {
+        selection.add(dir, &is_study);
+    }
+    let mut words = wanted.words.clone();
+    let mut taken = 0;
+    // A script may call programs that have a kit; a script that a script calls is the user's to name.
+    let scripts: Vec<String> = words.iter().filter_map(|w| script(wanted, w)).collect();
+    words.extend(scripts.iter().flat_map(|text| tokens(text)).map(str::to_owned));
+    words.extend(USUAL.split_whitespace().map(str::to_owned));
+    while taken < words.len() {
+        let word = words[taken].clone();
+        taken += 1;
+        if let Ok(path) = (wanted.find)(&word) {
+            selection.add_program(&path);
+        }
+    }
+    for kit in KITS.iter().filter(|k| words.iter().any(|w| is_among(w, k.names) && (wanted.find)(w).is_ok())) {
+        for path in kit.programs.split_whitespace().filter_map(find_tool) {
+            selection.add_program(&path);
+        }
+        for path in kit.paths.split_whitespace().flat_map(with_versions) {
+            selection.add(&path, &|path| LARGE.iter().any(|l| path.to_string_lossy().starts_with(l)));
+        }
+        if kit.names.starts_with("make") {
+            linked(&mut selection);
+        }
+    }
+    for path in wanted.roots {
+        selection.add(path, &nothing);
+    }
+    selection
+}
+
+/// Studies that are kept in a program's folder are none of its business, and change while it runs.
+fn is_study(dir: &Path) -> bool {
+    dir.file_name().is_some_and(|n| n == "bigiron-results") || dir.join("records.jsonl").exists()
+}
+
+fn is_among(word: &str, names: &str) -> bool {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    // `gcc-12` and `python3.11` are what their names begin with.
+    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.').trim_end_matches('-');
+    names.split_whitespace().any(|n| n == name || (!plain.is_empty() && n == plain))
+}
+
+/// Words of a text that may be names of programs.
+pub fn tokens(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || "_./+-".contains(c))).filter(|w| !w.is_empty() && *w != ".")
+}
+
+/// The text of a program that is a script of the folder.
+fn script(wanted: &Wanted<'_>, word: &str) -> Option<String> {
+    let dir = wanted.dir?;
+    let path = (wanted.find)(word).ok().filter(|path| path.starts_with(dir))?;
+    let bytes = fs::read(path).ok().filter(|bytes| bytes.starts_with(b"#!"))?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The path, and those beside it that have its name and a version.
+fn with_versions(path: &str) -> Vec<PathBuf> {
+    let path = Path::new(path);
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str())) else { return Vec::new() };
+    let is_version =
+        |n: &str| n.strip_prefix(name).is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'));
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> =
+        entries.filter(|e| e.file_name().to_str().is_some_and(is_version)).map(|e| e.path()).collect();
+    found.sort();
+    found
+}
+
+fn linked(selection: &mut Selection) {
+    for entry in fs::read_dir(LINKED).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if LINKED_NAMES.split_whitespace().any(|n| name.to_string_lossy().starts_with(n)) {
+            selection.add(&entry.path(), &|_| true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_a_name_are_that_name() {
+        assert!(
+            is_among("gcc-12", "cc gcc")
+                && is_among("/usr/bin/python3.11", "python3 python")
+                && is_among("make", "make")
+        );
+        assert!(!is_among("makeinfo", "make") && !is_among("3", "make"));
+        assert_eq!(
+            tokens("cd x && make -C 'src'; ./run.sh").collect::<Vec<_>>(),
+            ["cd", "x", "make", "-C", "src", "./run.sh"]
+        );
+    }
+}

@@ -1,0 +1,242 @@
+//! A root tree with a PostgreSQL server and nothing else, taken from Debian's archive as the machine's own apt reaches it.
+//!
+//! ```text
+//! CACHE/postgres/MAJOR.json              which tree that version means now, and when the archive was last asked
+//! CACHE/postgres/trees/VERSION-KEY/      root.json, tree/
+//! ```
+//! Invariant: a tree appears whole (by a rename) or not at all, is never changed afterwards, and holds all libraries that its programs need.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{ServerError, doing};
+use super::tree;
+use bigiron_archive::{Closure, KernelError, Part, Store, hash};
+
+/// Goes into the key of a tree: raised when trees are made differently.
+const RECIPE: u32 = 1;
+/// Age in seconds up to which a version means the tree that it meant when the archive was last asked.
+const DAY: u64 = 24 * 3600;
+/// What a server needs beside itself: `initdb` runs the server through `/bin/sh`, and Debian's server reads the system's time zones.
+const BESIDE: [&str; 2] = ["dash", "tzdata"];
+
+/// A tree with a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// The folder that is to be the server's `/`.
+    pub dir: PathBuf,
+    pub about: About,
+}
+
+/// What is known of a tree; kept as `root.json` beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// The major version, e.g. 15.
+    pub major: u32,
+    /// The package's version, e.g. `15.18-0+deb12u1`.
+    pub version: String,
+    /// The Debian release it comes from.
+    pub release: String,
+    /// All packages that something was taken from, `NAME=VERSION`.
+    pub packages: Vec<String>,
+    /// Libraries of the server that are left out because something they need is (the JIT's compiler).
+    pub left_out: Vec<String>,
+    /// Hash over names, kinds, modes and contents of all files: the same on every machine.
+    pub hash: String,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+/// What a major version means now.
+#[derive(Serialize, Deserialize)]
+struct Current {
+    /// When the archive was last asked, seconds since 1970.
+    checked: u64,
+    /// The folder below `trees`.
+    folder: String,
+}
+
+impl Root {
+    /// Reads what a folder of `trees` says of itself.
+    fn read(folder: &Path) -> Option<Self> {
+        let about = serde_json::from_slice(&fs::read(folder.join("root.json")).ok()?).ok()?;
+        Some(Self { dir: folder.join("tree"), about })
+    }
+}
+
+/// The tree that a study was `planned` with, by its hash, or, without a plan, that of [`ensure`].
+///
+/// # Errors
+/// As [`ensure`]; a tree that is no longer kept, and is another one now.
+pub fn of(store: &Store, major: u32, planned: Option<&str>, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
+    let Some(hash) = planned else { return ensure(store, major, note) };
+    let trees = fs::read_dir(store.dir().join("postgres").join("trees")).into_iter().flatten().flatten();
+    let kept = trees.filter_map(|entry| Root::read(&entry.path())).find(|root| root.about.hash == hash);
+    if let Some(root) = kept {
+        return Ok(root);
+    }
+    let root = ensure(store, major, note)?;
+    if root.about.hash == hash {
+        return Ok(root);
+    }
+    Err(ServerError::Replaced { planned: hash.to_owned(), now: root.about.version })
+}
+
+/// The tree with a server of this major version: the newest that Debian has, asked once a day; without the archive the one that is here. `note`
+/// gets lines on what is being done.
+///
+/// # Errors
+/// A version that Debian does not have (names those that it has), no apt, no network, no room.
+pub fn ensure(store: &Store, major: u32, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
+    let place = store.dir().join("postgres");
+    if let Some(root) = current(&place, major, DAY) {
+        return Ok(root);
+    }
+    let guard = store.lock(note)?;
+    // Another process may have been at it until now.
+    if let Some(root) = current(&place, major, DAY) {
+        return Ok(root);
+    }
+    let fall_back = |error: KernelError| match current(&place, major, u64::MAX) {
+        Some(root) => {
+            note(&format!("Using PostgreSQL {} as last fetched: {error}", root.about.version));
+            Ok(root)
+        }
+        None => Err(ServerError::from(error)),
+    };
+    let closure = match Closure::find(&store.dir().join("apt"), "postgresql", major, &BESIDE, note) {
+        Ok(Ok(closure)) => closure,
+        Ok(Err(available)) => return Err(ServerError::UnknownVersion { wanted: major, available }),
+        Err(error) => return fall_back(error),
+    };
+    let server = format!("postgresql-{major}");
+    let parts = libraries_and(&closure, &server);
+    let version = parts.first().map(|p| p.version.clone()).unwrap_or_default();
+    let mut packages: Vec<String> = parts.iter().map(|p| format!("{}={}", p.name, p.version)).collect();
+    packages.sort();
+    let key = hash::of_bytes(format!("{RECIPE} {}", packages.join(" ")).as_bytes());
+    let folder = format!("{version}-{}", &key[..12]);
+    let target = place.join("trees").join(&folder);
+    let root = match Root::read(&target) {
+        Some(root) => root,
+        None => {
+            let size: u64 = parts.iter().map(|p| p.size).sum();
+            store.needs(size + parts.iter().map(|p| p.installed).sum::<u64>())?;
+            note(&format!(
+                "Downloading PostgreSQL {version} and its libraries ({} MB) from Debian {}",
+                size.div_ceil(1_000_000),
+                closure.release
+            ));
+            let downloads = store.stage(&guard)?;
+            let files = match closure.download(&parts, downloads.path()) {
+                Ok(files) => files,
+                Err(error @ KernelError::Download { .. }) => return fall_back(error),
+                Err(error) => return Err(error.into()),
+            };
+            note(&format!("Unpacking PostgreSQL {version}"));
+            let staged = store.stage(&guard)?;
+            let dir = staged.path().join("tree");
+            let unusable =
+                |reason| ServerError::Packages { version: version.clone(), release: closure.release.clone(), reason };
+            let left_out = tree::build(&files, &dir, major, &unusable)?;
+            let (hash, bytes) = tree::contents(&dir)?;
+            let about = About {
+                major,
+                version: version.clone(),
+                release: closure.release.clone(),
+                packages,
+                left_out,
+                hash,
+                bytes,
+            };
+            keep(staged, &target, &about)?
+        }
+    };
+    let current = Current { checked: now(), folder };
+    replace(&place.join(format!("{major}.json")), &serde_json::to_vec(&current).expect("plain data"))?;
+    Ok(root)
+}
+
+fn current(place: &Path, major: u32, max_age: u64) -> Option<Root> {
+    let current: Current = serde_json::from_slice(&fs::read(place.join(format!("{major}.json"))).ok()?).ok()?;
+    now().checked_sub(current.checked).filter(|age| *age <= max_age)?;
+    Root::read(&place.join("trees").join(current.folder))
+}
+
+/// The server's package first, then what it needs at run time: packages of shared libraries, and of the dependencies of these again. Other
+/// dependencies (perl, debconf) are for installing it. The JIT's compiler is left out: it is larger than all the rest together.
+fn libraries_and<'a>(closure: &'a Closure, server: &str) -> Vec<&'a Part> {
+    let mut found: Vec<&Part> = [server].iter().chain(&BESIDE).filter_map(|n| closure.part(n)).collect();
+    let mut next = 0;
+    while let Some(part) = found.get(next).copied() {
+        for name in &part.depends {
+            let Some(library) = closure.part(name) else { continue };
+            let section = library.section.rsplit('/').next();
+            if section == Some("libs") && !name.starts_with("libllvm") && !found.contains(&library) {
+                found.push(library);
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
+/// Makes what was staged the folder `target`.
+fn keep(staged: tempfile::TempDir, target: &Path, about: &About) -> Result<Root, ServerError> {
+    let path = staged.path().join("root.json");
+    let text = serde_json::to_vec_pretty(about).expect("plain data");
+    fs::write(&path, text).map_err(doing("Cannot write", &path))?;
+    let parent = target.parent().expect("a folder of the cache");
+    fs::create_dir_all(parent).map_err(doing("Cannot create", parent))?;
+    let flushed = fs::File::open(&path).and_then(|f| Ok(rustix::fs::syncfs(&f)?));
+    flushed.map_err(doing("Cannot write", &path))?;
+    if target.exists() {
+        fs::remove_dir_all(target).map_err(doing("Cannot remove", target))?;
+    }
+    // Temporary folders are for the owner alone; a tree is like any other of the user's, and is entered by servers that run as somebody else.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(staged.path(), mode).map_err(doing("Cannot change", staged.path()))?;
+    let staged = staged.keep();
+    fs::rename(&staged, target).map_err(doing("Cannot store", target))?;
+    Ok(Root { dir: target.join("tree"), about: about.clone() })
+}
+
+/// Writes a file so that it is either old or new, never half.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), ServerError> {
+    let dir = path.parent().expect("a file of the cache");
+    let written = fs::create_dir_all(dir).and_then(|()| {
+        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        std::io::Write::write_all(&mut file, bytes)?;
+        file.persist(path)?;
+        Ok(())
+    });
+    written.map_err(doing("Cannot write", path))
+}
+
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_built_once_whole_and_closed() {
+        let store = Store::open().unwrap();
+        let say = |line: &str| eprintln!("{line}");
+        let root = ensure(&store, 15, &say).unwrap();
+        assert_eq!(root.about.major, 15);
+        assert!(root.about.version.starts_with("15."), "{:?}", root.about);
+        eprintln!("{} {} bytes {:?}", root.dir.display(), root.about.bytes, root.about.left_out);
+        assert!(root.about.bytes < 120 << 20, "{} bytes", root.about.bytes);
+        assert_eq!(tree::contents(&root.dir).unwrap().0, root.about.hash);
+        assert_eq!(ensure(&store, 15, &|line| panic!("{line}")).unwrap(), root);
+        assert_eq!(of(&store, 15, Some(&root.about.hash), &|line| panic!("{line}")).unwrap(), root);
+        let gone = of(&store, 15, Some("0123456789abcdef"), &say).unwrap_err().to_string();
+        assert!(gone.contains("0123456789ab") && gone.contains(&root.about.version), "{gone}");
+    }
+}

@@ -1,0 +1,12 @@
+//! A server's root for tests: the tree from the user's own cache, fetched if it is not there.
+
+use bigiron_archive::Store;
+
+use crate::root;
+
+/// The version that tests use, unless they are about another one.
+pub const MAJOR: u32 = 15;
+
+pub fn tree() -> root::Root {
+    root::ensure(&Store::open().unwrap(), MAJOR, &|line| eprintln!("{line}")).unwrap()
+}

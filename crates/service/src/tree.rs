@@ -1,0 +1,238 @@
+//! What of Debian's packages goes into a server's root tree, and where.
+//!
+//! Invariant: the tree is usr-merged (`bin`, `lib`, `lib64`, `sbin` are links into `usr`), all its links are relative and none leads out of it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::elf::Libraries;
+use super::error::{ServerError, doing};
+use bigiron_archive::{Item, extract, hash};
+
+/// The user and group that servers run as where bigiron may choose: in a user namespace of its own, in a guest, and when bigiron is root. In a
+/// range that neither Debian (60000–64999 on request of a package) nor systemd (60578–61183 unused) gives to anybody, so that no other user of
+/// the machine can reach what belongs to it.
+pub const UID: u32 = 60_932;
+
+/// The server's programs that are kept.
+const PROGRAMS: [&str; 6] = ["initdb", "pg_checksums", "pg_controldata", "pg_ctl", "pg_waldump", "postgres"];
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+/// Where a server's own folder appears in its tree.
+pub const CLUSTER: &str = "cluster";
+/// Folders that file systems are mounted on, and those that programs expect.
+const FOLDERS: [&str; 8] = ["dev", "proc", "sys", "run", "tmp", "etc", "root", CLUSTER];
+
+/// Unpacks packages into `dir` and completes the tree. Returns the server's libraries that were left out, each with what it lacks.
+pub fn build(
+    packages: &[PathBuf],
+    dir: &Path,
+    major: u32,
+    unusable: &dyn Fn(String) -> ServerError,
+) -> Result<Vec<String>, ServerError> {
+    fs::create_dir_all(dir).map_err(doing("Cannot create", dir))?;
+    let mut links = Vec::new();
+    for package in packages {
+        extract(package, dir, &|path| place(path, major), &mut |at, item| links.push((at, item)))?;
+    }
+    for (at, item) in links {
+        link(dir, &at, &item)?;
+    }
+    let left_out = prune(dir, major).map_err(|e| unusable(format!("{e:#}")))?;
+    complete(dir)?;
+    Ok(left_out)
+}
+
+/// Where a file of a package goes; `None` for what a running server does not need.
+fn place(path: &Path, major: u32) -> Option<PathBuf> {
+    let merged = merged(path);
+    let parts: Vec<&str> = merged.iter().map(|p| p.to_str()).collect::<Option<_>>()?;
+    let version = major.to_string();
+    let wanted = match parts.as_slice() {
+        ["usr", "lib", "postgresql", v, "bin", name] => *v == version && PROGRAMS.contains(name),
+        ["usr", "lib", "postgresql", v, "lib", name] => *v == version && name.ends_with(".so"),
+        ["usr", "share", "postgresql", v, rest @ ..] => *v == version && rest.first() != Some(&"man"),
+        ["usr", "lib", "x86_64-linux-gnu", name] => name.contains(".so"),
+        ["usr", "lib64", name] => name.contains(".so"),
+        ["usr", "bin", name] => *name == "dash",
+        ["usr", "share", "zoneinfo", first, ..] => !["posix", "right"].contains(first),
+        _ => false,
+    };
+    wanted.then_some(merged)
+}
+
+/// A path of a package in a usr-merged tree.
+fn merged(path: &Path) -> PathBuf {
+    let top = ["bin", "sbin", "lib", "lib64"].iter().any(|d| path.starts_with(d));
+    if top { Path::new("usr").join(path) } else { path.to_path_buf() }
+}
+
+fn link(dir: &Path, at: &Path, item: &Item) -> Result<(), ServerError> {
+    let path = dir.join(at);
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let parent = path.parent().expect("a path below the tree");
+    fs::create_dir_all(parent).map_err(doing("Cannot create", parent))?;
+    let made = match item {
+        Item::Same(to) => fs::hard_link(dir.join(to), &path),
+        Item::Link(to) => {
+            let to = relative(at, to);
+            // Debian's time zone links may lead to the machine's own zone, which the tree has none of.
+            let Some(to) = to else { return Ok(()) };
+            symlink(to, &path)
+        }
+    };
+    made.map_err(doing("Cannot write", &path))
+}
+
+/// What a link at `at` that points to `to` must hold to stay in the tree; `None` if it cannot.
+fn relative(at: &Path, to: &Path) -> Option<PathBuf> {
+    let depth = at.components().count() - 1;
+    let Ok(inside) = to.strip_prefix("/") else {
+        // As many steps up as there are folders above the link, and no more, keep it inside.
+        let up = to.components().filter(|c| *c == Component::ParentDir).count();
+        return (up <= depth).then(|| to.to_path_buf());
+    };
+    Some(std::iter::repeat_n("..", depth).collect::<PathBuf>().join(merged(inside)))
+}
+
+/// Removes libraries that nothing needs, and the server's own libraries that lack something.
+fn prune(dir: &Path, major: u32) -> anyhow::Result<Vec<String>> {
+    let server = dir.join(format!("usr/lib/postgresql/{major}"));
+    let shared = dir.join(LIBRARIES);
+    let mut libraries = Libraries::default();
+    libraries.add(&shared)?;
+    let mut needed = BTreeSet::new();
+    for program in ["postgres", "initdb", "pg_controldata", "pg_waldump"] {
+        anyhow::ensure!(server.join("bin").join(program).is_file(), "`{program}` is not in the package");
+    }
+    let programs = fs::read_dir(server.join("bin"))?.map(|e| Ok(e?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    for program in programs.iter().chain([&dir.join("usr/bin/dash")]) {
+        match libraries.closure(program)? {
+            Ok(files) => needed.extend(files),
+            Err(name) => anyhow::bail!("`{}` needs `{name}`, which no package brings", program.display()),
+        }
+    }
+    let mut left_out = Vec::new();
+    let mut own = fs::read_dir(server.join("lib"))?.map(|e| Ok(e?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    own.sort();
+    for library in own {
+        match libraries.closure(&library)? {
+            Ok(files) => needed.extend(files),
+            Err(name) => {
+                let short = library.file_name().unwrap_or_default().to_string_lossy();
+                left_out.push(format!("{short} (needs {name})"));
+                fs::remove_file(&library)?;
+            }
+        }
+    }
+    // What a link that is needed leads to is needed too.
+    let ends = needed.iter().map(fs::canonicalize).collect::<std::io::Result<Vec<_>>>()?;
+    needed.extend(ends);
+    let top = fs::canonicalize(&shared)?;
+    for entry in fs::read_dir(&top)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // Asked for by name at run time: how user names are looked up, before libc could do it by itself.
+        let by_name = name.starts_with("libnss_files") || name.starts_with("ld-linux");
+        if !by_name && !needed.contains(&shared.join(path.file_name().unwrap_or_default())) && !needed.contains(&path) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(left_out)
+}
+
+/// The links, folders and small files that make a folder a root.
+fn complete(dir: &Path) -> Result<(), ServerError> {
+    let put = |name: &str, text: &str| {
+        let path = dir.join(name);
+        fs::write(&path, text).map_err(doing("Cannot write", &path))
+    };
+    for folder in FOLDERS.iter().copied().chain(["usr/bin", "usr/sbin", "usr/lib", "usr/lib64"]) {
+        let path = dir.join(folder);
+        fs::create_dir_all(&path).map_err(doing("Cannot create", &path))?;
+    }
+    for name in ["bin", "sbin", "lib", "lib64"] {
+        link(dir, Path::new(name), &Item::Link(Path::new("usr").join(name)))?;
+    }
+    link(dir, Path::new("usr/bin/sh"), &Item::Link("dash".into()))?;
+    put("etc/passwd", &format!("root:x:0:0::/:/bin/sh\npostgres:x:{UID}:{UID}::/{CLUSTER}:/bin/sh\n"))?;
+    put("etc/group", &format!("root:x:0:\npostgres:x:{UID}:\n"))?;
+    put("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n")?;
+    // The statistics collector of PostgreSQL 14 and older talks to itself over `localhost`.
+    put("etc/hosts", "127.0.0.1 localhost\n")
+}
+
+/// Hash over names, kinds, modes and contents of all that is below `dir`, and the bytes of all files.
+pub fn contents(dir: &Path) -> Result<(String, u64), ServerError> {
+    let mut hasher = Sha256::new();
+    let mut bytes = 0;
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let path = dir.join(&folder);
+        let entries = fs::read_dir(&path).map_err(doing("Cannot read", &path))?;
+        let mut names: Vec<_> = entries.filter_map(|e| Some(e.ok()?.file_name())).collect();
+        names.sort();
+        for name in names {
+            let inside = folder.join(&name);
+            let path = dir.join(&inside);
+            let meta = path.symlink_metadata().map_err(doing("Cannot read", &path))?;
+            let what = if meta.is_dir() {
+                folders.push(inside.clone());
+                "folder".to_owned()
+            } else if meta.is_symlink() {
+                fs::read_link(&path).map_err(doing("Cannot read", &path))?.display().to_string()
+            } else {
+                bytes += meta.len();
+                let content = hash::of_file(&path).map_err(doing("Cannot read", &path))?;
+                format!("{:o} {content}", meta.mode() & 0o777)
+            };
+            hasher.update(format!("{} {what}\n", inside.display()));
+        }
+    }
+    let hash = hasher.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    Ok((hash, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_and_where() {
+        let kept = |p: &str| place(Path::new(p), 15).map(|p| p.to_str().unwrap().to_owned());
+        assert_eq!(kept("lib/x86_64-linux-gnu/libc.so.6").unwrap(), "usr/lib/x86_64-linux-gnu/libc.so.6");
+        assert_eq!(kept("lib64/ld-linux-x86-64.so.2").unwrap(), "usr/lib64/ld-linux-x86-64.so.2");
+        assert!(kept("usr/lib/postgresql/15/bin/postgres").is_some());
+        assert!(kept("usr/share/postgresql/15/extension/plpgsql.control").is_some());
+        for path in [
+            "usr/lib/postgresql/15/bin/pg_upgrade",
+            "usr/lib/postgresql/14/bin/postgres",
+            "usr/lib/postgresql/15/lib/bitcode/x/y.bc",
+            "usr/lib/postgresql/15/lib/pgxs/src/a.so.mk",
+            "usr/share/postgresql/15/man/man1/x.gz",
+            "usr/share/zoneinfo/right/UTC",
+            "usr/lib/x86_64-linux-gnu/gconv/A.so",
+            "usr/share/locale/de/LC_MESSAGES/x.mo",
+        ] {
+            assert_eq!(kept(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn links_stay_inside() {
+        let to = |at: &str, to: &str| relative(Path::new(at), Path::new(to)).map(|p| p.to_str().unwrap().to_owned());
+        assert_eq!(
+            to("usr/lib64/ld.so", "/lib/x86_64-linux-gnu/ld.so").unwrap(),
+            "../../usr/lib/x86_64-linux-gnu/ld.so"
+        );
+        assert_eq!(to("usr/lib/a.so", "a.so.1").unwrap(), "a.so.1");
+        assert_eq!(to("usr/lib/a.so", "../../etc/x").unwrap(), "../../etc/x");
+        assert_eq!(to("usr/lib/a.so", "../../../etc/x"), None);
+        assert_eq!(to("usr/share/zoneinfo/localtime", "/etc/localtime").unwrap(), "../../../etc/localtime");
+    }
+}

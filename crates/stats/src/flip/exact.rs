@@ -1,0 +1,201 @@
+//! All re-randomisations of a design, as sums of two subsets: never written down one by one.
+//!
+//! Invariant: counts and quantiles are those of the whole set, ties and rounding included.
+
+/// One level for each number of pairs of either order that change places.
+#[derive(Debug, Clone)]
+pub(super) struct Exact {
+    levels: Vec<Level>,
+    members: u64,
+}
+
+/// Sorted sums over the subsets of one size, for either order.
+#[derive(Debug, Clone)]
+struct Level {
+    /// 1 / (number of pairs in a union of two subsets)
+    weight: f64,
+    ab: Vec<f64>,
+    ba: Vec<f64>,
+}
+
+/// What lies on either side of a value.
+struct Split {
+    /// members at most the value
+    count: u64,
+    /// the largest of them
+    below: f64,
+    /// the smallest member greater than the value
+    above: f64,
+}
+
+impl Exact {
+    pub(super) fn new(ab: &[f64], ba: &[f64]) -> Exact {
+        let levels = subset_sums(ab)
+            .into_iter()
+            .zip(subset_sums(ba))
+            .enumerate()
+            .skip(1)
+            .map(|(k, (ab, ba))| Level { weight: 1.0 / (2 * k) as f64, ab, ba })
+            .collect();
+        Exact::of(levels)
+    }
+
+    fn of(levels: Vec<Level>) -> Exact {
+        let members = levels.iter().map(|l| (l.ab.len() * l.ba.len()) as u64).sum();
+        Exact { levels, members }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.members
+    }
+
+    /// Members at most `x`.
+    pub(super) fn count_le(&self, x: f64) -> u64 {
+        self.split(x).count
+    }
+
+    fn split(&self, x: f64) -> Split {
+        let none = Split { count: 0, below: f64::NEG_INFINITY, above: f64::INFINITY };
+        self.levels.iter().fold(none, |all, level| all.merge(level.split(x)))
+    }
+
+    /// The `k`-th smallest member, counted from 1.
+    pub(super) fn nth(&self, k: u64) -> f64 {
+        let mut low = self.levels.iter().map(Level::min).fold(f64::INFINITY, f64::min);
+        let mut high = self.levels.iter().map(Level::max).fold(f64::NEG_INFINITY, f64::max);
+        // How far the ranks of `low` and `high` are from `k`: the search aims by them. A side that has stayed twice running counts half (the
+        // Illinois method), and each third step halves the distance, so that no distribution makes it slow.
+        let (mut lacking, mut beyond) = (k as f64, (self.members - k) as f64);
+        let mut last = 0;
+        // Both ends are members, and each step moves one of them to another member.
+        for step in 1.. {
+            if low >= high {
+                break;
+            }
+            let share = if step % 3 == 0 { 0.5 } else { (lacking / (lacking + beyond)).clamp(0.0, 1.0) };
+            // Below `high` even where rounding takes the middle of two neighbours up to it: else this would not end.
+            let middle = (low + (high - low) * share).clamp(low, high.next_down());
+            let split = self.split(middle);
+            if split.count >= k {
+                high = split.below;
+                beyond = (split.count - k) as f64 + 0.5;
+                lacking *= if last == 1 { 0.5 } else { 1.0 };
+                last = 1;
+            } else {
+                low = split.above;
+                lacking = (k - split.count) as f64;
+                beyond *= if last == 2 { 0.5 } else { 1.0 };
+                last = 2;
+            }
+        }
+        low
+    }
+}
+
+impl Split {
+    fn merge(self, other: Split) -> Split {
+        Split {
+            count: self.count + other.count,
+            below: self.below.max(other.below),
+            above: self.above.min(other.above),
+        }
+    }
+}
+
+impl Level {
+    fn member(&self, a: f64, b: f64) -> f64 {
+        (a + b) * self.weight
+    }
+
+    fn min(&self) -> f64 {
+        self.member(self.ab[0], self.ba[0])
+    }
+
+    fn max(&self) -> f64 {
+        self.member(self.ab[self.ab.len() - 1], self.ba[self.ba.len() - 1])
+    }
+
+    /// One merge: as `a` grows, the part of `ba` that keeps the sum small shrinks. Rounding is monotone, so this is exact.
+    fn split(&self, x: f64) -> Split {
+        let mut split = Split { count: 0, below: f64::NEG_INFINITY, above: f64::INFINITY };
+        let mut j = self.ba.len();
+        for &a in &self.ab {
+            while j > 0 && self.member(a, self.ba[j - 1]) > x {
+                j -= 1;
+            }
+            split.count += j as u64;
+            if j > 0 {
+                split.below = split.below.max(self.member(a, self.ba[j - 1]));
+            }
+            if j < self.ba.len() {
+                split.above = split.above.min(self.member(a, self.ba[j]));
+            }
+        }
+        split
+    }
+}
+
+/// `sums[k]`: the sums of all subsets of size `k`, ascending. Each value adds itself to the sums so far, and two sorted lists are merged.
+fn subset_sums(d: &[f64]) -> Vec<Vec<f64>> {
+    let mut sums = vec![vec![0.0]];
+    for &value in d {
+        let mut next = Vec::with_capacity(sums.len() + 1);
+        for k in 0..=sums.len() {
+            let without = sums.get(k).map_or(&[][..], Vec::as_slice);
+            let with = if k == 0 { &[][..] } else { sums[k - 1].as_slice() };
+            next.push(merged(without, with, value));
+        }
+        sums = next;
+    }
+    sums
+}
+
+/// `x`, and `y` with `plus` added to each of its values, ascending as both are.
+fn merged(x: &[f64], y: &[f64], plus: f64) -> Vec<f64> {
+    let mut all = Vec::with_capacity(x.len() + y.len());
+    let (mut i, mut j) = (0, 0);
+    while i < x.len() && j < y.len() {
+        let (left, right) = (x[i], y[j] + plus);
+        let is_left = left <= right;
+        all.push(if is_left { left } else { right });
+        i += usize::from(is_left);
+        j += usize::from(!is_left);
+    }
+    all.extend_from_slice(&x[i..]);
+    all.extend(y[j..].iter().map(|value| value + plus));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_numbers_are_told_apart() {
+        // The middle of the two rounds to the upper one, whose last bit is 0.
+        let (low, high) = (1.0 + f64::EPSILON, 1.0 + 2.0 * f64::EPSILON);
+        assert_eq!(low + (high - low) / 2.0, high);
+        let set = Exact::of(vec![Level { weight: 1.0, ab: vec![0.0], ba: vec![low, high] }]);
+        assert_eq!([set.nth(1), set.nth(2)], [low, high]);
+    }
+
+    #[test]
+    fn every_rank_is_found_ties_and_outliers_included() {
+        let (ab, ba) = ([0.0, 0.0, 1.0, -3.0, 1e9], [0.5, 0.5, 0.25, 2.0, -1e-9]);
+        let set = Exact::new(&ab, &ba);
+        let mut all: Vec<f64> =
+            set.levels.iter().flat_map(|l| l.ab.iter().flat_map(|a| l.ba.iter().map(|b| l.member(*a, *b)))).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        assert_eq!(all.len() as u64, set.len());
+        for (i, member) in all.iter().enumerate() {
+            assert_eq!(set.nth(i as u64 + 1), *member, "rank {}", i + 1);
+            assert_eq!(set.count_le(*member) as usize, all.partition_point(|m| m <= member));
+        }
+    }
+
+    #[test]
+    fn sums_of_subsets_are_sorted_by_size() {
+        let sums = subset_sums(&[3.0, -1.0, 0.5]);
+        assert_eq!(sums, [vec![0.0], vec![-1.0, 0.5, 3.0], vec![-0.5, 2.0, 3.5], vec![2.5]]);
+    }
+}

@@ -1,0 +1,233 @@
+//! A family of processes: a head that forks the others and waits for them, all of them in one process group. Many heads can fork
+//! side by side, and a child of one costs its grandparent neither a file descriptor nor a wait.
+//!
+//! Invariant: once a [`Family`] has been dropped none of its processes exists, not even as a zombie; and if the process that
+//! founded it is killed, the kernel kills the head, and with it all the others.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+
+use super::process::{Exit, fork_child};
+
+/// A family, as its founder sees it. Dropping it kills and reaps every process of it.
+#[derive(Debug)]
+pub struct Family {
+    head: Pid,
+    /// Becomes readable when the head ends.
+    end: OwnedFd,
+    gone: bool,
+}
+
+/// The children of the head, as the head sees them.
+#[derive(Debug, Default)]
+pub struct Children {
+    by_pid: BTreeMap<i32, usize>,
+}
+
+impl Family {
+    /// Forks the head of a family, which runs `body` and exits with the status it returns (101 if it panics). What
+    /// [`fork_child`] asks of its caller holds here too. The caller becomes the reaper of its orphaned descendants
+    /// (`PR_SET_CHILD_SUBREAPER`), so that children whose head was killed are reaped as well.
+    pub fn found(body: impl FnOnce(&mut Children) -> i32) -> io::Result<Self> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let child = fork_child(|| match rustix::process::setpgid(None, None) {
+            Ok(()) => body(&mut Children::default()),
+            Err(_) => 1,
+        })?;
+        let head = child.pid();
+        // Also from here: the group must exist before anybody might want to kill it. It may already have ended.
+        match rustix::process::setpgid(Some(head), Some(head)) {
+            Ok(()) | Err(Errno::SRCH | Errno::ACCESS) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let end = rustix::process::pidfd_open(head, PidfdFlags::empty())?;
+        child.leave();
+        Ok(Self { head, end, gone: false })
+    }
+
+    /// The head's process number.
+    pub fn head(&self) -> Pid {
+        self.head
+    }
+
+    /// Kills every process of the family, without waiting for their ends.
+    pub fn kill(&self) {
+        // Not reaped yet, so its number, which is the group's, is nobody else's. Fails only if all have ended.
+        let _ = rustix::process::kill_process_group(self.head, Signal::KILL);
+    }
+
+    /// Waits for the head to end. To be called when its children have.
+    pub fn wait(mut self) -> io::Result<Exit> {
+        loop {
+            match rustix::process::waitpid(Some(self.head), WaitOptions::empty()) {
+                Ok(Some((_, status))) => {
+                    self.gone = true;
+                    return Ok(Exit::of(status));
+                }
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+}
+
+impl AsFd for Family {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        if self.gone {
+            return;
+        }
+        self.kill();
+        // Its children become ours before it can be waited for, so "no child" means that none is left.
+        while matches!(rustix::process::waitpgid(self.head, WaitOptions::empty()), Ok(_) | Err(Errno::INTR)) {}
+    }
+}
+
+impl Children {
+    /// Forks a child, known as `key`, as [`fork_child`] does.
+    pub fn fork(&mut self, key: usize, body: impl FnOnce() -> i32) -> io::Result<()> {
+        let child = fork_child(body)?;
+        self.by_pid.insert(child.pid().as_raw_nonzero().get(), key);
+        child.leave();
+        Ok(())
+    }
+
+    /// Waits for the next child to end; `None` if there is none left.
+    pub fn next_end(&mut self) -> io::Result<Option<(usize, Exit)>> {
+        self.end(WaitOptions::empty())
+    }
+
+    /// The same without waiting: `None` as well while none has ended.
+    pub fn try_next_end(&mut self) -> io::Result<Option<(usize, Exit)>> {
+        self.end(WaitOptions::NOHANG)
+    }
+
+    fn end(&mut self, options: WaitOptions) -> io::Result<Option<(usize, Exit)>> {
+        while !self.by_pid.is_empty() {
+            match rustix::process::wait(options) {
+                Ok(Some((pid, status))) => {
+                    if let Some(key) = self.by_pid.remove(&pid.as_raw_nonzero().get()) {
+                        return Ok(Some((key, Exit::of(status))));
+                    }
+                }
+                Ok(None) if options.contains(WaitOptions::NOHANG) => return Ok(None),
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Segment;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::time::Duration;
+
+    fn sleep() -> i32 {
+        std::thread::sleep(Duration::from_secs(600));
+        0
+    }
+
+    fn exists(pid: u32) -> bool {
+        let pid = Pid::from_raw(pid as i32).unwrap();
+        rustix::process::test_kill_process(pid) != Err(Errno::SRCH)
+    }
+
+    /// Founds a family of `n` sleepers and returns it with their process numbers.
+    fn sleepers(segment: &Segment, n: usize) -> (Family, Vec<u32>) {
+        let pids = segment.many::<AtomicU32>(n);
+        let family = Family::found(|children| {
+            for (key, pid) in pids.iter().enumerate() {
+                let body = || {
+                    pid.store(std::process::id(), SeqCst);
+                    sleep()
+                };
+                if children.fork(key, body).is_err() {
+                    return 1;
+                }
+            }
+            let _ = children.next_end();
+            2
+        })
+        .unwrap();
+        while pids.iter().any(|p| p.load(SeqCst) == 0) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let pids = pids.iter().map(|p| p.load(SeqCst)).collect();
+        (family, pids)
+    }
+
+    #[test]
+    fn the_head_hears_of_every_end() {
+        let family = Family::found(|children| {
+            for key in 0..20 {
+                if children.fork(key, || key as i32 + 1).is_err() {
+                    return 1;
+                }
+            }
+            let mut seen = [false; 20];
+            while let Ok(Some((key, exit))) = children.next_end() {
+                seen[key] = exit == Exit::Status(key as i32 + 1);
+            }
+            if seen.iter().all(|s| *s) { 0 } else { 2 }
+        });
+        assert_eq!(family.unwrap().wait().unwrap(), Exit::Status(0));
+    }
+
+    #[test]
+    fn a_dropped_family_is_gone() {
+        let segment = Segment::new(4096).unwrap();
+        let (family, pids) = sleepers(&segment, 10);
+        drop(family);
+        assert!(!pids.into_iter().any(exists));
+    }
+
+    #[test]
+    fn children_of_a_killed_head_are_gone_too() {
+        let segment = Segment::new(4096).unwrap();
+        let (family, pids) = sleepers(&segment, 10);
+        rustix::process::kill_process(family.head(), Signal::KILL).unwrap();
+        drop(family);
+        assert!(!pids.into_iter().any(exists));
+    }
+
+    #[test]
+    fn a_killed_founder_leaves_nobody() {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+        let segment = Segment::new(8192).unwrap();
+        let told = segment.many::<AtomicU32>(5);
+        let founder = fork_child(|| {
+            let inner = Segment::new(4096).unwrap();
+            let (_family, pids) = sleepers(&inner, 5);
+            for (to, pid) in told.iter().zip(pids) {
+                to.store(pid, SeqCst);
+            }
+            sleep()
+        })
+        .unwrap();
+        while told.iter().any(|p| p.load(SeqCst) == 0) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(founder);
+        // Killed by the kernel one after the other: not at once, but soon. They are this process's to reap now.
+        while told.iter().any(|p| exists(p.load(SeqCst))) {
+            for p in told {
+                let _ = rustix::process::waitpid(Pid::from_raw(p.load(SeqCst) as i32), WaitOptions::NOHANG);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What every load generator needs: latency histograms, private to a process or recorded into shared memory while others read; processes
+//! that do a trial's stages side by side; CPU time used up on purpose; random draws; blocks that say where they belong.
+
+pub mod burn;
+pub mod files;
+pub mod histogram;
+pub mod now;
+pub mod rng;
+pub mod shared;
+pub mod stamp;
+pub mod worker_group;
+
+pub use histogram::Histogram;
+pub use now::now_ns;
+pub use shared::{BUCKETS, LotRecorder, Recorder, ShardedHistogram, SharedHistogram};

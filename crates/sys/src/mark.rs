@@ -1,0 +1,136 @@
+//! Marks in the instruction stream: what the exact profile's plugin looks for (crates/profile), and nothing to anybody else. Where samples are taken
+//! instead, a mark is also written down with its time.
+//!
+//! Invariant: unless [`arm`] was called a mark is a NOP, a load and a jump not taken, the same in every trial.
+
+use std::arch::asm;
+use std::io;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use bigiron_profile::Mark;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::shared_memory::SharedMemory;
+
+const BEGIN: u64 = u64::from_le_bytes(Mark::Begin.instruction());
+const END: u64 = u64::from_le_bytes(Mark::End.instruction());
+const CUT: u64 = u64::from_le_bytes(Mark::Cut.instruction());
+
+/// What is measured begins here.
+#[inline(always)]
+pub fn begin() {
+    // Outside of what is counted, here as at the end.
+    stamp(Mark::Begin);
+    // SAFETY: a NOP; it is not moved over accesses to memory.
+    unsafe { asm!(".quad {}", const BEGIN, options(nostack, preserves_flags)) };
+}
+
+/// What is measured ends here; another span may begin.
+#[inline(always)]
+pub fn end() {
+    // SAFETY: as above.
+    unsafe { asm!(".quad {}", const END, options(nostack, preserves_flags)) };
+    stamp(Mark::End);
+}
+
+/// What the spans since the last cut have measured is one window.
+#[inline(always)]
+pub fn cut() {
+    // SAFETY: as above.
+    unsafe { asm!(".quad {}", const CUT, options(nostack, preserves_flags)) };
+    stamp(Mark::Cut);
+}
+
+/// Marks that are written down, at most: half a million spans, in memory that is not there before it is touched.
+const MOST: usize = 1 << 20;
+
+/// Where marks are written down: a count, then words of a time in nanoseconds times four and the mark.
+static STAMPS: AtomicPtr<SharedMemory> = AtomicPtr::new(std::ptr::null_mut());
+
+/// From now on marks are written down, by this process and all that it forks.
+///
+/// # Errors
+/// If there is no memory for them.
+pub fn arm() -> io::Result<()> {
+    let stamps = Box::leak(Box::new(SharedMemory::new(8 * (1 + MOST))?));
+    STAMPS.store(stamps, Ordering::Release);
+    Ok(())
+}
+
+#[inline(always)]
+fn stamp(mark: Mark) {
+    let stamps = STAMPS.load(Ordering::Relaxed);
+    if !stamps.is_null() {
+        write(stamps, mark);
+    }
+}
+
+#[cold]
+fn write(stamps: *const SharedMemory, mark: Mark) {
+    // SAFETY: leaked in `arm`, so that it is there for good, here and in forked children.
+    let stamps = unsafe { &*stamps };
+    let time = clock_gettime(ClockId::Monotonic);
+    let ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+    let place = stamps.at::<AtomicU64>(0).fetch_add(1, Ordering::AcqRel) as usize;
+    if place < MOST {
+        stamps.at::<AtomicU64>(8 * (1 + place)).store(ns << 2 | mark as u64, Ordering::Release);
+    }
+}
+
+/// What was marked since [`arm`], with the nanoseconds of `CLOCK_MONOTONIC`, in order; `None` if there were too many, or none are written down.
+pub fn written() -> Option<Vec<(Mark, u64)>> {
+    let stamps = STAMPS.load(Ordering::Acquire);
+    // SAFETY: null, or leaked in `arm`.
+    let stamps = unsafe { stamps.as_ref() }?;
+    let count = stamps.at::<AtomicU64>(0).load(Ordering::Acquire) as usize;
+    if count > MOST {
+        return None;
+    }
+    let words = stamps.slice::<AtomicU64>(8, count).iter().map(|word| word.load(Ordering::Acquire));
+    let mark = |word: u64| [Mark::Begin, Mark::End, Mark::Cut].into_iter().find(|mark| *mark as u64 == word & 3);
+    Some(words.filter_map(|word| Some((mark(word)?, word >> 2))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the machine code of this program has `mark` in it: what was translated otherwise would never be found.
+    fn has(mark: Mark) -> bool {
+        let program = std::fs::read("/proc/self/exe").unwrap();
+        program.windows(8).any(|bytes| bytes == mark.instruction())
+    }
+
+    #[test]
+    fn marks_are_nops_of_these_very_bytes() {
+        begin();
+        end();
+        cut();
+        assert!([Mark::Begin, Mark::End, Mark::Cut].into_iter().all(has));
+    }
+
+    /// In a process of its own: the marks of other tests are written down by nobody.
+    #[test]
+    fn marks_of_forked_children_are_written_down_in_order() {
+        let child = crate::process::fork_child(|| {
+            begin();
+            if written().is_some() || arm().is_err() {
+                return 1;
+            }
+            begin();
+            let grandchild = crate::process::fork_child(|| {
+                end();
+                0
+            });
+            if grandchild.and_then(crate::process::Child::wait).is_err() {
+                return 2;
+            }
+            cut();
+            let Some(marks) = written() else { return 3 };
+            let kinds: Vec<_> = marks.iter().map(|(mark, _)| *mark).collect();
+            let in_order = marks.is_sorted_by_key(|(_, ns)| *ns);
+            if kinds == [Mark::Begin, Mark::End, Mark::Cut] && in_order { 0 } else { 4 }
+        });
+        assert_eq!(child.unwrap().wait().unwrap(), crate::process::Exit::Status(0));
+    }
+}

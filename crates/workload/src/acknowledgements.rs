@@ -1,0 +1,65 @@
+//! Where acknowledgements of commits are to go, out of a machine that may lose its power.
+
+use std::fs::OpenOptions;
+use std::net::TcpStream;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+use crate::Sink;
+
+/// Where acknowledgements are to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A file on another machine or device, a pipe, or a serial port; appended to.
+    File(PathBuf),
+    /// A listening port, as `HOST:PORT`.
+    Tcp(String),
+}
+
+impl std::str::FromStr for Target {
+    /// What would be right.
+    type Err = &'static str;
+
+    /// `tcp:HOST:PORT`, or else a path.
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let address = |to: &str| match to.rsplit_once(':') {
+            Some((host, port)) => !host.is_empty() && port.parse::<u16>().is_ok(),
+            None => false,
+        };
+        match text.strip_prefix("tcp:") {
+            Some(to) if address(to) => Ok(Target::Tcp(to.to_owned())),
+            Some(_) => Err("`tcp:HOST:PORT`"),
+            None if text.is_empty() => Err("a file, or `tcp:HOST:PORT`"),
+            None => Ok(Target::File(text.into())),
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::File(path) => write!(f, "{}", path.display()),
+            Target::Tcp(to) => write!(f, "tcp:{to}"),
+        }
+    }
+}
+
+impl Target {
+    /// Opens it for one run.
+    pub fn open(&self) -> Result<Box<dyn Sink>> {
+        Ok(match self {
+            Target::File(path) => {
+                let file = OpenOptions::new().append(true).create(true).open(path);
+                Box::new(file.with_context(|| format!("Cannot open {} for acknowledgements", path.display()))?)
+            }
+            Target::Tcp(to) => {
+                let stream =
+                    TcpStream::connect(to).with_context(|| format!("Nobody listens for acknowledgements at {to}"))?;
+                // Who waits for a commit waits for this: no gathering of small packets.
+                stream.set_nodelay(true).context("Cannot set up the connection for acknowledgements")?;
+                Box::new(stream)
+            }
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! Files in a workload's language: those that come with bigiron, and those of users.
+//!
+//! Invariant: a name means the same text on the orchestrator and in a guest, where there are no files of the host.
+
+use std::path::Path;
+
+use bigiron_model::refusal::Refusal;
+use bigiron_model::suggest;
+
+/// A file that comes with bigiron.
+pub struct Shipped {
+    pub name: &'static str,
+    pub text: &'static str,
+}
+
+/// All files of a language that come with bigiron.
+pub struct Library {
+    /// What one of them is, such as `job of oltp`.
+    pub what: &'static str,
+    /// What the file of one is called, such as `job file`.
+    pub file: &'static str,
+    /// The default first.
+    pub shipped: &'static [Shipped],
+    /// What can be named besides, for messages.
+    pub besides: &'static str,
+}
+
+/// `shipped!("../jobs/", ".toml": "first", "second")`: the files of these names, which are relative to the source file.
+#[macro_export]
+macro_rules! shipped {
+    ($folder:literal, $extension:literal: $($name:literal),+ $(,)?) => {
+        &[$($crate::library::Shipped {
+            name: $name,
+            text: include_str!(concat!($folder, $name, $extension)),
+        }),+]
+    };
+}
+
+pub use shipped;
+
+impl Library {
+    pub fn find(&self, name: &str) -> Option<&'static Shipped> {
+        self.shipped.iter().find(|shipped| shipped.name == name)
+    }
+
+    /// The file of that name.
+    ///
+    /// # Errors
+    /// If there is none; with what would be right.
+    pub fn get(&self, name: &str) -> Result<&'static Shipped, Refusal> {
+        self.find(name).ok_or_else(|| {
+            let right = match suggest::nearest(name, self.names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("there are {}", suggest::list(self.names())),
+            };
+            Refusal::new(format!("No job `{name}` comes with bigiron; {right}"))
+        })
+    }
+
+    /// The text of the user's file at `called`. What looks like a name and is none is refused as such; `near` are other names that it may
+    /// have been meant to be.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read(&self, called: &str, near: impl Iterator<Item = &'static str>) -> Result<String, Refusal> {
+        let path = Path::new(called);
+        if !path.exists() && !called.contains(['/', '.']) {
+            let right = match suggest::nearest(called, self.names().chain(near)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("it can be {}, {}", suggest::list(self.names()), self.besides),
+            };
+            return Err(Refusal::new(format!("`{called}` is no {}; {right}", self.what)));
+        }
+        read(self.file, called)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.shipped.iter().map(|shipped| shipped.name)
+    }
+}
+
+/// The text of the file at `path`, which is a `kind`.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read(kind: &str, path: &str) -> Result<String, Refusal> {
+    std::fs::read_to_string(path).map_err(|e| Refusal::new(format!("Cannot read the {kind} `{path}`: {e}")))
+}
+
+/// The name that a file gives what is in it.
+pub fn stem(path: &str) -> String {
+    Path::new(path).file_stem().map_or_else(|| path.to_owned(), |stem| stem.to_string_lossy().into_owned())
+}

@@ -1,0 +1,145 @@
+//! What a machine ran out of while a workload ran on it: memory, or space on a file system.
+//!
+//! Invariant: the kernel's own word decides, its count of the processes that it has killed, the number of its error, or how full it says that a
+//! file system is, never a guess from a signal.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use thiserror::Error;
+
+use crate::WrongData;
+use bigiron_model::record::Failure;
+
+/// There was too little of something; the message says of what, who wanted it, and what would be right.
+#[derive(Debug, Error)]
+pub enum Shortage {
+    #[error("{0}")]
+    Memory(String),
+    #[error("{0}")]
+    Space(String),
+}
+
+/// A file system with fewer bytes than this is full: a file's next block and what describes it do not fit.
+const FULL: u64 = 64 << 10;
+
+/// Processes that the kernel has killed for want of memory since it was booted; 0 where it does not count them.
+pub fn killed() -> u64 {
+    fs::read_to_string("/proc/vmstat").map_or(0, |text| labelled(&text, "oom_kill"))
+}
+
+impl Shortage {
+    /// Memory was too little for `whom` (` with 8 users`, or nothing): the kernel has killed so many processes, `seen` is what was noticed of
+    /// it, and `less` would do besides more memory.
+    pub fn of_memory(whom: &str, killed: u64, seen: &str, less: &str) -> Self {
+        let memory = fs::read_to_string("/proc/meminfo").map_or(0, |text| labelled(&text, "MemTotal:")) >> 10;
+        let seen = match killed {
+            0 => seen.to_owned(),
+            1 => format!("the kernel killed a process ({seen})"),
+            n => format!("the kernel killed {n} processes ({seen})"),
+        };
+        Self::Memory(format!(
+            "Out of memory{whom}: {seen}; the kernel has {memory} MiB to give, give a guest more (`--memory`) or {less}"
+        ))
+    }
+}
+
+/// What a workload's failure is: `error`, with the processes that the kernel had killed before it began, and the folder that it worked in;
+/// `more` is the lever that gives it more room there, if there is one.
+pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path, more: Option<&str>) -> (Failure, anyhow::Error) {
+    if error.is::<WrongData>() {
+        return (Failure::VerifyFailed, error);
+    }
+    match error.downcast_ref::<Shortage>() {
+        Some(Shortage::Memory(_)) => return (Failure::OutOfMemory, error),
+        Some(Shortage::Space(_)) => return (Failure::NoSpace, error),
+        None => {}
+    }
+    let killed = killed().saturating_sub(killed_before);
+    if killed > 0 {
+        let shortage = Shortage::of_memory("", killed, &format!("{error:#}"), "let the workload do less");
+        return (Failure::OutOfMemory, shortage.into());
+    }
+    match no_space(&error, space(dir), more) {
+        Some(message) => (Failure::NoSpace, Shortage::Space(message).into()),
+        None => (Failure::WorkloadError, error),
+    }
+}
+
+/// What is said of a full file system, if `error` is of one: the kernel's number says so, or it is full. What a program says of it need not
+/// have been kept: its standard error may be a file there.
+fn no_space(error: &anyhow::Error, (total, free): (u64, u64), more: Option<&str>) -> Option<String> {
+    let text = format!("{error:#}");
+    let numbered = error.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        io.or_else(|| cause.downcast_ref::<rustix::io::Errno>().map(|e| e.raw_os_error())) == Some(libc::ENOSPC)
+    });
+    // A file system that has no size, such as a ramfs, is never full.
+    (numbered || total > 0 && free < FULL).then(|| {
+        let (total, free) = (total >> 20, free >> 20);
+        let more = more.map_or(String::new(), |lever| format!("; `{lever}` gives it more"));
+        // Before what was said, of which the end may be a program's, with many lines.
+        format!("No space left on the file system that it works on, {total} MiB with {free} free now{more}: {text}")
+    })
+}
+
+/// Bytes of the file system of `dir`, and those of them that can be had: ext4 keeps some back, from root too.
+fn space(dir: &Path) -> (u64, u64) {
+    let bytes = |stat: rustix::fs::StatVfs| (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
+    rustix::fs::statvfs(dir).map_or((0, u64::MAX), bytes)
+}
+
+/// The number after `label` on its line.
+fn labelled(text: &str, label: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(label)?.split_whitespace().next()?.parse().ok());
+    line.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context as _, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn the_kernels_count_is_read() {
+        assert_eq!(labelled("nr_dirty 3\noom_kill 12\noom_killer 4\n", "oom_kill"), 12);
+        assert_eq!(labelled("nr_dirty 3\n", "oom_kill"), 0);
+        let seen = "User 3 was ended by signal 9";
+        let text = Shortage::of_memory(" with 8 users", 1, seen, "ask for fewer users").to_string();
+        assert!(text.starts_with("Out of memory with 8 users: the kernel killed a process (User 3 was"), "{text}");
+        assert!(!text.contains("has 0 MiB") && text.ends_with("or ask for fewer users"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_is_known_for_what_was_too_little() {
+        let dir = tempfile::tempdir().unwrap();
+        // Nobody can have been killed since a count that is never reached.
+        let of = |error: anyhow::Error| failure(error, u64::MAX, dir.path(), None);
+        let full = || Err::<(), _>(io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write `f`").unwrap_err();
+        let (kind, error) = of(full());
+        assert_eq!(kind, Failure::NoSpace);
+        let text = error.to_string();
+        assert!(text.starts_with("No space left on the file system that it works on, "), "{text}");
+        assert!(text.ends_with(": Cannot write `f`: No space left on device (os error 28)"), "{text}");
+        assert_eq!(of(anyhow!("x")).0, Failure::WorkloadError);
+        assert_eq!(of(anyhow!(WrongData("x".to_owned()))).0, Failure::VerifyFailed);
+        let said = anyhow!(Shortage::Memory("Out of memory".to_owned())).context("Preparing");
+        let (kind, error) = of(said);
+        assert_eq!((kind, format!("{error:#}")), (Failure::OutOfMemory, "Preparing: Out of memory".to_owned()));
+        assert_eq!(of(anyhow!(Shortage::Space("x".to_owned()))).0, Failure::NoSpace);
+    }
+
+    #[test]
+    fn a_full_file_system_is_told_whatever_the_program_could_say() {
+        let failed = || anyhow!("run-1 of `dd` ended with status 1; standard error is empty");
+        let text = no_space(&failed(), (256 << 20, 4096), Some("command.disk")).unwrap();
+        assert!(
+            text.contains(" works on, 256 MiB with 0 free now; `command.disk` gives it more: run-1 of `dd`"),
+            "{text}"
+        );
+        assert_eq!(no_space(&failed(), (256 << 20, 100 << 20), None), None);
+        assert_eq!(no_space(&failed(), (0, 0), None), None);
+    }
+}

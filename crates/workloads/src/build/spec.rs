@@ -1,0 +1,201 @@
+//! The workload's options, read.
+//!
+//! Invariant: what comes out of here can be built, as far as that can be seen without building it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bigiron_model::clock::Clock;
+use bigiron_model::size;
+use bigiron_model::workload::Options;
+use bigiron_service::program::work_folder;
+use bigiron_workload::units;
+
+/// The word that leaves a choice to the clock or the machine.
+pub const AUTO: &str = "auto";
+/// What `tree` is if bigiron makes it.
+pub const GENERATED: &str = "generated";
+
+/// Source files if nothing is said, under the exact clock (or none) and on the wall clock.
+const FILES: (usize, usize) = (2, 240);
+const FILES_LIMIT: usize = 999;
+const FUNCTIONS_LIMIT: usize = 99;
+const RUNS_LIMIT: u32 = 100;
+const JOBS_LIMIT: u32 = 4096;
+/// CPUs of a machine whose jobs are counted before it is known.
+const USUAL_CPUS: u32 = 4;
+/// Memory of a compiler at work on a source file of the generated kind, and of all that comes once.
+const JOB_MEMORY: u64 = 20 << 20;
+const OTHER_MEMORY: u64 = 64 << 20;
+const MAKEFILES: [&str; 3] = ["GNUmakefile", "makefile", "Makefile"];
+
+/// How many jobs run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// For half of the CPUs.
+    Half,
+    /// Four for each CPU, unless said otherwise.
+    Optimal,
+    /// As many as there are.
+    Maximal,
+}
+
+impl Load {
+    pub const WORDS: [(&'static str, Load); 3] =
+        [("half", Load::Half), ("optimal", Load::Optimal), ("maximal", Load::Maximal)];
+
+    pub fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, l)| *l == self).map_or("", |(word, _)| word)
+    }
+}
+
+/// All options, read.
+pub struct Spec {
+    /// The user's; `None` if it is to be made.
+    pub tree: Option<PathBuf>,
+    files: Option<usize>,
+    pub functions: usize,
+    pub loads: Vec<Load>,
+    optimal: Option<u32>,
+    pub runs: u32,
+    pub warmup: u32,
+    pub target: String,
+    pub clean: String,
+    /// Lines for the shell, empty if there is nothing to do.
+    pub prepare: String,
+    pub check: String,
+    pub limit: Duration,
+    pub roots: Vec<PathBuf>,
+    disk_bytes: Option<u64>,
+}
+
+impl Spec {
+    pub fn parse(options: &Options) -> Result<Self, String> {
+        let get = |name: &str| options.get(name).map_or("", String::as_str);
+        let number = |name: &str, least: u32, most: u32| match get(name).parse::<u32>() {
+            Ok(n) if (least..=most).contains(&n) => Ok(n),
+            _ => Err(format!("`build.{name}` is a number from {least} to {most}, not `{}`", get(name))),
+        };
+        let auto = |name: &str, least: u32, most: u32| match get(name) {
+            AUTO => Ok(None),
+            _ => number(name, least, most).map(Some).map_err(|e| format!("{e} (or `{AUTO}`)")),
+        };
+        let word = |name: &str| match get(name) {
+            text if text.starts_with('-')
+                || text.contains(|c: char| c.is_whitespace() || "'\"\\$;&|<>`()*?".contains(c)) =>
+            {
+                Err(format!("`build.{name}` is a target of the tree's Makefile, not `{text}`"))
+            }
+            text => Ok(text.to_owned()),
+        };
+        let limit = units::duration(get("limit")).filter(|d| !d.is_zero());
+        let tree = Some(get("tree")).filter(|t| *t != GENERATED).map(PathBuf::from);
+        let (target, clean) = (word("target")?, word("clean")?);
+        if clean.is_empty() {
+            return Err("`build.clean` is the target that removes what was built, such as `clean`".to_owned());
+        }
+        let spec = Self {
+            files: auto("files", 1, FILES_LIMIT as u32)?.map(|n| n as usize),
+            functions: number("functions", 1, FUNCTIONS_LIMIT as u32)? as usize,
+            loads: loads(get("loads"))?,
+            optimal: auto("optimal", 1, JOBS_LIMIT)?,
+            runs: number("runs", 1, RUNS_LIMIT)?,
+            warmup: number("warmup", 0, RUNS_LIMIT)?,
+            target,
+            clean,
+            prepare: get("prepare").to_owned(),
+            check: get("check").to_owned(),
+            limit: limit.ok_or_else(|| format!("`build.limit` is {}, not `{}`", units::A_TIME, get("limit")))?,
+            roots: get("roots").split([':', '\n']).filter(|p| !p.is_empty()).map(PathBuf::from).collect(),
+            disk_bytes: match get("disk") {
+                AUTO => None,
+                text => Some(size::parse_bytes(text).map_err(|e| format!("`build.disk`: {e}"))?),
+            },
+            tree,
+        };
+        if let Some(root) = spec.roots.iter().find(|r| !r.is_absolute()) {
+            return Err(format!("`build.roots` has absolute paths, separated by `:`; `{}` is none", root.display()));
+        }
+        if spec.tree.is_none() && (!spec.check.is_empty() || !spec.prepare.is_empty() || !spec.target.is_empty()) {
+            return Err(
+                "`build.prepare`, `build.target` and `build.check` are of a tree of yours, `build.tree=DIR`".to_owned()
+            );
+        }
+        Ok(spec)
+    }
+
+    /// Refuses what could not be built here.
+    pub fn runnable(&self) -> Result<(), String> {
+        if let Some(tree) = &self.tree {
+            has_makefile(tree)?;
+        }
+        // A tree of the user's may want another compiler, which its own Makefile names.
+        let needs = [("make", "make"), ("cc", "gcc"), ("ld", "binutils")];
+        let missing = work_folder::missing(if self.tree.is_some() { needs[..1].to_vec() } else { needs.to_vec() });
+        if missing.is_empty() { Ok(()) } else { Err(work_folder::bring(&missing)) }
+    }
+
+    /// Source files of the tree that is made.
+    pub fn files(&self, clock: Clock) -> usize {
+        self.files.unwrap_or(if clock == Clock::Wall { FILES.1 } else { FILES.0 })
+    }
+
+    /// Jobs at once; `None` for as many as there are.
+    pub fn jobs(&self, load: Load, cpus: u32) -> Option<u32> {
+        match load {
+            Load::Half => Some((cpus / 2).max(1)),
+            Load::Optimal => Some(self.optimal.unwrap_or(cpus.saturating_mul(4))),
+            Load::Maximal => None,
+        }
+    }
+
+    /// Bytes of what is built, at most.
+    pub fn disk_bytes(&self) -> u64 {
+        let files = self.files(Clock::Wall) as u64;
+        let own = if self.tree.is_some() { 256 << 20 } else { files * (96 << 10) + (40 << 20) };
+        self.disk_bytes.unwrap_or(own)
+    }
+
+    /// Memory of the jobs that run at once, of the generated kind.
+    pub fn memory_bytes(&self) -> u64 {
+        let jobs =
+            self.loads.iter().map(|l| self.jobs(*l, USUAL_CPUS).map_or(self.files(Clock::Wall) as u64, u64::from));
+        jobs.max().unwrap_or(1) * JOB_MEMORY + OTHER_MEMORY
+    }
+}
+
+fn loads(text: &str) -> Result<Vec<Load>, String> {
+    let mut loads = Vec::new();
+    for word in text.split(',').map(str::trim) {
+        let load = Load::WORDS.iter().find(|(w, _)| *w == word).map(|(_, l)| *l);
+        let load = load.ok_or_else(|| {
+            let words = bigiron_model::suggest::list(Load::WORDS.iter().map(|(w, _)| *w));
+            format!("`build.loads` cannot hold `{word}`; it can hold {words}, separated by commas")
+        })?;
+        if loads.contains(&load) {
+            return Err(format!("`build.loads` has `{word}` twice"));
+        }
+        loads.push(load);
+    }
+    Ok(loads)
+}
+
+fn has_makefile(tree: &Path) -> Result<(), String> {
+    if !tree.is_dir() {
+        return Err(format!("`build.tree` is a folder with a Makefile; there is no folder `{}`", tree.display()));
+    }
+    if MAKEFILES.iter().any(|name| tree.join(name).is_file()) {
+        return Ok(());
+    }
+    Err(format!("`build.tree` is a folder with a Makefile, and `{}` has none", tree.display()))
+}
+
+/// The option `tree` as a plan has it: an absolute folder, or the word.
+pub fn absolute(tree: &str) -> Result<String, String> {
+    if tree == GENERATED {
+        return Ok(tree.to_owned());
+    }
+    has_makefile(Path::new(tree))?;
+    let path = std::fs::canonicalize(tree).map_err(|e| format!("`build.tree={tree}`: {e}"))?;
+    path.into_os_string().into_string().map_err(|_| format!("`build.tree={tree}` has a name that is not UTF-8"))
+}

@@ -1,0 +1,217 @@
+//! `chat`: very many workers that do little but send each other messages, in rooms with a server or in groups without one.
+//!
+//! Invariant: how many messages are sent depends on the options and the clock's name alone, and every one of them is checked where it arrives.
+
+mod carrier;
+mod groups;
+mod message;
+mod rooms;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod worker_group;
+
+use anyhow::{Context as _, ensure};
+
+use self::carrier::Carrier;
+use self::groups::Groups;
+use self::message::Stamp;
+use self::rooms::Rooms;
+use self::spec::{AUTO, Shape, Spec, Workers};
+use self::worker_group::{BOARD_BYTES, Board, Taken};
+use super::micro;
+use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
+use bigiron_model::workload::{Options, Window};
+use bigiron_sys::segment::Segment;
+use bigiron_workload::limits;
+use bigiron_workload::{Context, Needs, OptionDef, Outcome, Progress, Workload};
+
+/// The primary metric's name.
+const PRIMARY: &str = "messages";
+/// Descriptors that a process has beside its connections.
+const OTHER_FILES: u64 = 64;
+
+/// The workload of messages.
+pub struct Chat;
+
+const OPTIONS: &[OptionDef] = &[
+    OptionDef {
+        name: "shape",
+        default: "rooms",
+        allowed: &["rooms", "groups"],
+        summary: "Rooms of users with a server between them, or groups of senders and receivers",
+    },
+    OptionDef {
+        name: "workers",
+        default: AUTO,
+        allowed: &[AUTO, "processes", "threads"],
+        summary: "What workers are; `auto`: threads in rooms, processes in groups",
+    },
+    OptionDef {
+        name: "carrier",
+        default: AUTO,
+        allowed: &[AUTO, "socketpair", "pipe", "tcp"],
+        summary: "What messages go over; `auto`: TCP in rooms, pairs of sockets in groups",
+    },
+    OptionDef { name: "size", default: "100", allowed: &[], summary: "Bytes of a message, 16 to 4096" },
+    OptionDef { name: "rooms", default: "10", allowed: &[], summary: "Rooms" },
+    OptionDef { name: "users", default: "20", allowed: &[], summary: "Users of a room, each with four workers" },
+    OptionDef {
+        name: "messages",
+        default: AUTO,
+        allowed: &[],
+        summary: "What each user says; `auto`: 10 messages under the exact clock, 500 on the wall clock",
+    },
+    OptionDef { name: "groups", default: "10", allowed: &[], summary: "Groups" },
+    OptionDef { name: "peers", default: "20", allowed: &[], summary: "Senders of a group, and receivers" },
+    OptionDef {
+        name: "loops",
+        default: AUTO,
+        allowed: &[],
+        summary: "Messages of each sender to each receiver; `auto`: 10 under the exact clock, 1000 on the wall clock",
+    },
+    OptionDef { name: "runs", default: "1", allowed: &[], summary: "Measured runs in each trial" },
+];
+
+impl Workload for Chat {
+    fn name(&self) -> &'static str {
+        "chat"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Hundreds of threads or processes that send each other messages: scheduling, wake-ups, sockets, pipes"
+    }
+
+    fn doc(&self) -> &'static str {
+        include_str!("../../../../docs/workloads/chat.md")
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        OPTIONS
+    }
+
+    fn check(&self, options: &Options) -> Result<(), String> {
+        Spec::parse(options).map(drop)
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        let memory_bytes = Spec::parse(options).map_or(0, |s| s.memory_bytes());
+        Needs { storage_bytes: None, memory_bytes, modules: Vec::new() }
+    }
+
+    fn metrics(&self, _: &Options) -> Vec<MetricDef> {
+        let def = |name: &str, unit, better, kind, summary: &str| MetricDef {
+            name: name.to_owned(),
+            unit,
+            better,
+            kind,
+            primary: name == PRIMARY,
+            summary: summary.to_owned(),
+        };
+        let usage = |name, unit, summary| def(name, unit, Better::Lower, Kind::Usage, summary);
+        vec![
+            def(
+                PRIMARY,
+                Unit::named("msg/s"),
+                Better::Higher,
+                Kind::Throughput,
+                "Messages carried a second: in groups those received, in rooms those said and those relayed",
+            ),
+            def(
+                "elapsed",
+                Unit::Ns,
+                Better::Lower,
+                Kind::Cost,
+                "From letting all workers go until the last has ended, of all runs",
+            ),
+            usage("user", Unit::Ns, "CPU time of all workers in user mode"),
+            usage("system", Unit::Ns, "CPU time of all workers in the kernel"),
+            usage("voluntary-switches", Unit::Count, "Context switches of a worker that waited"),
+            usage("involuntary-switches", Unit::Count, "Context switches of a worker that could have gone on"),
+        ]
+    }
+
+    fn lays_out(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()> {
+        let spec = parse(cx)?;
+        limits::check(spec.workers() as usize)?;
+        if spec.carrier == Carrier::Tcp {
+            micro::loopback_up()?;
+        }
+        limits::allow_files(spec.connections() * spec.carrier.descriptors() + OTHER_FILES)
+    }
+
+    fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+        let spec = parse(cx)?;
+        let (mut sum, mut windows) = (Taken::default(), Vec::new());
+        for n in 0..spec.runs {
+            let step = format!("run-{}", n + 1);
+            (cx.progress)(Progress { step: &step, done: n, of: spec.runs });
+            let taken = once(&spec, cx).with_context(|| format!("In {step}"))?;
+            let metrics = vec![PRIMARY.to_owned(), "elapsed".to_owned()];
+            windows.push(Window { metrics, operations: spec.messages(cx.clock), ns: taken.elapsed_ns });
+            sum = Taken { elapsed_ns: sum.elapsed_ns + taken.elapsed_ns, usage: sum.usage.and(taken.usage) };
+        }
+        ensure!(sum.elapsed_ns > 0, "The clock did not move in all of the messages");
+        let messages = spec.messages(cx.clock) * u64::from(spec.runs);
+        let values = [
+            (PRIMARY, messages as f64 / (sum.elapsed_ns as f64 / 1e9)),
+            ("elapsed", sum.elapsed_ns as f64),
+            ("user", sum.usage.user_ns as f64),
+            ("system", sum.usage.system_ns as f64),
+            ("voluntary-switches", sum.usage.voluntary_switches as f64),
+            ("involuntary-switches", sum.usage.involuntary_switches as f64),
+        ];
+        Ok(Outcome {
+            values: values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            facts: facts(&spec, messages, cx).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            windows,
+            ..Outcome::default()
+        })
+    }
+
+    fn verify(&self, _: &Context<'_>) -> anyhow::Result<()> {
+        // Each message was looked at where it arrived; a run that is short of one, or has one too many, has failed.
+        Ok(())
+    }
+}
+
+fn parse(cx: &Context<'_>) -> anyhow::Result<Spec> {
+    Spec::parse(cx.options).map_err(anyhow::Error::msg)
+}
+
+/// One run with fresh processes.
+fn once(spec: &Spec, cx: &Context<'_>) -> anyhow::Result<Taken> {
+    let (rounds, stamp) = (spec.rounds(cx.clock), Stamp::new(cx.seed, spec.size));
+    let bytes = spec.server_bytes(rounds) as usize + BOARD_BYTES;
+    let segment = Segment::new(bytes).with_context(|| format!("No {} MiB for the server", bytes >> 20))?;
+    let board = Board::new(&segment);
+    match spec.shape {
+        Shape::Groups { groups, peers } => Groups { spec, groups, peers, rounds, stamp: &stamp }.run(&board),
+        Shape::Rooms { rooms, users } => Rooms::new(spec, (rooms, users), rounds, &stamp, &segment).run(&board),
+    }
+}
+
+fn facts(spec: &Spec, messages: u64, cx: &Context<'_>) -> Vec<(&'static str, String)> {
+    let rounds = spec.rounds(cx.clock);
+    let shape = match spec.shape {
+        Shape::Groups { groups, peers } => {
+            format!("{groups} groups of {peers} senders and {peers} receivers, {rounds} messages of each to each")
+        }
+        Shape::Rooms { rooms, users } => {
+            format!("{rooms} rooms of {users} users, {rounds} messages of each to all others")
+        }
+    };
+    let kind = if spec.workers == Workers::Processes { "processes" } else { "threads" };
+    vec![
+        ("shape", shape),
+        ("workers", format!("{} {kind}", spec.workers())),
+        ("carrier", spec.carrier.word().to_owned()),
+        ("size", spec.size.to_string()),
+        ("runs", spec.runs.to_string()),
+        ("messages-checked", messages.to_string()),
+    ]
+}

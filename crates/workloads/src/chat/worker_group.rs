@@ -1,0 +1,223 @@
+//! The workers of a run: raised, held back until all are ready, let go at once, heard out.
+//!
+//! Invariant: no worker outlives a run, however it ends; the time goes from letting all go until the last has ended and was waited for.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use bigiron_probe::counters::span;
+use bigiron_sys::family::{Children, Family};
+use bigiron_sys::latch::Event;
+use bigiron_sys::launch;
+use bigiron_sys::launch::Usage;
+use bigiron_sys::load::now_ns;
+use bigiron_sys::process::{Exit, exit_now};
+use bigiron_sys::segment::{Segment, shared_struct};
+use bigiron_workload::WrongData;
+
+/// Bytes of what a worker can say about why it failed.
+const WORD: usize = 512;
+/// Bytes of segment that a [`Board`] takes, with room for how its parts lie.
+pub const BOARD_BYTES: usize = 4096;
+/// Bytes of a thread's stack.
+const STACK: usize = 64 << 10;
+/// How often it is looked whether somebody has ended before all were ready.
+const GLANCE: Duration = Duration::from_secs(1);
+
+shared_struct! {
+    struct Gate {
+        ready: AtomicU32,
+        open: AtomicU32,
+        /// 1 if a worker could not go on, 2 if it got what nobody sent.
+        failed: AtomicU32,
+        /// Whether the run is over and well.
+        done: AtomicU32,
+        /// Of `ready` and `failed`.
+        news: Event,
+        opened: Event,
+        elapsed_ns: AtomicU64,
+        user_ns: AtomicU64,
+        system_ns: AtomicU64,
+        voluntary_switches: AtomicU64,
+        involuntary_switches: AtomicU64,
+    }
+}
+
+/// What the processes of a run have in common.
+pub struct Board<'s> {
+    gate: &'s Gate,
+    word: &'s [AtomicU8],
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taken {
+    pub elapsed_ns: u64,
+    pub usage: Usage,
+}
+
+/// Why a worker cannot go on.
+pub enum Trouble {
+    /// A system call failed while this was done.
+    Io(&'static str, io::Error),
+    /// It got what nobody sent.
+    Wrong(String),
+}
+
+impl<'s> Board<'s> {
+    pub fn new(segment: &'s Segment) -> Self {
+        Self { gate: segment.one(), word: segment.many(WORD) }
+    }
+
+    /// A worker's life: ready, held back, let go, its body. The first one that fails says why.
+    pub fn live(&self, body: impl FnOnce() -> Result<(), Trouble>) -> i32 {
+        self.gate.ready.fetch_add(1, SeqCst);
+        self.gate.news.signal();
+        self.gate.opened.wait_until(|| self.gate.open.load(SeqCst) == 1);
+        let Err(trouble) = body() else { return 0 };
+        match trouble {
+            Trouble::Io(what, e) => self.fail(1, &format!("{what}: {e}")),
+            Trouble::Wrong(what) => self.fail(2, &what),
+        }
+        1
+    }
+
+    fn fail(&self, kind: u32, word: &str) {
+        if self.gate.failed.compare_exchange(0, kind, SeqCst, SeqCst).is_ok() {
+            for (to, from) in self.word.iter().zip(word.bytes()) {
+                to.store(from, SeqCst);
+            }
+        }
+        self.gate.news.signal();
+    }
+
+    /// What the first one that failed has said.
+    fn word(&self) -> Option<anyhow::Error> {
+        let kind = self.gate.failed.load(SeqCst);
+        let bytes: Vec<u8> = self.word.iter().map(|b| b.load(SeqCst)).take_while(|b| *b != 0).collect();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        match kind {
+            0 => None,
+            2 => Some(WrongData(text).into()),
+            _ => Some(anyhow!(text)),
+        }
+    }
+
+    /// A process that has something to set up before its threads: what fails of that is said. Returns the process's exit status.
+    pub fn set_up(&self, body: impl FnOnce() -> Result<i32>) -> i32 {
+        body().unwrap_or_else(|e| {
+            self.fail(1, &format!("{e:#}"));
+            1
+        })
+    }
+
+    /// Lives `workers` as threads of this process; `body` gets each one's number. Returns the process's exit status.
+    pub fn together(&self, workers: usize, body: impl Fn(usize) -> Result<(), Trouble> + Sync) -> i32 {
+        let body = &body;
+        std::thread::scope(|scope| {
+            for worker in 0..workers {
+                let life = move || {
+                    // A panic must not leave the others waiting for this one.
+                    let status = catch_unwind(AssertUnwindSafe(|| self.live(|| body(worker)))).unwrap_or(101);
+                    if status != 0 {
+                        exit_now(status);
+                    }
+                };
+                if let Err(e) = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, life) {
+                    self.fail(1, &format!("No thread for worker {worker} of {workers}: {e}"));
+                    exit_now(1);
+                }
+            }
+        });
+        0
+    }
+
+    /// One run: `raise` forks processes whose `workers` all come to [`Board::live`].
+    ///
+    /// # Errors
+    /// A worker failed or ended before its time; a [`WrongData`] if one got what nobody sent.
+    pub fn run(&self, workers: usize, raise: impl FnOnce(&mut Children) -> Result<()>) -> Result<Taken> {
+        let family = Family::found(|children| match self.head(workers, children, raise) {
+            Ok(()) => 0,
+            Err(e) => {
+                self.fail(1, &format!("{e:#}"));
+                1
+            }
+        });
+        let family = family.context("No process for the workers")?;
+        let mut end = [PollFd::new(&family, PollFlags::IN)];
+        while let Err(e) = poll(&mut end, None) {
+            if e != rustix::io::Errno::INTR {
+                return Err(e).context("Cannot wait for the workers");
+            }
+        }
+        if self.gate.done.load(SeqCst) == 0 {
+            // Those that wait for the one that failed are killed.
+            drop(family);
+            return Err(self.word().unwrap_or_else(|| anyhow!("The parent of the workers was killed")));
+        }
+        family.wait()?.success("The parent of the workers")?;
+        let get = |word: &AtomicU64| word.load(SeqCst);
+        let usage = Usage {
+            user_ns: get(&self.gate.user_ns),
+            system_ns: get(&self.gate.system_ns),
+            voluntary_switches: get(&self.gate.voluntary_switches),
+            involuntary_switches: get(&self.gate.involuntary_switches),
+            ..Usage::default()
+        };
+        Ok(Taken { elapsed_ns: get(&self.gate.elapsed_ns), usage })
+    }
+
+    fn head(
+        &self,
+        workers: usize,
+        children: &mut Children,
+        raise: impl FnOnce(&mut Children) -> Result<()>,
+    ) -> Result<()> {
+        let gate = self.gate;
+        raise(children)?;
+        loop {
+            let ticket = gate.news.ticket();
+            if gate.failed.load(SeqCst) != 0 {
+                bail!("A worker failed before all were ready");
+            }
+            if gate.ready.load(SeqCst) as usize == workers {
+                break;
+            }
+            if let Some((key, exit)) = children.try_next_end()? {
+                return Err(untimely(key, exit));
+            }
+            gate.news.wait_timeout(ticket, GLANCE);
+        }
+        let start = span::open(now_ns);
+        gate.open.store(1, SeqCst);
+        gate.opened.signal();
+        while let Some((key, exit)) = children.next_end()? {
+            if exit != Exit::Status(0) {
+                return Err(untimely(key, exit));
+            }
+        }
+        gate.elapsed_ns.store(span::close(now_ns) - start, SeqCst);
+        span::cut();
+        let usage = launch::children_usage();
+        gate.user_ns.store(usage.user_ns, SeqCst);
+        gate.system_ns.store(usage.system_ns, SeqCst);
+        gate.voluntary_switches.store(usage.voluntary_switches, SeqCst);
+        gate.involuntary_switches.store(usage.involuntary_switches, SeqCst);
+        gate.done.store(1, SeqCst);
+        Ok(())
+    }
+}
+
+fn untimely(key: usize, exit: Exit) -> anyhow::Error {
+    match exit {
+        Exit::Status(n) => anyhow!("Process {key} of the workers ended with status {n} before its time"),
+        Exit::Signal(n) => anyhow!("Process {key} of the workers was ended by signal {n}"),
+    }
+}

@@ -1,0 +1,301 @@
+//! `command`: any program of the user's. What it uses is measured from outside, and what it says of itself is found where the user declared it.
+//!
+//! Invariant: only the program runs between the two readings of the clock; a run that ends otherwise than well, or lacks a declared metric, fails
+//! the trial.
+
+pub mod declared;
+pub mod spec;
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use self::declared::Source;
+use self::spec::{ENVIRONMENT, Spec, What};
+use bigiron_model::metric::MetricDef;
+use bigiron_model::workload::{Options, Window};
+use bigiron_service::program::measured;
+use bigiron_service::program::measured::Run;
+use bigiron_service::program::outputs::Outputs;
+use bigiron_service::program::process_guard::{Orders, ProcessGuard};
+use bigiron_service::program::root;
+use bigiron_service::program::root::Wanted;
+use bigiron_service::program::succeeded;
+use bigiron_sys::launch::Program;
+use bigiron_workload::{Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Outcome, Progress, Workload};
+
+/// The workload's name.
+pub const NAME: &str = "command";
+
+/// What is run, and what before it, by their places among the process guard's programs.
+const RUN: usize = 0;
+const PREPARE: usize = 1;
+
+/// The workload of any program.
+pub struct Command;
+
+const OPTIONS: &[OptionDef] = &[
+    OptionDef {
+        name: "run",
+        default: "",
+        allowed: &[],
+        summary: "A line for the shell, or a list of words in JSON: program and arguments",
+    },
+    OptionDef { name: "dir", default: ".", allowed: &[], summary: "Working directory" },
+    OptionDef {
+        name: "prepare",
+        default: "",
+        allowed: &[],
+        summary: "What is run before each run and not measured, written like `run`",
+    },
+    OptionDef { name: "repeats", default: "1", allowed: &[], summary: "Measured runs in each trial" },
+    OptionDef { name: "warmup", default: "0", allowed: &[], summary: "Runs before them that are not measured" },
+    OptionDef { name: "limit", default: "10m", allowed: &[], summary: "Longest time that a run may take" },
+    OptionDef {
+        name: "reduce",
+        default: "median",
+        allowed: &["median", "mean"],
+        summary: "How the times and amounts of several runs become one",
+    },
+    OptionDef {
+        name: "stdout",
+        default: "keep",
+        allowed: &["keep", "discard"],
+        summary: "Whether standard output is kept with the trial; standard error always is",
+    },
+    OptionDef {
+        name: "metrics",
+        default: "",
+        allowed: &[],
+        summary: "Declared metrics, one a line; the first is primary",
+    },
+    OptionDef {
+        name: "roots",
+        default: "",
+        allowed: &[],
+        summary: "Further files and folders of this machine that a guest gets, separated by `:`",
+    },
+    OptionDef { name: "disk", default: "256M", allowed: &[], summary: "Room for what it writes, in a guest" },
+];
+
+impl Workload for Command {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn summary(&self) -> &'static str {
+        "Any program of yours: its time, what it uses, and the metrics that it prints"
+    }
+
+    fn doc(&self) -> &'static str {
+        include_str!("../../../../docs/workloads/command.md")
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        OPTIONS
+    }
+
+    fn check_dotted(&self, name: &str) -> Result<(), String> {
+        let variable = name.strip_prefix(ENVIRONMENT);
+        let well_formed = |v: &str| !v.is_empty() && v.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if variable.is_some_and(well_formed) {
+            return Ok(());
+        }
+        let names = OPTIONS.iter().map(|o| o.name).chain(["env.NAME"]);
+        Err(match bigiron_model::suggest::nearest(name, names.clone()) {
+            Some(near) => format!("did you mean `command.{near}`?"),
+            None => format!("`command` has {}", bigiron_model::suggest::list(names)),
+        })
+    }
+
+    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+        if name == "dir" { spec::absolute(value) } else { Ok(value.to_owned()) }
+    }
+
+    fn check(&self, options: &Options) -> Result<(), String> {
+        Spec::parse(options).map(drop)
+    }
+
+    fn check_arm(&self, options: &Options) -> Result<(), String> {
+        Spec::parse(options)?.runnable()
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        let disk = Spec::parse(options).map_or(0, |s| s.disk_bytes);
+        Needs { storage_bytes: Some(disk), memory_bytes: 0, modules: vec!["overlay"] }
+    }
+
+    fn images(&self, options: &Options, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
+        let spec = Spec::parse(options).map_err(anyhow::Error::msg)?;
+        let wanted = Wanted {
+            whose: "the command",
+            words: spec.words_of_programs(),
+            dir: Some(&spec.dir),
+            find: &|program| spec.find(program),
+            roots: &spec.roots,
+            less: "Run it in a smaller folder, or name less in `command.roots`",
+        };
+        root::of(&wanted, cx)
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        // What a user's program is, only the user knows.
+        &[]
+    }
+
+    fn silence(&self, options: &Options) -> Duration {
+        Spec::parse(options).map(|spec| spec.limit).unwrap_or_default()
+    }
+
+    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
+        let declared = Spec::parse(options).map_or_else(|_| Vec::new(), |s| s.metrics);
+        let own = declared.iter().enumerate().map(|(i, metric)| metric.def(i == 0));
+        own.chain(measured::defs(declared.is_empty())).collect()
+    }
+
+    fn lays_out(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()> {
+        if let Some(image) = cx.images.get(root::ROOT) {
+            root::enter::make(image, &cx.dir)?;
+        }
+        Outputs::make(&cx.dir).map(drop)
+    }
+
+    fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+        let spec = Spec::parse(cx.options).map_err(anyhow::Error::msg)?;
+        let outputs = Outputs::make(&cx.dir)?;
+        let root = cx.images.contains_key(root::ROOT).then(|| cx.dir.join("root"));
+        let prepare = matches!(spec.prepare, What::Line(_) | What::Words(_));
+        let programs = [&spec.what].into_iter().chain(prepare.then_some(&spec.prepare));
+        let orders = Orders {
+            programs: programs.map(|what| program(&spec, what, root.as_deref())).collect::<anyhow::Result<_>>()?,
+            limit: spec.limit,
+            outputs: outputs.dir(),
+            keep_stdout: spec.keep_stdout,
+            root: root.clone(),
+        };
+        let mut process_guard = ProcessGuard::found(&orders)?;
+        let of = spec.warmup + spec.repeats;
+        let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let mut runs = Vec::new();
+        for n in 0..of {
+            let measured = n >= spec.warmup;
+            let name = if measured { format!("run-{}", n - spec.warmup + 1) } else { format!("warmup-{}", n + 1) };
+            (cx.progress)(Progress { step: &name, done: n, of });
+            if prepare {
+                let name = format!("prepare-{name}");
+                let run = process_guard.run(PREPARE, &name)?;
+                succeeded(&run, &failing(&spec.prepare, &name), &name, spec.limit, &outputs)?;
+                outputs.tidy(&name);
+            }
+            let run = if measured { process_guard.measure(RUN, &name) } else { process_guard.run(RUN, &name) }?;
+            succeeded(&run, &failing(&spec.what, &name), &name, spec.limit, &outputs)?;
+            if measured {
+                for (metric, value) in measured::values(&run) {
+                    values.entry(metric.to_owned()).or_default().push(value);
+                }
+                declared(&spec, &name, root.as_deref(), &outputs, &mut values)
+                    .with_context(|| failing(&spec.what, &name))?;
+                runs.push(run);
+            }
+            outputs.tidy(&name);
+        }
+        drop(process_guard);
+        let windows = runs.iter().map(|run| Window::of(measured::WALL, 1, run.wall_ns)).collect();
+        Ok(Outcome { values: reduced(&spec, &values), facts: facts(&spec, &runs), windows, ..Outcome::default() })
+    }
+
+    fn verify(&self, _: &Context<'_>) -> anyhow::Result<()> {
+        // A command answers for its results by its exit status, which was looked at.
+        Ok(())
+    }
+}
+
+/// The program with all that it is given.
+fn program(spec: &Spec, what: &What, root: Option<&Path>) -> anyhow::Result<Program> {
+    let words = what.words();
+    let path = match root {
+        Some(root) => spec.find_below(root, &words[0]),
+        None => spec.find(&words[0]),
+    };
+    let path = path.map_err(anyhow::Error::msg)?;
+    let text = |s: String| CString::new(s).context("A zero byte in the command");
+    let mut variables: BTreeMap<String, String> = match root {
+        Some(_) => root::enter::ENVIRONMENT.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+        None => std::env::vars().collect(),
+    };
+    variables.extend(spec.environment.iter().cloned());
+    variables.insert("PWD".to_owned(), spec.dir.display().to_string());
+    Ok(Program {
+        path: text(path.display().to_string())?,
+        argv: words.into_iter().map(text).collect::<anyhow::Result<_>>()?,
+        environment: variables.into_iter().map(|(n, v)| text(format!("{n}={v}"))).collect::<anyhow::Result<_>>()?,
+        dir: text(spec.dir.display().to_string())?,
+    })
+}
+
+/// `run-3 of `make -C src``.
+fn failing(what: &What, name: &str) -> String {
+    format!("{name} of `{}`", what.typed())
+}
+
+fn declared(
+    spec: &Spec,
+    name: &str,
+    root: Option<&Path>,
+    outputs: &Outputs,
+    values: &mut BTreeMap<String, Vec<f64>>,
+) -> anyhow::Result<()> {
+    for metric in &spec.metrics {
+        let text = match &metric.source {
+            Source::Stdout => outputs.read(name, "stdout")?,
+            Source::Stderr => outputs.read(name, "stderr")?,
+            Source::File(path) => {
+                let path = spec.dir.join(path);
+                let path = root.map_or(path.clone(), |root| root.join(path.strip_prefix("/").unwrap_or(&path)));
+                let read = fs::read(&path).with_context(|| {
+                    format!("The metric `{}` is missing: cannot read `{}`", metric.name, path.display())
+                })?;
+                String::from_utf8_lossy(&read).into_owned()
+            }
+        };
+        let value = metric.value(&text).map_err(anyhow::Error::msg)?;
+        values.entry(metric.name.clone()).or_default().push(value);
+    }
+    Ok(())
+}
+
+fn reduced(spec: &Spec, values: &BTreeMap<String, Vec<f64>>) -> BTreeMap<String, f64> {
+    let how = |name: &str| spec.metrics.iter().find(|m| m.name == name).map_or(spec.reduce, |m| m.of);
+    values.iter().map(|(name, of)| (name.clone(), how(name).of(of))).collect()
+}
+
+fn facts(spec: &Spec, runs: &[Run]) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::from([
+        ("run".to_owned(), spec.what.typed()),
+        ("repeats".to_owned(), spec.repeats.to_string()),
+        ("warmup".to_owned(), spec.warmup.to_string()),
+    ]);
+    if let Some(run) = runs.first() {
+        facts.insert("accounting".to_owned(), run.accounting.clone());
+    }
+    if runs.len() > 1 {
+        let times: Vec<String> = runs.iter().map(|r| format!("{:.3}", r.wall_ns as f64 / 1e6)).collect();
+        facts.insert("wall-of-runs-ms".to_owned(), times.join(" "));
+    }
+    if let Some(peak) = runs.iter().filter_map(|r| r.peak_bytes).max() {
+        facts.insert("memory-peak-bytes".to_owned(), peak.to_string());
+    }
+    let left: u32 = runs.iter().map(|r| r.left).sum();
+    if left > 0 {
+        facts.insert("left-running".to_owned(), left.to_string());
+    }
+    facts
+}

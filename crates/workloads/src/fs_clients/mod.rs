@@ -1,0 +1,191 @@
+//! `fs-clients`: what a file server does to its file system while many clients work with it.
+//!
+//! Invariant: the requests of a client depend on the loadfile, its number and the length alone; the seed changes what is written, not how much
+//! nor where.
+
+mod content;
+mod names;
+mod server;
+mod verify;
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow};
+
+use self::content::Pattern;
+use self::server::{FileServer, Syncing};
+use super::loadfile::replay::{Service, replay};
+use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, WORK};
+use super::loadfile::{Action, DEFAULT, Loadfile, Settings, metrics};
+use bigiron_model::clock::Clock;
+use bigiron_model::metric::MetricDef;
+use bigiron_model::workload::Options;
+use bigiron_sys::load::files::file_system;
+use bigiron_workload::length::Length;
+use bigiron_workload::{Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Workload};
+
+/// The workload `fs-clients`.
+pub struct FsClients;
+
+const NAME: &str = "fs-clients";
+
+const SYNC: OptionDef = OptionDef {
+    name: "sync",
+    default: "off",
+    allowed: &["off", "on"],
+    summary: "Whether every write is synchronous (O_SYNC)",
+};
+const SYNC_DIR: OptionDef = OptionDef {
+    name: "sync-dir",
+    default: "off",
+    allowed: &["off", "on"],
+    summary: "Whether a directory is synced after every change of it",
+};
+const OPTIONS: &[OptionDef] = &[CLIENTS_OPTION, LOADFILE, REQUESTS_OPTION, SEED, WORK, WARM_UP, LENGTH, SYNC, SYNC_DIR];
+
+impl Workload for FsClients {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn summary(&self) -> &'static str {
+        "A file server's clients on the file system: each replays a loadfile in a directory tree of its own"
+    }
+
+    fn doc(&self) -> &'static str {
+        include_str!("../../../../docs/workloads/fs-clients.md")
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        OPTIONS
+    }
+
+    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+        if name == LOADFILE.name { super::loadfile::embed(value) } else { Ok(value.to_owned()) }
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        const ROWS: &[NightlyRow] = &[NightlyRow::on("ext4"), NightlyRow::on("xfs")];
+        ROWS
+    }
+
+    fn check(&self, options: &Options) -> Result<(), String> {
+        Settings::parse(NAME, options, Clock::Wall).map(drop)
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        // What is wrong is refused by `check`.
+        let Ok(settings) = Settings::parse(NAME, options, Clock::Wall) else { return Needs::default() };
+        let clients = settings.clients as u64;
+        let each = largest(&settings.file);
+        Needs {
+            // A quarter for what the file system keeps per file, and 32 MiB for itself.
+            storage_bytes: Some(clients * (each + each / 4 + (1 << 20)) + (32 << 20)),
+            // The loadfile, once for all, and each client's own pages.
+            memory_bytes: (64 << 20) + settings.file.requests.len() as u64 * 64 + clients * (1 << 20),
+            modules: Vec::new(),
+        }
+    }
+
+    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
+        Settings::parse(NAME, options, Clock::Wall).map_or_else(|_| Vec::new(), |s| metrics::of(&s))
+    }
+
+    fn lays_out(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> Result<()> {
+        let root = cx.dir.join(super::loadfile::ROOT);
+        std::fs::create_dir(&root).with_context(|| format!("Cannot make `{}`", root.display()))
+    }
+
+    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
+        let settings = settings(cx)?;
+        let of = 2;
+        (cx.progress)(Progress { step: "warm-up", done: 0, of });
+        let service = Files {
+            dir: &cx.dir,
+            settings: &settings,
+            pattern: &Pattern::new(cx.seed, settings.file.longest()),
+            syncing: syncing(cx.options),
+            // A first pass that is measured has no time to be looked at.
+            checked: matches!(settings.warm_up, Length::Passes(1..)),
+        };
+        let replayed = replay(&settings, &service, || (cx.progress)(Progress { step: "window", done: 1, of }))?;
+        verify::save(&cx.dir, &replayed.progress)?;
+        let mut outcome = metrics::outcome(&settings, &replayed)?;
+        let fact = |name: &str, value: String| (name.to_owned(), value);
+        outcome.facts.extend([
+            fact("file-system", file_system(&cx.dir)),
+            fact("page-cache", "used".to_owned()),
+            fact("durability", durability(syncing(cx.options)).to_owned()),
+            fact("data-bytes", (largest(&settings.file) * settings.clients as u64).to_string()),
+        ]);
+        Ok(outcome)
+    }
+
+    fn verify(&self, cx: &Context<'_>) -> Result<()> {
+        verify::verify(&cx.dir, &settings(cx)?, cx.seed)
+    }
+}
+
+fn settings(cx: &Context<'_>) -> Result<Settings> {
+    Settings::parse(NAME, cx.options, cx.clock).map_err(|e| anyhow!(e))
+}
+
+fn syncing(options: &Options) -> Syncing {
+    let on = |def: &OptionDef| options.get(def.name).is_some_and(|v| v == "on");
+    Syncing { writes: on(&SYNC), directories: on(&SYNC_DIR) }
+}
+
+fn durability(syncing: Syncing) -> &'static str {
+    match (syncing.writes, syncing.directories) {
+        (false, false) => "fsync where the loadfile says Flush; nothing else is synced",
+        (true, false) => "every write with O_SYNC, and fsync where the loadfile says Flush",
+        (false, true) => "fsync of a directory after every change, and where the loadfile says Flush",
+        (true, true) => {
+            "every write with O_SYNC, fsync of a directory after every change, and where the loadfile says Flush"
+        }
+    }
+}
+
+/// Bytes of all files that a client makes, none of them removed.
+fn largest(file: &Loadfile) -> u64 {
+    let mut ends = vec![0; file.paths.len()];
+    let mut open = std::collections::HashMap::new();
+    for r in &file.requests {
+        match r.action {
+            Action::Create { path, handle, .. } => drop(open.insert(handle, path)),
+            Action::Write { handle, offset, size } => {
+                if let Some(path) = open.get(&handle) {
+                    let end: &mut u64 = &mut ends[*path as usize];
+                    *end = (*end).max(offset + u64::from(size));
+                }
+            }
+            _ => {}
+        }
+    }
+    ends.iter().sum()
+}
+
+/// File servers for all clients.
+struct Files<'a> {
+    dir: &'a Path,
+    settings: &'a Settings,
+    pattern: &'a Pattern,
+    syncing: Syncing,
+    checked: bool,
+}
+
+impl<'a> Service for Files<'a> {
+    type Server = FileServer<'a>;
+
+    fn open(&self, client: usize) -> Result<FileServer<'a>> {
+        let exact = self.settings.name == DEFAULT;
+        FileServer::new(self.dir, &self.settings.file, self.pattern, client, self.syncing, (exact, self.checked))
+    }
+}
+
+#[cfg(test)]
+mod tests;

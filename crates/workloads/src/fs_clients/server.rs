@@ -1,0 +1,397 @@
+//! What a file server does with one client's requests: the system calls, and what their results mean.
+//!
+//! Invariant: a name is found as such servers find it, without regard to small and capital letters: one `stat`, and if there is no file of
+//! that very name a look through its directory. What comes out of a request is compared with what the loadfile expects.
+
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use super::content::{Pattern, Tree, Writer};
+use super::names::{matches, of_client};
+use crate::loadfile::replay::Server;
+use crate::loadfile::{Action, DIRECTORY, Disposition, Loadfile, Request, Status};
+use bigiron_sys::record_lock;
+
+/// Bytes of directory entries read at once.
+const ENTRIES: usize = 32 << 10;
+
+/// What is synchronous beside what the loadfile flushes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Syncing {
+    /// Every write, by `O_SYNC`.
+    pub writes: bool,
+    /// Every change of a directory, by `fsync` of that.
+    pub directories: bool,
+}
+
+/// Serves one client out of the file system.
+pub struct FileServer<'a> {
+    pattern: &'a Pattern,
+    client: usize,
+    syncing: Syncing,
+    /// Whether counts of entries have to be as the loadfile says.
+    exact: bool,
+    /// Of the loadfile's paths, as seen from the working directory.
+    paths: Vec<CString>,
+    /// The directories that they are in.
+    parents: Vec<CString>,
+    open: Vec<Open>,
+    pass: u32,
+    buffer: Vec<u8>,
+    entries: Box<[MaybeUninit<u8>]>,
+    /// What must be read in the first pass, if that is looked at.
+    expected: Option<Tree<'a>>,
+}
+
+struct Open {
+    handle: u32,
+    fd: OwnedFd,
+    path: u32,
+    phase: u64,
+}
+
+/// What is found by a name.
+enum Found {
+    /// Under the name asked for.
+    Here(Stat),
+    /// Under one that is written differently.
+    Otherwise(CString),
+    Nothing,
+    /// There is no such directory.
+    Nowhere,
+}
+
+/// An answer that says that something could not be done.
+enum Refused {
+    With(Status),
+    /// Of the kind that no loadfile expects.
+    Failed(anyhow::Error),
+}
+
+impl From<Errno> for Refused {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::NOENT => Self::With(Status::NameNotFound),
+            Errno::NOTDIR => Self::With(Status::PathNotFound),
+            Errno::EXIST => Self::With(Status::NameCollision),
+            Errno::NOTEMPTY => Self::With(Status::DirectoryNotEmpty),
+            Errno::ACCESS | Errno::PERM => Self::With(Status::AccessDenied),
+            e => Self::Failed(e.into()),
+        }
+    }
+}
+
+impl From<anyhow::Error> for Refused {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<std::io::Error> for Refused {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl<'a> FileServer<'a> {
+    /// A server for `client`, with `dir` as the working directory of this process.
+    ///
+    /// # Errors
+    /// The client's own directory cannot be made.
+    pub fn new(
+        dir: &Path,
+        file: &'a Loadfile,
+        pattern: &'a Pattern,
+        client: usize,
+        syncing: Syncing,
+        (exact, checked): (bool, bool),
+    ) -> Result<Self> {
+        rustix::process::chdir(dir).with_context(|| format!("Cannot work in `{}`", dir.display()))?;
+        let paths = file.paths.iter().map(|p| of_client(p, client)).collect::<Result<Vec<_>>>()?;
+        let parents = paths.iter().map(|p| parent(p)).collect();
+        let mut server = Self {
+            pattern,
+            client,
+            syncing,
+            exact,
+            paths,
+            parents,
+            open: Vec::new(),
+            pass: 0,
+            buffer: vec![0; file.longest() as usize],
+            entries: vec![MaybeUninit::uninit(); ENTRIES].into_boxed_slice(),
+            expected: checked.then(|| Tree::new(file, pattern, client)),
+        };
+        server.reset()?;
+        Ok(server)
+    }
+
+    fn path(&self, path: u32) -> &CStr {
+        &self.paths[path as usize]
+    }
+
+    fn find(&mut self, path: u32) -> Result<Found, Refused> {
+        let name = &self.paths[path as usize];
+        match rustix::fs::stat(name.as_c_str()) {
+            Ok(stat) => return Ok(Found::Here(stat)),
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let last = last_part(name);
+        let mut found = None;
+        let there = look_through(&self.parents[path as usize], &mut self.entries, |entry| {
+            if found.is_none() && entry.eq_ignore_ascii_case(last) {
+                found = Some(entry.to_vec());
+            }
+        })?;
+        Ok(match (there, found) {
+            (false, _) => Found::Nowhere,
+            (true, None) => Found::Nothing,
+            (true, Some(entry)) => {
+                let mut other = name.as_bytes().to_vec();
+                other.truncate(other.len() - last.len());
+                other.extend(entry);
+                Found::Otherwise(CString::new(other).map_err(|e| anyhow!(e))?)
+            }
+        })
+    }
+
+    /// The name under which something is there; without one the answer says what is missing.
+    fn existing(&mut self, path: u32) -> Result<Option<CString>, Refused> {
+        match self.find(path)? {
+            Found::Here(_) => Ok(None),
+            Found::Otherwise(name) => Ok(Some(name)),
+            Found::Nothing => Err(Refused::With(Status::NameNotFound)),
+            Found::Nowhere => Err(Refused::With(Status::PathNotFound)),
+        }
+    }
+
+    fn opened(&self, handle: u32) -> Result<&Open, Refused> {
+        let open = self.open.iter().rev().find(|o| o.handle == handle);
+        open.ok_or_else(|| Refused::Failed(anyhow!("Handle {handle} is not open")))
+    }
+
+    fn create(&mut self, path: u32, options: u32, disposition: Disposition, handle: u32) -> Result<(), Refused> {
+        let found = self.find(path)?;
+        let directory = match &found {
+            Found::Nowhere => return Err(Refused::With(Status::PathNotFound)),
+            Found::Here(stat) => rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir(),
+            _ => false,
+        };
+        let other = if let Found::Otherwise(name) = &found { Some(name.as_c_str()) } else { None };
+        let name = other.unwrap_or(&self.paths[path as usize]);
+        let mut made = false;
+        let flags = if options & DIRECTORY != 0 || directory {
+            if disposition.creates() && options & DIRECTORY != 0 {
+                match rustix::fs::mkdir(name, Mode::RWXU) {
+                    Ok(()) => made = true,
+                    Err(Errno::EXIST) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            OFlags::RDONLY | OFlags::DIRECTORY
+        } else {
+            let mut flags = OFlags::RDWR;
+            flags.set(OFlags::CREATE, disposition.creates());
+            flags.set(OFlags::TRUNC, disposition.truncates());
+            flags.set(OFlags::SYNC, self.syncing.writes);
+            made = disposition.creates() && matches!(found, Found::Nothing);
+            flags
+        };
+        let fd = match rustix::fs::open(name, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::ISDIR) => {
+                rustix::fs::open(name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            }
+            other => other,
+        }?;
+        rustix::fs::fstat(&fd)?;
+        let phase = self.pattern.phase(Writer { client: self.client, pass: self.pass, path });
+        self.open.push(Open { handle, fd, path, phase });
+        if made { self.changed(path) } else { Ok(()) }
+    }
+
+    /// A directory has changed: the one that `path` is in.
+    fn changed(&self, path: u32) -> Result<(), Refused> {
+        if self.syncing.directories {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::fsync(rustix::fs::open(self.parents[path as usize].as_c_str(), flags, Mode::empty())?)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, request: (u32, u64, u32, u32)) -> Result<(), Refused> {
+        let (handle, offset, size, found) = request;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let read =
+            self.opened(handle).and_then(|o| Ok(rustix::io::pread(&o.fd, &mut buffer[..size as usize], offset)?));
+        self.buffer = buffer;
+        let read = read?;
+        if read != found as usize {
+            return Err(anyhow!("{read} bytes were read where {found} have to be").into());
+        }
+        let Some(expected) = &self.expected else { return Ok(()) };
+        let mut wanted = vec![0; read];
+        expected.opened(handle).context("What was opened as a file is none")?.paint(self.pattern, offset, &mut wanted);
+        match wanted.iter().zip(&self.buffer).position(|(a, b)| a != b) {
+            None => Ok(()),
+            Some(at) => Err(anyhow!("Byte {} was read and is not what was written", offset + at as u64).into()),
+        }
+    }
+
+    fn write(&mut self, handle: u32, offset: u64, size: u32) -> Result<(), Refused> {
+        let open = self.opened(handle)?;
+        let piece = self.pattern.piece(open.phase, offset, size as usize);
+        let written = rustix::io::pwrite(&open.fd, piece, offset)?;
+        if written == piece.len() { Ok(()) } else { Err(anyhow!("{written} of {size} bytes were written").into()) }
+    }
+
+    /// How many entries fit a pattern.
+    fn list(&mut self, path: u32) -> Result<u32, Refused> {
+        match self.find(path)? {
+            Found::Here(_) | Found::Otherwise(_) => return Ok(1),
+            Found::Nowhere => return Err(Refused::With(Status::PathNotFound)),
+            Found::Nothing => {}
+        }
+        let pattern = last_part(&self.paths[path as usize]);
+        let mut count = 0;
+        look_through(&self.parents[path as usize], &mut self.entries, |entry| {
+            count += u32::from(matches(pattern, entry));
+        })?;
+        if count > 0 { Ok(count) } else { Err(Refused::With(Status::NoSuchFile)) }
+    }
+
+    /// Writes what a file says of its times back to it, as precise as DOS knew them.
+    fn set_times(&self, handle: u32) -> Result<(), Refused> {
+        let open = self.opened(handle)?;
+        let stat = rustix::fs::fstat(&open.fd)?;
+        let even = |seconds: i64| Timespec { tv_sec: seconds & !1, tv_nsec: 0 };
+        let times =
+            Timestamps { last_access: even(stat.st_mtime as i64), last_modification: even(stat.st_mtime as i64) };
+        Ok(rustix::fs::utimensat(CWD, self.path(open.path), &times, AtFlags::empty())?)
+    }
+
+    fn do_it(&mut self, request: &Request) -> Result<(), Refused> {
+        match request.action {
+            Action::Create { path, options, disposition, handle } => self.create(path, options, disposition, handle),
+            Action::Close { handle } => {
+                let n = self.open.iter().rposition(|o| o.handle == handle).context("The handle is not open")?;
+                drop(self.open.swap_remove(n));
+                Ok(())
+            }
+            Action::Read { handle, offset, size, found } => self.read((handle, offset, size, found)),
+            Action::Write { handle, offset, size } => self.write(handle, offset, size),
+            Action::Flush { handle } => Ok(rustix::fs::fsync(&self.opened(handle)?.fd)?),
+            Action::Lock { handle, offset, size } => {
+                Ok(record_lock::set(self.opened(handle)?.fd.as_fd(), offset, size.into(), true)?)
+            }
+            Action::Unlock { handle, offset, size } => {
+                Ok(record_lock::set(self.opened(handle)?.fd.as_fd(), offset, size.into(), false)?)
+            }
+            Action::Unlink { path, .. } => {
+                let other = self.existing(path)?;
+                rustix::fs::unlink(other.as_deref().unwrap_or(self.path(path)))?;
+                self.changed(path)
+            }
+            Action::Rename { from, to } => {
+                let (old, new) = (self.existing(from)?, self.find(to)?);
+                let new = if let Found::Otherwise(name) = &new { Some(name.as_c_str()) } else { None };
+                rustix::fs::rename(old.as_deref().unwrap_or(self.path(from)), new.unwrap_or(self.path(to)))?;
+                self.changed(to)
+            }
+            Action::Mkdir { path } => match rustix::fs::mkdir(self.path(path), Mode::RWXU) {
+                // All clients make the directory that they have in common.
+                Err(Errno::EXIST) if request.status == Status::Ok => Ok(()),
+                other => Ok(other?),
+            },
+            Action::Rmdir { path } => Ok(rustix::fs::rmdir(self.path(path))?),
+            Action::Deltree { path } => remove_all(self.path(path)),
+            Action::QueryPath { path, .. } => self.existing(path).map(drop),
+            Action::QueryFile { handle, .. } => Ok(rustix::fs::fstat(&self.opened(handle)?.fd).map(drop)?),
+            Action::QueryFs { .. } => Ok(rustix::fs::statfs(c".").map(drop)?),
+            Action::SetFile { handle, .. } => self.set_times(handle),
+            Action::Find { path, found, .. } => {
+                let count = self.list(path)?;
+                if self.exact && count != found {
+                    return Err(anyhow!("{count} entries were found where {found} have to be").into());
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Server for FileServer<'_> {
+    fn begin(&mut self, pass: u32) -> Result<()> {
+        self.open.clear();
+        self.pass = pass;
+        if pass > 1 {
+            self.expected = None;
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, request: &Request) -> Result<()> {
+        let answer = match self.do_it(request) {
+            Ok(()) => Status::Ok,
+            Err(Refused::With(status)) => status,
+            Err(Refused::Failed(error)) => bail!(error),
+        };
+        let expected = request.status;
+        ensure!(answer == expected, "It was answered {}, and has to be {}", answer.name(), expected.name());
+        if let Some(tree) = &mut self.expected {
+            tree.apply(request, self.pass);
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.open.clear();
+        let own = of_client(crate::loadfile::CLIENT, self.client)?;
+        match remove_all(&own) {
+            Ok(()) => {}
+            Err(Refused::With(status)) => bail!("Cannot remove a client's directory: {}", status.name()),
+            Err(Refused::Failed(e)) => return Err(e.context("Cannot remove a client's directory")),
+        }
+        rustix::fs::mkdir(own.as_c_str(), Mode::RWXU).context("Cannot make a client's directory")
+    }
+}
+
+/// Calls `see` for every entry of a directory; whether there is one.
+fn look_through(directory: &CStr, buffer: &mut [MaybeUninit<u8>], mut see: impl FnMut(&[u8])) -> Result<bool, Refused> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = match rustix::fs::open(directory, flags, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+        other => other?,
+    };
+    let mut entries = RawDir::new(fd, buffer);
+    while let Some(entry) = entries.next() {
+        see(entry?.file_name().to_bytes());
+    }
+    Ok(true)
+}
+
+fn remove_all(path: &CStr) -> Result<(), Refused> {
+    use std::os::unix::ffi::OsStrExt;
+    match std::fs::remove_dir_all(std::ffi::OsStr::from_bytes(path.to_bytes())) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+/// What comes after the last `/`.
+fn last_part(path: &CStr) -> &[u8] {
+    path.to_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default()
+}
+
+fn parent(path: &CStr) -> CString {
+    let bytes = path.to_bytes();
+    let end = bytes.iter().rposition(|b| *b == b'/');
+    CString::new(end.map_or(&b"."[..], |end| &bytes[..end])).unwrap_or_default()
+}

@@ -1,0 +1,181 @@
+use std::path::PathBuf;
+
+use super::*;
+use bigiron_workload as workload;
+use bigiron_workload::testing;
+
+/// Runs in a directory of its own.
+struct Bench {
+    home: tempfile::TempDir,
+    options: Options,
+}
+
+impl Bench {
+    fn new(settings: &[(&str, &str)]) -> Self {
+        let base = [("clients", "2"), ("requests", "400"), ("warmup", "1"), ("length", "2")];
+        let options = workload::options(&FsClients, base.into_iter().chain(settings.iter().copied())).unwrap();
+        Self { home: tempfile::tempdir().unwrap(), options }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Context<'_>) -> T) -> T {
+        work(&testing::context(&self.options, self.home.path()))
+    }
+
+    fn run(&self) -> Result<Outcome> {
+        self.with(|cx| FsClients.prepare(cx).and_then(|()| FsClients.run(cx)))
+    }
+
+    fn verify(&self) -> Result<()> {
+        self.with(|cx| FsClients.verify(cx))
+    }
+
+    /// The path of a file that client 1 has left.
+    fn some_file(&self) -> PathBuf {
+        self.home.path().join("clients/client1/large.000")
+    }
+}
+
+#[test]
+fn a_run_delivers_what_it_declares_and_leaves_what_it_should() {
+    let bench = Bench::new(&[]);
+    let outcome = bench.run().unwrap();
+    for def in FsClients.metrics(&bench.options) {
+        assert!(def.kind.takes(outcome.values[&def.name]), "{}", def.name);
+    }
+    assert_eq!(outcome.values.len(), FsClients.metrics(&bench.options).len());
+    let file = Settings::parse(NAME, &bench.options, Clock::Exact).unwrap().file;
+    // Both clients, two passes, without the farewell of the last.
+    assert_eq!(outcome.facts["requests-answered"], (2 * (2 * file.requests.len() - 1)).to_string());
+    bench.verify().unwrap();
+}
+
+#[test]
+fn damage_loss_and_leftovers_are_found() {
+    let bench = Bench::new(&[("clients", "1"), ("length", "1")]);
+    bench.run().unwrap();
+    bench.verify().unwrap();
+    let path = bench.some_file();
+    let whole = std::fs::read(&path).unwrap();
+    let says = |what: &str| {
+        let error = format!("{:#}", bench.verify().unwrap_err());
+        assert!(error.contains(what), "{error}");
+    };
+    let mut damaged = whole.clone();
+    damaged[70_000] ^= 4;
+    std::fs::write(&path, &damaged).unwrap();
+    says("Byte 70000 of");
+    std::fs::write(&path, &whole[1..]).unwrap();
+    says("has 1048575 bytes, and must have 1048576");
+    std::fs::remove_file(&path).unwrap();
+    says("`client1/large.000` is missing");
+    std::fs::write(&path, &whole).unwrap();
+    std::fs::write(path.with_extension("more"), "").unwrap();
+    says("`client1/large.more` is there, though it was removed or never made");
+}
+
+#[test]
+fn a_run_that_is_ended_by_time_is_verified_where_it_stopped() {
+    let bench = Bench::new(&[("warmup", "20ms"), ("length", "150ms")]);
+    bench.run().unwrap();
+    bench.verify().unwrap();
+}
+
+#[test]
+fn a_warm_up_by_time_is_followed_by_whole_passes() {
+    let bench = Bench::new(&[("warmup", "30ms"), ("length", "1")]);
+    bench.run().unwrap();
+    bench.verify().unwrap();
+}
+
+#[test]
+fn a_clients_own_work_comes_before_requests_and_is_no_part_of_them() {
+    let bench = Bench::new(&[("clients", "1"), ("length", "1"), ("requests", "200"), ("work", "2ms")]);
+    let outcome = bench.run().unwrap();
+    // At most 500 a second; half as much again for a frequency that rises after the loop was timed.
+    assert!(outcome.values["requests"] < 750.0, "{:?}", outcome.values);
+    assert!(outcome.values["close-mean"] < 1e6, "{:?}", outcome.values);
+    assert_eq!(outcome.facts["work-per-request"], "2ms");
+    bench.verify().unwrap();
+}
+
+fn loadfile(text: &str) -> String {
+    format!(
+        "# loadfile own.txt\nDeltree \"\\clients\\client1\" NT_STATUS_OK\nMkdir \"\\clients\\client1\" NT_STATUS_OK\n{text}"
+    )
+}
+
+const WRITES: &str = "NTCreateX \"\\clients\\client1\\A\" 0x40 0x2 1 NT_STATUS_OK\nWriteX 1 0 5000 5000 NT_STATUS_OK\n";
+
+#[test]
+fn every_request_is_served_and_names_are_found_without_regard_to_case() {
+    let text = loadfile(&format!(
+        "{WRITES}{}",
+        r#"ReadX 1 4990 100 10 NT_STATUS_OK
+LockX 1 2147483538 1 NT_STATUS_OK
+UnlockX 1 2147483538 1 NT_STATUS_OK
+Flush 1 NT_STATUS_OK
+QUERY_FILE_INFORMATION 1 258 NT_STATUS_OK
+SET_FILE_INFORMATION 1 1004 NT_STATUS_OK
+Close 1 NT_STATUS_OK
+QUERY_PATH_INFORMATION "\clients\client1\a" 1004 NT_STATUS_OK
+QUERY_PATH_INFORMATION "\clients\client1\no\a" 1004 NT_STATUS_OBJECT_PATH_NOT_FOUND
+QUERY_FS_INFORMATION 259 NT_STATUS_OK
+FIND_FIRST "\clients\client1\*" 260 1366 3 NT_STATUS_OK
+FIND_FIRST "\clients\client1\q*" 260 1366 0 NT_STATUS_NO_SUCH_FILE
+Mkdir "\clients\client1\d" NT_STATUS_OK
+Mkdir "\clients\client1\d\e" NT_STATUS_OK
+Rmdir "\clients\client1\d" NT_STATUS_DIRECTORY_NOT_EMPTY
+Rmdir "\clients\client1\d\e" NT_STATUS_OK
+Rename "\clients\client1\a" "\clients\client1\d\b" NT_STATUS_OK
+Unlink "\clients\client1\a" 0x6 NT_STATUS_OBJECT_NAME_NOT_FOUND
+NTCreateX "\clients\client1\d\B" 0x40 0x5 2 NT_STATUS_OK
+WriteX 2 10 10 10 NT_STATUS_OK
+ReadX 2 0 100 20 NT_STATUS_OK
+Close 2 NT_STATUS_OK
+"#
+    ));
+    let bench = Bench::new(&[("loadfile", &text), ("sync", "on"), ("sync-dir", "on")]);
+    let outcome = bench.run().unwrap();
+    assert_eq!(outcome.facts["loadfile"], "own.txt");
+    bench.verify().unwrap();
+    assert_eq!(std::fs::read(bench.home.path().join("clients/client2/d/b")).unwrap().len(), 20);
+}
+
+#[test]
+fn an_answer_that_is_not_expected_ends_the_run_with_its_line() {
+    for (line, says) in [
+        (
+            "QUERY_PATH_INFORMATION \"\\clients\\client1\\x\" 1004 NT_STATUS_OK",
+            "Line 5 (QUERY_PATH_INFORMATION) of loadfile `own.txt`: It was answered NT_STATUS_OBJECT_NAME_NOT_FOUND, and has to be NT_STATUS_OK",
+        ),
+        (
+            "NTCreateX \"\\clients\\client1\\A\" 0x40 0x1 2 NT_STATUS_OBJECT_NAME_NOT_FOUND",
+            "It was answered NT_STATUS_OK, and has to be NT_STATUS_OBJECT_NAME_NOT_FOUND",
+        ),
+        ("ReadX 1 4999 100 2 NT_STATUS_OK", "1 bytes were read where 2 have to be"),
+        ("FIND_FIRST \"\\clients\\client1\\*\" 260 1366 0 NT_STATUS_NO_SUCH_FILE", "It was answered NT_STATUS_OK"),
+    ] {
+        let bench = Bench::new(&[("loadfile", &loadfile(&format!("{WRITES}{line}\n")))]);
+        let error = format!("{:#}", bench.run().unwrap_err());
+        assert!(error.starts_with("Process ") && error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    for (name, value, says) in [
+        ("clients", "0", "`fs-clients.clients` cannot be `0`; it can be 1 to 10000"),
+        ("requests", "10", "it can be 200 to 1000000"),
+        ("length", "0", "1 pass at least"),
+        ("length", "soon", "a number of passes such as `3`"),
+        ("work", "2s", "a time such as `5us`, up to 1s, or `0`"),
+        ("work", "5", "a time such as `5us`"),
+        ("loadfile-seed", "x", "a whole number"),
+        ("loadfile", "/nonexistent", "Cannot read the loadfile"),
+        ("loadfile", "# loadfile a.txt\nFlush 3 NT_STATUS_OK\n", "a.txt:1: Handle 3 is not open"),
+        ("loadfile", "Mkdir \"\\clients\\client1\" NT_STATUS_OK\n", "reads and writes nothing"),
+    ] {
+        let error = workload::options(&FsClients, [(name, value)]).unwrap_err();
+        assert!(error.contains(says), "{error}");
+    }
+}

@@ -1,0 +1,13 @@
+//! The workloads that are small: each is one folder and implements [`bigiron_workload::Workload`].
+
+pub mod build;
+pub mod chat;
+pub mod command;
+pub mod fs_clients;
+pub mod loadfile;
+pub mod micro;
+pub mod multiuser;
+pub mod net_clients;
+pub mod raw_io;
+pub mod scripts;
+pub mod tio;

@@ -1,0 +1,254 @@
+//! Clients that replay a loadfile, each as a process of its own, whatever answers them.
+//!
+//! Invariant: which requests a client sends, and in what order, depends on the loadfile and the length alone; what is counted is what was
+//! answered as the loadfile expects.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{KINDS, Kind, Request, Settings};
+use bigiron_probe::counters::span;
+use bigiron_sys::load::burn::Piece;
+use bigiron_sys::load::worker_group::{Board, Member, Shape, Stage, Work, WorkerGroup};
+use bigiron_sys::load::{Histogram, Recorder, ShardedHistogram, now_ns};
+use bigiron_sys::segment::{Segment, shared_struct};
+use bigiron_workload::length::Length;
+use bigiron_workload::limits;
+
+/// What answers one client.
+pub trait Server {
+    /// The client begins a pass.
+    fn begin(&mut self, pass: u32) -> Result<()>;
+
+    /// Answers a request; an answer that is not what the loadfile expects is an error.
+    ///
+    /// # Errors
+    /// The answer, where the loadfile expects another.
+    fn serve(&mut self, request: &Request) -> Result<()>;
+
+    /// The client breaks its pass off and is going to begin another: undoes what was done.
+    fn reset(&mut self) -> Result<()>;
+}
+
+/// Where servers come from.
+pub trait Service: Sync {
+    type Server: Server;
+
+    /// What all clients inherit, see [`Work::settle`].
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The server of a client, in that client's process.
+    fn open(&self, client: usize) -> Result<Self::Server>;
+}
+
+shared_struct! {
+    struct Counter {
+        bytes: AtomicU64,
+        requests: AtomicU64,
+        /// The first pass whose traces the last one finds, the last one, and the requests that were answered of that.
+        first: AtomicU64,
+        pass: AtomicU64,
+        answered: AtomicU64,
+    }
+}
+
+/// How far a client came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub first: u32,
+    pub pass: u32,
+    pub answered: usize,
+}
+
+/// What a replay measured.
+pub struct Replayed {
+    pub stage: Stage,
+    pub bytes: u64,
+    pub requests: u64,
+    /// By [`Kind`]; nothing counted for those that the loadfile does not have.
+    pub latencies: Vec<Histogram>,
+    /// By client.
+    pub progress: Vec<Progress>,
+}
+
+struct Replay<'a, S> {
+    settings: &'a Settings,
+    service: &'a S,
+    latencies: &'a [Option<ShardedHistogram<'a>>],
+    counters: &'a [Counter],
+}
+
+/// Replays the loadfile: the warm-up, then what is measured. `between` is called before that begins.
+///
+/// # Errors
+/// A client cannot go on, or was answered what it did not expect.
+pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce()) -> Result<Replayed> {
+    let clients = settings.clients;
+    limits::check(clients)?;
+    let present: Vec<bool> = Kind::ALL.iter().map(|(kind, ..)| settings.file.count(*kind) > 0).collect();
+    let bytes = Board::bytes(clients)
+        + KINDS * ShardedHistogram::bytes(clients)
+        + clients * size_of::<Counter>()
+        + 4 * bigiron_sys::segment::PAGE;
+    let segment = Segment::new(bytes).context("Cannot map the shared segment")?;
+    let board = Board::new(&segment, clients)?;
+    let latencies: Vec<_> = present.iter().map(|p| p.then(|| ShardedHistogram::new(&segment, clients))).collect();
+    let counters = segment.many::<Counter>(clients);
+    let replay = Replay { settings, service, latencies: &latencies, counters };
+    let mut worker_group = WorkerGroup::start(&board, Shape::Processes, &replay)?;
+    match settings.warm_up {
+        Length::Passes(_) => drop(worker_group.stage()?),
+        Length::Time(time) => drop(worker_group.stage_for(time, || ())?),
+    }
+    between();
+    let counted = || {
+        counters
+            .iter()
+            .fold((0, 0), |(bytes, requests), c| (bytes + c.bytes.load(Relaxed), requests + c.requests.load(Relaxed)))
+    };
+    span::open(|| ());
+    let (stage, (bytes, requests)) = match settings.length {
+        Length::Passes(_) => (worker_group.stage()?, counted()),
+        Length::Time(time) => worker_group.stage_for(time, counted)?,
+    };
+    span::close(|| ());
+    span::cut();
+    worker_group.leave()?;
+    ensure!(
+        bytes > 0 && stage.ns > 0,
+        "Nothing was read or written in the time that was measured; a longer one is needed"
+    );
+    let read = |h: &Option<ShardedHistogram<'_>>| h.as_ref().map_or_else(Histogram::new, ShardedHistogram::read);
+    let progress = |c: &Counter| Progress {
+        first: c.first.load(Relaxed) as u32,
+        pass: c.pass.load(Relaxed) as u32,
+        answered: c.answered.load(Relaxed) as usize,
+    };
+    Ok(Replayed {
+        stage,
+        bytes,
+        requests,
+        latencies: latencies.iter().map(read).collect(),
+        progress: counters.iter().map(progress).collect(),
+    })
+}
+
+impl<S: Service> Work for Replay<'_, S> {
+    fn settle(&self) -> Result<()> {
+        self.service.settle()
+    }
+
+    fn live(&self, member: &mut Member<'_>) -> Result<()> {
+        let number = member.number;
+        let recorders = self.latencies.iter().map(|h| h.as_ref().map(|h| h.recorder(number))).collect();
+        let mut client = Client {
+            settings: self.settings,
+            server: self.service.open(number)?,
+            counter: &self.counters[number],
+            recorders,
+            work: Piece::lasting(self.settings.work),
+            measured: false,
+            next: 0,
+            passes: 0,
+        };
+        while let Some(stage) = member.next_stage()? {
+            client.measured = stage > 0;
+            let length = if client.measured { self.settings.length } else { self.settings.warm_up };
+            match length {
+                Length::Passes(passes) => client.passes(passes)?,
+                Length::Time(_) => client.until_over(member)?,
+            }
+            if !client.measured && matches!(self.settings.length, Length::Passes(_)) && client.next > 0 {
+                client.server.reset()?;
+                client.next = 0;
+                client.counter.first.store(client.passes.into(), Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Client<'a, S> {
+    settings: &'a Settings,
+    server: S,
+    counter: &'a Counter,
+    recorders: Vec<Option<Recorder<'a>>>,
+    /// Before each request.
+    work: Piece,
+    measured: bool,
+    /// Of the pass.
+    next: usize,
+    /// Begun so far.
+    passes: u32,
+}
+
+impl<S: Server> Client<'_, S> {
+    /// Whole passes. The last one leaves what it has made, to be looked at, or to be removed by the next.
+    fn passes(&mut self, passes: u32) -> Result<()> {
+        let file = &self.settings.file;
+        for left in (0..passes).rev() {
+            let leave = left == 0 && (self.measured || file.starts_afresh());
+            let end = if leave { file.without_farewell() } else { file.requests.len() };
+            self.begin()?;
+            let mut at = now_ns();
+            while self.next < end {
+                at = self.request(at)?;
+            }
+            self.next = 0;
+        }
+        Ok(())
+    }
+
+    /// From where the client is until the stage is over.
+    fn until_over(&mut self, member: &Member<'_>) -> Result<()> {
+        let mut at = now_ns();
+        while !member.is_over() {
+            if self.next == self.settings.file.requests.len() {
+                self.next = 0;
+            }
+            if self.next == 0 {
+                self.begin()?;
+            }
+            at = self.request(at)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        self.passes += 1;
+        if self.settings.file.starts_afresh() {
+            self.counter.first.store(self.passes.into(), Relaxed);
+        }
+        self.counter.pass.store(self.passes.into(), Relaxed);
+        self.counter.answered.store(0, Relaxed);
+        self.server.begin(self.passes)
+    }
+
+    /// The next request, begun at `at` unless the client has work of its own to do before it; when it was answered.
+    fn request(&mut self, mut at: u64) -> Result<u64> {
+        if !self.settings.work.is_zero() {
+            self.work.run();
+            at = now_ns();
+        }
+        let request = &self.settings.file.requests[self.next];
+        self.server.serve(request).with_context(|| {
+            format!("Line {} ({}) of loadfile `{}`", request.line, request.action.kind().word(), self.settings.name)
+        })?;
+        let end = now_ns();
+        self.next += 1;
+        self.counter.answered.store(self.next as u64, Relaxed);
+        if self.measured {
+            let count = |to: &AtomicU64, n| to.store(to.load(Relaxed) + n, Relaxed);
+            count(&self.counter.bytes, request.bytes());
+            count(&self.counter.requests, 1);
+            if let Some(recorder) = &self.recorders[request.action.kind() as usize] {
+                recorder.record(end - at);
+            }
+        }
+        Ok(end)
+    }
+}

@@ -1,0 +1,92 @@
+//! The options that all replays of loadfiles have, understood.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{DEFAULT, Loadfile, Size, of};
+use bigiron_model::clock::Clock;
+use bigiron_model::workload::Options;
+use bigiron_workload::OptionDef;
+use bigiron_workload::length::{A_LENGTH, Length};
+use bigiron_workload::units;
+
+/// Clients at most, and requests of a generated pass at least and at most.
+const CLIENTS: std::ops::RangeInclusive<usize> = 1..=10_000;
+const REQUESTS: std::ops::RangeInclusive<u32> = 200..=1_000_000;
+/// CPU time before a request at most.
+const MOST_WORK: Duration = Duration::from_secs(1);
+/// Passes, and times, that are measured and that come before.
+const PASSES: (u32, u32) = (2, 1);
+const TIMES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(2));
+
+const fn option(name: &'static str, default: &'static str, summary: &'static str) -> OptionDef {
+    OptionDef { name, default, allowed: &[], summary }
+}
+
+/// Who asks.
+pub const CLIENTS_OPTION: OptionDef = option("clients", "4", "Clients, each of which replays the loadfile");
+/// What they ask for.
+pub const LOADFILE: OptionDef =
+    option("loadfile", DEFAULT, "What each client asks for: a loadfile of dbench 4 by its path, or `generated`");
+pub const REQUESTS_OPTION: OptionDef = option("requests", "4000", "Requests of a generated loadfile, 200 to 1000000");
+pub const SEED: OptionDef =
+    option("loadfile-seed", "1", "Which loadfile is generated; the same one in every trial of a study");
+/// What they do besides.
+pub const WORK: OptionDef =
+    option("work", "0", "CPU time that a client takes for itself before each request, such as `5us`, up to 1s");
+/// For how long.
+pub const WARM_UP: OptionDef =
+    option("warmup", "auto", "Before what is measured: `1` pass, `5s`, or `auto`: 2 s on the wall clock, else 1 pass");
+pub const LENGTH: OptionDef = option(
+    "length",
+    "auto",
+    "What is measured: `3` passes of each client, `30s`, or `auto`: 10 s on the wall clock, else 2 passes",
+);
+
+/// A replay, as asked for.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Of the loadfile.
+    pub name: String,
+    pub file: Arc<Loadfile>,
+    pub clients: usize,
+    /// CPU time that a client takes for itself before each request.
+    pub work: Duration,
+    pub warm_up: Length,
+    pub length: Length,
+}
+
+impl Settings {
+    /// Reads the options of `workload`.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn parse(workload: &str, options: &Options, clock: Clock) -> Result<Self, String> {
+        let text = |def: &OptionDef| options.get(def.name).map_or(def.default, String::as_str);
+        let wrong = |def: &OptionDef, right: &str| {
+            format!("`{workload}.{}` cannot be `{}`; it can be {right}", def.name, text(def))
+        };
+        let clients = text(&CLIENTS_OPTION).parse().ok().filter(|n| CLIENTS.contains(n));
+        let clients = clients.ok_or_else(|| wrong(&CLIENTS_OPTION, "1 to 10000"))?;
+        let requests = text(&REQUESTS_OPTION).parse().ok().filter(|n| REQUESTS.contains(n));
+        let requests = requests.ok_or_else(|| wrong(&REQUESTS_OPTION, "200 to 1000000"))?;
+        let seed = text(&SEED).parse().map_err(|_| wrong(&SEED, "a whole number"))?;
+        let work = units::duration(text(&WORK)).filter(|t| *t <= MOST_WORK);
+        let work = work.ok_or_else(|| wrong(&WORK, "a time such as `5us`, up to 1s, or `0`"))?;
+        let read = |def: &OptionDef, passes, time| {
+            Length::parse(text(def), clock, passes, time).ok_or_else(|| wrong(def, A_LENGTH))
+        };
+        let length = read(&LENGTH, PASSES.0, TIMES.0)?;
+        if length.is_nothing() {
+            return Err(wrong(&LENGTH, "1 pass at least, or a time"));
+        }
+        let warm_up = read(&WARM_UP, PASSES.1, TIMES.1)?;
+        let (name, file) = of(options, Size { requests, seed })?;
+        if file.bytes() == (0, 0) {
+            return Err(format!(
+                "The loadfile `{name}` reads and writes nothing, so that it has no throughput; a ReadX or WriteX has to succeed"
+            ));
+        }
+        Ok(Self { name, file, clients, work, warm_up, length })
+    }
+}

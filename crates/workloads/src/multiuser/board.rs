@@ -1,0 +1,229 @@
+//! What the processes of a load point share: the start, what each has done, the first thing that went wrong.
+//!
+//! Invariant: a user writes its own lane and adds to the totals when it has ended; the first complaint stays, later ones are dropped.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use anyhow::{Result, anyhow};
+
+use bigiron_sys::broadcast::Broadcast;
+use bigiron_sys::segment::{LatchedBytes, PAGE, Segment, shared_struct};
+use bigiron_workload::WrongData;
+
+/// Bytes of a complaint at most.
+const WORD: usize = 2048;
+
+shared_struct! {
+    /// Of all users together.
+    pub struct Common {
+        /// Nanoseconds of the monotonic clock: when all were released, and when the last one had been reaped.
+        pub started: AtomicU64,
+        pub ended: AtomicU64,
+        /// CPU time of the users and of what they waited for.
+        pub user_ns: AtomicU64,
+        pub system_ns: AtomicU64,
+        /// Bytes that all users together had taken when they were about to begin.
+        pub memory: AtomicU64,
+        open: AtomicU32,
+        aborted: AtomicU32,
+    }
+}
+
+shared_struct! {
+    /// Of one user.
+    pub struct Lane {
+        /// When it had done its last test.
+        pub ended: AtomicU64,
+        /// How many it has done.
+        pub calls: AtomicU64,
+    }
+}
+
+shared_struct! {
+    /// Of one test, all users together.
+    pub struct Total {
+        pub calls: AtomicU64,
+        pub ns: AtomicU64,
+        /// The longest call.
+        pub longest_ns: AtomicU64,
+    }
+}
+
+/// What a complaint is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Trouble {
+    /// A wrong result: data outrank all else.
+    WrongData = 1,
+    /// No space left on a disk.
+    Full = 2,
+    /// Anything else.
+    Failed = 3,
+    /// It was ended by a signal.
+    Killed = 4,
+    /// Memory was refused.
+    NoMemory = 5,
+}
+
+/// The board of a load point.
+pub struct Board<'s> {
+    pub common: &'s Common,
+    pub lanes: &'s [Lane],
+    pub totals: &'s [Total],
+    gate: &'s Broadcast,
+    kind: &'s AtomicU32,
+    word: LatchedBytes<'s>,
+}
+
+impl<'s> Board<'s> {
+    /// Bytes of segment that a board for so many users and tests takes.
+    pub fn bytes(users: usize, tests: usize) -> usize {
+        users * size_of::<Lane>() + tests * size_of::<Total>() + WORD + 2 * PAGE
+    }
+
+    pub fn new(segment: &'s Segment, users: usize, tests: usize) -> Self {
+        Self {
+            common: segment.one(),
+            lanes: segment.many(users),
+            totals: segment.many(tests),
+            gate: segment.one(),
+            kind: segment.one(),
+            word: segment.latched(WORD),
+        }
+    }
+
+    /// Opens the gate: everybody who waits at it goes on.
+    pub fn open(&self) {
+        self.common.open.store(1, Release);
+        self.gate.call();
+    }
+
+    /// Waits until the gate is open.
+    pub fn wait_open(&self) {
+        self.gate.wait_until(|| self.common.open.load(Acquire) != 0);
+    }
+
+    /// Tells everybody to stop after the test at hand.
+    pub fn abort(&self) {
+        self.common.aborted.store(1, Release);
+    }
+
+    pub fn is_aborted(&self) -> bool {
+        self.common.aborted.load(Acquire) != 0
+    }
+
+    /// Complains of `trouble` and tells everybody to stop.
+    pub fn complain(&self, trouble: Trouble, text: &str) {
+        let mut bytes = self.word.lock();
+        if self.kind.load(Relaxed) == 0 {
+            let length = text.len().min(WORD - 1);
+            bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
+            bytes[length] = 0;
+            self.kind.store(trouble as u32, Relaxed);
+        }
+        drop(bytes);
+        self.abort();
+    }
+
+    /// The same for an error of `who`.
+    pub fn complain_of(&self, who: &str, error: &anyhow::Error) {
+        self.complain(trouble(error), &format!("{who}: {error:#}"));
+    }
+
+    /// The first complaint.
+    pub fn complaint(&self) -> Option<(Trouble, String)> {
+        let bytes = self.word.lock();
+        let kinds = [Trouble::WrongData, Trouble::Full, Trouble::Failed, Trouble::Killed, Trouble::NoMemory];
+        let kind = kinds.into_iter().find(|k| *k as u32 == self.kind.load(Relaxed))?;
+        let length = bytes.iter().position(|b| *b == 0).unwrap_or(WORD);
+        Some((kind, String::from_utf8_lossy(&bytes[..length]).into_owned()))
+    }
+
+    /// That each user has done `jobs` tests, and all of them together each test as often as `calls` says.
+    ///
+    /// # Errors
+    /// A [`WrongData`] with what does not add up.
+    pub fn audit(&self, calls: &[u32]) -> Result<()> {
+        let jobs: u64 = calls.iter().map(|n| u64::from(*n)).sum();
+        let wrong = |text: String| Err(anyhow!(WrongData(text)));
+        for (user, lane) in self.lanes.iter().enumerate() {
+            let done = lane.calls.load(Acquire);
+            if done != jobs {
+                return wrong(format!("User {user} has counted {done} tests where {jobs} are right"));
+            }
+        }
+        for (test, (total, calls)) in self.totals.iter().zip(calls).enumerate() {
+            let (done, right) = (total.calls.load(Acquire), u64::from(*calls) * self.lanes.len() as u64);
+            if done != right {
+                return wrong(format!("Test {test} has been done {done} times by all users where {right} are right"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What an error is.
+pub fn trouble(error: &anyhow::Error) -> Trouble {
+    let errno = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        io.or_else(|| cause.downcast_ref::<rustix::io::Errno>().map(|e| e.raw_os_error()))
+    };
+    let is = |number: i32| error.chain().any(|cause| errno(cause) == Some(number));
+    match () {
+        () if error.chain().any(|cause| cause.is::<WrongData>()) => Trouble::WrongData,
+        () if is(libc::ENOSPC) => Trouble::Full,
+        () if is(libc::ENOMEM) => Trouble::NoMemory,
+        () => Trouble::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_add_up_is_wrong_data() {
+        let segment = Segment::new(Board::bytes(2, 2)).unwrap();
+        let board = Board::new(&segment, 2, 2);
+        let set = |lanes: [u64; 2], totals: [u64; 2]| {
+            board.lanes.iter().zip(lanes).for_each(|(lane, n)| lane.calls.store(n, Relaxed));
+            board.totals.iter().zip(totals).for_each(|(total, n)| total.calls.store(n, Relaxed));
+            board.audit(&[3, 1])
+        };
+        set([4, 4], [6, 2]).unwrap();
+        let error = set([4, 3], [6, 2]).unwrap_err();
+        assert!(error.is::<WrongData>());
+        assert_eq!(error.to_string(), "User 1 has counted 3 tests where 4 are right");
+        assert!(set([4, 4], [5, 3]).unwrap_err().to_string().starts_with("Test 0 has been done 5 times"));
+    }
+
+    #[test]
+    fn the_first_complaint_stays_and_is_known_for_what_it_is() {
+        let segment = Segment::new(Board::bytes(1, 1)).unwrap();
+        let board = Board::new(&segment, 1, 1);
+        assert_eq!(board.complaint(), None);
+        let full = anyhow!(std::io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write");
+        board.complain_of("User 3, `disk_wrt`", &full);
+        board.complain(Trouble::Killed, "later");
+        let (kind, text) = board.complaint().unwrap();
+        assert_eq!(kind, Trouble::Full);
+        assert!(text.starts_with("User 3, `disk_wrt`: Cannot write: No space left"), "{text}");
+        assert!(board.is_aborted());
+        let errno = Err::<(), _>(rustix::io::Errno::NOSPC).context("x").unwrap_err();
+        assert_eq!(trouble(&errno), Trouble::Full);
+        assert_eq!(trouble(&anyhow!(WrongData("x".to_owned())).context("y")), Trouble::WrongData);
+        assert_eq!(trouble(&anyhow!(std::io::Error::from_raw_os_error(libc::ENOMEM))), Trouble::NoMemory);
+        assert_eq!(trouble(&anyhow!("x")), Trouble::Failed);
+    }
+
+    #[test]
+    fn a_long_complaint_is_cut() {
+        let segment = Segment::new(Board::bytes(1, 1)).unwrap();
+        let board = Board::new(&segment, 1, 1);
+        board.complain(Trouble::Failed, &"x".repeat(10_000));
+        assert_eq!(board.complaint().unwrap().1.len(), WORD - 1);
+    }
+}

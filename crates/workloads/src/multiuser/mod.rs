@@ -1,0 +1,115 @@
+//! `multiuser`: many users, each a process with the same tests in another order; jobs per minute over the number of users. Like AIM7 as OSDL's
+//! ReAIM ran it, and like AIM9 in single mode.
+//!
+//! Invariant: what users do depends on the options, the seed and their numbers alone; how many users come next, on how long the last ones took.
+
+mod board;
+mod config_file;
+mod curve;
+mod keys;
+mod metrics;
+mod mixes;
+mod options;
+mod ramp;
+mod rates;
+mod single;
+mod trial;
+mod user_processes;
+pub mod work;
+mod workfile;
+
+use anyhow::Result;
+
+use self::options::{Mode, Settings};
+use bigiron_model::clock::Clock;
+use bigiron_model::metric::MetricDef;
+use bigiron_model::workload::Options;
+use bigiron_workload::{Context, Explanation, Needs, OptionDef, Outcome, Workload};
+
+/// The workload `multiuser`.
+pub struct Multiuser;
+
+/// Memory that a user's process takes, with page tables and kernel structures, before it does anything: about 70 KiB more than this.
+const USER_MEMORY: u64 = 96 << 10;
+/// A ramp without an end is expected to reach so many users.
+const EXPECTED_USERS: u32 = 64;
+/// Bytes of file system for what users make besides files, each; and for all together, with the tree of names.
+const USER_STORAGE: u64 = 48 << 10;
+const STORAGE: u64 = 32 << 20;
+
+impl Workload for Multiuser {
+    fn name(&self) -> &'static str {
+        "multiuser"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Many users, each a process with a mix of tests in an order of its own: jobs per minute over users"
+    }
+
+    fn doc(&self) -> &'static str {
+        include_str!("../../../../docs/workloads/multiuser.md")
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        &keys::OPTIONS
+    }
+
+    fn explain(&self, name: &str) -> Vec<Explanation> {
+        bigiron_workload::keys::explain(keys::KEYS, name).into_iter().collect()
+    }
+
+    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+        match name {
+            "mix" => mixes::embed(value).map_err(|e| e.to_string()),
+            "config" => mixes::embed_config(value).map_err(|e| e.to_string()),
+            _ => Ok(value.to_owned()),
+        }
+    }
+
+    fn check(&self, options: &Options) -> Result<(), String> {
+        Settings::parse(options).map(drop)
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        let Ok(settings) = Settings::parse(options) else { return Needs::default() };
+        let (users, more) = match (settings.mode, settings.most_users()) {
+            (Mode::Single, _) => (1, false),
+            (Mode::Multi, most) => most,
+        };
+        let expected = if more { users.max(EXPECTED_USERS) } else { users };
+        // Each user's file, its copy, and one that is shared: on the clock that makes them longest.
+        let file = |users: u32| settings.file_bytes(users, Clock::Wall) * (2 * u64::from(users) + 1);
+        let files = file(1).max(file(expected));
+        let has_files = settings.mix.tests().any(|t| t.needs == work::Needs::File);
+        let own = u64::from(expected) * USER_STORAGE + STORAGE;
+        Needs {
+            storage_bytes: Some(own + if has_files { files } else { 0 }),
+            // Where a ramp ends is its result: only its first point has to fit.
+            memory_bytes: (64 << 20) + u64::from(users) * USER_MEMORY,
+            modules: Vec::new(),
+        }
+    }
+
+    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
+        Settings::parse(options).map(|settings| metrics::of(&settings)).unwrap_or_default()
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> Result<()> {
+        trial::prepare(&parse(cx)?, cx)
+    }
+
+    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
+        trial::run(&parse(cx)?, cx)
+    }
+
+    fn verify(&self, cx: &Context<'_>) -> Result<()> {
+        trial::verify(&parse(cx)?, cx)
+    }
+}
+
+fn parse(cx: &Context<'_>) -> Result<Settings> {
+    Settings::parse(cx.options).map_err(anyhow::Error::msg)
+}
+
+#[cfg(test)]
+mod tests;

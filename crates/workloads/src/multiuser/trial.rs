@@ -1,0 +1,269 @@
+//! A trial: the directories, the load points one after the other, what they left.
+//!
+//! Invariant: between two points the directories hold what was laid out and nothing else; when the run has ended they are empty.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow};
+use rustix::process::Resource;
+
+use super::board::{self, Trouble};
+use super::curve::{Curve, Point};
+use super::metrics;
+use super::options::{Load, Mode, Settings};
+use super::ramp::Ramp;
+use super::rates::Spread;
+use super::single;
+use super::user_processes::{self, Seen, Times, Work};
+use super::work::{Disk, Group, Needs, Test};
+use bigiron_workload::limits;
+use bigiron_workload::{Context, Outcome, Progress, WrongData};
+
+/// What a trial's own directory is called, in the trial's and in each that an option names.
+const OWN: &str = "multiuser";
+/// Processes besides the users: their head, and what it takes to say that something is wrong.
+const OTHERS: u32 = 2;
+
+/// Where users work: made by [`prepare`], gone after [`verify`].
+pub fn directories(settings: &Settings, cx: &Context<'_>) -> Vec<PathBuf> {
+    match &settings.directories[..] {
+        [] => vec![cx.dir.join(OWN)],
+        // A relative one is the trial's.
+        some => some.iter().map(|dir| cx.dir.join(dir).join(OWN)).collect(),
+    }
+}
+
+/// Makes the directories; refuses more users than the machine has processes for.
+///
+/// # Errors
+/// The limit in the way, by its name; a directory that cannot be made.
+pub fn prepare(settings: &Settings, cx: &Context<'_>) -> Result<()> {
+    let users = match (&settings.load, settings.mode) {
+        (Load::Ramp(climb), Mode::Multi) => climb.spec(cx.cpus).start.max(climb.end.unwrap_or(1)),
+        _ => settings.most_users().0,
+    };
+    allow_processes();
+    limits::check(processes(settings, users))?;
+    for dir in directories(settings, cx) {
+        // A trial that was killed has left it.
+        let made = match fs::remove_dir_all(&dir) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
+            _ => fs::create_dir_all(&dir),
+        };
+        made.with_context(|| format!("Cannot make the directory `{}`", dir.display()))?;
+    }
+    if settings.mix.tests().any(|t| t.needs == Needs::Loopback) {
+        crate::micro::loopback_up()?;
+    }
+    Ok(())
+}
+
+/// Runs the trial.
+///
+/// # Errors
+/// What a load point, or a test in single mode, failed of.
+pub fn run(settings: &Settings, cx: &Context<'_>) -> Result<Outcome> {
+    let dirs = directories(settings, cx);
+    let mut outcome = match settings.mode {
+        Mode::Single => {
+            let file_bytes = settings.file_bytes(1, cx.clock);
+            let disk = Disk::lay_out(&dirs[0], file_bytes, settings.mix.tests()).context("Laying out")?;
+            let before = names(&dirs[0])?;
+            let outcome = single::run(settings, cx, &disk)?;
+            nothing_else(&dirs[0], &before)?;
+            disk.clear()?;
+            outcome
+        }
+        Mode::Multi => many(settings, cx, &dirs)?,
+    };
+    let fact = |name: &str, value: String| (name.to_owned(), value);
+    outcome.facts.extend([
+        fact("mix", settings.mix.name.clone()),
+        fact("loops-divided-by", settings.divisor(cx.clock).to_string()),
+        fact("directories", dirs.len().to_string()),
+        fact("durability", durability(settings).to_owned()),
+    ]);
+    if settings.mix.tests().any(|t| t.needs == Needs::File) {
+        outcome.facts.insert("file-system".to_owned(), crate::micro::file_system(&dirs[0]));
+    }
+    if settings.mix.tests().any(|t| t.runs_scripts()) {
+        outcome.facts.insert("scripts-run-by".to_owned(), super::work::shell::interpreter().to_owned());
+    }
+    Ok(outcome)
+}
+
+fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Outcome> {
+    let tests = settings.mix.calls(settings.jobs());
+    let jobs = tests.iter().map(|(_, calls)| *calls).sum();
+    let mut curve = Curve::default();
+    let mut times = vec![Times::default(); tests.len()];
+    let mut disks: Vec<Disk> = Vec::new();
+    let mut before = Vec::new();
+    let more_space = match settings.most_users() {
+        (_, true) => "say with `multiuser.end` how many users there has to be room for",
+        (_, false) => "make room on it",
+    };
+    let mut point = |users: u32, done: u32, of: u32| -> Result<u64> {
+        let step = user_processes::users(users);
+        (cx.progress)(Progress { step: &step, done, of });
+        limits::check(processes(settings, users))?;
+        let file_bytes = settings.file_bytes(users, cx.clock);
+        if disks.is_empty() || settings.has_pool() {
+            let lay = |dir: &PathBuf| Disk::lay_out(dir, file_bytes, tests.iter().map(|(t, _)| *t));
+            disks = dirs.iter().map(lay).collect::<Result<_>>().map_err(|e| match board::trouble(&e) {
+                Trouble::Full => user_processes::full(users, file_bytes, more_space, &format!("{e:#}")).into(),
+                _ => e.context(format!("Laying out for {step}")),
+            })?;
+            before = dirs.iter().map(|dir| names(dir)).collect::<Result<_>>()?;
+        }
+        let work = Work {
+            users,
+            seed: cx.seed,
+            executable: &cx.executable,
+            disks: &disks,
+            tests: &tests,
+            scale: settings.scale(cx.clock),
+            syncs: settings.syncs,
+            more_space,
+        };
+        let seen = user_processes::run(&work)?;
+        for (dir, before) in dirs.iter().zip(&before) {
+            nothing_else(dir, before)?;
+        }
+        times.iter_mut().zip(&seen.tests).for_each(|(sum, one)| add(sum, one));
+        let elapsed_ns = seen.elapsed_ns;
+        curve.points.push(of_point(users, jobs, file_bytes, &seen));
+        Ok(elapsed_ns)
+    };
+    let end = match &settings.load {
+        Load::List(users) => {
+            for (done, n) in (0..).zip(users) {
+                point(*n, done, users.len() as u32)?;
+            }
+            None
+        }
+        Load::Ramp(climb) => {
+            let mut ramp = Ramp::new(climb.spec(cx.cpus));
+            let mut done = 0;
+            loop {
+                let elapsed = point(ramp.users(), done, 0)?;
+                done += 1;
+                if let Err(end) = ramp.step(jobs, elapsed) {
+                    break Some(end);
+                }
+            }
+        }
+    };
+    for disk in disks {
+        disk.clear()?;
+    }
+    let mut facts = curve.facts();
+    facts.extend(end.map(|end| ("ramp-ended".to_owned(), end.name().to_owned())));
+    facts.extend(tests.iter().zip(&times).map(|((test, calls), times)| of_test(test, *calls, times)));
+    let values = metrics::values(settings, &curve);
+    let windows = metrics::windows(settings, &curve);
+    Ok(Outcome { values, facts, windows, ..Outcome::default() })
+}
+
+fn of_point(users: u32, jobs: u32, file_bytes: u64, seen: &Seen) -> Point {
+    Point {
+        users,
+        jobs,
+        elapsed_ns: seen.elapsed_ns,
+        spread: Spread::of(&seen.users_ns),
+        user_ns: seen.user_ns,
+        system_ns: seen.system_ns,
+        memory_bytes: seen.memory_bytes,
+        file_bytes,
+    }
+}
+
+fn add(sum: &mut Times, one: &Times) {
+    sum.calls += one.calls;
+    sum.ns += one.ns;
+    sum.longest_ns = sum.longest_ns.max(one.longest_ns);
+}
+
+/// What a test took, all users of all points together.
+fn of_test(test: &Test, calls: u32, times: &Times) -> (String, String) {
+    let mean = times.ns as f64 / times.calls.max(1) as f64;
+    let line = format!(
+        "{calls} of each user; {} in all; mean {:.4} ms, longest {:.4} ms",
+        times.calls,
+        mean / 1e6,
+        times.longest_ns as f64 / 1e6
+    );
+    (format!("test.{}", test.name), line)
+}
+
+/// What the mix does to make its writes durable.
+fn durability(settings: &Settings) -> &'static str {
+    let groups: BTreeSet<Group> = settings.mix.tests().map(|t| t.group).collect();
+    match (groups.contains(&Group::SyncDisk), settings.syncs && groups.contains(&Group::Disk)) {
+        (true, true) => "O_SYNC in the tests sync_disk_*, `sync` around other disk tests",
+        (true, false) => "O_SYNC in the tests sync_disk_*, no other write is synced",
+        (false, true) => "`sync` around disk tests",
+        (false, false) => "no write is synced",
+    }
+}
+
+/// Nothing of the trial's is left.
+///
+/// # Errors
+/// A [`WrongData`] with what is.
+pub fn verify(settings: &Settings, cx: &Context<'_>) -> Result<()> {
+    for dir in directories(settings, cx) {
+        nothing_else(&dir, &BTreeSet::new())?;
+        fs::remove_dir(&dir).with_context(|| format!("Cannot remove `{}`", dir.display()))?;
+    }
+    Ok(())
+}
+
+fn names(dir: &Path) -> Result<BTreeSet<OsString>> {
+    let entries = fs::read_dir(dir).with_context(|| format!("Cannot read `{}`", dir.display()))?;
+    entries.map(|entry| Ok(entry?.file_name())).collect()
+}
+
+/// That the directory holds what it did `before`.
+fn nothing_else(dir: &Path, before: &BTreeSet<OsString>) -> Result<()> {
+    let now = names(dir)?;
+    let wrong = |name: &OsString, what: &str| {
+        anyhow!(WrongData(format!("`{}` {what} `{}`", name.to_string_lossy(), dir.display())))
+    };
+    match (now.difference(before).next(), before.difference(&now).next()) {
+        (Some(name), _) => Err(wrong(name, "was left behind in")),
+        (_, Some(name)) => Err(wrong(name, "is missing in")),
+        _ => Ok(()),
+    }
+}
+
+/// Processes that `users` are at most: tests that fork have one child at a time, a shell two.
+fn processes(settings: &Settings, users: u32) -> usize {
+    let forks = settings.mix.tests().any(|t| t.group == Group::Process);
+    users as usize * if forks { 3 } else { 1 } + OTHERS as usize
+}
+
+/// Takes what the hard limit of processes allows.
+fn allow_processes() {
+    let mut limit = rustix::process::getrlimit(Resource::Nproc);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        // If not, the check of limits says which one is in the way.
+        let _ = rustix::process::setrlimit(Resource::Nproc, limit);
+    }
+}
+
+/// What a directory holds when nothing was laid out or left.
+#[cfg(test)]
+pub fn is_empty(dir: &Path) -> bool {
+    names(dir).is_ok_and(|names| names.is_empty())
+}
+
+/// Facts of tests, by name.
+#[cfg(test)]
+pub fn tests_of(facts: &std::collections::BTreeMap<String, String>) -> Vec<&str> {
+    facts.keys().filter_map(|name| name.strip_prefix("test.")).collect()
+}

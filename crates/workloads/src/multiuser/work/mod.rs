@@ -1,0 +1,143 @@
+//! The tests that a user of `multiuser` runs: what one call of each does, what it credits, how it knows that its work was done.
+//!
+//! Invariant: what a call does depends on its test, on the [`Place`] it is given and on the calls made there before, nothing else; a call
+//! that returns has done all of its work and has found the result right.
+
+mod arithmetic;
+mod asynchronous;
+mod block;
+mod calls;
+mod catalogue;
+mod directory;
+mod disk;
+mod linear;
+mod memory;
+mod messages;
+mod numeric;
+mod place;
+mod process;
+pub mod shell;
+mod sort;
+mod text;
+mod values;
+mod verdict;
+
+use std::fmt;
+
+pub use self::catalogue::{catalogue, find};
+pub use self::place::{Disk, Place, Scale};
+
+/// What a test works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// Arithmetic and library functions: no system calls.
+    Cpu,
+    /// The allocator, copies, the program break, page faults.
+    Memory,
+    /// Processes, signals, programs.
+    Process,
+    /// Pipes, socket pairs, System V shared memory.
+    Ipc,
+    /// TCP and UDP over the loopback interface.
+    Net,
+    /// Names: files made, linked, looked up.
+    Directory,
+    /// Files through the page cache.
+    Disk,
+    /// The same with `O_DIRECT`.
+    DirectDisk,
+    /// The same with `O_SYNC`.
+    SyncDisk,
+    /// The same with `io_submit`, 32 requests in flight.
+    Async,
+}
+
+impl Group {
+    /// Every group, in the catalogue's order.
+    pub const ALL: [Group; 10] = [
+        Group::Cpu,
+        Group::Memory,
+        Group::Process,
+        Group::Ipc,
+        Group::Net,
+        Group::Directory,
+        Group::Disk,
+        Group::DirectDisk,
+        Group::SyncDisk,
+        Group::Async,
+    ];
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Group::Cpu => "cpu",
+            Group::Memory => "memory",
+            Group::Process => "process",
+            Group::Ipc => "ipc",
+            Group::Net => "net",
+            Group::Directory => "directory",
+            Group::Disk => "disk",
+            Group::DirectDisk => "direct-disk",
+            Group::SyncDisk => "sync-disk",
+            Group::Async => "async",
+        })
+    }
+}
+
+/// How many operations one call is credited with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credit {
+    /// So many where the call's inner loop runs `of` times, as it does at [`Scale::FULL`].
+    Loops { operations: u64, of: u64 },
+    /// One for each KiB of the file.
+    Blocks,
+    /// One for each KiB of half the file: the tests that write synchronously do half the work.
+    HalfBlocks,
+}
+
+/// What a test needs to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    Nothing,
+    /// The loopback interface, up.
+    Loopback,
+    /// [`Disk::dir`], to make names in and to read what is laid out there; a few hundred KiB in all.
+    Directory,
+    /// The same, with room for two files of [`Disk::file_bytes`] a user besides the one that users share.
+    File,
+}
+
+/// One test.
+pub struct Test {
+    /// As a workfile has it.
+    pub name: &'static str,
+    pub credit: Credit,
+    /// What is counted, in the plural, such as `thousand additions`.
+    pub unit: &'static str,
+    pub group: Group,
+    /// One call: does the work and checks it. Data that are not what they must be are a [`WrongData`](bigiron_workload::WrongData).
+    pub run: fn(&mut Place<'_>) -> anyhow::Result<()>,
+    pub needs: Needs,
+    /// One line, as in a list of tests.
+    pub summary: &'static str,
+}
+
+impl Test {
+    /// Whether it runs a shell, or what stands in for one; see [`shell::interpreter`].
+    pub fn runs_scripts(&self) -> bool {
+        self.name == "exec_test" || self.name.starts_with("shell_rtns_")
+    }
+
+    /// Operations credited to one call with files of `file_bytes`: what multiplies calls per second in a table of operations per second.
+    pub fn operations(&self, file_bytes: u64, scale: Scale) -> f64 {
+        match self.credit {
+            Credit::Loops { operations, of } => operations as f64 * scale.times(of) as f64 / of as f64,
+            Credit::Blocks => place::blocks(file_bytes) as f64,
+            Credit::HalfBlocks => place::half_blocks(file_bytes) as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

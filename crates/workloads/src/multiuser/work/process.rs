@@ -1,0 +1,62 @@
+//! Processes made, programs loaded, signals taken, jumps out of nested calls.
+//!
+//! Invariant: every child is waited for, and ends as it should.
+
+use anyhow::Context as _;
+
+use super::Place;
+use super::shell::{self, Script};
+use super::verdict::expect;
+use bigiron_sys::jump;
+use bigiron_sys::process::fork_exit;
+use bigiron_sys::signal::Counter;
+
+/// Calls that a jump leaves at once.
+const NESTED: u64 = 10;
+
+/// 100 times: a process that ends at once.
+pub fn forks(place: &mut Place<'_>) -> anyhow::Result<()> {
+    for _ in 0..place.times(100) {
+        fork_exit()
+            .and_then(|child| child.wait())
+            .and_then(|end| end.success("A child"))
+            .context("Cannot make a process")?;
+    }
+    Ok(())
+}
+
+/// 5 times: a process that loads a shell, which lists a directory.
+pub fn programs(place: &mut Place<'_>) -> anyhow::Result<()> {
+    for _ in 0..place.times(5) {
+        shell::run(place, &Script::List)?;
+    }
+    Ok(())
+}
+
+/// A shell that becomes another, which lists a directory.
+pub fn lists(place: &mut Place<'_>) -> anyhow::Result<()> {
+    shell::run(place, &Script::ListTwice)
+}
+
+/// A shell that waits for 5 s.
+pub fn pauses(place: &mut Place<'_>) -> anyhow::Result<()> {
+    shell::run(place, &Script::Pause { milliseconds: place.times(5000) })
+}
+
+/// 1000 times: a signal to oneself, whose handler counts; the handler is installed again each time, as System V's were.
+pub fn signals(place: &mut Place<'_>) -> anyhow::Result<()> {
+    let counter = Counter::install().context("Cannot install a handler")?;
+    let (pid, thread) = (rustix::process::getpid(), rustix::thread::gettid());
+    let times = place.times(1000);
+    for _ in 0..times {
+        counter.raise(pid, thread)?;
+        counter.install_again()?;
+    }
+    expect("Handling signals", counter.handled(), times)
+}
+
+/// 1000 times: a mark set, 10 calls nested, and all of them left at once.
+pub fn jumps(place: &mut Place<'_>) -> anyhow::Result<()> {
+    let times = place.times(1000);
+    expect("Jumping out of nested calls", jump::jumps(times, NESTED), times)
+}

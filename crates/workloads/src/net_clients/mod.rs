@@ -1,0 +1,150 @@
+//! `net-clients`: what crosses the network between a file server and its clients, without the files.
+//!
+//! Invariant: the packets of a client depend on the loadfile and the length alone; every one is received whole, and looked at.
+
+mod exchange;
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow};
+
+use self::exchange::Caller;
+use super::loadfile::replay::{Service, replay};
+use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, WORK};
+use super::loadfile::{Kind, Packets, Settings, metrics};
+use bigiron_model::clock::Clock;
+use bigiron_model::metric::MetricDef;
+use bigiron_model::workload::Options;
+use bigiron_sys::network;
+use bigiron_sys::network::Wiring;
+use bigiron_workload::{Context, Needs, OptionDef, Outcome, Progress, Workload};
+
+/// The workload `net-clients`.
+pub struct NetClients;
+
+const NAME: &str = "net-clients";
+
+const NETWORK: OptionDef = OptionDef {
+    name: "network",
+    default: "loopback",
+    allowed: &["loopback", "veth"],
+    summary: "What TCP goes over: a loopback, or a pair of devices between two network namespaces",
+};
+const OPTIONS: &[OptionDef] = &[CLIENTS_OPTION, LOADFILE, REQUESTS_OPTION, SEED, WORK, WARM_UP, LENGTH, NETWORK];
+
+impl Workload for NetClients {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn summary(&self) -> &'static str {
+        "A file server's clients on the network: each sends the packets of a loadfile over TCP and awaits the answers"
+    }
+
+    fn doc(&self) -> &'static str {
+        include_str!("../../../../docs/workloads/net-clients.md")
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        OPTIONS
+    }
+
+    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+        if name == LOADFILE.name { super::loadfile::embed(value) } else { Ok(value.to_owned()) }
+    }
+
+    fn check(&self, options: &Options) -> Result<(), String> {
+        parse(options, Clock::Wall).map(drop)
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        // What is wrong is refused by `check`.
+        let Ok(settings) = parse(options, Clock::Wall) else { return Needs::default() };
+        let clients = settings.clients as u64;
+        Needs {
+            storage_bytes: None,
+            // The loadfile, once for all, and of each client and its server the pages and what the sockets hold.
+            memory_bytes: (32 << 20) + settings.file.requests.len() as u64 * 64 + clients * (4 << 20),
+            modules: if on_devices(options) { vec![network::MODULE] } else { Vec::new() },
+        }
+    }
+
+    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
+        parse(options, Clock::Wall).map_or_else(|_| Vec::new(), |s| metrics::of(&s))
+    }
+
+    fn lays_out(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, _cx: &Context<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
+        let settings = parse(cx.options, cx.clock).map_err(|e| anyhow!(e))?;
+        let of = 2;
+        (cx.progress)(Progress { step: "warm-up", done: 0, of });
+        let wiring = Wiring::of(on_devices(cx.options), cx.network)?;
+        let service = Connections { settings: &settings, wiring: &wiring };
+        let mut before = Ok(<_>::default());
+        let between = || {
+            before = wiring.traffic();
+            (cx.progress)(Progress { step: "window", done: 1, of });
+        };
+        let replayed = replay(&settings, &service, between)?;
+        let mut outcome = metrics::outcome(&settings, &replayed)?;
+        outcome.facts.extend(wiring.facts(before?)?);
+        let sizes = settings.file.requests.iter().filter_map(|r| Packets::of(&settings.file, r));
+        let (sent, received) = sizes.fold((0, 0), |(s, r), p| (s + p.request, r + p.answer));
+        let fact = |name: &str, value: String| (name.to_owned(), value);
+        outcome.facts.extend([
+            fact(
+                "network",
+                if on_devices(cx.options) { "veth between two network namespaces" } else { "loopback" }.to_owned(),
+            ),
+            fact("sent-per-pass-bytes", sent.to_string()),
+            fact("received-per-pass-bytes", received.to_string()),
+        ]);
+        Ok(outcome)
+    }
+
+    /// Each packet was looked at when it arrived; nothing is left behind.
+    fn verify(&self, _cx: &Context<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The settings, without what only a file system sees.
+fn parse(options: &Options, clock: Clock) -> Result<Settings, String> {
+    let mut settings = Settings::parse(NAME, options, clock)?;
+    if settings.file.count(Kind::Deltree) > 0 {
+        Arc::make_mut(&mut settings.file).requests.retain(|r| r.action.kind() != Kind::Deltree);
+    }
+    Ok(settings)
+}
+
+fn on_devices(options: &Options) -> bool {
+    options.get(NETWORK.name).is_some_and(|v| v == "veth")
+}
+
+/// A connection for each client.
+struct Connections<'a> {
+    settings: &'a Settings,
+    wiring: &'a Wiring,
+}
+
+impl<'a> Service for Connections<'a> {
+    type Server = Caller<'a>;
+
+    fn settle(&self) -> Result<()> {
+        self.wiring.settle()
+    }
+
+    fn open(&self, client: usize) -> Result<Caller<'a>> {
+        Caller::connect(&self.settings.file, self.wiring, client).context("No server")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+use super::*;
+use bigiron_sys::network::Network;
+use bigiron_workload as workload;
+use bigiron_workload::testing;
+
+fn run(settings: &[(&str, &str)]) -> Result<(Options, Outcome)> {
+    let base = [("clients", "2"), ("requests", "300"), ("warmup", "1"), ("length", "2")];
+    let options = workload::options(&NetClients, base.into_iter().chain(settings.iter().copied())).unwrap();
+    // The machine's own loopback does for a test; another network takes rights that it may not have.
+    let own = Network { servers: "/proc/self/ns/net".into(), clients: None };
+    let cx = Context { network: Some(&own), ..testing::context(&options, "".as_ref()) };
+    let outcome = NetClients.prepare(&cx).and_then(|()| NetClients.run(&cx))?;
+    NetClients.verify(&cx)?;
+    Ok((options, outcome))
+}
+
+#[test]
+fn a_run_delivers_what_it_declares() {
+    let (options, outcome) = run(&[]).unwrap();
+    let declared = NetClients.metrics(&options);
+    assert_eq!(outcome.values.len(), declared.len());
+    assert!(declared.iter().all(|def| def.kind.takes(outcome.values[&def.name])));
+    let file = parse(&options, Clock::Exact).unwrap().file;
+    assert_eq!(outcome.facts["requests-answered"], (4 * file.requests.len()).to_string());
+    assert_eq!(file.count(Kind::Deltree), 0);
+    let (read, written) = file.bytes();
+    let number = |fact: &str| outcome.facts[fact].parse::<u64>().unwrap();
+    assert!(number("sent-per-pass-bytes") > written && number("received-per-pass-bytes") > read);
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let error = workload::options(&NetClients, [("network", "wlan")]).unwrap_err();
+    assert_eq!(error, "`net-clients.network` cannot be `wlan`; it can be loopback, veth");
+    assert!(workload::options(&NetClients, [("clients", "x")]).unwrap_err().contains("`net-clients.clients`"));
+}
+
+#[test]
+fn devices_are_needed_where_they_are_asked_for() {
+    let needs = |network| NetClients.needs(&workload::options(&NetClients, [("network", network)]).unwrap());
+    assert_eq!(needs("loopback").modules, Vec::<&str>::new());
+    assert_eq!((needs("veth").modules, needs("veth").storage_bytes), (vec![network::MODULE], None));
+}

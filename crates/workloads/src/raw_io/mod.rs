@@ -1,0 +1,205 @@
+//! `raw-io`: a matrix of plain requests on raw disks: where they go, what they do, how they reach the kernel, how large they are, how many
+//! processes issue them.
+//!
+//! Invariant: which requests a cell has depends on the options, the seed and the clock's name alone.
+
+mod cell;
+mod disk;
+mod options;
+mod places;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use rustix::fs::OFlags;
+
+use self::cell::Part;
+use self::options::{Cell, Matrix, OPTIONS, Pattern};
+use self::places::shares;
+use bigiron_model::clock::Clock;
+use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
+use bigiron_model::workload::{Options, Window};
+use bigiron_probe::counters::span;
+use bigiron_sys::load::files::{file_system, open_direct};
+use bigiron_sys::load::worker_group::{Board, Member, Shape, Stage, Work, WorkerGroup};
+use bigiron_sys::segment::{PAGE, Segment};
+use bigiron_workload::{Context, Needs, OptionDef, Outcome, Progress, RawNeeds, Workload, limits};
+
+/// The primary metric's name.
+const PRIMARY: &str = "geomean";
+
+/// The workload `raw-io`.
+pub struct RawIo;
+
+impl Workload for RawIo {
+    fn name(&self) -> &'static str {
+        "raw-io"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Plain direct I/O on raw disks: sequential and random, read and write, by every engine, size and number of processes"
+    }
+
+    fn doc(&self) -> &'static str {
+        include_str!("../../../../docs/workloads/raw-io.md")
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        OPTIONS
+    }
+
+    fn check(&self, options: &Options) -> Result<(), String> {
+        Matrix::parse(options, Clock::Wall).map(drop)
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        // What is wrong is refused by `check`.
+        let Ok(matrix) = Matrix::parse(options, Clock::Wall) else { return Needs::default() };
+        let buffers = matrix.cells.iter().map(|c| c.processes * c.engine.depth * c.block).max().unwrap_or(0);
+        Needs {
+            storage_bytes: Some(matrix.disks as u64 * matrix.bytes + (16 << 20)),
+            memory_bytes: (16 << 20) + buffers as u64 + matrix.processes() as u64 * (1 << 20) + matrix.bytes / 512,
+            modules: Vec::new(),
+        }
+    }
+
+    fn raw_disks(&self, options: &Options) -> Option<RawNeeds> {
+        let matrix = Matrix::parse(options, Clock::Wall).ok()?;
+        Some(RawNeeds { count: matrix.disks, bytes: matrix.bytes })
+    }
+
+    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
+        let cells = Matrix::parse(options, Clock::Wall).map_or_else(|_| Vec::new(), |m| m.cells);
+        let primary = MetricDef {
+            name: PRIMARY.to_owned(),
+            unit: Unit::OperationsPerSecond,
+            better: Better::Higher,
+            kind: Kind::Throughput,
+            primary: true,
+            summary: "Geometric mean of all cells, each in requests per second".to_owned(),
+        };
+        std::iter::once(primary).chain(cells.iter().map(declare)).collect()
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> Result<()> {
+        let matrix = matrix(cx)?;
+        let paths = disk::paths(cx.devices, &cx.dir, matrix.disks)?;
+        for (n, path) in paths.iter().enumerate() {
+            (cx.progress)(Progress { step: "lay out", done: n as u32, of: paths.len() as u32 });
+            disk::lay_out(path, &disk::stamp(cx.seed, n), matrix.bytes)?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
+        let matrix = matrix(cx)?;
+        let processes = matrix.processes();
+        limits::check(processes)?;
+        let paths = disk::paths(cx.devices, &cx.dir, matrix.disks)?;
+        let segment = Segment::new(Board::bytes(processes) + PAGE).context("Cannot map the shared segment")?;
+        let board = Board::new(&segment, processes)?;
+        let work = Cells { matrix: &matrix, seed: cx.seed, paths: &paths };
+        let mut outcome = Outcome::default();
+        let mut logs = 0.0;
+        let mut worker_group = WorkerGroup::start(&board, Shape::Processes, &work)?;
+        for (n, cell) in matrix.cells.iter().enumerate() {
+            (cx.progress)(Progress { step: &cell.name, done: n as u32, of: matrix.cells.len() as u32 });
+            // The engine is opened and warmed up in a stage of its own.
+            worker_group.stage()?;
+            span::open(|| ());
+            let stage = worker_group.stage()?;
+            span::close(|| ());
+            span::cut();
+            let rate = rate(&matrix, cell, stage)?;
+            logs += rate.ln();
+            let value = if cell.pattern == Pattern::Sequential { rate * cell.block as f64 } else { rate };
+            outcome.values.insert(cell.name.clone(), value);
+            let requests = requests(&matrix, cell);
+            outcome.windows.push(Window::of(&*cell.name, requests, stage.ns));
+            let cpu = stage.cpu_ns as f64 / requests as f64 / 1e3;
+            let megabytes = rate * cell.block as f64 / 1e6;
+            let text =
+                format!("{requests} requests, {rate:.0} per second, {megabytes:.1} MB/s, {cpu:.2} us of CPU time each");
+            outcome.facts.insert(format!("cell.{}", cell.name), text);
+        }
+        worker_group.leave()?;
+        outcome.values.insert(PRIMARY.to_owned(), (logs / matrix.cells.len() as f64).exp());
+        let on = if cx.devices.is_empty() { format!("files on {}", file_system(&cx.dir)) } else { "raw".to_owned() };
+        let fact = |name: &str, value: String| (name.to_owned(), value);
+        outcome.facts.extend([
+            fact("disks", format!("{} {on}", matrix.disks)),
+            fact("data-bytes", (matrix.bytes * matrix.disks as u64).to_string()),
+            fact("page-cache", "bypassed (O_DIRECT)".to_owned()),
+            fact("durability", "no write is synced".to_owned()),
+        ]);
+        Ok(outcome)
+    }
+
+    fn verify(&self, cx: &Context<'_>) -> Result<()> {
+        let matrix = matrix(cx)?;
+        let last = places::last_writes(&matrix, cx.seed);
+        for (n, path) in disk::paths(cx.devices, &cx.dir, matrix.disks)?.iter().enumerate() {
+            disk::verify(path, &disk::stamp(cx.seed, n), &last[n])?;
+        }
+        Ok(())
+    }
+}
+
+fn matrix(cx: &Context<'_>) -> Result<Matrix> {
+    Matrix::parse(cx.options, cx.clock).map_err(|e| anyhow!(e))
+}
+
+fn declare(cell: &Cell) -> MetricDef {
+    let (unit, what) = match cell.pattern {
+        Pattern::Sequential => (Unit::BytesPerSecond, "bytes"),
+        Pattern::Random => (Unit::OperationsPerSecond, "requests"),
+    };
+    let summary = format!("Cell `{}`: {what} per second of all its processes", cell.name);
+    MetricDef { name: cell.name.clone(), unit, better: Better::Higher, kind: Kind::Throughput, primary: false, summary }
+}
+
+/// Requests that are measured in a cell, all processes together.
+fn requests(matrix: &Matrix, cell: &Cell) -> u64 {
+    shares(matrix, cell).1 * (cell.processes * cell.engine.depth) as u64
+}
+
+/// Requests per second.
+fn rate(matrix: &Matrix, cell: &Cell, stage: Stage) -> Result<f64> {
+    ensure!(stage.ns > 0, "The clock did not move in cell `{}`", cell.name);
+    Ok(requests(matrix, cell) as f64 * 1e9 / stage.ns as f64)
+}
+
+/// All cells, as a process goes through them.
+struct Cells<'a> {
+    matrix: &'a Matrix,
+    seed: u64,
+    paths: &'a [PathBuf],
+}
+
+impl Work for Cells<'_> {
+    fn live(&self, member: &mut Member<'_>) -> Result<()> {
+        let (process, number) = (member.number, member.number % self.matrix.disks);
+        let (file, stamp) = (open_direct(&self.paths[number], OFlags::RDWR)?, disk::stamp(self.seed, number));
+        let mut part: Option<Part<'_>> = None;
+        while let Some(stage) = member.next_stage()? {
+            let cell = stage as usize / 2;
+            let (warm_up, measured) = shares(self.matrix, &self.matrix.cells[cell]);
+            if process >= self.matrix.cells[cell].processes {
+                continue;
+            }
+            match &mut part {
+                Some(part) if stage % 2 == 1 => part.requests(measured)?,
+                _ => {
+                    // The last cell's engine is closed before the next one is opened.
+                    part = None;
+                    let part = part.insert(Part::new((self.matrix, cell), self.seed, process, &file, &stamp)?);
+                    part.requests(warm_up)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

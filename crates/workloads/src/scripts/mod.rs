@@ -1,0 +1,328 @@
+//! `scripts`: users at terminals, each running the same shell commands in an order of his own in a home of his own.
+//!
+//! Invariant: all users do the same work, whatever their order; what each command must have left behind is known and looked at afterwards.
+
+mod home;
+mod spec;
+mod tasks;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+
+use self::home::Home;
+use self::spec::{AUTO, Spec};
+use self::tasks::{ALWAYS, Task};
+use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
+use bigiron_model::workload::{Options, Window};
+use bigiron_service::program::measured::Run;
+use bigiron_service::program::outputs::Outputs;
+use bigiron_service::program::process_guard::{Orders, ProcessGuard};
+use bigiron_service::program::root;
+use bigiron_service::program::root::Wanted;
+use bigiron_service::program::succeeded;
+use bigiron_service::program::work_folder;
+use bigiron_service::program::work_folder::WorkFolder;
+use bigiron_sys::load::rng::SplitMix64;
+use bigiron_workload::{Context, ImageContext, Images, Needs, OptionDef, Outcome, Progress, Workload, WrongData};
+
+/// The primary metric's name.
+const PRIMARY: &str = "scripts-per-hour";
+/// Bytes of a home after its script.
+const HOME_BYTES: u64 = 3 << 20;
+const OTHER_BYTES: u64 = 48 << 20;
+/// Memory of a user: a shell, and a compiler at most.
+const USER_MEMORY: u64 = 40 << 20;
+
+/// The workload of shell scripts.
+pub struct Scripts;
+
+const OPTIONS: &[OptionDef] = &[
+    OptionDef {
+        name: "users",
+        default: AUTO,
+        allowed: &[],
+        summary: "Users at once, or several numbers of them such as `1,2,4`; `auto`: 2 under the exact clock, 32 on the wall clock",
+    },
+    OptionDef {
+        name: "without",
+        default: "",
+        allowed: &[],
+        summary: "Commands that scripts do without: `cc,make,nroff`",
+    },
+    OptionDef { name: "limit", default: "10m", allowed: &[], summary: "Longest time that all users may take" },
+];
+
+impl Workload for Scripts {
+    fn name(&self) -> &'static str {
+        "scripts"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Users running shell scripts of small commands: fork, exec, exit, small files, and a little compiling"
+    }
+
+    fn doc(&self) -> &'static str {
+        include_str!("../../../../docs/workloads/scripts.md")
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        OPTIONS
+    }
+
+    fn check(&self, options: &Options) -> Result<(), String> {
+        Spec::parse(options).map(drop)
+    }
+
+    fn check_arm(&self, options: &Options) -> Result<(), String> {
+        Spec::parse(options)?.runnable()
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        let points = Spec::parse(options).map_or_else(|_| Vec::new(), |s| s.points(bigiron_model::clock::Clock::Wall));
+        let users = |n: &u32| u64::from(*n);
+        Needs {
+            storage_bytes: Some(points.iter().map(users).sum::<u64>() * HOME_BYTES + OTHER_BYTES),
+            memory_bytes: points.iter().map(users).max().unwrap_or(0).min(MANY) * USER_MEMORY,
+            modules: vec!["overlay"],
+        }
+    }
+
+    fn images(&self, options: &Options, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
+        let spec = Spec::parse(options).map_err(anyhow::Error::msg)?;
+        let words = ALWAYS.split_whitespace().chain(spec.tasks.iter().flat_map(|t| t.needs.iter().map(|(n, _)| *n)));
+        let wanted = Wanted {
+            whose: "`scripts`",
+            words: words.map(str::to_owned).collect(),
+            dir: None,
+            find: &work_folder::find,
+            roots: &[],
+            less: "`scripts.without=cc,make` leaves the compiler out",
+        };
+        root::of(&wanted, cx)
+    }
+
+    fn silence(&self, options: &Options) -> Duration {
+        Spec::parse(options).map(|spec| spec.limit).unwrap_or_default()
+    }
+
+    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
+        let per_hour = |name: String, summary: String| MetricDef {
+            primary: name == PRIMARY,
+            name,
+            unit: Unit::named("scripts/h"),
+            better: Better::Higher,
+            kind: Kind::Throughput,
+            summary,
+        };
+        let peak = "Scripts ended in an hour at the rate of the best load point, from the first user's start to the last one's end";
+        let mut metrics = vec![per_hour(PRIMARY.to_owned(), peak.to_owned())];
+        if let Ok(spec) = Spec::parse(options) {
+            metrics
+                .extend(spec.named_points().iter().map(|n| per_hour(of_point(*n), format!("The same with {n} users"))));
+        }
+        let cost = |name: &str, unit, kind, summary: &str| MetricDef {
+            name: name.to_owned(),
+            unit,
+            better: Better::Lower,
+            kind,
+            primary: false,
+            summary: summary.to_owned(),
+        };
+        metrics.extend([
+            cost("elapsed", Unit::Ns, Kind::Cost, "Time of all load points together"),
+            cost("user", Unit::Ns, Kind::Usage, "CPU time of all processes in user mode"),
+            cost("system", Unit::Ns, Kind::Usage, "CPU time of all processes in the kernel"),
+            cost("voluntary-switches", Unit::Count, Kind::Usage, "Context switches of a process that waited"),
+            cost(
+                "involuntary-switches",
+                Unit::Count,
+                Kind::Usage,
+                "Context switches of a process that could have gone on",
+            ),
+            cost("minor-faults", Unit::Count, Kind::Usage, "Page faults without I/O"),
+        ]);
+        metrics
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()> {
+        let spec = parse(cx)?;
+        work_folder(cx).make(cx)?;
+        Outputs::make(&cx.dir)?;
+        let home = Home::new();
+        for users in spec.points(cx.clock) {
+            for user in 1..=users {
+                let user_folder = UserFolder { users, user };
+                let dir = user_folder.outside(cx);
+                home.lay_out(&dir)?;
+                let path = dir.join("script");
+                fs::write(&path, script(&order(&spec, cx.seed, user)))
+                    .with_context(|| format!("Cannot write {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+        let spec = parse(cx)?;
+        let (work_folder, outputs, points) = (work_folder(cx), Outputs::make(&cx.dir)?, spec.points(cx.clock));
+        let programs = points.iter().map(|n| work_folder.shell(&all(*n), work_folder.inside()));
+        let orders = Orders {
+            programs: programs.collect::<anyhow::Result<_>>()?,
+            limit: spec.limit,
+            outputs: outputs.dir(),
+            keep_stdout: true,
+            root: work_folder.root().map(PathBuf::from),
+        };
+        let mut process_guard = ProcessGuard::found(&orders)?;
+        let mut runs = Vec::new();
+        for (n, users) in points.iter().enumerate() {
+            let name = format!("users-{users}");
+            (cx.progress)(Progress { step: &name, done: n as u32, of: points.len() as u32 });
+            let run = process_guard.measure(n, &name)?;
+            succeeded(&run, &format!("The script of one of {users} users"), &name, spec.limit, &outputs)?;
+            outputs.tidy(&name);
+            runs.push((*users, run));
+        }
+        drop(process_guard);
+        outcome(&spec, &runs)
+    }
+
+    fn verify(&self, cx: &Context<'_>) -> anyhow::Result<()> {
+        let (spec, home) = (parse(cx)?, Home::new());
+        for users in spec.points(cx.clock) {
+            for user in 1..=users {
+                (UserFolder { users, user }).check(cx, &order(&spec, cx.seed, user), &home)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// More users than are all compiling at once, so that a guest of a gigabyte takes them.
+const MANY: u64 = 12;
+
+fn parse(cx: &Context<'_>) -> anyhow::Result<Spec> {
+    Spec::parse(cx.options).map_err(anyhow::Error::msg)
+}
+
+fn work_folder(cx: &Context<'_>) -> WorkFolder {
+    WorkFolder::of(cx, "scripts")
+}
+
+fn of_point(users: u32) -> String {
+    format!("{PRIMARY}-{users}")
+}
+
+/// A user of a load point.
+#[derive(Clone, Copy)]
+struct UserFolder {
+    users: u32,
+    user: u32,
+}
+
+impl UserFolder {
+    fn outside(self, cx: &Context<'_>) -> PathBuf {
+        work_folder(cx).outside().join(format!("{}/{}", self.users, self.user))
+    }
+
+    /// Looks at what every command has left behind.
+    fn check(self, cx: &Context<'_>, order: &[&'static Task], home: &Home) -> anyhow::Result<()> {
+        let work = self.outside(cx).join("w");
+        for (n, task) in order.iter().enumerate() {
+            let path = work.join(folder(n, task)).join("out");
+            let who = || format!("User {} of {}, command {} (`{}`)", self.user, self.users, n + 1, task.name);
+            let found = fs::read(&path).map_err(|e| WrongData(format!("{} has left nothing: {e}", who())))?;
+            let wanted = (task.expect)(home);
+            if found != wanted.as_bytes() {
+                let same = found.iter().zip(wanted.as_bytes()).take_while(|(a, b)| a == b).count();
+                let line = wanted.as_bytes()[..same.min(wanted.len())].iter().filter(|b| **b == b'\n').count() + 1;
+                let of =
+                    |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().nth(line - 1).unwrap_or_default().to_owned();
+                let (is, right) = (of(&found), of(wanted.as_bytes()));
+                return Err(
+                    WrongData(format!("{}: line {line} of its output is `{is}` instead of `{right}`", who())).into()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A user's commands in his own order: the same for both arms of a pair.
+fn order(spec: &Spec, seed: u64, user: u32) -> Vec<&'static Task> {
+    let mut tasks = spec.multiset();
+    let mut rng = SplitMix64::stream(seed, &format!("scripts {user}"));
+    // Fisher and Yates.
+    for n in (1..tasks.len()).rev() {
+        tasks.swap(n, rng.below(n as u64 + 1) as usize);
+    }
+    tasks
+}
+
+fn folder(n: usize, task: &Task) -> String {
+    format!("{:02}-{}", n + 1, task.name)
+}
+
+/// What a user's shell is given: each command in a folder of its own, and the end as soon as one fails.
+fn script(order: &[&'static Task]) -> String {
+    let mut text = "set -e\ntrap '[ $? -eq 0 ] || echo \"failed: $T\" >&2' EXIT\ncd w\n".to_owned();
+    for (n, task) in order.iter().enumerate() {
+        text += &format!("T={}\nmkdir $T\ncd $T\n{}\ncd ..\n", folder(n, task), task.line);
+    }
+    text
+}
+
+/// Starts the users of a load point and waits for all of them; fails if any has.
+fn all(users: u32) -> String {
+    format!(
+        "p=; i=0; while [ $i -lt {users} ]; do i=$((i+1)); (cd {users}/$i && exec /bin/sh ./script) & p=\"$p $!\"; done; f=0; for x in $p; do \
+         wait $x || f=1; done; exit $f"
+    )
+}
+
+fn outcome(spec: &Spec, runs: &[(u32, Run)]) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let (mut peak, mut at) = (0.0, 0);
+    for (users, run) in runs {
+        ensure!(run.wall_ns > 0, "The clock did not move while {users} users worked");
+        let per_hour = f64::from(*users) * 3600e9 / run.wall_ns as f64;
+        if per_hour > peak {
+            (peak, at) = (per_hour, *users);
+        }
+        if spec.named_points().contains(users) {
+            outcome.values.insert(of_point(*users), per_hour);
+        }
+    }
+    outcome.windows.extend(runs.iter().map(|(users, run)| {
+        let named = spec.named_points().contains(users).then(|| of_point(*users));
+        let peak = (*users == at).then(|| PRIMARY.to_owned());
+        Window { metrics: named.into_iter().chain(peak).collect(), operations: u64::from(*users), ns: run.wall_ns }
+    }));
+    let sum = |of: fn(&Run) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>() as f64;
+    let values = [
+        (PRIMARY, peak),
+        ("elapsed", sum(|r| r.wall_ns)),
+        ("user", sum(|r| r.user_ns)),
+        ("system", sum(|r| r.system_ns)),
+        ("voluntary-switches", sum(|r| r.voluntary_switches)),
+        ("involuntary-switches", sum(|r| r.involuntary_switches)),
+        ("minor-faults", sum(|r| r.minor_faults)),
+    ];
+    outcome.values.extend(values.map(|(name, value)| (name.to_owned(), value)));
+    let tasks =
+        spec.tasks.iter().map(|t| if t.times > 1 { format!("{} x{}", t.name, t.times) } else { t.name.to_owned() });
+    let facts = [
+        ("users", runs.iter().map(|(n, _)| n.to_string()).collect::<Vec<_>>().join(" ")),
+        ("peak-users", at.to_string()),
+        ("commands", tasks.collect::<Vec<_>>().join(", ")),
+        ("commands-checked", runs.iter().map(|(n, _)| *n as usize * spec.multiset().len()).sum::<usize>().to_string()),
+        ("accounting", runs.first().map_or_else(String::new, |(_, run)| run.accounting.clone())),
+    ];
+    outcome.facts.extend(facts.map(|(name, value)| (name.to_owned(), value)));
+    Ok(outcome)
+}

@@ -1,0 +1,107 @@
+//! Runs a user's script for real with this machine's tools, and looks at what wrong outputs are called.
+
+use super::*;
+use bigiron_workload as workload;
+use bigiron_workload::testing;
+
+fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
+    workload::options(&Scripts, settings.iter().copied())
+}
+
+/// All commands but those that this machine lacks: a test says nothing about what is installed.
+fn without_missing(more: &str) -> String {
+    let lacking =
+        tasks::TASKS.iter().filter(|t| !work_folder::missing(t.needs.iter().copied()).is_empty()).map(|t| t.name);
+    lacking.chain(more.split(',')).collect::<Vec<_>>().join(",")
+}
+
+fn with_context<T>(settings: &[(&str, &str)], dir: &std::path::Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
+    let options = options(settings).unwrap();
+    act(&Context { seed: 3, cpus: 1, executable: PathBuf::from("/nonexistent"), ..testing::context(&options, dir) })
+}
+
+#[test]
+fn every_command_leaves_what_it_must_and_another_result_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = [("users", "1,2"), ("without", &without_missing(""))];
+    with_context(&settings, dir.path(), |cx| {
+        Scripts.prepare(cx).unwrap();
+        let outcome = Scripts.run(cx).unwrap();
+        Scripts.verify(cx).unwrap();
+        let declared = Scripts.metrics(cx.options);
+        assert_eq!(declared.len(), outcome.values.len());
+        assert!(declared.iter().all(|m| m.kind.takes(outcome.values[&m.name])), "{:?}", outcome.values);
+        assert_eq!(declared.iter().filter(|m| m.primary).count(), 1);
+        let best = outcome.values["scripts-per-hour-1"].max(outcome.values["scripts-per-hour-2"]);
+        assert_eq!(outcome.values[PRIMARY], best);
+
+        // Another result of one command of one user.
+        let spec = parse(cx).unwrap();
+        let order = order(&spec, cx.seed, 2);
+        let n = order.iter().position(|t| t.name == "wc").unwrap();
+        let out = (UserFolder { users: 2, user: 2 }).outside(cx).join("w").join(folder(n, order[n])).join("out");
+        let right = fs::read_to_string(&out).unwrap();
+        fs::write(&out, right.replacen('\n', "9\n", 1)).unwrap();
+        let error = Scripts.verify(cx).unwrap_err();
+        let says = format!("User 2 of 2, command {} (`wc`): line 1 of its output is `2409` instead of `240`", n + 1);
+        assert!(error.is::<WrongData>() && error.to_string() == says, "{error}");
+        fs::remove_file(&out).unwrap();
+        assert!(Scripts.verify(cx).unwrap_err().to_string().contains("(`wc`) has left nothing"));
+    });
+}
+
+#[test]
+fn a_command_that_fails_ends_its_users_script_and_the_trial() {
+    let dir = tempfile::tempdir().unwrap();
+    with_context(&[("users", "1"), ("without", &without_missing("cc,make"))], dir.path(), |cx| {
+        Scripts.prepare(cx).unwrap();
+        fs::remove_file((UserFolder { users: 1, user: 1 }).outside(cx).join("utmp")).unwrap();
+        fs::remove_file((UserFolder { users: 1, user: 1 }).outside(cx).join("bin/fibonacci")).unwrap();
+        let error = Scripts.run(cx).unwrap_err().to_string();
+        assert!(
+            error.starts_with("The script of one of 1 users ended with status 1; standard error ends:\n"),
+            "{error}"
+        );
+        assert!(error.contains("failed: "), "{error}");
+    });
+}
+
+#[test]
+fn users_have_the_same_commands_in_orders_of_their_own() {
+    let spec = Spec::parse(&options(&[]).unwrap()).unwrap();
+    let names = |seed, user| order(&spec, seed, user).iter().map(|t| t.name).collect::<Vec<_>>();
+    assert_eq!(names(1, 1), names(1, 1));
+    assert!(names(1, 1) != names(1, 2) && names(1, 1) != names(2, 1));
+    let sorted = |mut names: Vec<&'static str>| {
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(sorted(names(1, 1)), sorted(names(7, 9)));
+    assert_eq!(names(1, 1).len() as u32, tasks::TASKS.iter().map(|t| t.times).sum::<u32>());
+}
+
+#[test]
+fn bad_options_are_refused_with_what_is_right() {
+    let refuse = |name, value| options(&[(name, value)]).unwrap_err();
+    assert!(refuse("users", "0").starts_with("`scripts.users` is a number of users from 1 to 999, or several"));
+    for users in ["", "x", "2,1", "1,1", "1,,2", "1000"] {
+        refuse("users", users);
+    }
+    assert_eq!(refuse("without", "cc,mkae"), "`scripts.without` cannot hold `mkae`; did you mean `make`?");
+    let every = tasks::TASKS.iter().map(|t| t.name).collect::<Vec<_>>().join(",");
+    assert_eq!(refuse("without", &every), "`scripts.without` leaves no command");
+    assert!(refuse("limit", "0").starts_with("`scripts.limit` is a time such as"));
+}
+
+#[test]
+fn the_page_names_every_command_option_and_metric() {
+    for task in tasks::TASKS {
+        assert!(Scripts.doc().contains(&format!("| `{}` | {} |", task.name, task.times)), "{}", task.name);
+    }
+    for option in OPTIONS {
+        assert!(Scripts.doc().contains(&format!("| `scripts.{}` |", option.name)), "{}", option.name);
+    }
+    for metric in Scripts.metrics(&options(&[]).unwrap()) {
+        assert!(Scripts.doc().contains(&format!("`{}`", metric.name)), "{}", metric.name);
+    }
+}

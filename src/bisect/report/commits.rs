@@ -1,0 +1,177 @@
+//! What is said of commits, beside what is said of all kernels.
+
+use super::kernels::Told;
+use super::{Described, Report};
+use crate::bisect::Search;
+use crate::bisect::git::{Built, Outcome, short};
+use bigiron_model::shell::quote;
+use bigiron_report::sentence::join;
+use bigiron_report::why::ns;
+
+/// Files and functions that are named in a sentence, at most.
+const NAMED: usize = 6;
+
+impl Told<'_, '_> {
+    /// Commits between two candidates, the second among them.
+    pub(super) fn joins(&self, good: usize, bad: usize) -> u32 {
+        let joins = |i: usize| self.search.bisection.candidates[i].commit.as_ref().map_or(1, |c| c.joins);
+        (good + 1..=bad).map(joins).sum()
+    }
+
+    /// Describes the commits of a place, and says what to do with them.
+    pub(super) fn commits(&self, report: &mut Report<'_>, good: usize, bad: usize) {
+        let bisection = self.search.bisection;
+        let candidates = &bisection.candidates;
+        let (Some(source), Some(first), Some(last)) =
+            (&bisection.source, &candidates[good].commit, &candidates[bad].commit)
+        else {
+            return;
+        };
+        let touched = self.more.touched.as_ref().filter(|t| t.good == first.hash && t.bad == last.hash);
+        for (index, candidate) in candidates.iter().enumerate().take(bad + 1).skip(good + 1) {
+            let Some(commit) = &candidate.commit else { continue };
+            let known = touched.and_then(|t| t.commits.iter().find(|c| c.commit == commit.hash));
+            let untested = match self.search.unbuilt(index) {
+                Some(built) => Some(built.why.clone().unwrap_or_else(|| "it could not be built".to_owned())),
+                None => (index != bad).then(|| "no boot of it gave the metric".to_owned()),
+            };
+            report.commits.push(Described {
+                commit: commit.clone(),
+                untested,
+                files: known.map_or_else(Vec::new, |k| k.files.clone()),
+                functions: touched
+                    .and_then(|t| t.functions)
+                    .map(|_| known.map_or_else(Vec::new, |k| k.functions.clone())),
+            });
+        }
+        let tree = quote(&source.tree.display().to_string());
+        let (a, b) = (short(&first.hash), short(&last.hash));
+        report.next.push("What was changed".to_owned());
+        report.commands.push(match self.joins(good, bad) {
+            1 => format!("git -C {tree} show {b}"),
+            _ => format!("git -C {tree} log --stat {a}..{b}"),
+        });
+        for merged in touched.iter().flat_map(|t| &t.commits).filter_map(|c| c.merged.as_ref()) {
+            let (base, tip) = (short(&merged.0), short(&merged.1));
+            report.next.push(format!("A merge: which of the commits that it joins, {base}..{tip}"));
+            report.commands.push(self.again(base, tip));
+        }
+        if self.joins(good, bad) > 1 && bad - good == 1 && !source.paths.is_empty() {
+            report.next.push("Which of the commits that touch other paths".to_owned());
+            report.commands.push(self.again(a, b));
+        }
+    }
+
+    /// The command that searches between two other commits.
+    pub(super) fn again(&self, good: &str, bad: &str) -> String {
+        let bisection = self.search.bisection;
+        let Some(source) = &bisection.source else { return String::new() };
+        let config = source.config.strip_prefix("make ").unwrap_or(&source.config);
+        let mut words = vec![
+            format!("bigiron bisect --git {}", quote(&source.tree.display().to_string())),
+            format!("--good {good} --bad {bad} --config {}", quote(config)),
+        ];
+        words.extend(source.make.iter().map(|word| format!("--make-arg={}", quote(word))));
+        words.push(format!("{}:{} {}", bisection.workload, bisection.metric.name, bisection.options));
+        words.join(" ")
+    }
+
+    /// Commands that search each part of a list with several changes.
+    pub(super) fn parts(&self, report: &mut Report<'_>, ends: &[usize]) {
+        for pair in ends.windows(2) {
+            let (a, b) = (self.name(pair[0]), self.name(pair[1]));
+            match pair[1] - pair[0] {
+                1 => report.next.push(format!("One change lies between `{a}` and `{b}`")),
+                _ => report.commands.push(self.again(a, b)),
+            }
+        }
+    }
+}
+
+impl Described {
+    /// Lines of its block in the text: heads and what belongs to them.
+    pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
+        let commit = &self.commit;
+        let mut lines = vec![
+            ("commit", commit.hash.clone()),
+            ("subject", commit.subject.clone()),
+            ("author", commit.author.clone()),
+            ("date", commit.date.clone()),
+        ];
+        if commit.joins > 1 {
+            lines.push(("joins", format!("{} commits", commit.joins)));
+        }
+        if let Some(why) = &self.untested {
+            lines.push(("untested", why.clone()));
+        }
+        if !self.files.is_empty() {
+            lines.push(("files", some(&self.files)));
+        }
+        match self.functions.as_deref() {
+            Some([]) => lines.push(("why", "none of the functions that cost more is defined in its files".to_owned())),
+            Some(functions) => {
+                let each: Vec<String> = functions
+                    .iter()
+                    .map(|f| format!("`{}` in {} takes {} ns more an operation", f.name, f.file, ns(f.more_ns)))
+                    .collect();
+                lines.push(("why", some(&each)));
+            }
+            None => {}
+        }
+        lines
+    }
+}
+
+/// The first of many, and how many more there are.
+pub(super) fn some(all: &[String]) -> String {
+    match all.len().saturating_sub(NAMED) {
+        0 => all.join(", "),
+        more => format!("{} and {more} more", all[..NAMED].join(", ")),
+    }
+}
+
+/// How the kernels came to be.
+pub(super) fn method(search: &Search<'_>) -> Option<String> {
+    let bisection = search.bisection;
+    let source = bisection.source.as_ref()?;
+    let of = |outcome: Outcome| search.builds.values().filter(move |built| built.outcome == outcome);
+    let seconds: Vec<f64> = of(Outcome::Built).map(|built: &Built| built.seconds).collect();
+    let longest = seconds.iter().copied().fold(0.0, f64::max);
+    let mut made = vec![format!(
+        "{} built (make took {}, {} at most)",
+        if seconds.len() == 1 { "1 kernel was".to_owned() } else { format!("{} kernels were", seconds.len()) },
+        time(seconds.iter().sum()),
+        time(longest)
+    )];
+    for (outcome, what) in [(Outcome::Cached, "were in the cache"), (Outcome::Failed, "could not be built")] {
+        let count = of(outcome).count();
+        made.extend((count > 0).then(|| format!("{count} {what}")));
+    }
+    let made = if search.builds.is_empty() { String::new() } else { format!("; {}", join(&made)) };
+    let config = &source.config;
+    let count = bisection.candidates.len();
+    if let (Some(bad), Some(commit)) = (&source.bad_config, &source.commit) {
+        return Some(format!(
+            "The candidates are {count} configurations of `{}`, from `{config}` to `{bad}`, each with what a guest needs: switched off comes first, what \
+             depends on an option before it, then what is switched on or has another value, an option before what depends on it{made}",
+            short(commit)
+        ));
+    }
+    let paths = match source.paths.is_empty() {
+        true => String::new(),
+        false => format!(" that touch {}", source.paths.join(" ")),
+    };
+    let configured = match made.is_empty() {
+        true => String::new(),
+        false => format!(", configured by `{config}` and what a guest needs"),
+    };
+    Some(format!("The candidates are the {count} commits of the line of first parents{paths}{made}{configured}"))
+}
+
+/// A time as people say it.
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.0} s"),
+        s => format!("{:.1} min", s / 60.0),
+    }
+}

@@ -1,0 +1,148 @@
+//! What is said of configurations, beside what is said of all kernels.
+
+use serde::Serialize;
+
+use super::Report;
+use super::commits::some;
+use super::kernels::Told;
+use crate::bisect::Source;
+use crate::bisect::config::kconfig::Described;
+use crate::bisect::config::options::NOT_SET;
+use crate::bisect::git::touched::Function;
+use bigiron_model::shell::quote;
+use bigiron_report::sentence::join;
+use bigiron_report::why::ns;
+
+/// Options that have lines of their own, at most.
+const SHOWN: usize = 8;
+
+/// Options that are named in a sentence, at most.
+const NAMED: usize = 3;
+
+/// What the configurations of a place differ in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Options {
+    /// Those first that were switched themselves.
+    pub options: Vec<Described>,
+    /// Functions that cost more in the bad end than in the good one, those that matter most first; null if that was not looked into.
+    pub functions: Option<Vec<Function>>,
+    /// Bytes of the boot images of the two, where they were built.
+    pub image_bytes: Option<(u64, u64)>,
+}
+
+impl Told<'_, '_> {
+    /// The options between two candidates, if they are known.
+    pub(super) fn options(&self, good: usize, bad: usize) -> Option<Options> {
+        let told = self.more.switched.as_ref().filter(|t| t.good == self.name(good) && t.bad == self.name(bad))?;
+        let bytes = |index: usize| self.search.builds.get(&index)?.image_bytes;
+        Some(Options {
+            options: told.options.clone(),
+            functions: told.looked.then(|| told.functions.clone()),
+            image_bytes: bytes(good).zip(bytes(bad)),
+        })
+    }
+
+    /// Says what to do with a place among configurations.
+    pub(super) fn configs(&self, report: &mut Report<'_>, good: usize, bad: usize) {
+        report.next.push("What Kconfig made of the two".to_owned());
+        report.commands.push(format!("diff {} {}", self.config(good), self.config(bad)));
+        let Some(source) = &self.search.bisection.source else { return };
+        let (neither, last) = (self.search.neither(), self.search.bisection.candidates.len() - 1);
+        // A kernel near neither end before the place has a change before it, one after the place a change after it.
+        let others = [(0, good, neither.iter().any(|i| *i <= good)), (bad, last, neither.iter().any(|i| *i >= bad))];
+        for (from, to, _) in others.into_iter().filter(|(from, to, is_there)| *is_there && to > from) {
+            report.next.push(format!("The other change between `{}` and `{}`", self.name(from), self.name(to)));
+            report.commands.push(self.between(source, from, to));
+        }
+    }
+
+    /// The file with the configuration of a candidate.
+    fn config(&self, index: usize) -> String {
+        let file = self.more.dir.join("builds").join(format!("{}.config", self.name(index)));
+        quote(&file.display().to_string())
+    }
+
+    /// The command that searches between two other configurations of the same commit.
+    fn between(&self, source: &Source, good: usize, bad: usize) -> String {
+        let bisection = self.search.bisection;
+        let mut words = vec![format!("bigiron bisect config --git {}", quote(&source.tree.display().to_string()))];
+        words.extend(source.commit.iter().map(|commit| format!("--at {}", crate::bisect::git::short(commit))));
+        words.push(format!("--good {} --bad {}", self.config(good), self.config(bad)));
+        words.extend(source.make.iter().map(|word| format!("--make-arg={}", quote(word))));
+        words.push(format!("{}:{} {}", bisection.workload, bisection.metric.name, bisection.options));
+        words.join(" ")
+    }
+
+    /// Commands that search each part of a chain with several changes.
+    pub(super) fn parts_of_configs(&self, report: &mut Report<'_>, ends: &[usize]) {
+        let Some(source) = &self.search.bisection.source else { return };
+        for pair in ends.windows(2) {
+            let (a, b) = (self.name(pair[0]), self.name(pair[1]));
+            match pair[1] - pair[0] {
+                1 => {
+                    let subject = self.search.bisection.candidates[pair[1]].subject().unwrap_or_default();
+                    report.next.push(format!("One change lies between `{a}` and `{b}`, made by {subject}"));
+                }
+                _ => report.commands.push(self.between(source, pair[0], pair[1])),
+            }
+        }
+    }
+}
+
+impl Options {
+    fn switched(&self) -> impl Iterator<Item = &Described> {
+        self.options.iter().filter(|option| option.switched)
+    }
+
+    /// The options that were switched, in a sentence.
+    pub(super) fn named(&self) -> String {
+        let name = |option: &Described| format!("`CONFIG_{}={}`", option.option, option.to);
+        let mut names: Vec<String> = self.switched().map(name).collect();
+        if names.is_empty() {
+            names = self.options.iter().map(name).collect();
+        }
+        if names.len() > NAMED {
+            let more = names.len() - NAMED;
+            names.truncate(NAMED);
+            names.push(format!("{more} more"));
+        }
+        join(&names)
+    }
+
+    /// Lines of its block in the text: heads and what belongs to them.
+    pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
+        let value = |value: &str| if value == NOT_SET { "not set".to_owned() } else { value.to_owned() };
+        let mut lines = Vec::new();
+        let shown: Vec<&Described> = self.switched().take(SHOWN).collect();
+        for option in &shown {
+            lines.push(("option", format!("CONFIG_{}", option.option)));
+            lines.push(("value", format!("{}, was {}", value(&option.to), value(&option.from))));
+            lines.extend(option.prompt.iter().map(|prompt| ("asks", prompt.clone())));
+            lines.extend(option.defined.iter().map(|place| ("defined", place.clone())));
+        }
+        let others: Vec<String> = self
+            .options
+            .iter()
+            .filter(|option| !shown.contains(option))
+            .map(|option| format!("CONFIG_{}={} (was {})", option.option, option.to, value(&option.from)))
+            .collect();
+        if !others.is_empty() {
+            lines.push(("with it", some(&others)));
+        }
+        if let Some((good, bad)) = self.image_bytes {
+            lines.push(("image", format!("{bad} bytes, was {good}")));
+        }
+        match self.functions.as_deref() {
+            Some([]) => lines.push(("why", "no function costs more by itself".to_owned())),
+            Some(functions) => {
+                let each: Vec<String> = functions
+                    .iter()
+                    .map(|f| format!("`{}` takes {} ns more an operation", f.name, ns(f.more_ns)))
+                    .collect();
+                lines.push(("why", format!("from end to end, {}", some(&each))));
+            }
+            None => {}
+        }
+        lines
+    }
+}

@@ -1,0 +1,202 @@
+//! The report of a bisection: the place or the levers, everything that was tested, and what to do next.
+//!
+//! Invariant: every format lays out the same [`Report`].
+
+mod commits;
+mod configs;
+mod json;
+mod kernels;
+mod levers;
+mod text;
+
+use std::path::Path;
+
+use bigiron_stats::Verdict;
+use serde::Serialize;
+
+use crate::bisect::Bisection;
+use crate::bisect::config::Switched;
+use crate::bisect::git::touched::Function;
+use crate::bisect::git::{Built, Commit, Touched};
+use bigiron_model::metric::Better;
+use bigiron_report::quantity::{Quantity, percent_decimals};
+
+pub use configs::Options;
+pub use json::json;
+pub use text::text;
+
+/// What a search's folder holds beside its tests and builds.
+pub struct More<'d> {
+    /// The folder, as it was named.
+    pub dir: &'d Path,
+    pub touched: Option<Touched>,
+    pub switched: Option<Switched>,
+}
+
+/// Everything that is said of a bisection.
+pub struct Report<'a> {
+    pub bisection: &'a Bisection,
+    /// One word for programs.
+    pub outcome: Outcome,
+    /// What was found; the first says it in one sentence.
+    pub sentences: Vec<String>,
+    pub place: Option<Place>,
+    /// The commits at one of which the change is, as far as they are shown.
+    pub commits: Vec<Described>,
+    /// The options at one of which the change is.
+    pub options: Option<Options>,
+    /// Heads of the table's columns after the first.
+    head: &'static [&'static str],
+    pub rows: Vec<Row>,
+    /// What to do with it.
+    pub next: Vec<String>,
+    /// Commands to do it with.
+    pub commands: Vec<String>,
+    pub method: Vec<String>,
+    pub tests: usize,
+    pub boots: u32,
+}
+
+/// How a bisection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    Found,
+    /// The place is found, but other kernels show further changes; or it takes several levers.
+    FoundWithOthers,
+    /// No single place.
+    Several,
+    /// No lever, nor what was tried of several.
+    Unexplained,
+    NoDifference,
+    /// The ends were compared, and whether they differ is not settled.
+    EndsInconclusive,
+    Unmeasured,
+    Unsettled,
+    Unfinished,
+}
+
+/// Where the change lies.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Place {
+    pub good: String,
+    pub bad: String,
+    pub probability: f64,
+    /// Kernels between the two that could not be tested, or are open.
+    pub between: Vec<String>,
+}
+
+/// A commit at which the change may be.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Described {
+    #[serde(flatten)]
+    pub commit: Commit,
+    /// Why it was not tested, if it is not the first that was seen after the change.
+    pub untested: Option<String>,
+    pub files: Vec<String>,
+    /// Functions that cost otherwise and are defined in these files, those that matter most first; null if that was not looked into.
+    pub functions: Option<Vec<Function>>,
+}
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    pub name: String,
+    /// What it booted, where that is known.
+    pub release: Option<String>,
+    /// The first line of a commit's message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// What came of building it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<Built>,
+    /// Relative to the first.
+    pub change: Option<Quantity>,
+    /// 95 %, in per cent.
+    pub interval: Option<String>,
+    pub boots: u32,
+    /// Of a kernel: the probability that it lies after the change; of levers: the share of the difference.
+    pub weight: Option<f64>,
+    /// The same as it is shown.
+    #[serde(skip)]
+    shown: String,
+    pub word: &'static str,
+    /// Whether the answer begins here.
+    pub marked: bool,
+    /// What went wrong.
+    pub notes: Vec<String>,
+}
+
+/// A change on the log scale with its interval: the change, and `low … high`.
+fn change(mean: f64, interval: Option<(f64, f64)>) -> (Quantity, Option<String>) {
+    let percent = |log: f64| 100.0 * log.exp_m1();
+    let decimals = percent_decimals(percent(mean), interval.map(|(low, high)| (percent(low), percent(high))));
+    let shown = |log: f64| Quantity::change(log, decimals);
+    (shown(mean), interval.map(|(low, high)| format!("{} … {}", shown(low).number(), shown(high).number())))
+}
+
+/// `+5.3 % (+5.1 … +5.5)`.
+fn changed(mean: f64, interval: Option<(f64, f64)>) -> String {
+    match change(mean, interval) {
+        (change, Some(interval)) => format!("{change} ({interval})"),
+        (change, None) => change.to_string(),
+    }
+}
+
+/// A probability in per cent; nearly none and nearly all are not rounded to what they are not.
+fn probability(p: f64) -> String {
+    match p {
+        p if p > 0.0 && p < 0.001 => "< 0.1 %".to_owned(),
+        p if p < 1.0 && p > 0.999 => "> 99.9 %".to_owned(),
+        p => Quantity::percent(100.0 * p, 1).to_string(),
+    }
+}
+
+impl Report<'_> {
+    /// `micro:fork-exit ↓`.
+    fn metric(&self) -> String {
+        title(self.bisection)
+    }
+}
+
+fn metric(bisection: &Bisection) -> String {
+    format!("`{}:{}`", bisection.workload, bisection.metric.name)
+}
+
+/// The same with the direction that is better.
+fn title(bisection: &Bisection) -> String {
+    let arrow = match bisection.metric.better {
+        Better::Higher => "↑",
+        Better::Lower => "↓",
+    };
+    format!("{}:{} {arrow}", bisection.workload, bisection.metric.name)
+}
+
+/// Says of ends that are not known to differ how they compare, and what can be done.
+fn nothing(report: &mut Report<'_>, verdict: Verdict, said: &str) {
+    let bisection = report.bisection;
+    let [good, .., bad] = &bisection.candidates[..] else { return };
+    let compared = format!("in {}, `{}` is {said} against `{}`: {verdict}", metric(bisection), bad.name, good.name);
+    let (outcome, sentence, next) = match verdict {
+        Verdict::Same => (
+            Outcome::NoDifference,
+            format!("Nothing to bisect: {compared}"),
+            "A change within the margin is none; `--margin KIND=PERCENT` sets a smaller one",
+        ),
+        _ => (
+            Outcome::EndsInconclusive,
+            format!("Whether the ends differ is not settled: {compared}"),
+            "More pairs may settle it: `--pairs N`",
+        ),
+    };
+    report.outcome = outcome;
+    report.sentences.push(sentence);
+    report.next.push(next.to_owned());
+}
+
+/// The sentence of ends of which one gave no values.
+fn unmeasured(bisection: &Bisection, failed: &[(&str, &Option<String>)]) -> String {
+    let said: Vec<String> =
+        failed.iter().filter_map(|(name, failed)| failed.as_ref().map(|failed| format!("`{name}` {failed}"))).collect();
+    format!("{} was not measured on both ends: {}", metric(bisection), bigiron_report::sentence::join(&said))
+}

@@ -1,0 +1,52 @@
+//! What the commands of workloads with jobs have in common: settings of a job, and the jobs that come with bigiron.
+
+use std::fmt::Write as _;
+
+use super::output;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::workload::Options;
+use bigiron_workload as workload;
+use bigiron_workload::Workload;
+use bigiron_workload::library::{Library, Shipped};
+
+/// The options that `job` and the texts of `--set`, each `NAME=VALUE`, are together with `more`. `right` says what a text would be.
+pub(super) fn options(
+    workload: &dyn Workload,
+    job: &str,
+    set: &[String],
+    right: &str,
+    more: &[(&str, &str)],
+) -> Result<Options, Refusal> {
+    let mut settings = vec![("job", job)];
+    for text in set {
+        let refuse = |message: String| Refusal::new(message).at(Some("--set".to_owned()));
+        let Some((name, value)) = text.split_once('=').filter(|(_, value)| !value.is_empty()) else {
+            return Err(refuse(format!("`{text}` sets nothing; write {right}")));
+        };
+        // Levers are called by the workload's name too; both are understood.
+        let name = name.strip_prefix(workload.name()).and_then(|name| name.strip_prefix('.')).unwrap_or(name);
+        if name == "job" {
+            return Err(refuse("The job is named by the first argument".to_owned()));
+        }
+        if settings.iter().any(|(other, _)| *other == name) {
+            return Err(refuse(format!("`{name}` is set twice")));
+        }
+        settings.push((name, value));
+    }
+    workload::options(workload, settings.into_iter().chain(more.iter().copied())).map_err(Refusal::new)
+}
+
+/// Prints the job of that name, or all names with what the jobs are about.
+pub(super) fn show(library: &Library, name: Option<&str>, about: impl Fn(&Shipped) -> String) -> anyhow::Result<u8> {
+    if let Some(name) = name {
+        output::data(library.get(name)?.text)?;
+        return Ok(0);
+    }
+    let width = library.shipped.iter().map(|job| job.name.len()).max().unwrap_or(0);
+    let mut out = String::new();
+    for job in library.shipped {
+        let _ = writeln!(out, "{:<width$} {}", job.name, about(job));
+    }
+    output::data(&out)?;
+    Ok(0)
+}

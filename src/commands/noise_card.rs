@@ -1,0 +1,127 @@
+//! Noise cards: what A/A checks found of this machine, kept in the cache.
+//!
+//! Invariant: a check speaks of one clock and one description of a machine, and the last one counts, whichever kernel it booted.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use bigiron_archive::store::Store;
+use bigiron_judge::aa::Gate;
+use bigiron_model::clock::Clock;
+use bigiron_model::plan::{FailedCheck, Machine, Plan};
+use bigiron_model::size;
+
+/// What is kept of an A/A check: how noisy this machine is.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct NoiseCard {
+    pub bigiron: String,
+    pub kernel: String,
+    pub clock: Clock,
+    pub pairs: u32,
+    pub seed: u64,
+    /// Whether this was the second try.
+    pub repeated: bool,
+    pub machine: Machine,
+    pub gate: Gate,
+}
+
+impl NoiseCard {
+    pub(super) fn new(plan: &Plan, gate: Gate, repeated: bool) -> NoiseCard {
+        NoiseCard {
+            bigiron: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: plan.arms[0].kernel.release.clone(),
+            clock: plan.clock,
+            pairs: plan.design.pairs,
+            seed: plan.design.seed,
+            repeated,
+            machine: plan.machine.clone(),
+            gate,
+        }
+    }
+
+    /// Writes the card to the cache: one for each kernel, clock and machine.
+    pub(super) fn keep(&self) -> anyhow::Result<PathBuf> {
+        let dir = folder()?;
+        let machine = &self.machine;
+        let memory = size::print_bytes(machine.memory_bytes);
+        let path = dir.join(format!(
+            "{}-{}-{}-{}cpu-{memory}-{}-{}.toml",
+            self.kernel, machine.host, self.clock, machine.cpus, machine.storage, machine.filesystem
+        ));
+        let write = || -> anyhow::Result<()> {
+            fs::create_dir_all(&dir)?;
+            let mut file = tempfile::NamedTempFile::new_in(&dir)?;
+            file.write_all(toml::to_string(self)?.as_bytes())?;
+            file.persist(&path)?;
+            Ok(())
+        };
+        write().with_context(|| format!("Cannot keep the noise card `{}`", path.display()))?;
+        Ok(path)
+    }
+}
+
+fn folder() -> anyhow::Result<PathBuf> {
+    Ok(Store::open()?.dir().join("noise"))
+}
+
+/// The last check of the machine that `plan` is for, if the machine failed it. A study that compares a kernel with itself is such a check, and
+/// waits for no other.
+pub(super) fn failed(plan: &Plan) -> anyhow::Result<Option<FailedCheck>> {
+    if plan.clock == Clock::None || plan.is_aa() {
+        return Ok(None);
+    }
+    let last = last_of(&folder()?, plan.clock, &plan.machine);
+    let failed = last.filter(|card| !card.gate.passed);
+    Ok(failed.map(|card| FailedCheck { kernel: card.kernel, reasons: card.gate.reasons }))
+}
+
+/// A card of another version, or a file that is none, says nothing.
+fn last_of(dir: &Path, clock: Clock, machine: &Machine) -> Option<NoiseCard> {
+    let cards = fs::read_dir(dir).ok()?.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let card: NoiseCard = toml::from_str(&fs::read_to_string(&path).ok()?).ok()?;
+        let written = path.metadata().and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+        (card.clock == clock && card.machine == *machine).then_some((written, path, card))
+    });
+    let last = cards.max_by(|(x, path_x, _), (y, path_y, _)| x.cmp(y).then_with(|| path_x.cmp(path_y)));
+    last.map(|(.., card)| card)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use bigiron_judge::fixture;
+
+    #[test]
+    fn the_last_check_of_this_clock_and_machine_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = fixture::plan(&["debian:6.12", "debian:6.12 (again)"], 8, vec![fixture::micro()]);
+        let write = |name: &str, passed: bool, seconds: u64, change: &dyn Fn(&mut NoiseCard)| {
+            let mut card =
+                NoiseCard::new(&plan, Gate { passed, reasons: vec![name.to_owned()], noise: Vec::new() }, false);
+            change(&mut card);
+            let path = dir.path().join(name);
+            fs::write(&path, toml::to_string(&card).unwrap()).unwrap();
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
+        };
+        let last = || last_of(dir.path(), plan.clock, &plan.machine).map(|card| card.gate.reasons[0].clone());
+        assert_eq!(last(), None);
+        write("older", false, 100, &|_| {});
+        write("newer", true, 200, &|card| card.kernel = "6.1".to_owned());
+        write("wall", false, 300, &|card| card.clock = Clock::Wall);
+        write("larger", false, 300, &|card| card.machine.cpus += 1);
+        fs::write(dir.path().join("other"), "no card").unwrap();
+        assert_eq!(last().as_deref(), Some("newer"));
+        write("newest", false, 400, &|_| {});
+        assert_eq!(last().as_deref(), Some("newest"));
+    }
+}

@@ -1,0 +1,54 @@
+//! `scripts/test`, with a cargo that plays test results: what becomes of a test that fails beside others and passes alone.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+/// Fails whatever it runs beside others, and says how many busy loops it runs beside.
+const CARGO: &str = r#"#!/bin/sh
+dir=$(dirname "$0")
+case "$*" in
+*--exact*) cat "$dir/alone" ;;
+test*--no-run) ;;
+test*)
+	cat "$dir/beside"
+	echo "$(ps -e -o args= | grep -c '^sh -c while :; do :; done') loops"
+	exit 101
+	;;
+esac
+"#;
+
+/// Runs `scripts/test` with `arguments`: its status and what it says. `beside` and `alone` are what the tests say all together and one by one.
+fn script(arguments: &[&str], beside: &str, alone: &str) -> (Option<i32>, String) {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in [("cargo", CARGO), ("beside", beside), ("alone", alone)] {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    fs::set_permissions(dir.path().join("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test");
+    let ended = Command::new(script).args(arguments).env("PATH", path).output().unwrap();
+    (ended.status.code(), String::from_utf8(ended.stdout).unwrap())
+}
+
+#[test]
+fn a_test_that_passes_alone_is_named_and_fails_the_run() {
+    let beside = "test a::b ... FAILED\ntest c ... ok\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+    let (status, said) = script(&[], beside, "test a::b ... ok\ntest result: ok. 1 passed; 0 failed\n");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.ends_with("UNSTEADY, failed beside others and passed alone: a::b\n"), "{said}");
+    let (status, said) = script(&[], beside, "test a::b ... FAILED\ntest result: FAILED. 0 passed; 1 failed\n");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.ends_with("FAILED, beside others and alone: a::b\n"), "{said}");
+}
+
+#[test]
+fn tests_run_beside_busy_loops_if_asked_to_and_what_was_skipped_is_repeated() {
+    let (status, said) = script(&["beside-load"], "SKIPPED d: no root\ntest d ... ok\n", "");
+    assert_eq!(status, Some(1), "{said}");
+    let loops = said.lines().find_map(|line| line.strip_suffix(" loops")?.parse::<usize>().ok());
+    assert!(loops >= std::thread::available_parallelism().ok().map(usize::from), "{said}");
+    assert!(said.ends_with("loops\nSKIPPED d: no root\n"), "{said}");
+    assert_eq!(script(&["besides-load"], "", "").0, Some(2));
+}
