@@ -59,7 +59,13 @@ pub(super) fn work(
     let talked = converse(task, &mut process, limit.map(Silence::new), cancel, &mut heard, phase).map_err(fatal)?;
     let end = match talked {
         Talked::Out(status) => End::Exited(status),
-        Talked::Hung(why) => End::Hung(format!("{why}{}", process.kill_all())),
+        Talked::Hung(why) => {
+            let left = match process.kill_all() {
+                0 => String::new(),
+                n => format!("; {n} of its processes cannot be killed"),
+            };
+            End::Hung(format!("{why}{left}"))
+        }
         Talked::Cancelled => return Err(HostError::Cancelled),
     };
     Ok((heard, end))
@@ -211,34 +217,36 @@ impl Process {
         Ok(Some(status))
     }
 
-    /// Kills it with all its descendants. What could not be killed is said, and left alone.
-    fn kill_all(mut self) -> String {
-        let mut child = self.0.take().expect("it has not ended");
+    /// Kills it with all its descendants and waits for their end: how many could not be killed and are left alone.
+    fn kill_all(&mut self) -> usize {
+        let Some(mut child) = self.0.take() else { return 0 };
         let family = Descendants::of(Pid::from_child(&child));
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-        let began = Instant::now();
         // Those in groups of their own end by themselves when it is gone, and clear up before.
-        while began.elapsed() < GRACE && (matches!(child.try_wait(), Ok(None)) || family.running() > 0) {
-            std::thread::sleep(Duration::from_millis(20));
+        let mut is_over = || !matches!(child.try_wait(), Ok(None)) && family.running() == 0;
+        if !wait_for(&mut is_over) {
+            family.kill();
+            wait_for(&mut is_over);
         }
-        family.kill();
-        let began = Instant::now();
-        while family.running() > 0 || matches!(child.try_wait(), Ok(None)) {
-            if began.elapsed() > GRACE {
-                return format!("; {} of its processes cannot be killed", family.running());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        String::new()
+        family.running()
     }
+}
+
+/// Waits until it is so; `false` if it is not within [`GRACE`].
+fn wait_for(is_over: &mut dyn FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    while !is_over() {
+        if began.elapsed() > GRACE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-            let _ = child.wait();
-        }
+        self.kill_all();
     }
 }
 
