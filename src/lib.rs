@@ -6,6 +6,7 @@
 pub mod bisect;
 pub mod cli;
 pub mod commands;
+pub mod conduct;
 pub mod night;
 pub mod registry;
 pub mod session;

@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::conduct::{self, Part, Request};
-use super::folder::RESULTS;
 use super::output;
 use crate::bisect::config::Switched;
 use crate::bisect::folder;
@@ -21,6 +19,10 @@ use crate::bisect::levers::LeverSearch;
 use crate::bisect::report::{More, Outcome, Report, json, text};
 use crate::bisect::{Bisection, Search, Seen, What};
 use crate::cli::{Bisect, BisectAction, BisectCommon, BisectFormat, FailOn};
+use crate::commands::output::Terminal;
+use crate::conduct::signals;
+use crate::conduct::study_folder::RESULTS;
+use crate::conduct::{self, Part, Request};
 use crate::study::question::Question;
 use bigiron_lab::host::sim::Script;
 use bigiron_model::identity::Identity;
@@ -67,7 +69,7 @@ impl<'a> Work<'a> {
         bisection: Bisection,
         asked: ask::Asked,
     ) -> anyhow::Result<Work<'a>> {
-        Ok(Work::with(common, dir, bisection, asked, conduct::cancelled_by_signals()?))
+        Ok(Work::with(common, dir, bisection, asked, signals::cancelled_by_signals()?))
     }
 
     /// The same, where signals are caught already.
@@ -105,6 +107,7 @@ impl<'a> Work<'a> {
             why: Some(why),
             locks: Some(0),
             part: Some(Part { kernels, repeat: &self.bisection.repeat, cancel: &self.cancel }),
+            observer: &Terminal,
         };
         conduct::conduct(&request)
     }
@@ -115,7 +118,7 @@ impl<'a> Work<'a> {
         for (name, format) in [("report.json", BisectFormat::Json), ("report.txt", BisectFormat::Text)] {
             match Bisection::write_report(&self.dir, name, report(format)?.as_bytes()) {
                 Ok(path) => output::note(&format!("Report: {}", path.display())),
-                Err(e) => output::line(format_args!("warning: {e}")),
+                Err(e) => output::warn(&e.to_string()),
             }
         }
         output::data(&report(self.common.format)?)?;
@@ -206,7 +209,7 @@ fn studies(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Resu
     };
     while let Some(name) = next(&seen) {
         let Some(study) = folder::finished(dir, &name)? else { break };
-        let (_, judgement) = conduct::judged(&study, stop)?;
+        let (_, judgement) = conduct::judged(&study, stop, &Terminal)?;
         seen.push(Seen::of(&name, study.plan(), &judgement, &bisection.workload, &bisection.metric.name));
     }
     Ok(seen)

@@ -1,12 +1,14 @@
 //! `bigiron compare`.
 
+use crate::commands::output::Terminal;
 use crate::study::setting;
 use bigiron_model::host::HostKind;
 use std::path::Path;
 
-use super::conduct::{self, Request};
-use super::environment::refuse;
+use super::report;
 use crate::cli::{Compare, Design};
+use crate::conduct::Request;
+use crate::conduct::environment::refuse;
 use crate::study::question::Question;
 use crate::study::{command, words};
 use bigiron_archive::store::Store;
@@ -27,8 +29,9 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
         why: args.outcome.why,
         locks: args.outcome.locks,
         part: None,
+        observer: &Terminal,
     };
-    conduct::report(&request, &args.outcome)
+    report::conduct(&request, &args.outcome)
 }
 
 /// The question that arguments ask.

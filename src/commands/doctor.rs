@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::environment::Environment;
 use super::output;
+use crate::commands::output::Terminal;
+use crate::conduct::environment::Environment;
 use bigiron_image as image;
 use bigiron_lab::vm::lockstep;
 use bigiron_model::size;
@@ -29,7 +30,7 @@ enum Found {
 }
 
 pub(super) fn run() -> anyhow::Result<u8> {
-    let environment = Environment::new(None)?;
+    let environment = Environment::new(None, &Terminal)?;
     let checks = [
         ("QEMU", qemu(&environment)),
         ("lockstep", lockstep(&environment)),
@@ -64,7 +65,7 @@ pub(super) fn run() -> anyhow::Result<u8> {
     Ok(if fit { 0 } else { super::FAILED })
 }
 
-fn qemu(environment: &Environment) -> Found {
+fn qemu(environment: &Environment<'_>) -> Found {
     match environment.qemu() {
         Ok(qemu) => Found::Ok(format!("{} ({})", qemu.version, qemu.program.display())),
         Err(refusal) if image::find_tool(bigiron_lab::vm::qemu::PROGRAM).is_some() => {
@@ -75,7 +76,7 @@ fn qemu(environment: &Environment) -> Found {
 }
 
 /// Lockstep is not needed to compare, only to repeat to the last digit.
-fn lockstep(environment: &Environment) -> Found {
+fn lockstep(environment: &Environment<'_>) -> Found {
     let Ok(qemu) = environment.qemu() else { return Found::Unknown("there is no QEMU to try it with".to_owned()) };
     match lockstep::try_out(qemu) {
         Ok(()) => Found::Ok("QEMU's threads take turns: the exact clock repeats to the last digit".to_owned()),
@@ -87,7 +88,7 @@ fn lockstep(environment: &Environment) -> Found {
 }
 
 /// KVM is never needed: without it the clock is `exact`.
-fn kvm(environment: &Environment) -> Found {
+fn kvm(environment: &Environment<'_>) -> Found {
     if environment.kvm_needs_kernel() {
         return Found::Unknown(
             "/dev/kvm is there; the first comparison boots a guest to see whether it works".to_owned(),

@@ -3,9 +3,9 @@
 use crate::registry;
 use std::fmt::Write as _;
 
-use super::environment::refuse;
 use super::output;
 use crate::cli::KernelAction;
+use crate::conduct::environment::refuse;
 use bigiron_archive::KernelError;
 use bigiron_archive::spec::Spec;
 use bigiron_archive::store::Store;

@@ -1,5 +1,6 @@
 //! `bigiron lever list`, `show` and `check`.
 
+use crate::conduct::environment;
 use crate::registry;
 use crate::study::setting;
 use std::fmt::Write as _;
@@ -7,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::{environment, output};
+use super::output;
 use crate::cli::LeverAction;
 use crate::study::arm::ArmText;
 use bigiron_lab::lever;

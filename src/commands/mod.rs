@@ -2,19 +2,15 @@
 
 mod bisect;
 mod compare;
-mod conduct;
 mod dbsim;
 mod doc;
 mod doctor;
-mod environment;
-mod folder;
 mod history;
 mod jobs;
 mod kernel;
 mod lever;
 mod nightly;
 mod noise;
-mod noise_card;
 mod oltp;
 mod output;
 mod report;
@@ -26,8 +22,11 @@ mod worker;
 
 use std::process::ExitCode;
 
-use crate::cli::{Cli, Command};
+use bigiron_judge::Judgement;
 use bigiron_model::refusal::Refusal;
+use bigiron_stats::Verdict;
+
+use crate::cli::{Cli, Command, FailOn};
 
 /// Exit status of a run that failed.
 const FAILED: u8 = 1;
@@ -77,4 +76,15 @@ fn explain(error: &anyhow::Error) -> u8 {
         output::line(format_args!("hint: {hint}"));
     }
     if refusal.is_some() { REFUSED } else { FAILED }
+}
+
+/// Exit status of a study under `--fail-on`.
+fn status(judgement: &Judgement, fail_on: &[FailOn]) -> u8 {
+    match judgement.verdict {
+        Some(Verdict::Worse) if !fail_on.is_empty() => WORSE,
+        None | Some(Verdict::Inconclusive | Verdict::Invalid) if fail_on.contains(&FailOn::Inconclusive) => {
+            INCONCLUSIVE
+        }
+        _ => 0,
+    }
 }

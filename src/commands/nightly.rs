@@ -1,5 +1,9 @@
 //! `bigiron nightly`.
 
+use crate::commands::output::Terminal;
+use crate::conduct::hosts;
+use crate::conduct::signals;
+use crate::conduct::study_folder::RESULTS;
 use crate::study::setting;
 use bigiron_model::host::HostKind;
 use std::fs;
@@ -11,11 +15,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::ensure;
 use sha2::{Digest, Sha256};
 
-use super::conduct::{self, Part, Request};
-use super::environment::{Environment, refuse};
-use super::folder;
 use super::output;
 use crate::cli::{FailOn, HistoryFormat, Nightly};
+use crate::conduct::environment::{Environment, refuse};
+use crate::conduct::{self, Part, Request};
 use crate::night::collect;
 use crate::night::folder::{Group, Night, NightArm};
 use crate::night::grid::{Grid, Studied};
@@ -66,7 +69,8 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     };
     let base = Question { pairs: Some(pairs(args, &base, rows.len())), ..base };
 
-    let environment = Environment::new(base.arms.first().map(|arm| arm.kernel.clone()))?.at(args.out.as_deref());
+    let environment =
+        Environment::new(base.arms.first().map(|arm| arm.kernel.clone()), &Terminal)?.at(args.out.as_deref());
     let settle = |rows: &[&Row]| settled::settle(&rows::question(&base, rows), &environment);
     let boots = rows::pack(&rows, |rows| settle(rows).map(drop))?;
     let settled = boots.iter().map(|rows| settle(rows)).collect::<Result<Vec<Settled>, Refusal>>()?;
@@ -79,7 +83,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
         Some(night) => night,
         None => {
             // Kernels are fetched, and bad ones refused, before there is a folder.
-            let (identities, _) = conduct::kernels(&settled[0], &environment)?;
+            let (identities, _) = hosts::kernels(&settled[0], &environment)?;
             let names = settled[0].arms.iter().map(|a| a.name.clone());
             let night = Night {
                 schema: Night::schema(),
@@ -100,7 +104,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
             night
         }
     };
-    let cancel = conduct::cancelled_by_signals()?;
+    let cancel = signals::cancelled_by_signals()?;
     let work = Work { args, dir, night, base, script, cancel, here };
     work.all()?;
     remember(&work, &history)?;
@@ -108,7 +112,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     for (name, text) in [("report.html", print::html(&report)), ("report.json", print::json(&report))] {
         match Night::write_report(&work.dir, name, text.as_bytes()) {
             Ok(path) => output::note(&format!("Grid: {}", path.display())),
-            Err(e) => output::line(format_args!("warning: {e}")),
+            Err(e) => output::warn(&e.to_string()),
         }
     }
     output::note(&cost(&report));
@@ -259,7 +263,7 @@ fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(Pat
             &question[..8],
             if number == 1 { String::new() } else { format!("-{number}") }
         );
-        let dir = Path::new(folder::RESULTS).join(name);
+        let dir = Path::new(RESULTS).join(name);
         match Night::open(&dir)? {
             Some(night) if night.question_sha256 == question && !night.is_finished(&dir)? => {
                 return Ok((dir, Some(night)));
@@ -324,6 +328,7 @@ impl Work<'_> {
             why: Some(0),
             locks: None,
             part: Some(Part { kernels: &identities, repeat: &self.night.repeat, cancel: &self.cancel }),
+            observer: &Terminal,
         };
         conduct::conduct(&request).map(drop)
     }
@@ -377,7 +382,7 @@ fn report(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<Report
 
 fn studied(dir: &Path, name: &str, rows: Vec<Row>, stop: &AtomicBool) -> anyhow::Result<Option<Studied>> {
     let Some(study) = Group::study(dir, name)? else { return Ok(None) };
-    let (records, judgement) = conduct::judged(&study, stop)?;
+    let (records, judgement) = conduct::judged(&study, stop, &Terminal)?;
     Ok(Some(Studied {
         folder: name.to_owned(),
         rows,

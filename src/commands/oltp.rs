@@ -9,8 +9,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{FAILED, conduct, output};
+use super::{FAILED, output};
 use crate::cli::{DbsimFormat, OltpAction, OltpRun};
+use crate::conduct::signals;
+use crate::study::schedule;
 use bigiron_lab::host::{HostError, Phase, local};
 use bigiron_model::metric::{MetricDef, Unit};
 use bigiron_model::refusal::Refusal;
@@ -59,8 +61,8 @@ struct RunResult<'a> {
 
 fn once(args: &OltpRun) -> anyhow::Result<u8> {
     let options = options(args)?;
-    let seed = args.seed.map_or_else(conduct::draw_seed, Ok)?;
-    let cancel = conduct::cancelled_by_signals()?;
+    let seed = args.seed.map_or_else(schedule::draw_seed, Ok)?;
+    let cancel = signals::cancelled_by_signals()?;
     let once = local::once(&Oltp, &options, seed, &args.dir, &cancel, &show).map_err(|e| match e {
         HostError::Cancelled => anyhow::anyhow!("Interrupted; everything that was started is stopped and removed"),
         other => other.into(),

@@ -5,6 +5,10 @@ use std::io::{self, ErrorKind, Write};
 
 use anyhow::Context as _;
 
+use crate::conduct::Observer;
+use crate::session::Event;
+use crate::session::progress::Progress;
+
 /// Writes data to standard output.
 pub(super) fn data(text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
@@ -26,6 +30,29 @@ pub(super) fn line(line: fmt::Arguments<'_>) {
 /// Says what is being done.
 pub(super) fn note(text: &str) {
     line(format_args!("{text}"));
+}
+
+/// Says what may spoil the result.
+pub(super) fn warn(text: &str) {
+    line(format_args!("warning: {text}"));
+}
+
+/// Tells people on standard error what a study is doing.
+pub(super) struct Terminal;
+
+impl Observer for Terminal {
+    fn note(&self, text: &str) {
+        note(text);
+    }
+
+    fn warn(&self, text: &str) {
+        warn(text);
+    }
+
+    fn session(&self) -> Box<dyn Fn(Event) + Sync> {
+        let progress = Progress::stderr();
+        Box::new(move |event| progress.show(&event))
+    }
 }
 
 /// Whether the reader of standard output went away.

@@ -3,17 +3,19 @@
 use std::sync::atomic::AtomicBool;
 
 use super::bisect;
-use super::conduct::{self, Conducted};
 use super::nightly;
 use super::output;
 use crate::bisect::Bisection;
-use crate::cli::{BisectFormat, Counters, Flame, Format, HistoryFormat, Report};
+use crate::cli::{BisectFormat, Counters, Flame, Format, HistoryFormat, Outcome, Report};
+use crate::commands::output::Terminal;
+use crate::conduct::{self, Conducted, Request};
 use crate::night::Night;
 use bigiron_judge::Judgement;
 use bigiron_judge::stacks::Stacks;
 use bigiron_model::plan::Plan;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::store::Folder;
+use bigiron_report as report;
 use bigiron_report::flame;
 use bigiron_report::flame::Shown;
 use bigiron_report::why::Why;
@@ -54,14 +56,32 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
     }
     let folder = Folder::open(&args.dir)?;
     let never = AtomicBool::new(false);
-    let judged = conduct::judged(&folder, &never)?;
+    let judged = conduct::judged(&folder, &never, &Terminal)?;
     let study = Conducted::new(folder, judged, Vec::new(), &never)?;
     let text = match args.flame {
         Some(flame) => graph(study.folder.plan(), &study.judgement, &study.why, flame, args.line.as_deref())?,
-        None => study.rendered(args.format, args.counters == Counters::All),
+        None => rendered(&study, args.format, args.counters == Counters::All),
     };
     output::data(&text)?;
-    Ok(conduct::status(&study.judgement, &args.fail_on))
+    Ok(super::status(&study.judgement, &args.fail_on))
+}
+
+/// Conducts a study, prints its report and says what the exit status is.
+pub(super) fn conduct(request: &Request<'_>, outcome: &Outcome) -> anyhow::Result<u8> {
+    let study = conduct::conduct(request)?;
+    output::data(&rendered(&study, outcome.format, false))?;
+    Ok(super::status(&study.judgement, &outcome.fail_on))
+}
+
+/// A study's report in one of its formats; text has `all_counters` or those that differ.
+fn rendered(study: &Conducted, format: Format, all_counters: bool) -> String {
+    let report = study.report(all_counters);
+    match format {
+        Format::Text => report::text(&report),
+        Format::Json => report::json(&report),
+        Format::Html => report::html(&report),
+        Format::Csv => report::csv(&report),
+    }
 }
 
 /// The flame graph of a line.

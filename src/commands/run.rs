@@ -4,8 +4,10 @@ use anyhow::anyhow;
 use bigiron_model::host::HostKind;
 use serde::Deserialize;
 
-use super::conduct::{self, Request};
+use super::report;
 use crate::cli::Run;
+use crate::commands::output::Terminal;
+use crate::conduct::Request;
 use crate::study::file;
 use bigiron_lab::host::sim::Script;
 use bigiron_model::refusal::Refusal;
@@ -31,8 +33,9 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
         why: args.outcome.why,
         locks: args.outcome.locks,
         part: None,
+        observer: &Terminal,
     };
-    conduct::report(&request, &args.outcome)
+    report::conduct(&request, &args.outcome)
 }
 
 /// The table `[sim]` of a study file.

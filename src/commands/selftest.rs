@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::compare;
-use super::conduct::{self, Conducted, Request};
-use super::noise_card::NoiseCard;
 use super::output;
 use crate::cli::Selftest;
+use crate::commands::output::Terminal;
+use crate::conduct::noise_card::NoiseCard;
+use crate::conduct::{self, Conducted, Request};
 use crate::study::question::Question;
 use bigiron_judge::aa;
 use bigiron_judge::aa::Gate;
@@ -51,8 +52,17 @@ fn again(dir: &Path) -> PathBuf {
 }
 
 fn attempt(q: &Question, out: Option<&Path>, jobs: Option<usize>, repeated: bool) -> anyhow::Result<(Conducted, Gate)> {
-    let request =
-        Request { question: q.clone(), file: None, script: None, out, jobs, why: Some(0), locks: None, part: None };
+    let request = Request {
+        question: q.clone(),
+        file: None,
+        script: None,
+        out,
+        jobs,
+        why: Some(0),
+        locks: None,
+        part: None,
+        observer: &Terminal,
+    };
     let conducted = conduct::conduct(&request)?;
     let gate = aa::gate(&conducted.judgement);
     let card = NoiseCard::new(conducted.folder.plan(), gate, repeated);

@@ -3,9 +3,10 @@
 //! Invariants: the order of arms is balanced over pairs; everything but boot seed and jitter is equal for all arms of a pair;
 //! the same seed draws the same schedule on every machine.
 
-use bigiron_stats::order::{Rng, balanced_orders, rng, shuffle};
+use anyhow::Context as _;
 
 use bigiron_model::plan::Slot;
+use bigiron_stats::order::{Rng, balanced_orders, rng, shuffle};
 
 /// Seeds stay below it, so that they are exact wherever they are written: TOML's integers are signed, and JSON's readers may
 /// keep numbers as doubles.
@@ -43,6 +44,13 @@ pub fn draw(seed: u64, pairs: u32, arms: usize, workloads: usize) -> Vec<Slot> {
         }
     }
     slots
+}
+
+/// A seed from the system's randomness.
+pub fn draw_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("No randomness for a seed")?;
+    Ok(u64::from_le_bytes(bytes) % SEED_LIMIT)
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use crate::bisect::folder::SCHEMA;
 use crate::bisect::{Bisection, Candidate, Source, What};
 use crate::cli::{BisectCommon, Design};
 use crate::commands::compare;
-use crate::commands::conduct;
-use crate::commands::environment::Environment;
 use crate::commands::nightly;
+use crate::conduct::environment::Environment;
 use crate::study::arm::ArmText;
 use crate::study::question::Question;
+use crate::study::schedule;
 use crate::study::schedule::SEED_LIMIT;
 use crate::study::settled::{self, Settled};
 use bigiron_lab::host::sim::Script;
@@ -47,7 +47,7 @@ pub(super) fn ask(
     common: &BisectCommon,
     what: &str,
     arms: &[ArmText],
-    environment: &Environment,
+    environment: &Environment<'_>,
 ) -> anyhow::Result<Asked> {
     let script = common.sim.as_deref().map(nightly::script).transpose()?;
     let (name, metric) = what.split_once(':').map_or((what, None), |(name, metric)| (name, Some(metric)));
@@ -134,7 +134,7 @@ impl Asked {
         candidates: Vec<Candidate>,
         repeat: impl FnOnce(&str) -> String,
     ) -> anyhow::Result<Bisection> {
-        let seed = self.base.seed.map_or_else(conduct::draw_seed, Ok)?;
+        let seed = self.base.seed.map_or_else(schedule::draw_seed, Ok)?;
         let mut again = options(&common.design, self.settled.clock, seed);
         let mut options = again.clone();
         if let Some((lever, value)) = &self.alone {

@@ -20,8 +20,10 @@ use crate::bisect::git::workspace::Configured;
 use crate::bisect::git::{Built, Outcome, Recipe, Tree, built, short};
 use crate::bisect::{Candidate, Found, Link, Source, Standing, What};
 use crate::cli::BisectConfig;
-use crate::commands::environment::{Environment, refuse};
-use crate::commands::{conduct, output};
+use crate::commands::output;
+use crate::commands::output::Terminal;
+use crate::conduct::environment::{Environment, refuse};
+use crate::conduct::signals;
 use crate::study::arm::ArmText;
 use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS};
 use bigiron_archive::store::Store;
@@ -58,7 +60,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     if !is_simulated {
         arguments.check()?;
     }
-    let environment = Environment::new(None)?.at(common.out.as_deref());
+    let environment = Environment::new(None, &Terminal)?.at(common.out.as_deref());
     let arms = |kernel: &dyn Fn(&str) -> String| [GOOD, BAD].map(|end| arm(end, kernel(end))).to_vec();
     let asked = ask::ask(common, &args.what, &arms(&|end| format!("git-{}-{end}", short(&commit))), &environment)?;
     let of_good = Recipe::new(good.clone(), options(&asked.settled), arguments);
@@ -75,7 +77,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     let question_sha256: String = Sha256::digest(all).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = ask::slug(&["bisect-config", &asked.metric.name, short(&commit)]);
     let (out, found) = place(common.out.as_deref(), &name, &question_sha256)?;
-    let cancel = conduct::cancelled_by_signals()?;
+    let cancel = signals::cancelled_by_signals()?;
     let mut builder = Builder {
         store: Store::open().map_err(refuse)?,
         tree,
@@ -323,7 +325,7 @@ impl Builder {
 
 impl Work<'_> {
     /// Keeps what is to be told of the options at which the change was found.
-    fn tell_of_options(&self, builder: &Builder, environment: &Environment) -> anyhow::Result<()> {
+    fn tell_of_options(&self, builder: &Builder, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
         let Standing::Done(Found::Place(span)) = search.standing() else { return Ok(()) };
         let of = |index: usize| &self.bisection.candidates[index];

@@ -1,5 +1,7 @@
 //! A search among the commits of a source tree, each of which is built when its turn comes.
 
+use crate::commands::output::Terminal;
+use crate::conduct;
 use crate::registry;
 use bigiron_model::setting::options_of;
 use std::cell::OnceCell;
@@ -21,8 +23,8 @@ use crate::bisect::git::workspace::Done;
 use crate::bisect::git::{Built, Commit, Outcome, Recipe, Touched, Tree, Workspace, built, short};
 use crate::bisect::{Candidate, Found, Search, Source, Standing, What};
 use crate::cli::Bisect;
-use crate::commands::environment::{Environment, refuse};
-use crate::commands::{conduct, output};
+use crate::commands::output;
+use crate::conduct::environment::{Environment, refuse};
 use crate::study::arm::ArmText;
 use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS, Settled};
 use bigiron_archive::store::Store;
@@ -53,7 +55,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     if !is_simulated {
         arguments.check()?;
     }
-    let environment = Environment::new(None)?.at(common.out.as_deref());
+    let environment = Environment::new(None, &Terminal)?.at(common.out.as_deref());
     let ends = |kernel: &dyn Fn(&Commit) -> String| {
         [&commits[0], &commits[commits.len() - 1]].map(|commit| arm(commit, kernel(commit))).to_vec()
     };
@@ -317,7 +319,7 @@ impl Builder {
 
 impl Work<'_> {
     /// Keeps what is to be told of the commits at which the change was found.
-    fn tell(&self, tree: &Tree, environment: &Environment) -> anyhow::Result<()> {
+    fn tell(&self, tree: &Tree, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
         let Standing::Done(Found::Place(span)) = search.standing() else { return Ok(()) };
         let hash = |index: usize| self.bisection.candidates[index].commit.as_ref().map_or("", |c| c.hash.as_str());
@@ -332,7 +334,7 @@ impl Work<'_> {
     }
 
     /// The functions that make the difference between the ends, where instructions can be counted.
-    fn functions(&self, search: &Search<'_>, environment: &Environment) -> anyhow::Result<Option<Vec<Function>>> {
+    fn functions(&self, search: &Search<'_>, environment: &Environment<'_>) -> anyhow::Result<Option<Vec<Function>>> {
         if self.builder.is_none() || self.bisection.clock != Clock::Exact {
             return Ok(None);
         }
@@ -348,7 +350,7 @@ impl Work<'_> {
     pub(super) fn functions_or_not(
         &self,
         search: &Search<'_>,
-        environment: &Environment,
+        environment: &Environment<'_>,
     ) -> anyhow::Result<Option<Vec<Function>>> {
         match self.functions(search, environment) {
             Err(e) if !self.cancel.load(std::sync::atomic::Ordering::Relaxed) => {

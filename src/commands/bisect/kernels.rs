@@ -4,8 +4,10 @@ use super::{Work, ask, place, search, studies};
 use crate::bisect::folder::{ENDS, finished};
 use crate::bisect::{Bisection, Candidate, Search, Standing, What, list};
 use crate::cli::Bisect;
-use crate::commands::environment::{Environment, refuse};
-use crate::commands::{conduct, output};
+use crate::commands::output;
+use crate::commands::output::Terminal;
+use crate::conduct::environment::{Environment, refuse};
+use crate::conduct::hosts;
 use crate::study::arm::ArmText;
 use crate::study::question::Question;
 use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS};
@@ -32,13 +34,18 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         (Some(good), Some(bad)) if given.is_empty() => {
             // What is wrong with the rest is said before the archive is asked.
             let ends = list::named(&[good.clone(), bad.clone()]);
-            ask::ask(common, what, &ends, &Environment::new(Some(good.kernel.clone()))?.at(common.out.as_deref()))?;
+            ask::ask(
+                common,
+                what,
+                &ends,
+                &Environment::new(Some(good.kernel.clone()), &Terminal)?.at(common.out.as_deref()),
+            )?;
             list::debian(good, bad, &store, &output::note)?
         }
         _ => list::given(good, bad, given)?,
     };
     let kernels = list::named(&kernels);
-    let environment = Environment::new(Some(kernels[0].kernel.clone()))?.at(common.out.as_deref());
+    let environment = Environment::new(Some(kernels[0].kernel.clone()), &Terminal)?.at(common.out.as_deref());
     let asked = ask::ask(common, what, &kernels, &environment)?;
     let usual = if asked.settled.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
     let pairs = common.pairs_per_step.unwrap_or(usual);
@@ -60,7 +67,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     };
     let candidates = || -> anyhow::Result<Vec<Candidate>> {
         let known = if fetched_first { &asked.settled } else { &ends };
-        let (identities, _) = conduct::kernels(known, &environment)?;
+        let (identities, _) = hosts::kernels(known, &environment)?;
         let of = |name: &str| known.arms.iter().position(|arm| arm.name == name).map(|at| identities[at].clone());
         let candidate = |arm: &ArmText| {
             let name = arm.name.clone().unwrap_or_default();
@@ -128,7 +135,7 @@ fn repeat(args: &Bisect, what: &str, options: &str) -> String {
 
 impl Work<'_> {
     /// Tests until there is an answer.
-    pub(super) fn search(&self, environment: &Environment) -> anyhow::Result<()> {
+    pub(super) fn search(&self, environment: &Environment<'_>) -> anyhow::Result<()> {
         let mut booted = false;
         loop {
             let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
@@ -179,13 +186,13 @@ impl Work<'_> {
         search: &Search<'_>,
         kernel: usize,
         question: &Question,
-        environment: &Environment,
+        environment: &Environment<'_>,
     ) -> anyhow::Result<Vec<Identity>> {
         let known: Option<Vec<Identity>> = [0, kernel].into_iter().map(|i| search.kernel(i).cloned()).collect();
         if let Some(known) = known {
             return Ok(known);
         }
-        let (mut identities, _) = conduct::kernels(&settled::settle(question, environment)?, environment)?;
+        let (mut identities, _) = hosts::kernels(&settled::settle(question, environment)?, environment)?;
         if let Some(good) = search.kernel(0) {
             identities[0] = good.clone();
         }

@@ -5,8 +5,10 @@ use crate::bisect::folder::ENDS;
 use crate::bisect::levers::{Difference, LIMIT, LeverSearch, Standing, differences, switched};
 use crate::bisect::{Candidate, What, list};
 use crate::cli::BisectLevers;
-use crate::commands::environment::Environment;
-use crate::commands::{conduct, output};
+use crate::commands::output;
+use crate::commands::output::Terminal;
+use crate::conduct::environment::Environment;
+use crate::conduct::hosts;
 use crate::study::arm::ArmText;
 use crate::study::question::Question;
 use crate::study::settled::{self, SCREENING_PAIRS};
@@ -46,7 +48,7 @@ pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
     let ends = list::named(&[a.clone(), b]);
     let each = differ.iter().map(|d| lever_arm(&a, &[d]));
     let all: Vec<ArmText> = ends.iter().cloned().chain(each).collect();
-    let environment = Environment::new(Some(a.kernel.clone()))?.at(common.out.as_deref());
+    let environment = Environment::new(Some(a.kernel.clone()), &Terminal)?.at(common.out.as_deref());
     let asked = ask::ask(common, &args.what, &all, &environment)?;
     let settled_ends = settled::settle(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
     settled::settle(&ask::step(&asked.base, ends.clone(), pairs, 0), &environment)
@@ -59,7 +61,7 @@ pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
     let bisection = match found {
         Some(found) => found,
         None => {
-            let (identities, _) = conduct::kernels(&settled_ends, &environment)?;
+            let (identities, _) = hosts::kernels(&settled_ends, &environment)?;
             let candidates = ends.iter().zip(identities).map(|(arm, identity)| Candidate {
                 name: arm.name.clone().unwrap_or_default(),
                 kernel: arm.kernel.clone(),

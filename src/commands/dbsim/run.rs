@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 
-use super::super::{FAILED, conduct, output};
+use super::super::{FAILED, output};
 use super::device::{self, Kind};
 use super::live::Display;
 use super::place::{self, Place};
@@ -16,6 +16,8 @@ use super::result::RunResult;
 use super::runner::{self, Event, Order, Runner};
 use super::tables::Tables;
 use crate::cli::{DbsimFormat, DbsimRun};
+use crate::conduct::signals;
+use crate::study::schedule;
 use bigiron_dbsim as dbsim;
 use bigiron_dbsim::job;
 use bigiron_dbsim::job::Job;
@@ -38,8 +40,8 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
     let needs = Dbsim.needs(&options);
     place::check_memory(&needs)?;
     warn_of_left_over(&args.dir);
-    let seed = args.seed.map_or_else(conduct::draw_seed, Ok)?;
-    let cancel = conduct::cancelled_by_signals()?;
+    let seed = args.seed.map_or_else(schedule::draw_seed, Ok)?;
+    let cancel = signals::cancelled_by_signals()?;
     let place = Place::make(&args.dir, &needs)?;
     let others = elsewhere(&mut job)?;
     let text = job::print(&job);

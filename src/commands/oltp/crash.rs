@@ -10,11 +10,14 @@ use anyhow::Context as _;
 use bigiron_stats::order::{Rng as _, rng};
 use serde::Serialize;
 
-use super::super::conduct;
-use super::super::environment::Environment;
 use super::super::{FAILED, compare, output};
 use crate::cli::{DbsimFormat, Design, OltpCrashTest};
+use crate::commands::output::Terminal;
+use crate::conduct::environment::Environment;
+use crate::conduct::hosts;
+use crate::conduct::signals;
 use crate::registry::WORKLOADS;
+use crate::study::schedule;
 use crate::study::settled;
 use bigiron_archive::Kernel;
 use bigiron_lab::host::HostError;
@@ -73,12 +76,12 @@ struct Lost {
 }
 
 pub(super) fn run(args: &OltpCrashTest) -> anyhow::Result<u8> {
-    let environment = Environment::new(None)?;
+    let environment = Environment::new(None, &Terminal)?;
     let (plan, kernel) = plan(args, &environment)?;
     let options = plan.options_in(&plan.arms[0], "oltp");
     let job = Job::parse(&options).map_err(anyhow::Error::msg)?;
     let folder = Folder::make(args)?;
-    let host = conduct::vm_host(&plan, std::slice::from_ref(&kernel), &environment)?;
+    let host = hosts::vm_host(&plan, std::slice::from_ref(&kernel), &environment)?;
     let honesty = if args.lying_disk { Honesty::Lying } else { Honesty::Honest };
     let mut tested = Tested {
         bigiron: env!("CARGO_PKG_VERSION"),
@@ -102,7 +105,7 @@ pub(super) fn run(args: &OltpCrashTest) -> anyhow::Result<u8> {
 }
 
 /// A plan of one boot, made as that of a comparison of an arm with itself.
-fn plan(args: &OltpCrashTest, environment: &Environment) -> anyhow::Result<(Plan, Kernel)> {
+fn plan(args: &OltpCrashTest, environment: &Environment<'_>) -> anyhow::Result<(Plan, Kernel)> {
     let design = Design {
         clock: Some("none".to_owned()),
         cpus: args.cpus,
@@ -122,7 +125,7 @@ fn plan(args: &OltpCrashTest, environment: &Environment) -> anyhow::Result<(Plan
     }
     let settled = settled::settle(&question, environment)?;
     let kernel = environment.kernel(&settled.arms[0].kernel)?;
-    let seed = settled.seed.map_or_else(conduct::draw_seed, Ok)?;
+    let seed = settled.seed.map_or_else(schedule::draw_seed, Ok)?;
     let mut plan = settled.plan(vec![kernel.identity.clone(); 2], seed, String::new(), None)?;
     plan.arms.truncate(1);
     plan.slots.clear();
@@ -131,7 +134,7 @@ fn plan(args: &OltpCrashTest, environment: &Environment) -> anyhow::Result<(Plan
 }
 
 fn test(args: &OltpCrashTest, job: &Job, machine: &mut Machine<'_>, tested: &mut Tested) -> anyhow::Result<()> {
-    let cancel = conduct::cancelled_by_signals()?;
+    let cancel = signals::cancelled_by_signals()?;
     let districts = u64::from(job.scale.warehouses) * u64::from(DISTRICTS);
     let mut draws = rng(tested.seed ^ 1);
     let boot = |machine: &mut Machine<'_>, end: &End<'_>| -> anyhow::Result<Life> {

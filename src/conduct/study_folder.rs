@@ -13,17 +13,17 @@ use bigiron_model::shell::quote;
 use bigiron_model::store::{Folder, Tally};
 
 /// Where studies go if nothing is said.
-pub(super) const RESULTS: &str = "bigiron-results";
+pub const RESULTS: &str = "bigiron-results";
 
 /// The folder for a question.
-pub(super) enum Place {
+pub enum Place {
     New(Prepared),
     Unfinished(Folder),
     Finished(Folder),
 }
 
 /// Finds the folder: the one named, or the first of the default ones in which the question is not answered yet.
-pub(super) fn find(settled: &Settled, out: Option<&Path>) -> anyhow::Result<Place> {
+pub fn find(settled: &Settled, out: Option<&Path>) -> anyhow::Result<Place> {
     if let Some(dir) = out {
         if !has_plan(dir) {
             return Ok(Place::New(Prepared::new(dir)?));
@@ -61,7 +61,7 @@ fn is_taken(dir: &Path) -> bool {
 }
 
 /// Whether every slot has its record.
-pub(super) fn finished(folder: &Folder) -> anyhow::Result<bool> {
+pub fn finished(folder: &Folder) -> anyhow::Result<bool> {
     Ok(Tally::of(folder.plan(), &folder.records()?.records).missing().is_empty())
 }
 
@@ -84,7 +84,7 @@ fn another(dir: &Path, plan: &Plan) -> Refusal {
 }
 
 /// A folder that was seen to be writable before anything was fetched. Dropped while empty, it leaves no trace.
-pub(super) struct Prepared {
+pub struct Prepared {
     dir: PathBuf,
     /// Directories that did not exist before, outermost first.
     made: Vec<PathBuf>,
@@ -105,7 +105,7 @@ impl Prepared {
     }
 
     /// Puts the plan there.
-    pub(super) fn create(self, plan: &Plan) -> anyhow::Result<Folder> {
+    pub fn create(self, plan: &Plan) -> anyhow::Result<Folder> {
         Folder::create(&self.dir, plan).with_context(|| format!("Cannot begin a study in `{}`", self.dir.display()))
     }
 }

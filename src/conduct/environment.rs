@@ -1,14 +1,11 @@
 //! What this machine has for a study: QEMU, KVM, CPUs, memory, the cache. Each is looked at once, and only if it matters.
 
-use bigiron_model::host::HostKind;
 use std::cell::OnceCell;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::output;
-use crate::study::settled::Surroundings;
 use bigiron_archive::spec::Spec;
 use bigiron_archive::store::Store;
 use bigiron_archive::{Kernel, KernelError};
@@ -20,14 +17,18 @@ use bigiron_lab::lever::site::Site;
 use bigiron_lab::vm::probe;
 use bigiron_lab::vm::probe::Kvm;
 use bigiron_lab::vm::qemu::{Qemu, QemuError};
+use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::provenance::Provenance;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 use bigiron_sys::network::Link;
 
+use super::Observer;
+use crate::study::settled::Surroundings;
+
 /// This machine.
-pub(super) struct Environment {
+pub struct Environment<'a> {
     pub store: Store,
     qemu: OnceCell<Result<Qemu, String>>,
     kvm: OnceCell<Result<Kvm, String>>,
@@ -37,18 +38,19 @@ pub(super) struct Environment {
     place: PathBuf,
     /// Made if a lever asks for it.
     link: Link,
+    observer: &'a dyn Observer,
 }
 
-impl Environment {
+impl<'a> Environment<'a> {
     /// `trial_kernel` is booted, if need be, to see whether KVM works.
-    pub(super) fn new(trial_kernel: Option<String>) -> Result<Self, KernelError> {
+    pub fn new(trial_kernel: Option<String>, observer: &'a dyn Observer) -> Result<Self, KernelError> {
         let place = PathBuf::from(".");
         let (store, link) = (Store::open()?, Link::lazy());
-        Ok(Environment { store, qemu: OnceCell::new(), kvm: OnceCell::new(), trial_kernel, place, link })
+        Ok(Environment { store, qemu: OnceCell::new(), kvm: OnceCell::new(), trial_kernel, place, link, observer })
     }
 
     /// The same for a study whose folder was named.
-    pub(super) fn at(mut self, out: Option<&Path>) -> Self {
+    pub fn at(mut self, out: Option<&Path>) -> Self {
         let out = out.and_then(|out| std::path::absolute(out).ok());
         if let Some(place) = out.as_deref().and_then(|out| out.ancestors().find(|dir| dir.is_dir())) {
             self.place = place.to_owned();
@@ -56,23 +58,27 @@ impl Environment {
         self
     }
 
-    pub(super) fn cache(&self) -> &Path {
+    pub fn observer(&self) -> &'a dyn Observer {
+        self.observer
+    }
+
+    pub fn cache(&self) -> &Path {
         self.store.dir()
     }
 
-    pub(super) fn qemu(&self) -> Result<&Qemu, Refusal> {
+    pub fn qemu(&self) -> Result<&Qemu, Refusal> {
         let found = self.qemu.get_or_init(|| Qemu::find().map_err(|e: QemuError| e.to_string()));
         found.as_ref().map_err(|e| Refusal::new(e.clone()).hint("`bigiron doctor` checks everything that is needed"))
     }
 
     /// The programs that run the trials of `host`.
-    pub(super) fn provenance(&self, host: HostKind) -> anyhow::Result<Provenance> {
+    pub fn provenance(&self, host: HostKind) -> anyhow::Result<Provenance> {
         let qemu = if host == HostKind::Vm { Some(self.qemu()?.version.to_string()) } else { None };
         Provenance::here(qemu).context("Cannot read this executable's own file")
     }
 
     /// What was seen of KVM: that it works, or why not.
-    pub(super) fn kvm_report(&self) -> &Result<Kvm, String> {
+    pub fn kvm_report(&self) -> &Result<Kvm, String> {
         self.kvm.get_or_init(|| {
             let qemu = self.qemu().map_err(|e| e.to_string())?;
             let kvm = self.probe(qemu).map_err(|e| format!("{e:#}"))?;
@@ -81,7 +87,7 @@ impl Environment {
     }
 
     /// Whether only a boot could tell about KVM, and there is no kernel to boot.
-    pub(super) fn kvm_needs_kernel(&self) -> bool {
+    pub fn kvm_needs_kernel(&self) -> bool {
         let unknown = self.qemu().is_ok_and(|qemu| probe::without_boot(self.cache(), qemu).is_none());
         unknown && self.trial_kernel.is_none() && self.store.list().is_ok_and(|kernels| kernels.is_empty())
     }
@@ -92,7 +98,7 @@ impl Environment {
             return Ok(known);
         }
         let image = match &self.trial_kernel {
-            Some(name) => self.store.resolve(&Spec::parse(name)?, &output::note)?.image,
+            Some(name) => self.store.resolve(&Spec::parse(name)?, &|text: &str| self.observer.note(text))?.image,
             None => {
                 let newest = self.store.list()?.pop();
                 newest.context("/dev/kvm is there, but no kernel is in the cache to try it with")?.dir.join("image")
@@ -100,29 +106,31 @@ impl Environment {
         };
         let kvm = probe::kvm(self.cache(), qemu, &image)?;
         if !kvm.usable {
-            output::note(&format!("{}; the default clock is `exact`", kvm.reason));
+            self.observer.note(&format!("{}; the default clock is `exact`", kvm.reason));
         }
         Ok(kvm)
     }
 
     /// The kernel that is meant by `text`, fetched if need be.
-    pub(super) fn kernel(&self, text: &str) -> anyhow::Result<Kernel> {
-        Spec::parse(text).and_then(|spec| self.store.resolve(&spec, &output::note)).map_err(refuse)
+    pub fn kernel(&self, text: &str) -> anyhow::Result<Kernel> {
+        Spec::parse(text)
+            .and_then(|spec| self.store.resolve(&spec, &|text: &str| self.observer.note(text)))
+            .map_err(refuse)
     }
 
     /// The kernel of a plan made before.
-    pub(super) fn kept_kernel(&self, identity: &Identity) -> anyhow::Result<Kernel> {
+    pub fn kept_kernel(&self, identity: &Identity) -> anyhow::Result<Kernel> {
         Ok(self.store.get(identity)?)
     }
 }
 
 /// This machine as levers see it, with the disks below `folder` and the devices of `link`.
-pub(super) fn here<'a>(folder: &Path, link: &'a Link) -> Site<'a> {
+pub fn here<'a>(folder: &Path, link: &'a Link) -> Site<'a> {
     Site { root: Path::new("/"), disks: Disks::below(folder), link }
 }
 
 /// A kernel that was named wrongly, or that is none, is the question's fault; one that cannot be had now is not.
-pub(super) fn refuse(error: KernelError) -> anyhow::Error {
+pub fn refuse(error: KernelError) -> anyhow::Error {
     use KernelError::{BuildTree, Deb, Image, Io, Module, OtherRelease, Running, Spec, UnknownName, UnknownSeries};
     if let Io { path, cause, .. } = &error
         && let Some(cache) = Store::open().ok().filter(|store| path.starts_with(store.dir()))
@@ -164,7 +172,7 @@ pub(super) fn refuse(error: KernelError) -> anyhow::Error {
     }
 }
 
-impl Surroundings for Environment {
+impl Surroundings for Environment<'_> {
     fn qemu(&self) -> Result<(u32, u32), Refusal> {
         self.qemu().map(|q| (q.version.0, q.version.1))
     }

@@ -19,7 +19,7 @@ use bigiron_model::size;
 /// What is kept of an A/A check: how noisy this machine is.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct NoiseCard {
+pub struct NoiseCard {
     pub bigiron: String,
     pub kernel: String,
     pub clock: Clock,
@@ -32,7 +32,7 @@ pub(super) struct NoiseCard {
 }
 
 impl NoiseCard {
-    pub(super) fn new(plan: &Plan, gate: Gate, repeated: bool) -> NoiseCard {
+    pub fn new(plan: &Plan, gate: Gate, repeated: bool) -> NoiseCard {
         NoiseCard {
             bigiron: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: plan.arms[0].kernel.release.clone(),
@@ -46,7 +46,7 @@ impl NoiseCard {
     }
 
     /// Writes the card to the cache: one for each kernel, clock and machine.
-    pub(super) fn keep(&self) -> anyhow::Result<PathBuf> {
+    pub fn keep(&self) -> anyhow::Result<PathBuf> {
         let dir = folder()?;
         let machine = &self.machine;
         let memory = size::print_bytes(machine.memory_bytes);
@@ -72,7 +72,7 @@ fn folder() -> anyhow::Result<PathBuf> {
 
 /// The last check of the machine that `plan` is for, if the machine failed it. A study that compares a kernel with itself is such a check, and
 /// waits for no other.
-pub(super) fn failed(plan: &Plan) -> anyhow::Result<Option<FailedCheck>> {
+pub fn failed(plan: &Plan) -> anyhow::Result<Option<FailedCheck>> {
     if plan.clock == Clock::None || plan.is_aa() {
         return Ok(None);
     }

@@ -1,0 +1,140 @@
+//! What a study's trials run on: the arms' kernels, the host, and how many trials at a time.
+
+use std::path::Path;
+
+use anyhow::bail;
+use sha2::{Digest, Sha256};
+
+use bigiron_archive::Kernel;
+use bigiron_lab::host::Host;
+use bigiron_lab::host::local;
+use bigiron_lab::host::local::LocalHost;
+use bigiron_lab::host::sim::{Script, SimHost};
+use bigiron_lab::host::vm::VmHost;
+use bigiron_lab::vm::qemu::Accelerator;
+use bigiron_model::clock::Clock;
+use bigiron_model::host::HostKind;
+use bigiron_model::identity::Identity;
+use bigiron_model::plan::Plan;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::size;
+
+use super::environment::Environment;
+use crate::registry::WORKLOADS;
+use crate::study::settled::{Settled, Surroundings as _};
+
+/// Share of the machine's memory that guests may take together, unless `--jobs` says otherwise.
+const MEMORY_SHARE: f64 = 0.8;
+
+/// How many trials may run side by side.
+pub(super) fn jobs(settled: &Settled, asked: Option<usize>, here: &Environment<'_>) -> anyhow::Result<usize> {
+    let (memory, host) = (settled.machine.memory_bytes, here.memory_bytes());
+    let Some(jobs) = asked else {
+        let fit = (host as f64 * MEMORY_SHARE / memory as f64) as usize;
+        return Ok(fit.min((here.cpus() / settled.machine.cpus) as usize).max(1));
+    };
+    if jobs == 0 {
+        return Err(Refusal::new("`--jobs` must be 1 or more").into());
+    }
+    if jobs > 1 && settled.clock != Clock::Exact {
+        return Err(Refusal::new(format!(
+            "{jobs} trials side by side would time each other on the clock {}",
+            settled.clock
+        ))
+        .hint("Only the clock `exact` is blind to what runs beside it: `--clock exact`")
+        .into());
+    }
+    if settled.machine.host == HostKind::Vm && (jobs as u64).saturating_mul(memory) > host {
+        let (each, most) = (size::print_bytes(memory), host / memory);
+        return Err(Refusal::new(format!("{jobs} guests of {each} do not fit into this machine; {most} do")).into());
+    }
+    Ok(jobs)
+}
+
+/// The kernels of a plan.
+pub(super) fn identities(plan: &Plan) -> Vec<Identity> {
+    plan.arms.iter().map(|arm| arm.kernel.clone()).collect()
+}
+
+/// Kernels that were chosen before, from the cache.
+pub(super) fn kept(
+    settled: &Settled,
+    identities: &[Identity],
+    environment: &Environment<'_>,
+) -> anyhow::Result<Vec<Kernel>> {
+    match settled.machine.host {
+        HostKind::Vm => identities.iter().map(|identity| environment.kept_kernel(identity)).collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The arms' kernels; simulated ones are nothing but a name.
+pub fn kernels(settled: &Settled, environment: &Environment<'_>) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
+    match settled.machine.host {
+        HostKind::Sim => return Ok((settled.arms.iter().map(|arm| simulated(&arm.kernel)).collect(), Vec::new())),
+        HostKind::Local => return Ok((settled.arms.iter().map(|_| local::identity()).collect(), Vec::new())),
+        _ => {}
+    }
+    let mut kernels: Vec<Kernel> = Vec::new();
+    for (i, arm) in settled.arms.iter().enumerate() {
+        let same = settled.arms[..i].iter().position(|other| other.kernel == arm.kernel);
+        kernels.push(match same {
+            Some(other) => kernels[other].clone(),
+            None => environment.kernel(&arm.kernel).map_err(|e| match e.downcast::<Refusal>() {
+                Ok(refusal) => refusal.at(settled.places.of(&format!("arms.{i}"))).into(),
+                Err(other) => other,
+            })?,
+        });
+    }
+    Ok((kernels.iter().map(|k| k.identity.clone()).collect(), kernels))
+}
+
+fn simulated(text: &str) -> Identity {
+    Identity {
+        spec: text.to_owned(),
+        release: format!("{}-simulated", text.rsplit(':').next().unwrap_or(text)),
+        package: None,
+        image_sha256: Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect(),
+        config_sha256: None,
+    }
+}
+
+/// The host on which the trials of a plan run.
+pub(super) fn host(
+    plan: &Plan,
+    kernels: &[Kernel],
+    environment: &Environment<'_>,
+    script: Option<&Script>,
+) -> anyhow::Result<Box<dyn Host>> {
+    if plan.machine.host == HostKind::Sim {
+        return Ok(Box::new(SimHost::new(script.cloned().unwrap_or_default())));
+    }
+    if plan.machine.host == HostKind::Local {
+        return Ok(Box::new(LocalHost::new(WORKLOADS, plan)?));
+    }
+    let host = vm_host(plan, kernels, environment)?;
+    if let Some(why) = host.out_of_step() {
+        environment.observer().warn(&format!(
+            "QEMU's threads cannot run in lockstep: {why}; numbers may differ by some nanoseconds when repeated"
+        ));
+    }
+    Ok(Box::new(host))
+}
+
+/// The host `vm` for a plan.
+pub fn vm_host(plan: &Plan, kernels: &[Kernel], environment: &Environment<'_>) -> anyhow::Result<VmHost> {
+    let qemu = environment.qemu()?.clone();
+    let accelerator = match plan.clock {
+        Clock::Wall => match environment.kvm_report() {
+            Ok(kvm) => kvm.accelerator(),
+            Err(why) => bail!("This study was begun on the clock `wall`, and KVM no longer works here: {why}"),
+        },
+        Clock::Exact => Accelerator::Tcg,
+        // The CPU is the emulated one there.
+        Clock::None if environment.kvm_report().is_ok() => Accelerator::Kvm,
+        Clock::None => Accelerator::Tcg,
+    };
+    // Not current_exe(): its file may have been replaced meanwhile, and the running executable is what must go into the guests.
+    let agent = Path::new("/proc/self/exe");
+    VmHost::new(WORKLOADS, plan, kernels, environment.cache(), qemu, accelerator, agent)
+}

@@ -1,0 +1,271 @@
+//! Conducting a study: from a question to its report. What an earlier run has finished is not run again.
+
+pub mod environment;
+pub mod hosts;
+pub mod noise_card;
+mod reruns;
+pub mod signals;
+pub mod study_folder;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bigiron_judge as judge;
+use bigiron_judge::causes::Causes;
+use bigiron_judge::counters::Counts;
+use bigiron_judge::{Judgement, calls, causes, counters, locks, stacks};
+use bigiron_lab::host::foundation;
+use bigiron_lab::host::sim::Script;
+use bigiron_model::clock::Clock;
+use bigiron_model::host::HostKind;
+use bigiron_model::identity::Identity;
+use bigiron_model::plan::Plan;
+use bigiron_model::record::Record;
+use bigiron_model::store::Folder;
+use bigiron_report as report;
+use bigiron_report::why::Why;
+use bigiron_report::{Extras, Report};
+
+use self::environment::Environment;
+use self::study_folder::Place;
+use crate::registry::WORKLOADS;
+use crate::session::{self, Event, What};
+use crate::study::question::Question;
+use crate::study::settled::{self, Surroundings};
+use crate::study::{repeat, schedule};
+
+/// Hears what a study is doing.
+pub trait Observer: Sync {
+    /// Something that people want to know.
+    fn note(&self, text: &str);
+    /// Something that may spoil the result.
+    fn warn(&self, text: &str);
+    /// Hears the events of one session from now on, from several threads.
+    fn session(&self) -> Box<dyn Fn(Event) + Sync>;
+}
+
+/// A study to be conducted.
+pub struct Request<'a> {
+    pub question: Question,
+    /// The study file, if the question came from one.
+    pub file: Option<&'a Path>,
+    /// What the host `sim` plays.
+    pub script: Option<Script>,
+    pub out: Option<&'a Path>,
+    pub jobs: Option<usize>,
+    /// Pairs to rerun with profiling where lines differ; `None`: the usual number.
+    pub why: Option<u32>,
+    /// Pairs to rerun with lock tracing; `None`: as many as are profiled, where locks can be contended.
+    pub locks: Option<u32>,
+    /// The larger search that it is a part of, if any.
+    pub part: Option<Part<'a>>,
+    pub observer: &'a dyn Observer,
+}
+
+/// What a larger search tells the studies it consists of.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// The arms' kernels: already chosen, and in the cache.
+    pub kernels: &'a [Identity],
+    /// The command that asks the whole again.
+    pub repeat: &'a str,
+    pub cancel: &'a Arc<AtomicBool>,
+}
+
+/// A study that is finished.
+pub struct Conducted {
+    pub folder: Folder,
+    pub records: Vec<Record>,
+    pub judgement: Judgement,
+    pub why: Why,
+    /// By comparison; empty where nothing was counted.
+    pub counters: Vec<Counts>,
+}
+
+/// Works through a study: everything is checked before the first boot, and what was done before is not done again.
+pub fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
+    let q = &request.question;
+    let observer = request.observer;
+    let environment = Environment::new(q.arms.first().map(|arm| arm.kernel.clone()), observer)?.at(request.out);
+    let settled = settled::settle(q, &environment)?;
+    if let Some(warning) = &settled.warning {
+        observer.warn(warning);
+    }
+    if let Some(text) = &q.text {
+        observer.note(text);
+    }
+    if q.clock.is_none() && settled.clock == Clock::Exact && settled.machine.host == HostKind::Vm {
+        let why = environment.kvm_report().as_ref().err().map_or("", String::as_str);
+        observer.note(&format!("Clock exact, since guests do not run under KVM here: {why}"));
+    }
+    let jobs = hosts::jobs(&settled, request.jobs, &environment)?;
+    let (folder, kernels) = match study_folder::find(&settled, request.out)? {
+        Place::Finished(folder) => {
+            // Alone it has begun nothing yet that a signal would have to leave in order: a signal ends the process.
+            let never = Arc::default();
+            let stop = request.part.map_or(&never, |part| part.cancel);
+            let judged = judged(&folder, stop, observer)?;
+            let wanted = reruns::wanted(&folder, &judged.1, request);
+            let here = folder.dir().display();
+            if wanted.is_empty() {
+                observer.note(&format!("`{here}` answers this question already; nothing is booted"));
+                return finish(folder, judged, Vec::new(), stop, observer);
+            }
+            observer.note(&format!("`{here}` answers this question already; pairs are rerun where the arms differ"));
+            let looked = same_programs(&folder, &environment)
+                .and_then(|()| hosts::kept(&settled, &hosts::identities(folder.plan()), &environment))
+                .and_then(|kernels| hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref()))
+                .and_then(|host| {
+                    let cancel = signals::cancelled_by_signals()?;
+                    reruns::look(&folder, host.as_ref(), &wanted, jobs, &cancel, observer)
+                });
+            return finish(folder, judged, reruns::unless_interrupted(looked)?, stop, observer);
+        }
+        Place::Unfinished(folder) => {
+            same_programs(&folder, &environment)?;
+            observer.note(&format!("Resuming the study in `{}`", folder.dir().display()));
+            let kernels = hosts::kept(&settled, &hosts::identities(folder.plan()), &environment)?;
+            (folder, kernels)
+        }
+        Place::New(prepared) => {
+            let (identities, kernels) = match request.part {
+                Some(part) => (part.kernels.to_vec(), hosts::kept(&settled, part.kernels, &environment)?),
+                None => hosts::kernels(&settled, &environment)?,
+            };
+            let seed = settled.seed.map_or_else(schedule::draw_seed, Ok)?;
+            let again = match (request.part, request.file) {
+                (Some(part), _) => part.repeat.to_owned(),
+                (None, Some(path)) => repeat::study(&path.display().to_string(), seed),
+                (None, None) => repeat::command(q, &settled, seed),
+            };
+            let qemu =
+                if settled.machine.host == HostKind::Vm { Some(Surroundings::qemu(&environment)?) } else { None };
+            let mut plan = settled.plan(identities, seed, again, qemu)?;
+            plan.provenance = Some(environment.provenance(plan.machine.host)?);
+            if plan.machine.host != HostKind::Sim {
+                for i in 0..plan.arms.len() {
+                    plan.arms[i].foundation = foundation::find(WORKLOADS, &plan, &plan.arms[i])?;
+                }
+            }
+            plan.failed_check = noise_card::failed(&plan)?;
+            if let Some(check) = &plan.failed_check {
+                observer.warn(&format!(
+                    "Every verdict of this study will be `invalid`: this machine failed its last A/A check ({}: {}). Once `bigiron selftest` \
+                     with the same clock and machine passes, a new study is valid",
+                    check.kernel,
+                    check.reasons.join("; ")
+                ));
+            }
+            (prepared.create(&plan)?, kernels)
+        }
+    };
+    let host = hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref())?;
+    observer.note(&format!("Study in `{}`, clock {}", folder.dir().display(), folder.plan().clock));
+    let cancel = match request.part {
+        Some(part) => Arc::clone(part.cancel),
+        None => signals::cancelled_by_signals()?,
+    };
+    session::run(folder.plan(), &folder, host.as_ref(), jobs, &cancel, &*observer.session())?;
+    let judged = judged(&folder, &cancel, observer)?;
+    let wanted = reruns::wanted(&folder, &judged.1, request);
+    let mut missing =
+        reruns::unless_interrupted(reruns::look(&folder, host.as_ref(), &wanted, jobs, &cancel, observer))?;
+    // A user who asked for causes that this host cannot find is told so, whether or not anything differs.
+    let asked = request.why.is_some_and(|pairs| pairs > 0) && wanted.iter().all(|(_, what)| *what != What::Functions);
+    if let (Err(why), true) = (host.looks(), asked) {
+        missing.insert(0, format!("No causes: {why}"));
+    }
+    finish(folder, judged, missing, &cancel, observer)
+}
+
+/// Leaves a judged study's page in its folder; `missing` is what was not found of its causes.
+fn finish(
+    folder: Folder,
+    judged: (Vec<Record>, Judgement),
+    missing: Vec<String>,
+    stop: &AtomicBool,
+    observer: &dyn Observer,
+) -> anyhow::Result<Conducted> {
+    let conducted = Conducted::new(folder, judged, missing, stop)?;
+    let page = report::html(&conducted.report(false));
+    // A finished study may lie on read-only media; its report is on standard output all the same.
+    match conducted.folder.write_report("report.html", page.as_bytes()) {
+        Ok(path) => observer.note(&format!("Report: {}", path.display())),
+        Err(e) => observer.warn(&e.to_string()),
+    }
+    Ok(conducted)
+}
+
+/// The records of a study, and what they say. Lines that cannot be read are reported.
+///
+/// # Errors
+/// The records cannot be read, or `stop` is set before they are judged.
+pub fn judged(folder: &Folder, stop: &AtomicBool, observer: &dyn Observer) -> anyhow::Result<(Vec<Record>, Judgement)> {
+    let read = folder.records()?;
+    for (number, why) in &read.unreadable {
+        observer.warn(&format!("records.jsonl:{number}: {why}; the line is skipped"));
+    }
+    let judgement = judge::judge_until(folder.plan(), &read.records, stop)?;
+    Ok((read.records, judgement))
+}
+
+impl Conducted {
+    /// A study with all that its folder says; `missing` is what was not found of its causes.
+    ///
+    /// # Errors
+    /// `stop` is set before its counters are compared.
+    pub fn new(
+        folder: Folder,
+        (records, judgement): (Vec<Record>, Judgement),
+        missing: Vec<String>,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Conducted> {
+        let why = Why { missing, ..why(&folder, &records, &judgement) };
+        let counters = counters::counters(folder.plan(), &records, &judgement, stop)?;
+        Ok(Conducted { folder, records, judgement, why, counters })
+    }
+
+    /// The study's report. As text it has `all_counters`, or those that differ.
+    pub fn report(&self, all_counters: bool) -> Report<'_> {
+        let (plan, why, counters) = (self.folder.plan(), self.why.clone(), self.counters.clone());
+        let extras = Extras { configs: configs(plan), why, counters, all_counters };
+        Report::new(plan, &self.records, &self.judgement, &extras)
+    }
+}
+
+/// What the evidence in a study's folder says.
+fn why(folder: &Folder, records: &[Record], judgement: &Judgement) -> Why {
+    let (plan, evidence) = (folder.plan(), folder.evidence());
+    let causes = causes::causes(plan, judgement, &evidence);
+    let of = |c: &Causes| stacks::of_line(plan, judgement, c, &evidence, &|slot| folder.stacks_of(slot));
+    Why {
+        looking: (!evidence.is_empty()).then(|| causes::looking(plan, records, &evidence)),
+        calls: calls::calls(plan, judgement, &evidence),
+        stacks: causes.iter().filter(|c| c.sampled.is_some()).filter_map(of).collect(),
+        locks: locks::Locks::new(plan, records, judgement, &folder.waiting()),
+        causes,
+        missing: Vec::new(),
+    }
+}
+
+/// Configurations of the arms' kernels, as far as they are still in the cache.
+fn configs(plan: &Plan) -> BTreeMap<String, String> {
+    let Ok(store) = bigiron_archive::store::Store::open() else { return BTreeMap::new() };
+    plan.arms
+        .iter()
+        .filter(|arm| arm.kernel.config_sha256.is_some())
+        .filter_map(|arm| Some((arm.name.clone(), fs::read_to_string(store.get(&arm.kernel).ok()?.config?).ok()?)))
+        .collect()
+}
+
+/// Refuses to run more trials of a study that other programs began.
+fn same_programs(folder: &Folder, environment: &Environment) -> anyhow::Result<()> {
+    let plan = folder.plan();
+    environment
+        .provenance(plan.machine.host)?
+        .check("study", folder.dir(), plan.provenance.as_ref())
+        .map_err(Into::into)
+}

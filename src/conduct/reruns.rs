@@ -1,0 +1,86 @@
+//! Pairs to rerun with profiling once a study has its verdict: which, for what, and how.
+
+use std::sync::atomic::AtomicBool;
+
+use bigiron_judge::{Judgement, causes};
+use bigiron_lab::host::Host;
+use bigiron_model::clock::Clock;
+use bigiron_model::host::HostKind;
+use bigiron_model::plan::Plan;
+use bigiron_model::store::Folder;
+
+use super::{Observer, Request};
+use crate::session::{self, SessionError, What};
+
+/// Pairs to rerun with profiling unless `--why` says otherwise: under the exact clock one pair differs little from another.
+const PROFILED: u32 = 1;
+
+/// The same where functions are sampled: two pairs give twice the samples and add a sixth to a study of twelve pairs.
+const SAMPLED: u32 = 2;
+
+/// The same for locks in guests on the wall clock.
+const TRACED: u32 = 2;
+
+/// Pairs of a plan to rerun for its locks and for its functions, unless options say otherwise.
+fn usual(plan: &Plan) -> (u32, u32) {
+    // On one CPU the holder of a contended lock sleeps; spinlocks are never contended.
+    let contended = plan.machine.cpus > 1;
+    match (plan.machine.host, plan.clock) {
+        (HostKind::Vm, Clock::Exact) => (if contended { PROFILED } else { 0 }, PROFILED),
+        (HostKind::Vm, Clock::Wall) => (if contended { TRACED } else { 0 }, 0),
+        (HostKind::Local, Clock::Wall) => (SAMPLED, SAMPLED),
+        _ => (0, 0),
+    }
+}
+
+/// The slots to rerun that have no evidence yet, and what to record.
+pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &Request<'_>) -> Vec<(u32, What)> {
+    let plan = folder.plan();
+    if plan.machine.host == HostKind::Sim || plan.clock == Clock::None {
+        return Vec::new();
+    }
+    let (locks, functions) = usual(plan);
+    let into = if functions == 0 { 0 } else { request.why.unwrap_or(functions) };
+    // `--why` without `--locks` sets both.
+    let at = request.locks.unwrap_or(if locks == 0 { 0 } else { request.why.unwrap_or(locks) });
+    let slots = |pairs| causes::slots(plan, judgement, pairs).into_iter();
+    let functions = slots(into).filter(|slot| folder.evidence_of(*slot).is_none()).map(|slot| (slot, What::Functions));
+    let locks = slots(at).filter(|slot| folder.waiting_of(*slot).is_none()).map(|slot| (slot, What::Locks));
+    functions.chain(locks).collect()
+}
+
+/// Reruns slots for evidence. Returns what could not be had, in words for the user.
+pub(super) fn look(
+    folder: &Folder,
+    host: &dyn Host,
+    slots: &[(u32, What)],
+    jobs: usize,
+    cancel: &AtomicBool,
+    observer: &dyn Observer,
+) -> anyhow::Result<Vec<String>> {
+    let mut missing = Vec::new();
+    let mut slots = slots.to_vec();
+    for (of, what, can) in [(What::Functions, "causes", host.looks()), (What::Locks, "locks", host.looks_at_locks())] {
+        if let (Err(why), true) = (can, slots.iter().any(|(_, what)| *what == of)) {
+            missing.push(format!("No {what}: {why}"));
+            slots.retain(|(_, what)| *what != of);
+        }
+    }
+    let note = |text: &str| observer.note(text);
+    let failed = session::look(folder, host, &slots, jobs.min(host.parallel()), cancel, &note)?;
+    let name = |slot: u32| &folder.plan().arms[folder.plan().slots[slot as usize].arm].name;
+    missing.extend(failed.into_iter().map(|(slot, what, why)| {
+        let locks = if what == What::Locks { "The locks of trial" } else { "Trial" };
+        format!("{locks} {slot} ({}) came to nothing: {why}", name(slot))
+    }));
+    Ok(missing)
+}
+
+/// A finished study's verdict stands whether or not its causes are found; only an interruption ends the program.
+pub(super) fn unless_interrupted(looked: anyhow::Result<Vec<String>>) -> anyhow::Result<Vec<String>> {
+    match looked {
+        Err(e) if matches!(e.downcast_ref(), Some(SessionError::LookInterrupted { .. })) => Err(e),
+        Err(e) => Ok(vec![format!("{e:#}")]),
+        looked => looked,
+    }
+}

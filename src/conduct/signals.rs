@@ -1,0 +1,28 @@
+//! Signals that end a study in good order.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Exit status after a second signal.
+const INTERRUPTED: i32 = 1;
+
+/// A flag that SIGINT, SIGTERM or the end of the terminal sets; the second signal ends the process at once.
+pub fn cancelled_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let flag = Arc::new(AtomicBool::new(false));
+    // nohup ignores the end of the terminal.
+    let ignored = is_ignored(SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain((!ignored).then_some(SIGHUP)) {
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&flag))?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
+}
+
+/// Whether this process was started to ignore `signal`.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
