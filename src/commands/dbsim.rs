@@ -15,7 +15,7 @@ use crate::cli::{DbsimAction, DbsimJob};
 use bigiron_dbsim::{Dbsim, job};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::workload::Options;
-use bigiron_workload::Workload as _;
+use bigiron_workload::Configured as _;
 
 pub(super) fn run(action: DbsimAction) -> anyhow::Result<u8> {
     match action {
@@ -42,7 +42,7 @@ fn check(asked: &DbsimJob, print: bool) -> anyhow::Result<u8> {
         return Ok(0);
     }
     let about = job::draft(&asked.job)?.about();
-    output::data(&job::explain::explain(&job, about.as_deref(), &Dbsim.needs(&options)))?;
+    output::data(&job::explain::explain(&job, about.as_deref(), &job.needs()))?;
     Ok(0)
 }
 

@@ -77,7 +77,7 @@ fn once(args: &OltpRun) -> anyhow::Result<u8> {
     };
     output::data(&match args.format {
         DbsimFormat::Json => serde_json::to_string_pretty(&result)? + "\n",
-        DbsimFormat::Text => text(&result, &Oltp.metrics(&options)),
+        DbsimFormat::Text => text(&result, &once.metrics),
     })?;
     Ok(if failed.is_some() { FAILED } else { 0 })
 }

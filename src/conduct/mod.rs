@@ -31,7 +31,6 @@ use bigiron_report::{Extras, Report};
 
 use self::environment::Environment;
 use self::study_folder::Place;
-use crate::registry::WORKLOADS;
 use crate::session::{self, Event, What};
 use crate::study::question::Question;
 use crate::study::settled::{self, Surroundings};
@@ -147,7 +146,8 @@ pub fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
             plan.provenance = Some(environment.provenance(plan.machine.host)?);
             if plan.machine.host != HostKind::Sim {
                 for i in 0..plan.arms.len() {
-                    plan.arms[i].foundation = foundation::find(WORKLOADS, &plan, &plan.arms[i])?;
+                    let workloads = &settled.arms[i].typed.workloads;
+                    plan.arms[i].foundation = foundation::find(workloads, &plan, &plan.arms[i])?;
                 }
             }
             plan.failed_check = noise_card::failed(&plan)?;

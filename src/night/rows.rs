@@ -65,8 +65,8 @@ pub fn possible(rows: Vec<Row>, base: &Question) -> (Vec<Row>, Vec<LeftOut>) {
     let lacks = |row: &Row| {
         let workload = registry::find(&row.workload)?;
         let settings = lever::overlay(&row.settings, &base.settings);
-        let options = workload::options(workload, options_of(&settings, &row.workload)).ok()?;
-        workload.check_arm(&options).err()
+        let (_, configured) = workload::configure(workload, options_of(&settings, &row.workload)).ok()?;
+        configured.check_arm().err()
     };
     let mut left_out = Vec::new();
     let run = rows.into_iter().filter(|row| match lacks(row) {

@@ -5,27 +5,20 @@
 mod local;
 mod room;
 mod shape;
+mod typed;
 
-use crate::registry;
-use crate::study::setting;
-use bigiron_model::host::HostKind;
-use bigiron_model::setting::options_of;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use bigiron_stats::power;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::arm;
-use super::question::{Places, Question};
-use super::schedule;
 use bigiron_lab::lever;
-use bigiron_lab::lever::{LeverError, Scope};
+use bigiron_lab::lever::LeverError;
 use bigiron_model::clock::Clock;
+use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::margins;
-use bigiron_model::metric::{Kind, MetricDef};
+use bigiron_model::metric::Kind;
 use bigiron_model::plan;
 use bigiron_model::plan::{Design, Machine, Plan, PlannedWorkload};
 use bigiron_model::refusal::Refusal;
@@ -34,9 +27,11 @@ use bigiron_model::size;
 use bigiron_model::storage;
 use bigiron_model::storage::Profile;
 use bigiron_model::suggest;
-use bigiron_model::workload::Options;
-use bigiron_workload as workload;
-use bigiron_workload::Workload;
+use bigiron_stats::power;
+
+pub use self::typed::Typed;
+use super::question::{Places, Question};
+use super::{schedule, setting};
 
 /// What is run if nothing is said: the workloads that take seconds.
 pub const QUICK: &[&str] = &["micro", "dbsim"];
@@ -106,24 +101,23 @@ pub struct Settled {
 }
 
 /// An arm whose kernel is not known yet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct SettledArm {
     pub name: String,
     /// As typed.
     pub kernel: String,
     /// Its own settings, laid over those of all arms.
     pub settings: Vec<Setting>,
+    /// What they mean.
+    #[serde(skip)]
+    pub typed: Typed,
 }
 
 /// Fills in what was not said and refuses what cannot be run.
 pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal> {
     let places = q.places.clone();
     check_arms(q)?;
-    let workloads = workloads(q)?;
-    let mut arms = arms(q);
-    let mut planned = workloads.iter().map(|w| planned(q, *w, &arms)).collect::<Result<Vec<_>, _>>()?;
-    check_reach(q, &workloads)?;
-    embed(q, &mut planned, &mut arms)?;
+    let (planned, arms) = typed::read(q)?;
     let host = q.host.unwrap_or_default();
     if host == HostKind::Local {
         local::check(q, here)?;
@@ -138,8 +132,8 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
         let most = schedule::SEED_LIMIT - 1;
         return Err(places.refuse("design.seed", format!("The seed {seed} is too large; the largest is {most}")));
     }
-    let silence = if host == HostKind::Local { silence(&workloads, &planned, &arms) } else { Duration::ZERO };
-    let seconds = u32::try_from(silence.as_secs()).unwrap_or(u32::MAX).saturating_add(HANG_LIMIT);
+    let silence = arms.iter().filter(|_| host == HostKind::Local).map(|arm| arm.typed.silence().as_secs()).max();
+    let seconds = u32::try_from(silence.unwrap_or(0)).unwrap_or(u32::MAX).saturating_add(HANG_LIMIT);
     let hang_limit = q.hang_limit.unwrap_or(seconds.saturating_mul(cpus));
     if q.hang_limit.is_some_and(|limit| !HANG_LIMITS.contains(&limit)) {
         let (least, most) = (HANG_LIMITS.start(), HANG_LIMITS.end());
@@ -177,21 +171,6 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     settled.check_memory()?;
     settled.check_cpus(here)?;
     Ok(settled)
-}
-
-/// The longest time for which a workload of an arm shows no progress, though all is well. On this machine itself time is not a guest's, and a run may
-/// be as long as its options say.
-fn silence(workloads: &[&dyn Workload], planned: &[PlannedWorkload], arms: &[SettledArm]) -> Duration {
-    let of = |arm: &SettledArm| {
-        let silences = workloads.iter().zip(planned).map(|(workload, planned)| {
-            let own = options_of(&arm.settings, workload.name());
-            let mut options = planned.options.clone();
-            options.extend(own.map(|(option, value)| (option.to_owned(), value.to_owned())));
-            workload.silence(&options)
-        });
-        silences.max().unwrap_or_default()
-    };
-    arms.iter().map(of).max().unwrap_or_default()
 }
 
 fn choice<'c>(what: &str, word: &str, choices: &[&'c str]) -> Result<&'c str, Refusal> {
@@ -263,109 +242,6 @@ fn check_arms(q: &Question) -> Result<(), Refusal> {
         }
     }
     lever::check_duplicates(&q.settings).map_err(|e| q.places.refuse("set", e.to_string()))
-}
-
-fn workloads(q: &Question) -> Result<Vec<&'static dyn Workload>, Refusal> {
-    let asked: Vec<&str> =
-        if q.workloads.is_empty() { QUICK.to_vec() } else { q.workloads.iter().map(String::as_str).collect() };
-    let mut found: Vec<&'static dyn Workload> = Vec::new();
-    for (i, name) in asked.into_iter().enumerate() {
-        let refuse = |message| q.places.refuse(&format!("workloads.{i}"), message);
-        let Some(workload) = registry::find(name) else {
-            let names = registry::all().iter().map(|w| w.name());
-            let right = match suggest::nearest(name, names.clone()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("it can be {}", suggest::list(names)),
-            };
-            return Err(refuse(format!("`{name}` is not a workload; {right}")));
-        };
-        if found.iter().any(|w| w.name() == name) {
-            return Err(refuse(format!("Workload `{name}` is named twice")));
-        }
-        found.push(workload);
-    }
-    Ok(found)
-}
-
-/// Arms with what is set on all of them, options of workloads excepted: those belong to the workloads.
-fn arms(q: &Question) -> Vec<SettledArm> {
-    let common: Vec<Setting> =
-        q.settings.iter().filter(|(lever, _)| lever::scope(lever) != Scope::Workload).cloned().collect();
-    arm::names(&q.arms)
-        .into_iter()
-        .zip(&q.arms)
-        .map(|(name, arm)| SettledArm {
-            name,
-            kernel: arm.kernel.clone(),
-            settings: lever::overlay(&common, &arm.settings),
-        })
-        .collect()
-}
-
-fn planned(q: &Question, workload: &'static dyn Workload, arms: &[SettledArm]) -> Result<PlannedWorkload, Refusal> {
-    let name = workload.name();
-    let options = workload::options(workload, options_of(&q.settings, name)).map_err(|e| q.places.refuse("set", e))?;
-    let metrics = workload.metrics(&options);
-    for (i, arm) in arms.iter().enumerate() {
-        let own = of_arm(workload, &options, arm).map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
-        workload
-            .check_arm(&own)
-            .map_err(|e| q.places.refuse(&format!("arms.{i}"), format!("Arm `{}` cannot be run: {e}", arm.name)))?;
-        let measured = workload.metrics(&own);
-        if let Some(odd) = difference(&metrics, &measured) {
-            let message = format!(
-                "Arm `{}` cannot be compared: with its options `{name}` measures `{odd}` on one side only",
-                arm.name
-            );
-            return Err(q.places.refuse(&format!("arms.{i}"), message));
-        }
-    }
-    Ok(PlannedWorkload { name: name.to_owned(), options, metrics })
-}
-
-/// Puts the text of files that options name into their place: a plan holds all that it needs.
-fn embed(q: &Question, planned: &mut [PlannedWorkload], arms: &mut [SettledArm]) -> Result<(), Refusal> {
-    for planned in planned {
-        let Some(workload) = registry::find(&planned.name) else { continue };
-        for (name, value) in &mut planned.options {
-            *value = workload.embed(name, value).map_err(|e| q.places.refuse("set", e))?;
-        }
-        for (i, arm) in arms.iter_mut().enumerate() {
-            for (lever, value) in &mut arm.settings {
-                if let Some(name) = lever.strip_prefix(workload.name()).and_then(|rest| rest.strip_prefix('.')) {
-                    *value = workload.embed(name, value).map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The options of `workload` on `arm`.
-fn of_arm(workload: &dyn Workload, common: &Options, arm: &SettledArm) -> Result<Options, String> {
-    let common = common.iter().map(|(n, v)| (n.as_str(), v.as_str()));
-    workload::options(workload, common.chain(options_of(&arm.settings, workload.name())))
-}
-
-/// A metric that only one of two lists has.
-fn difference<'m>(a: &'m [MetricDef], b: &'m [MetricDef]) -> Option<&'m str> {
-    let lacks = |list: &[MetricDef], def: &MetricDef| !list.contains(def);
-    a.iter().find(|d| lacks(b, d)).or(b.iter().find(|d| lacks(a, d))).map(|d| d.name.as_str())
-}
-
-/// Refuses options of workloads that are not run.
-fn check_reach(q: &Question, workloads: &[&'static dyn Workload]) -> Result<(), Refusal> {
-    let of_arms = q.arms.iter().enumerate().flat_map(|(i, a)| a.settings.iter().map(move |s| (format!("arms.{i}"), s)));
-    for (place, (lever, _)) in q.settings.iter().map(|s| ("set".to_owned(), s)).chain(of_arms) {
-        let family = lever.split('.').next().unwrap_or(lever);
-        if lever::scope(lever) == Scope::Workload && !workloads.iter().any(|w| w.name() == family) {
-            let names = suggest::list(workloads.iter().map(|w| w.name()));
-            return Err(q
-                .places
-                .refuse(&place, format!("Lever `{lever}` has nothing to act on: this study runs {names}")));
-        }
-    }
-    Ok(())
 }
 
 /// Refuses a number of pairs from which no verdict can come; warns of one from which not all can.

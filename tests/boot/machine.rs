@@ -43,7 +43,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
     let store = Store::at(&cache()).unwrap();
     let kernel = store.resolve(&Spec::parse(machines.kernel).unwrap(), &|note| eprintln!("{note}")).unwrap();
     let micro = registry::find("micro").unwrap();
-    let options = workload::options(micro, [("only", machines.only), ("scale", "0.2")]).unwrap();
+    let (options, configured) = workload::configure(micro, [("only", machines.only), ("scale", "0.2")]).unwrap();
     let plan = Plan {
         schema: SCHEMA,
         bigiron: "test".to_owned(),
@@ -66,7 +66,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
             settings: machines.settings.iter().map(|text| setting::parse(text).unwrap()).collect(),
             foundation: Default::default(),
         }],
-        workloads: vec![PlannedWorkload { name: "micro".to_owned(), metrics: micro.metrics(&options), options }],
+        workloads: vec![PlannedWorkload { name: "micro".to_owned(), metrics: configured.metrics(), options }],
         margins: Default::default(),
         failed_check: None,
         slots: Vec::new(),

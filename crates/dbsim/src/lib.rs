@@ -81,7 +81,7 @@ use bigiron_model::metric::MetricDef;
 use bigiron_sys::network;
 
 use bigiron_model::workload::{Options, Window};
-use bigiron_workload::{Context, Explanation, Needs, OptionDef, Outcome, RawNeeds, Workload};
+use bigiron_workload::{Configured, Context, Explanation, Needs, OptionDef, Outcome, RawNeeds, Running, Workload};
 
 use cache::Cache;
 use instance::Instance;
@@ -126,59 +126,66 @@ impl Workload for Dbsim {
         if name == "job" { job::embed(value).map_err(|e| e.to_string()) } else { Ok(value.to_owned()) }
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
-        Job::parse(options).map(|_| ())
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        Ok(Box::new(Job::parse(options)?))
     }
+}
 
-    fn needs(&self, options: &Options) -> Needs {
-        let Ok(job) = Job::parse(options) else { return Needs::default() };
-        let processes = instance::roles(&job).len();
+impl Configured for Job {
+    fn needs(&self) -> Needs {
+        let job = self;
+        let processes = instance::roles(job).len();
         Needs {
             storage_bytes: Some(
                 job.data.bytes
                     + job.journal.files as u64 * job.journal.bytes
-                    + archiver::storage_bytes(&job)
-                    + sideline::storage_bytes(&job)
+                    + archiver::storage_bytes(job)
+                    + sideline::storage_bytes(job)
                     + Ledger::bytes(job.transactors(), job.blocks())
-                    + requests::saved_bytes(&job)
+                    + requests::saved_bytes(job)
                     // Directory, extents, and what the file system keeps for itself per file.
                     + (1 << 20),
             ),
             // The segment, and half a mebibyte for each process's own stack, heap and page tables.
-            memory_bytes: (Instance::bytes(&job) + Cache::bytes(&job) + (processes << 19)) as u64
+            memory_bytes: (Instance::bytes(job) + Cache::bytes(job) + (processes << 19)) as u64
                 + job.journal.files as u64 * job.journal.bytes
-                + sideline::memory_bytes(&job)
+                + sideline::memory_bytes(job)
                 + Ledger::bytes(job.transactors(), job.blocks())
-                + verify::memory_bytes(&job),
+                + verify::memory_bytes(job),
             modules: if job.run.network == job::Wire::Veth { vec![network::MODULE] } else { Vec::new() },
         }
     }
 
-    fn raw_disks(&self, options: &Options) -> Option<RawNeeds> {
-        let job = Job::parse(options).ok()?;
-        let each = u64::from(job.blocks_per_file()) * block::BLOCK as u64;
-        job.data.places.is_empty().then_some(RawNeeds { count: job.data.files, bytes: each })
+    fn raw_disks(&self) -> Option<RawNeeds> {
+        let each = u64::from(self.blocks_per_file()) * block::BLOCK as u64;
+        self.data.places.is_empty().then_some(RawNeeds { count: self.data.files, bytes: each })
     }
 
-    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
-        Job::parse(options).map(|job| metrics::of(&job)).unwrap_or_default()
+    fn metrics(&self) -> Vec<MetricDef> {
+        metrics::of(self)
     }
 
-    fn silence(&self, options: &Options) -> Duration {
-        Job::parse(options).map(|job| Plan::new(&job, Clock::Wall).longest_part()).unwrap_or_default()
+    fn silence(&self) -> Duration {
+        Plan::new(self, Clock::Wall).longest_part()
     }
 
-    fn prepare(&self, cx: &Context<'_>) -> Result<()> {
-        prepare(&parse(cx)?, &job_context(cx))
+    fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
+        let job = placed(self, cx)?;
+        prepare(&job, &job_context(cx))?;
+        Ok(Box::new(Placed(job)))
+    }
+}
+
+/// A job whose files are laid out.
+struct Placed(Job);
+
+impl Running for Placed {
+    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+        result(&self.0, &run(&self.0, &job_context(cx))?)
     }
 
-    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
-        let job = parse(cx)?;
-        result(&job, &run(&job, &job_context(cx))?)
-    }
-
-    fn verify(&self, cx: &Context<'_>) -> Result<()> {
-        verify(&parse(cx)?, &job_context(cx))
+    fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
+        verify(&self.0, &job_context(cx))
     }
 }
 
@@ -196,8 +203,9 @@ pub fn metrics(job: &Job) -> Vec<MetricDef> {
     metrics::of(job)
 }
 
-fn parse(cx: &Context<'_>) -> Result<Job> {
-    let mut job = Job::parse(cx.options).map_err(anyhow::Error::msg)?;
+/// The job with the trial's raw disks as the places of its data.
+fn placed(job: &Job, cx: &Context<'_>) -> Result<Job> {
+    let mut job = job.clone();
     if job.data.places.is_empty() && !cx.devices.is_empty() {
         ensure!(job.data.files <= cx.devices.len(), "A disk takes one data file, and the job has {}", job.data.files);
         job.data.places = cx.devices.to_vec();

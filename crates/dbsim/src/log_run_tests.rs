@@ -1,10 +1,9 @@
 //! Whole runs for the log's side: stages, groups, ways to sync, journals, archiver.
 
 use super::*;
-use std::path::PathBuf;
 
 use bigiron_model::clock::Clock;
-use bigiron_workload::options;
+use bigiron_workload::{options, testing};
 
 /// A job and a directory beside the test's executable: on a real file system, where `/tmp` might be memory.
 struct Run {
@@ -54,29 +53,16 @@ database-writer = {{ kind = "database-writer", io = "sync", batch = 16 }}
     }
 
     fn with<T>(&self, f: impl FnOnce(&Context<'_>) -> T) -> T {
-        f(&Context {
-            options: &self.options,
-            seed: 3,
-            clock: Clock::Wall,
-            dir: self.dir.path().to_owned(),
-            images: &std::collections::BTreeMap::new(),
-            devices: &[],
-            foundation: &std::collections::BTreeMap::new(),
-            cpus: 1,
-            memory_bytes: 1 << 30,
-            executable: PathBuf::new(),
-            network: None,
-            witness: None,
-            progress: &|_| {},
-        })
+        f(&Context { seed: 3, clock: Clock::Wall, cpus: 1, ..testing::context(self.dir.path()) })
     }
 
     /// Lays out, runs and verifies.
     fn go(&self) -> Result<Outcome> {
         self.with(|cx| {
-            Dbsim.prepare(cx)?;
-            let outcome = Dbsim.run(cx)?;
-            Dbsim.verify(cx)?;
+            let job = Job::parse(&self.options).unwrap();
+            let mut running = job.prepare(cx)?;
+            let outcome = running.run(cx)?;
+            running.verify(cx)?;
             Ok(outcome)
         })
     }
@@ -189,7 +175,7 @@ fn a_slow_archiver_holds_up_the_log() {
 fn archives_are_counted_in_what_the_job_needs() {
     let needs = |others| {
         let run = Run::new(2, "", "", others);
-        Dbsim.needs(&run.options).storage_bytes.unwrap()
+        Job::parse(&run.options).unwrap().needs().storage_bytes.unwrap()
     };
     let with = needs("archiver = { kind = \"archiver\", request = \"64K\" }");
     assert_eq!(with - needs(""), (archiver::KEPT + 1) * (2 << 20));

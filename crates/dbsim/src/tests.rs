@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bigiron_model::clock::Clock;
-use bigiron_workload::options;
+use bigiron_workload::{options, testing};
 
 /// A directory beside the test's executable: on a real file system, where `/tmp` might be memory.
 struct Bench {
@@ -35,34 +35,23 @@ impl Bench {
     }
 
     fn with<T>(&self, f: impl FnOnce(&Context<'_>) -> T) -> T {
-        f(&Context {
-            options: &self.options,
-            seed: self.seed,
-            clock: Clock::Wall,
-            dir: self.path().to_owned(),
-            images: &std::collections::BTreeMap::new(),
-            devices: &[],
-            foundation: &std::collections::BTreeMap::new(),
-            cpus: 1,
-            memory_bytes: 1 << 30,
-            executable: PathBuf::new(),
-            network: None,
-            witness: None,
-            progress: &|_| {},
-        })
+        f(&Context { seed: self.seed, clock: Clock::Wall, cpus: 1, ..testing::context(self.path()) })
     }
 
     fn prepare(&self) -> &Self {
-        self.with(|cx| Dbsim.prepare(cx)).unwrap();
+        let job = self.job();
+        self.with(|cx| prepare(&job, &job_context(cx))).unwrap();
         self
     }
 
     fn run(&self) -> Result<Outcome> {
-        self.with(|cx| Dbsim.run(cx))
+        let job = self.job();
+        self.with(|cx| Placed(job).run(cx))
     }
 
     fn verify(&self) -> Result<()> {
-        self.with(|cx| Dbsim.verify(cx))
+        let job = self.job();
+        self.with(|cx| Box::new(Placed(job)).verify(cx))
     }
 
     /// Sets a key of the job.
@@ -71,7 +60,7 @@ impl Bench {
     }
 
     fn job(&self) -> Job {
-        self.with(|cx| parse(cx).unwrap())
+        Job::parse(&self.options).unwrap()
     }
 
     /// The ledger, which must be whole.
@@ -119,7 +108,7 @@ fn every_engine_runs_and_verifies_direct_and_buffered() {
                 outcome => outcome.unwrap(),
             };
             bench.verify().unwrap();
-            let metrics = bench.with(|cx| Dbsim.metrics(cx.options));
+            let metrics = bench.job().metrics();
             assert_eq!(outcome.values.len(), metrics.len());
             for m in metrics {
                 let value = outcome.values[&m.name];
@@ -168,11 +157,9 @@ fn a_broken_block_stops_the_run_and_leaves_no_process() {
     let bench = Bench::new(&[("scan", "off")]);
     bench.prepare();
     // The hottest block that the preload leaves out is sure to be read by a foreground.
-    let number = bench.with(|cx| {
-        let job = parse(cx).unwrap();
-        choice::Choosers::new(&job, 0).popular(job.buffers() * trial::PRELOAD.0 / trial::PRELOAD.1)
-    });
-    let address = bench.with(|cx| files::address(&parse(cx).unwrap(), number));
+    let job = bench.job();
+    let number = choice::Choosers::new(&job, 0).popular(job.buffers() * trial::PRELOAD.0 / trial::PRELOAD.1);
+    let address = files::address(&job, number);
     let path = files::data_path(bench.path(), address.file as usize);
     edit(&path, u64::from(address.block) * block::BLOCK as u64, |page| page[100] ^= 1);
     let error = format!("{:#}", bench.run().unwrap_err());

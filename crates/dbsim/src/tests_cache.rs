@@ -1,11 +1,10 @@
 //! Whole runs with other memory, replacement, database writers and checkpoints than the options offer.
 
 use super::*;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bigiron_model::clock::Clock;
-use bigiron_workload::options;
+use bigiron_workload::{options, testing};
 
 use control_file::Entry;
 use huge_pages::Refused;
@@ -13,7 +12,6 @@ use job::{ClassSpec, Kind, Length, Memory, Pace, Replacement};
 
 struct Bench {
     dir: tempfile::TempDir,
-    options: Options,
     job: Job,
 }
 
@@ -34,26 +32,12 @@ impl Bench {
         let mut job = Job::parse(&options).unwrap();
         change(&mut job);
         let beside = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-        Self { dir: tempfile::tempdir_in(beside).unwrap(), options, job }
+        Self { dir: tempfile::tempdir_in(beside).unwrap(), job }
     }
 
     /// Lays out, runs and verifies.
     fn run(&self) -> Result<Outcome> {
-        let cx = Context {
-            options: &self.options,
-            seed: 11,
-            clock: Clock::Wall,
-            dir: self.dir.path().to_owned(),
-            images: &std::collections::BTreeMap::new(),
-            devices: &[],
-            foundation: &std::collections::BTreeMap::new(),
-            cpus: 1,
-            memory_bytes: 1 << 30,
-            executable: PathBuf::new(),
-            network: None,
-            witness: None,
-            progress: &|_| {},
-        };
+        let cx = Context { seed: 11, clock: Clock::Wall, cpus: 1, ..testing::context(self.dir.path()) };
         files::lay_out(&self.job, &cx.dir, |_| {})?;
         let outcome = result(&self.job, &run(&self.job, &job_context(&cx))?)?;
         verify::verify(&self.job, &cx.dir)?;

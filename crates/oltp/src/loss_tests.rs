@@ -23,7 +23,6 @@ use crate::trial;
 use crate::trial::TrialContext;
 use crate::{Scale, load};
 use bigiron_model::clock::Clock;
-use bigiron_model::workload::Options;
 use bigiron_workload::Context;
 use bigiron_workload::testing;
 
@@ -115,8 +114,7 @@ fn forget(payment: &Entry, database: &mut dyn Database) {
 #[test]
 fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options::new();
-    let cx = Context { seed: 1, executable: "/bin/true".into(), ..testing::context(&options, dir.path()) };
+    let cx = Context { seed: 1, executable: "/bin/true".into(), ..testing::context(dir.path()) };
     let job = fixture::job(&[("warehouses", "1"), ("connections", "6")]);
     let mut trial_database = TrialDatabase::open(&cx, &job, &job.config(Clock::Exact, 2)).unwrap();
     let mut moments = Rng::new(20_251, 0);

@@ -7,13 +7,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::*;
 use crate::driver::fixture;
 use bigiron_model::clock::Clock;
-use bigiron_model::workload::Options;
 use bigiron_workload::Context;
 use bigiron_workload::testing;
 
 fn trial_database(job: &Job, dir: &Path) -> TrialDatabase {
-    let options = Options::new();
-    let cx = Context { seed: 1, executable: "/bin/true".into(), ..testing::context(&options, dir) };
+    let cx = Context { seed: 1, executable: "/bin/true".into(), ..testing::context(dir) };
     TrialDatabase::open(&cx, job, &job.config(Clock::Exact, 2)).unwrap()
 }
 

@@ -4,10 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::config::{Engine, Length};
 use super::job::Job;
@@ -23,7 +22,8 @@ use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_workload::acknowledgements::Target;
 use bigiron_workload::{
-    Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Outcome, Workload, keys,
+    Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Outcome, Running, Workload,
+    keys,
 };
 
 /// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.
@@ -77,16 +77,22 @@ impl Workload for Oltp {
         }
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
+    fn nightly(&self) -> &'static [NightlyRow] {
+        &[NightlyRow { label: "sqlite", options: &[("engine", "sqlite")], ..NightlyRow::PLAIN }]
+    }
+
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
         let job = Job::parse(options)?;
         if let Engine::Url(url) = &job.engine {
             Url::parse(url).map_err(|e| e.to_string())?;
         }
-        Ok(())
+        Ok(Box::new(job))
     }
+}
 
-    fn needs(&self, options: &Options) -> Needs {
-        let Ok(job) = Job::parse(options) else { return Needs::default() };
+impl Configured for Job {
+    fn needs(&self) -> Needs {
+        let job = self;
         let data = u64::from(job.scale.warehouses) * WAREHOUSE_BYTES;
         let config = job.config(Clock::Wall, 1);
         // Where a ramp ends is its result: only its first step has to fit.
@@ -106,32 +112,27 @@ impl Workload for Oltp {
         }
     }
 
-    fn nightly(&self) -> &'static [NightlyRow] {
-        &[NightlyRow { label: "sqlite", options: &[("engine", "sqlite")], ..NightlyRow::PLAIN }]
+    fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {
+        images::of(self, cx)
     }
 
-    fn silence(&self, options: &Options) -> Duration {
-        let Ok(job) = Job::parse(options) else { return Duration::ZERO };
-        let config = job.config(Clock::Wall, 1);
+    fn metrics(&self) -> Vec<MetricDef> {
+        metrics::of(self)
+    }
+
+    fn silence(&self) -> Duration {
+        let config = self.config(Clock::Wall, 1);
         let time = |length| if let Length::Time(time) = length { time } else { Duration::ZERO };
         let run = time(config.ramp) + time(config.length);
         if config.part.0 > 1 { run.max(LOADING) } else { run }
     }
 
-    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
-        Job::parse(options).map(|job| metrics::of(&job)).unwrap_or_default()
-    }
-
-    fn images(&self, options: &Options, cx: &ImageContext<'_>) -> Result<Images> {
-        images::of(&Job::parse(options).map_err(anyhow::Error::msg)?, cx)
-    }
-
-    fn prepare(&self, cx: &Context<'_>) -> Result<()> {
-        let job = parse(cx)?;
-        let trial_database = TrialDatabase::open(cx, &job, &job.config(cx.clock, cx.cpus))?;
+    fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
+        let job = self;
+        let trial_database = TrialDatabase::open(cx, job, &job.config(cx.clock, cx.cpus))?;
         // What a guest's image holds was checked when it was made.
         if !cx.images.contains_key(trial_database::DATA) && job.part.0 == 1 {
-            let prepared = trial::prepare(&job, &trial_database.target(), &trial_context(cx, &trial_database));
+            let prepared = trial::prepare(job, &trial_database.target(), &trial_context(cx, &trial_database));
             if let Some(rendezvous) = &trial_database.rendezvous {
                 match &prepared {
                     Ok(()) => rendezvous.tell(Stage::Loaded, "")?,
@@ -140,62 +141,55 @@ impl Workload for Oltp {
             }
             prepared?;
         }
-        trial::warm(&job, &trial_database.target())?;
-        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(trial_database);
-        Ok(())
+        trial::warm(job, &trial_database.target())?;
+        Ok(Box::new(Open { job, trial_database }))
     }
 
-    fn recover(&self, cx: &Context<'_>, acknowledged: &Path) -> Result<BTreeMap<String, String>> {
-        let job = parse(cx)?;
-        let (trial_database, facts) = survival::prove(cx, &job, acknowledged)?;
-        trial::warm(&job, &trial_database.target())?;
-        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(trial_database);
-        Ok(facts)
+    fn recover(
+        &self,
+        cx: &Context<'_>,
+        acknowledged: &Path,
+    ) -> Result<(Box<dyn Running + '_>, BTreeMap<String, String>)> {
+        let job = self;
+        let (trial_database, facts) = survival::prove(cx, job, acknowledged)?;
+        trial::warm(job, &trial_database.target())?;
+        Ok((Box::new(Open { job, trial_database }), facts))
     }
+}
 
-    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
-        let job = parse(cx)?;
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut trial_database = open.take().context("A run comes after its preparation")?;
-        // A ramp may have to start the trial database's server again, so what the context has of the trial database is lent to it.
+/// A trial with its database open. Dropping it ends what was started.
+struct Open<'a> {
+    job: &'a Job,
+    trial_database: TrialDatabase,
+}
+
+impl Running for Open<'_> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+        let Open { job, trial_database } = self;
+        // A ramp may have to start the trial database's server again, so the context borrows nothing of it.
         let (unavailable, rendezvous) =
             (std::mem::take(&mut trial_database.unavailable), trial_database.rendezvous.take());
         let context = context(cx, trial_database.after, &unavailable, rendezvous.as_ref());
         let outcome = if job.users.is_empty() {
-            trial::run(&job, &trial_database.target(), &context)
+            trial::run(job, &trial_database.target(), &context)
         } else {
-            ramp::run(&job, &mut trial_database, &context)
+            ramp::run(job, trial_database, &context)
         };
         (trial_database.unavailable, trial_database.rendezvous) = (unavailable, rendezvous);
-        match outcome {
-            Ok(outcome) => {
-                *open = Some(trial_database);
-                Ok(outcome)
-            }
-            // No check follows: what was started goes with the trial database.
-            Err(e) => Err(match e.downcast::<Loss>() {
-                Ok(loss) => loss.judge(&mut trial_database),
-                Err(e) => e,
-            }),
-        }
+        outcome.map_err(|e| match e.downcast::<Loss>() {
+            Ok(loss) => loss.judge(trial_database),
+            Err(e) => e,
+        })
     }
 
-    fn verify(&self, cx: &Context<'_>) -> Result<()> {
-        let trial_database = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let trial_database = trial_database.context("A check comes after its run")?;
+    fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
+        let trial_database = self.trial_database;
         trial::verify(&trial_database.target(), &trial_context(cx, &trial_database))?;
         if let Some(rendezvous) = &trial_database.rendezvous {
             rendezvous.close()?;
         }
         trial_database.close()
     }
-}
-
-/// The database between the steps of a trial, which are steps of one process.
-static OPEN: Mutex<Option<TrialDatabase>> = Mutex::new(None);
-
-fn parse(cx: &Context<'_>) -> Result<Job> {
-    Job::parse(cx.options).map_err(anyhow::Error::msg)
 }
 
 fn trial_context<'a>(cx: &'a Context<'_>, trial_database: &'a TrialDatabase) -> TrialContext<'a> {

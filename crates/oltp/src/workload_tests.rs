@@ -3,26 +3,27 @@ use bigiron_workload as workload;
 use bigiron_workload::testing;
 use std::path::Path;
 
-fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
+fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Job, &Context<'_>) -> T) -> T {
     let options = workload::options(&Oltp, settings.iter().copied()).unwrap();
-    act(&Context { seed: 11, executable: "/bin/true".into(), ..testing::context(&options, dir) })
+    let job = Job::parse(&options).unwrap();
+    act(&job, &Context { seed: 11, executable: "/bin/true".into(), ..testing::context(dir) })
 }
 
 #[test]
 fn sqlite_is_loaded_driven_and_checked() {
     let dir = tempfile::tempdir().unwrap();
     let settings = [("engine", "sqlite"), ("ramp", "50"), ("length", "1000"), ("connections", "2")];
-    with_context(&settings, dir.path(), |cx| {
-        Oltp.prepare(cx).unwrap();
-        let outcome = Oltp.run(cx).unwrap();
-        let declared: Vec<_> = Oltp.metrics(cx.options).into_iter().map(|m| m.name).collect();
+    with_context(&settings, dir.path(), |job, cx| {
+        let mut running = job.prepare(cx).unwrap();
+        let outcome = running.run(cx).unwrap();
+        let declared: Vec<_> = job.metrics().into_iter().map(|m| m.name).collect();
         assert!(declared.iter().all(|name| outcome.values[name] > 0.0));
         assert_eq!(declared.len(), outcome.values.len());
         assert_eq!(outcome.facts["transactions"], "1000");
         assert!(outcome.facts["durability"].contains("synchronous=full"), "{:?}", outcome.facts);
         assert!(outcome.facts["deviations"].contains("no think time"));
         assert!(outcome.facts["agreement"].contains("by the database's"));
-        Oltp.verify(cx).unwrap();
+        running.verify(cx).unwrap();
     });
 }
 
@@ -30,12 +31,11 @@ fn sqlite_is_loaded_driven_and_checked() {
 fn data_that_are_not_right_fail_the_check() {
     let dir = tempfile::tempdir().unwrap();
     let settings = [("engine", "sqlite"), ("ramp", "1"), ("length", "20"), ("connections", "1")];
-    with_context(&settings, dir.path(), |cx| {
-        let job = parse(cx).unwrap();
-        let trial_database = TrialDatabase::open(cx, &job, &job.config(cx.clock, cx.cpus)).unwrap();
+    with_context(&settings, dir.path(), |job, cx| {
+        let trial_database = TrialDatabase::open(cx, job, &job.config(cx.clock, cx.cpus)).unwrap();
         let (target, trial) = (trial_database.target(), trial_context(cx, &trial_database));
-        trial::prepare(&job, &target, &trial).unwrap();
-        trial::run(&job, &target, &trial).unwrap();
+        trial::prepare(job, &target, &trial).unwrap();
+        trial::run(job, &target, &trial).unwrap();
         trial::verify(&target, &trial).unwrap();
         let mut database = trial::database(&target).unwrap();
         database.execute("UPDATE warehouse SET w_ytd = w_ytd + 1").unwrap();
@@ -57,7 +57,7 @@ fn an_option_that_is_none_is_refused() {
 #[test]
 fn storage_is_for_the_warehouses_unless_the_server_is_elsewhere() {
     let bytes = |settings: &[(&str, &str)]| {
-        Oltp.needs(&workload::options(&Oltp, settings.iter().copied()).unwrap()).storage_bytes.unwrap()
+        workload::configure(&Oltp, settings.iter().copied()).unwrap().1.needs().storage_bytes.unwrap()
     };
     assert!(bytes(&[("warehouses", "10")]) > 10 * bytes(&[("url", "postgresql://u@h/d")]));
     assert!(bytes(&[("warehouses", "10")]) > bytes(&[]));

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::units;
-use bigiron_model::clock::Clock;
+use crate::{ByClock, units};
 
 /// What a length may be, for messages.
 pub const A_LENGTH: &str = "a number of passes such as `3`, a time such as `30s`, or `auto`";
@@ -17,14 +16,15 @@ pub enum Length {
 
 impl Length {
     /// Reads `3`, `30s` or `auto`, which is `wall` on the wall clock and `exact` passes on every other.
-    pub fn parse(text: &str, clock: Clock, exact: u32, wall: Duration) -> Option<Self> {
+    pub fn parse(text: &str, exact: u32, wall: Duration) -> Option<ByClock<Self>> {
+        let always = |length| ByClock { wall: length, other: length };
         if text == "auto" {
-            return Some(if clock == Clock::Wall { Self::Time(wall) } else { Self::Passes(exact) });
+            return Some(ByClock { wall: Self::Time(wall), other: Self::Passes(exact) });
         }
         if let Ok(passes) = text.parse::<u32>() {
-            return (passes <= 1_000_000).then_some(Self::Passes(passes));
+            return (passes <= 1_000_000).then(|| always(Self::Passes(passes)));
         }
-        units::duration(text).map(Self::Time)
+        units::duration(text).map(Self::Time).map(always)
     }
 
     /// Whether it is none at all.
@@ -45,13 +45,16 @@ impl std::fmt::Display for Length {
 
 #[cfg(test)]
 mod tests {
+    use bigiron_model::clock::Clock;
+
     use super::*;
 
     #[test]
     fn lengths_are_work_or_time() {
-        let parse = |text| Length::parse(text, Clock::Exact, 2, Duration::from_secs(9));
+        let both = |text| Length::parse(text, 2, Duration::from_secs(9));
+        let parse = |text| both(text).map(|length| *length.on(Clock::Exact));
         assert_eq!(parse("auto"), Some(Length::Passes(2)));
-        assert_eq!(Length::parse("auto", Clock::Wall, 2, Duration::from_secs(9)).unwrap().to_string(), "9s");
+        assert_eq!(both("auto").unwrap().on(Clock::Wall).to_string(), "9s");
         assert_eq!(parse("1").unwrap().to_string(), "1 pass");
         assert_eq!(parse("30s"), Some(Length::Time(Duration::from_secs(30))));
         assert!(

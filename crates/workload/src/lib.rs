@@ -2,6 +2,7 @@
 //! a clock's name and a seed, and gives metrics back.
 
 pub mod acknowledgements;
+pub mod by_clock;
 pub mod footprint;
 pub mod keys;
 pub mod length;
@@ -25,8 +26,9 @@ use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::suggest;
 use bigiron_model::workload::{Options, Program, Window};
-use bigiron_sys::network::Network;
+use bigiron_sys::network::{self, Network};
 
+pub use by_clock::ByClock;
 pub use keys::Explanation;
 pub use nightly::NightlyRow;
 
@@ -35,7 +37,7 @@ pub use nightly::NightlyRow;
 pub struct OptionDef {
     pub name: &'static str,
     pub default: &'static str,
-    /// Allowed words; empty if the value is checked by [`Workload::check`] alone (numbers, sizes).
+    /// Allowed words; empty if the value is checked by [`Workload::parse`] alone (numbers, sizes).
     pub allowed: &'static [&'static str],
     pub summary: &'static str,
 }
@@ -53,6 +55,13 @@ pub struct Needs {
     /// Kernel modules (any spelling of `-`/`_`) beyond the file system's and the device's own. A module that is built in is fine. Who needs
     /// [`network::MODULE`] finds a pair of such devices in [`Context::network`].
     pub modules: Vec<&'static str>,
+}
+
+impl Needs {
+    /// Whether the workload has clients behind network devices.
+    pub fn has_network(&self) -> bool {
+        self.modules.contains(&network::MODULE)
+    }
 }
 
 /// What a workload wants of raw disks.
@@ -85,7 +94,7 @@ pub enum ImageRole {
     Data,
 }
 
-/// What [`Workload::images`] may use.
+/// What [`Configured::images`] may use.
 pub struct ImageContext<'a> {
     /// The file system that the study's guests have; `None` on this machine itself, where no image is wanted, but what the trials start from.
     pub filesystem: Option<&'a str>,
@@ -105,13 +114,12 @@ pub struct Images {
 /// Where and how a workload runs.
 #[derive(Clone)]
 pub struct Context<'a> {
-    pub options: &'a Options,
     /// Same for both arms of a pair, another for every pair.
     pub seed: u64,
     pub clock: Clock,
     /// An empty directory on the file system under test (exists only if [`Needs::storage_bytes`] asked for it).
     pub dir: PathBuf,
-    /// Where the images that [`Workload::images`] gave are mounted, by their names; none outside a guest.
+    /// Where the images that [`Configured::images`] gave are mounted, by their names; none outside a guest.
     pub images: &'a BTreeMap<String, PathBuf>,
     /// Raw disks, free to be overwritten; a workload that can works on them.
     pub devices: &'a [PathBuf],
@@ -172,7 +180,7 @@ impl<W: Write + Send> Sink for W {
     }
 }
 
-/// Something that can be run in a trial and compared between arms.
+/// Something that can be run in a trial and compared between arms: what is known of it before its options are.
 pub trait Workload: Sync {
     fn name(&self) -> &'static str;
     /// One line, as in a list of workloads.
@@ -198,63 +206,93 @@ pub trait Workload: Sync {
     fn embed(&self, _name: &str, value: &str) -> Result<String, String> {
         Ok(value.to_owned())
     }
-    /// Refuses bad option values before anything boots; the message names what would be right.
-    fn check(&self, options: &Options) -> Result<(), String>;
+    /// Its rows in the grid of `bigiron nightly`.
+    fn nightly(&self) -> &'static [NightlyRow] {
+        &[NightlyRow::PLAIN]
+    }
+    /// The option, and its value, with which little more than `metric` is measured; `None` if all are measured anyway.
+    fn alone(&self, _metric: &str) -> Option<(&'static str, String)> {
+        None
+    }
+    /// Reads complete options. Nothing after this sees their text.
+    ///
+    /// # Errors
+    /// What is wrong with them, and what would be right.
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String>;
+}
+
+/// A workload with its options read: what it needs, what it measures, and how a run begins.
+pub trait Configured {
     /// Refuses what no arm could be run with, though it is a good beginning for options that arms complete.
-    fn check_arm(&self, _options: &Options) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// What is missing, and what would be right.
+    fn check_arm(&self) -> Result<(), String> {
         Ok(())
     }
-    fn needs(&self, options: &Options) -> Needs;
+    fn needs(&self) -> Needs;
     /// What it does with raw disks, if it can work on such.
-    fn raw_disks(&self, _options: &Options) -> Option<RawNeeds> {
+    fn raw_disks(&self) -> Option<RawNeeds> {
         None
     }
     /// The images that its trials start from; those that are not kept yet are built now, which may take minutes.
     ///
     /// # Errors
     /// What cannot be had or built here, in words for the user.
-    fn images(&self, _options: &Options, _cx: &ImageContext<'_>) -> anyhow::Result<Images> {
+    fn images(&self, _cx: &ImageContext<'_>) -> anyhow::Result<Images> {
         Ok(Images::default())
     }
-    /// Its rows in the grid of `bigiron nightly`.
-    fn nightly(&self) -> &'static [NightlyRow] {
-        &[NightlyRow::PLAIN]
-    }
     /// The declared metrics, exactly one of them primary.
-    fn metrics(&self, options: &Options) -> Vec<MetricDef>;
-    /// The option, and its value, with which little more than `metric` is measured; `None` if all are measured anyway.
-    fn alone(&self, _metric: &str) -> Option<(&'static str, String)> {
-        None
-    }
-    /// The longest time on the wall clock for which a run shows no progress, as far as `options` say how long it goes on.
-    fn silence(&self, _options: &Options) -> Duration {
+    fn metrics(&self) -> Vec<MetricDef>;
+    /// The longest time on the wall clock for which a run shows no progress, as far as the options say how long it goes on.
+    fn silence(&self) -> Duration {
         Duration::ZERO
     }
-    /// Whether the machine rests after [`Workload::prepare`], until what that wrote has gone to the disk.
+    /// Whether the machine rests after [`Configured::prepare`], until what that wrote has gone to the disk.
     fn lays_out(&self) -> bool {
         true
     }
-    /// Lays out files, starts nothing that is measured.
-    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()>;
-    /// Takes the place of [`Workload::prepare`] on a machine that lost its power in the middle of a run: brings the data back and proves what
-    /// `acknowledged`, all that its witness has received so far, says. What was proved comes back.
+    /// Lays out files and starts servers; nothing of it is measured. What was started ends when the result is dropped.
+    ///
+    /// # Errors
+    /// What cannot be laid out or started.
+    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>>;
+    /// Takes the place of [`Configured::prepare`] on a machine that lost its power in the middle of a run: brings the data back and proves
+    /// what `acknowledged`, all that its witness has received so far, says. Also returns what was proved, as facts.
     ///
     /// # Errors
     /// A [`WrongData`] if something is missing or wrong.
-    fn recover(&self, _cx: &Context<'_>, _acknowledged: &Path) -> anyhow::Result<BTreeMap<String, String>> {
-        bail!("`{}` has no test of crashes", self.name())
+    fn recover(
+        &self,
+        _cx: &Context<'_>,
+        _acknowledged: &Path,
+    ) -> anyhow::Result<(Box<dyn Running + '_>, BTreeMap<String, String>)> {
+        bail!("This workload has no test of crashes")
     }
-    /// Measures. A metric that could not be measured is an error, not a gap; lost data are a [`WrongData`].
-    fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome>;
-    /// Checks the data that the run left behind; an error here is lost or wrong data and outranks any speed.
-    fn verify(&self, cx: &Context<'_>) -> anyhow::Result<()>;
 }
 
-/// The options of `workload` with `settings` laid over the defaults. Unknown names and words that are not allowed are refused.
-pub fn options<'a>(
+/// A workload in a trial, prepared.
+pub trait Running {
+    /// Measures. A metric that could not be measured is an error, not a gap.
+    ///
+    /// # Errors
+    /// What went wrong; lost data are a [`WrongData`].
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome>;
+    /// Checks the data that the run left behind, and ends what was started.
+    ///
+    /// # Errors
+    /// Lost or wrong data, which outrank any speed.
+    fn verify(self: Box<Self>, cx: &Context<'_>) -> anyhow::Result<()>;
+}
+
+/// The options of `workload` with `settings` laid over the defaults, and the workload with them.
+///
+/// # Errors
+/// Unknown names, words that are not allowed, and what [`Workload::parse`] refuses.
+pub fn configure<'a>(
     workload: &dyn Workload,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<Options, String> {
+) -> Result<(Options, Box<dyn Configured>), String> {
     let mut options: Options = workload.options().iter().map(|o| (o.name.to_owned(), o.default.to_owned())).collect();
     for (name, value) in settings {
         match workload.options().iter().find(|o| o.name == name) {
@@ -269,6 +307,17 @@ pub fn options<'a>(
         }
         options.insert(name.to_owned(), value.to_owned());
     }
-    workload.check(&options)?;
-    Ok(options)
+    let configured = workload.parse(&options)?;
+    Ok((options, configured))
+}
+
+/// The options alone.
+///
+/// # Errors
+/// As [`configure`].
+pub fn options<'a>(
+    workload: &dyn Workload,
+    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Options, String> {
+    configure(workload, settings).map(|(options, _)| options)
 }

@@ -1,9 +1,8 @@
 //! The workloads that an executable has. Hosts and the agent are handed one: they run workloads without knowing which there are.
 
 use bigiron_model::plan::{Arm, Plan};
-use bigiron_sys::network;
 
-use crate::{Options, Workload};
+use crate::{Configured, Options, Workload};
 
 /// Workloads, in the order in which lists show them.
 #[derive(Clone, Copy)]
@@ -24,13 +23,19 @@ impl Registry {
         self.0.iter().copied().find(|w| w.name() == name)
     }
 
-    /// Whether the workload of that name, with `options`, has clients behind network devices.
-    pub fn has_network(self, name: &str, options: &Options) -> bool {
-        self.find(name).is_some_and(|w| w.needs(options).modules.contains(&network::MODULE))
+    /// The workload of that name with its options read.
+    ///
+    /// # Errors
+    /// There is none, or its options are wrong: as [`Workload::parse`].
+    pub fn configure(self, name: &str, options: &Options) -> Result<Box<dyn Configured>, String> {
+        self.find(name).ok_or_else(|| format!("This executable has no workload `{name}`"))?.parse(options)
     }
 
-    /// Whether a workload of the plan has, in a boot of `arm`, clients behind network devices.
-    pub fn arm_has_network(self, plan: &Plan, arm: &Arm) -> bool {
-        plan.workloads.iter().any(|w| self.has_network(&w.name, &plan.options_in(arm, &w.name)))
+    /// The workloads of a plan as they are in a boot of `arm`, in the plan's order.
+    ///
+    /// # Errors
+    /// As [`Registry::configure`].
+    pub fn of_arm(self, plan: &Plan, arm: &Arm) -> Result<Vec<Box<dyn Configured>>, String> {
+        plan.workloads.iter().map(|w| self.configure(&w.name, &plan.options_in(arm, &w.name))).collect()
     }
 }

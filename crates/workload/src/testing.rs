@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 
 use super::{Context, Progress};
 use bigiron_model::clock::Clock;
-use bigiron_model::workload::Options;
 
 static NO_IMAGES: BTreeMap<String, PathBuf> = BTreeMap::new();
 static NO_FOUNDATION: BTreeMap<String, String> = BTreeMap::new();
 
 /// A trial in `dir`: seed 7, the exact clock, a machine of 2 CPUs and 1 GiB, and nothing else.
-pub fn context<'a>(options: &'a Options, dir: &Path) -> Context<'a> {
+pub fn context<'a>(dir: &Path) -> Context<'a> {
     fn nobody_listens(_: Progress<'_>) {}
     Context {
-        options,
         seed: 7,
         clock: Clock::Exact,
         dir: dir.to_owned(),

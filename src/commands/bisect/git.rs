@@ -2,8 +2,6 @@
 
 use crate::commands::output::Terminal;
 use crate::conduct;
-use crate::registry;
-use bigiron_model::setting::options_of;
 use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -142,13 +140,8 @@ fn arm(commit: &Commit, kernel: String) -> ArmText {
 /// Options that the study's workloads and file system need beside those of all guests.
 pub(super) fn options(settled: &Settled) -> Vec<String> {
     let filesystem = image::module(&settled.machine.filesystem);
-    let of_workloads = settled.workloads.iter().filter_map(|planned| {
-        let mut options = planned.options.clone();
-        let arms = settled.arms.iter().flat_map(|arm| options_of(&arm.settings, &planned.name));
-        options.extend(arms.map(|(option, value)| (option.to_owned(), value.to_owned())));
-        Some(registry::find(&planned.name)?.needs(&options).modules)
-    });
-    let mut options: Vec<String> = filesystem.into_iter().chain(of_workloads.flatten()).map(modules::option).collect();
+    let of_workloads = settled.arms.iter().flat_map(|arm| arm.typed.needs()).flat_map(|needs| needs.modules);
+    let mut options: Vec<String> = filesystem.into_iter().chain(of_workloads).map(modules::option).collect();
     options.sort();
     options.dedup();
     options

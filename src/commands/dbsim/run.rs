@@ -21,12 +21,12 @@ use crate::study::schedule;
 use bigiron_dbsim as dbsim;
 use bigiron_dbsim::job;
 use bigiron_dbsim::job::Job;
-use bigiron_dbsim::{Acks, Dbsim, JobContext, metrics};
+use bigiron_dbsim::{Acks, JobContext, metrics};
 use bigiron_model::clock::Clock;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
 use bigiron_sys::process::Exit;
-use bigiron_workload::{Needs, Workload};
+use bigiron_workload::{Configured as _, Needs};
 
 /// How long the child may be silent before a Ctrl-C is looked for.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -37,7 +37,7 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
         options.insert("run.time".to_owned(), format!("{seconds}s"));
     }
     let mut job = Job::parse(&options).map_err(Refusal::new)?;
-    let needs = Dbsim.needs(&options);
+    let needs = job.needs();
     place::check_memory(&needs)?;
     warn_of_left_over(&args.dir);
     let seed = args.seed.map_or_else(schedule::draw_seed, Ok)?;

@@ -16,7 +16,6 @@ use crate::commands::output::Terminal;
 use crate::conduct::environment::Environment;
 use crate::conduct::hosts;
 use crate::conduct::signals;
-use crate::registry::WORKLOADS;
 use crate::study::schedule;
 use crate::study::settled;
 use bigiron_archive::Kernel;
@@ -129,7 +128,7 @@ fn plan(args: &OltpCrashTest, environment: &Environment<'_>) -> anyhow::Result<(
     let mut plan = settled.plan(vec![kernel.identity.clone(); 2], seed, String::new(), None)?;
     plan.arms.truncate(1);
     plan.slots.clear();
-    plan.arms[0].foundation = foundation::find(WORKLOADS, &plan, &plan.arms[0])?;
+    plan.arms[0].foundation = foundation::find(&settled.arms[0].typed.workloads, &plan, &plan.arms[0])?;
     Ok((plan, kernel))
 }
 

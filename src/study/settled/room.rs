@@ -2,13 +2,11 @@
 //!
 //! Invariant: what is refused here would fail, hang or measure something else in a guest.
 
-use super::{Settled, Surroundings, of_arm};
-use crate::registry;
+use super::{Settled, Surroundings};
 use bigiron_lab::lever;
 use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
-use bigiron_model::plan::PlannedWorkload;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
 use bigiron_model::storage;
@@ -21,14 +19,14 @@ const KERNEL_MEMORY: u64 = 160 << 20;
 impl Settled {
     /// Memory that the workloads of this study need at least.
     fn memory_needed(&self) -> u64 {
-        let needs = |w: &PlannedWorkload| {
-            let workload = registry::find(&w.name)?;
-            let of_arms = self.arms.iter().filter_map(|arm| of_arm(workload, &w.options, arm).ok());
-            let needs: Vec<_> = of_arms.map(|options| workload.needs(&options)).collect();
-            let memory = needs.iter().map(|n| n.memory_bytes).max()?;
-            Some((memory, needs.iter().filter_map(|n| n.storage_bytes).max().unwrap_or(0)))
-        };
-        let needs: Vec<(u64, u64)> = self.workloads.iter().filter_map(needs).collect();
+        // Of memory and storage, for each workload: the most that it needs on an arm.
+        let mut needs = vec![(0, 0); self.workloads.len()];
+        for arm in &self.arms {
+            for ((memory, storage), own) in needs.iter_mut().zip(arm.typed.needs()) {
+                *memory = own.memory_bytes.max(*memory);
+                *storage = own.storage_bytes.unwrap_or(0).max(*storage);
+            }
+        }
         // Workloads run one after the other, but what they wrote stays.
         let working = needs.iter().map(|(memory, _)| *memory).max().unwrap_or(0);
         let in_memory = storage::find(&self.machine.storage).is_none_or(Profile::is_in_memory);

@@ -2,20 +2,17 @@
 //!
 //! Invariant: what passes here gives QEMU whole cores and whole MiB for every node.
 
-use crate::registry;
 use std::num::NonZero;
 
 use super::{Settled, SettledArm};
 use bigiron_image::journal;
 use bigiron_lab::lever::fs;
 use bigiron_lab::lever::vm::{BLOCK_SIZE, DISKS, NUMA, Shape, THREADS};
-use bigiron_model::plan::PlannedWorkload;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
 use bigiron_model::storage;
 use bigiron_model::storage::Medium;
 use bigiron_model::suggest;
-use bigiron_workload::RawNeeds;
 
 /// Least memory of a node: less, and the kernel leaves it out or has no room for what it keeps on each.
 const NODE_MEMORY: u64 = 64 << 20;
@@ -26,11 +23,11 @@ const DISK_MEMORY: u64 = 256 << 10;
 impl Settled {
     pub(super) fn check_shapes(&self) -> Result<(), Refusal> {
         for (i, arm) in self.arms.iter().enumerate() {
-            let shape = Shape::of(&arm.settings);
-            self.check_nodes(&shape)
-                .and_then(|()| self.check_threads(&shape))
-                .and_then(|()| self.check_disks(&shape, arm))
-                .and_then(|()| self.check_journal(&shape, arm))
+            let shape = &arm.typed.shape;
+            self.check_nodes(shape)
+                .and_then(|()| self.check_threads(shape))
+                .and_then(|()| self.check_disks(shape, arm))
+                .and_then(|()| self.check_journal(shape, arm))
                 .map_err(|why| self.places.refuse(&format!("arms.{i}"), why))?;
         }
         Ok(())
@@ -84,7 +81,7 @@ impl Settled {
                 "Lever `{DISKS}={disks}` has disks of flash: storage `nvme`, `ssd` or `ram` would be right"
             ));
         }
-        let needs = self.raw_needs(arm).ok_or_else(|| {
+        let needs = arm.typed.raw_needs().ok_or_else(|| {
             format!("Lever `{DISKS}={disks}` has nothing to act on: of this study's workloads none works on raw disks; `dbsim` does")
         })?;
         if needs.count > disks.get() as usize {
@@ -116,32 +113,17 @@ impl Settled {
                 shape.disks
             ));
         }
-        let has_disk = |planned: &PlannedWorkload| {
-            let workload = registry::find(&planned.name)?;
-            let options = super::of_arm(workload, &planned.options, arm).ok()?;
-            workload.needs(&options).storage_bytes
-        };
-        match self.workloads.iter().any(|planned| has_disk(planned).is_some()) {
+        match arm.typed.needs().any(|needs| needs.storage_bytes.is_some()) {
             true => Ok(()),
             false => Err(format!("{lever} has nothing to act on: no workload of this study has a disk; `dbsim` has")),
         }
     }
 
-    /// What the arm's workloads want of raw disks, the most of all.
-    fn raw_needs(&self, arm: &SettledArm) -> Option<RawNeeds> {
-        let of = |planned: &PlannedWorkload| {
-            let workload = registry::find(&planned.name)?;
-            workload.raw_disks(&super::of_arm(workload, &planned.options, arm).ok()?)
-        };
-        let needs = self.workloads.iter().filter_map(of);
-        needs.reduce(|a, b| RawNeeds { count: a.count.max(b.count), bytes: a.bytes.max(b.bytes) })
-    }
-
     /// Memory of raw disks, of the arm that has most.
     pub(super) fn disk_memory(&self) -> u64 {
         let of = |arm: &SettledArm| {
-            let each = self.raw_needs(arm).map_or(0, |needs| needs.bytes + DISK_MEMORY);
-            u64::from(Shape::of(&arm.settings).disks) * each
+            let each = arm.typed.raw_needs().map_or(0, |needs| needs.bytes + DISK_MEMORY);
+            u64::from(arm.typed.shape.disks) * each
         };
         self.arms.iter().map(of).max().unwrap_or(0)
     }

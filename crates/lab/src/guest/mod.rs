@@ -67,6 +67,7 @@ fn work(registry: Registry) -> anyhow::Result<()> {
     let job = fs::read(protocol::JOB_PATH).context("No job in the initramfs")?;
     let mut job: Job = serde_json::from_slice(&job).context("The job is not readable")?;
     ensure!(job.protocol == PROTOCOL, "The job is of protocol {}, the agent of {PROTOCOL}", job.protocol);
+    let workloads = runner::workloads(registry, &job)?;
     let guest = identity()?;
     channel::send(&Event::Hello { protocol: PROTOCOL, guest: guest.clone() });
     load(&job.modules)?;
@@ -78,15 +79,14 @@ fn work(registry: Registry) -> anyhow::Result<()> {
     // Programs that look their own machine up find it there.
     rustix::system::sethostname(b"localhost").context("The guest gets no name")?;
     // There as long as the guest is, and its name spaces with it.
-    let wanted = job.workloads.iter().any(|w| registry.has_network(&w.name, &w.options));
-    let link = net::link(wanted, Pair::beside)?;
+    let link = net::link(workloads.iter().any(|w| w.needs().has_network()), Pair::beside)?;
     job.placement = levers::set(&job, &mounted, &link)?;
     job.placement.network = Some(link.network().unwrap_or_else(Network::of_guest));
     channel::send(&Event::Ready);
     quiet::settle(&job)?;
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     channel::send(&Event::Quiet { clocksource: clocksource.unwrap_or_default().trim().to_owned() });
-    let failure = runner::run(registry, &job, &guest, &mounted)?;
+    let failure = runner::run(&workloads, &job, &guest, &mounted)?;
     report_log();
     if let Some((failure, message)) = failure {
         channel::send(&Event::Failed { failure, message });

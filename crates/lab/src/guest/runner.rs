@@ -29,11 +29,19 @@ use bigiron_sys::process::Exit;
 use bigiron_workload::registry::Registry;
 use bigiron_workload::shortage;
 use bigiron_workload::shortage::Shortage;
-use bigiron_workload::{Context, Outcome, Progress, Sink};
+use bigiron_workload::{Configured, Context, Outcome, Progress, Sink};
+
+/// The job's workloads with their options read, in its order.
+///
+/// # Errors
+/// This executable does not have one of them, or its options are wrong.
+pub fn workloads(registry: Registry, job: &Job) -> anyhow::Result<Vec<Box<dyn Configured>>> {
+    job.workloads.iter().map(|w| registry.configure(&w.name, &w.options).map_err(anyhow::Error::msg)).collect()
+}
 
 /// Runs the job's workloads in a child and passes its events on. The trial's failure, if the child could not say it itself.
 pub(super) fn run(
-    registry: Registry,
+    workloads: &[Box<dyn Configured>],
     job: &Job,
     guest: &GuestIdentity,
     mounts: &[Mounts],
@@ -44,7 +52,7 @@ pub(super) fn run(
     let armed = Armed::of(job);
     let child = sys::process::fork_child(|| {
         let (events, acks) = (File::from(clone(&events_in)), File::from(clone(&acks)));
-        serve(registry, job, guest, mounts, Path::new("/init"), events, acks);
+        serve(workloads, job, guest, mounts, Path::new("/init"), events, acks);
         0
     })?;
     drop((events_in, acks));
@@ -139,7 +147,7 @@ fn said(mounts: &Mounts) -> BTreeMap<String, String> {
 
 /// Runs the job's workloads in this process. Each event goes out as a line, and one byte must come back before work goes on.
 pub fn serve(
-    registry: Registry,
+    workloads: &[Box<dyn Configured>],
     job: &Job,
     guest: &GuestIdentity,
     mounts: &[Mounts],
@@ -164,8 +172,8 @@ pub fn serve(
     let mut failed = false;
     let (mut windows, mut programs, mut read) = (Vec::new(), Vec::new(), Vec::new());
     let mut cuts = 0;
-    for (workload, mounts) in job.workloads.iter().zip(mounts) {
-        match one(registry, job, guest, workload, mounts, voice) {
+    for ((workload, mounts), configured) in job.workloads.iter().zip(mounts).zip(workloads) {
+        match one(configured.as_ref(), job, guest, workload, mounts, voice) {
             Ok(outcome) => {
                 programs.extend(outcome.programs);
                 let counted = span::windows(cuts);
@@ -228,7 +236,7 @@ const MARKS: usize = 4096;
 const SYMBOL_LINES: usize = 1000;
 
 fn one(
-    registry: Registry,
+    workload: &dyn Configured,
     job: &Job,
     guest: &GuestIdentity,
     planned: &WorkloadJob,
@@ -240,8 +248,6 @@ fn one(
     // Where a workload's room is an option, that is what it is called.
     let more = planned.options.contains_key("disk").then(|| format!("{}.disk", planned.name));
     let failed = |e: anyhow::Error| shortage::failure(e, killed, &dir, more.as_deref());
-    let workload =
-        registry.find(&planned.name).ok_or_else(|| error(anyhow!("This executable has no such workload")))?;
     let executable = voice.executable.to_owned();
     let voice = std::cell::RefCell::new(voice);
     let step = |p: Progress<'_>| {
@@ -253,7 +259,6 @@ fn one(
         });
     };
     let cx = Context {
-        options: &planned.options,
         seed: job.seed,
         clock: job.clock,
         dir: dir.clone(),
@@ -267,20 +272,23 @@ fn one(
         witness: job.crash.as_ref().map(|_| &(witness as fn() -> Box<dyn Sink>) as &dyn Fn() -> Box<dyn Sink>),
         progress: &step,
     };
-    match job.crash.as_ref().and_then(|crash| Some((crash.acknowledged.as_ref()?, crash.proves_only))) {
+    let mut running = match job.crash.as_ref().and_then(|crash| Some((crash.acknowledged.as_ref()?, crash.proves_only)))
+    {
         None => {
             std::fs::create_dir(&cx.dir).map_err(|e| error(anyhow!("{}: {e}", cx.dir.display())))?;
             step(Progress { step: "prepare", done: 0, of: 0 });
-            workload.prepare(&cx).context("Preparing").map_err(failed)?;
+            workload.prepare(&cx).context("Preparing").map_err(failed)?
         }
         Some((acknowledged, proves_only)) => {
-            let facts = workload.recover(&cx, Path::new(acknowledged)).map_err(failed)?.into_iter().collect();
+            let (running, facts) = workload.recover(&cx, Path::new(acknowledged)).map_err(failed)?;
+            let facts = facts.into_iter().collect();
             voice.borrow_mut().say(&Event::Proved { workload: planned.name.clone(), facts });
             if proves_only {
                 return Ok(Outcome::default());
             }
+            running
         }
-    }
+    };
     if workload.lays_out() {
         rustix::fs::sync();
         super::sleep(rest_after_prepare(job.clock));
@@ -288,13 +296,13 @@ fn one(
     inject(job.fault);
     let accounted = job.locks && Path::new(stat::FILE).exists() && stat::begin().is_ok();
     let begun = Instant::now();
-    let outcome = workload.run(&cx).map_err(failed)?;
+    let outcome = running.run(&cx).map_err(failed)?;
     let ns = begun.elapsed().as_nanos() as u64;
     if let (true, Ok(stat)) = (accounted, stat::read(&planned.name, ns)) {
         voice.borrow_mut().say(&Event::LockStat { stat });
     }
     step(Progress { step: "verify", done: 0, of: 0 });
-    workload.verify(&cx).map_err(|e| (Failure::VerifyFailed, e))?;
+    running.verify(&cx).map_err(|e| (Failure::VerifyFailed, e))?;
     complete(planned, &outcome).map_err(error)?;
     Ok(outcome)
 }

@@ -2,39 +2,38 @@
 //!
 //! Invariant: all trials of a study start from what stood in its plan, or the study stops and says what has changed.
 
-use bigiron_model::host::HostKind;
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
+
+use bigiron_model::host::HostKind;
+use bigiron_model::plan::{Arm, Plan};
+use bigiron_workload::{Configured, ImageContext, Images};
 
 use crate::lever;
-use bigiron_model::plan::{Arm, Plan};
-use bigiron_workload::registry::Registry;
-use bigiron_workload::{ImageContext, Images};
 
 /// By `WORKLOAD.NAME`, as a plan has it.
 pub type Foundation = BTreeMap<String, String>;
 
-/// Has `workload` find or build what it starts from in `arm`: what the plan names if it names any.
-pub(super) fn lay(registry: Registry, plan: &Plan, arm: &Arm, workload: &str) -> anyhow::Result<Images> {
-    let foundation = &of(&arm.foundation, workload);
+/// Has `workload`, which the plan calls `name`, find or build what it starts from in `arm`: what the plan names if it names any.
+pub(super) fn lay(workload: &dyn Configured, plan: &Plan, arm: &Arm, name: &str) -> anyhow::Result<Images> {
+    let foundation = &of(&arm.foundation, name);
     let filesystem =
         (plan.machine.host == HostKind::Vm).then(|| lever::fs::kind(&arm.settings, &plan.machine.filesystem));
     let cx = ImageContext { filesystem, foundation, note: &|text| eprintln!("bigiron: {text}") };
-    let options = plan.options_in(arm, workload);
-    let images = registry.find(workload).with_context(|| format!("No workload `{workload}`"))?.images(&options, &cx)?;
-    check(workload, foundation, &images.foundation)?;
+    let images = workload.images(&cx)?;
+    check(name, foundation, &images.foundation)?;
     Ok(images)
 }
 
-/// What all workloads of `arm` start from; what is not kept yet is made now, which may take minutes.
+/// What all `workloads` of `arm`, in the plan's order, start from; what is not kept yet is made now, which may take minutes.
 ///
 /// # Errors
 /// What cannot be had or built; what is no longer as the plan says.
-pub fn find(registry: Registry, plan: &Plan, arm: &Arm) -> anyhow::Result<Foundation> {
+pub fn find(workloads: &[impl AsRef<dyn Configured>], plan: &Plan, arm: &Arm) -> anyhow::Result<Foundation> {
     let mut all = Foundation::new();
-    for planned in &plan.workloads {
-        let images = lay(registry, plan, arm, &planned.name)?;
+    for (planned, workload) in plan.workloads.iter().zip(workloads) {
+        let images = lay(workload.as_ref(), plan, arm, &planned.name)?;
         all.extend(images.foundation.into_iter().map(|(name, value)| (format!("{}.{name}", planned.name), value)));
     }
     Ok(all)

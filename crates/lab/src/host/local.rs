@@ -34,6 +34,7 @@ use crate::undo::{Ledger, Mark};
 use bigiron_model::clock::Clock;
 use bigiron_model::evidence::Evidence;
 use bigiron_model::identity::Identity;
+use bigiron_model::metric::MetricDef;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Failure, GuestIdentity, HostCost};
 use bigiron_model::waits::Waiting;
@@ -59,8 +60,9 @@ pub use worker::worker;
 
 /// This machine.
 pub struct LocalHost {
-    registry: Registry,
     machine: GuestIdentity,
+    /// Of each arm of the plan: whether its workloads have clients behind network devices.
+    has_network: Vec<bool>,
     /// Held as long as the study runs, if any of its arms changes this machine.
     ledger: Option<Mutex<Ledger>>,
     watch: Watch,
@@ -110,15 +112,19 @@ impl LocalHost {
                 here.release
             );
         }
+        let mut has_network = Vec::new();
         for arm in &plan.arms {
-            foundation::find(registry, plan, arm)?;
+            let workloads = registry.of_arm(plan, arm).map_err(anyhow::Error::msg)?;
+            foundation::find(&workloads, plan, arm)?;
+            let has = workloads.iter().any(|workload| workload.needs().has_network());
             // Made and let go: what speaks against it is said before anything runs.
-            lever::net::link(registry.arm_has_network(plan, arm), Pair::make)?;
+            lever::net::link(has, Pair::make)?;
+            has_network.push(has);
         }
         let changes = plan.arms.iter().any(|arm| !lever::of_runtime(&arm.settings).is_empty());
         let ledger = if changes { Some(Mutex::new(Ledger::open()?)) } else { None };
         Ok(Self {
-            registry,
+            has_network,
             machine: this_machine(plan.machine.cpus, plan.machine.memory_bytes),
             ledger,
             watch: Watch::default(),
@@ -347,7 +353,7 @@ impl LocalHost {
         let begun = Instant::now();
         let dir = folder(trial.artifacts)?;
         let mut task = self.task(trial, dir.path()).map_err(fatal)?;
-        let link = lever::net::link(self.registry.arm_has_network(trial.plan, trial.arm), Pair::make).map_err(fatal)?;
+        let link = lever::net::link(self.has_network[trial.slot.arm], Pair::make).map_err(fatal)?;
         let set = self.set(trial, dir.path(), &link).map_err(fatal)?;
         let mut changes = Vec::new();
         if let Some(set) = &set {
@@ -392,6 +398,7 @@ impl LocalHost {
 /// What one run of one workload, without a study, has to show.
 pub struct Once {
     pub failure: Option<(Failure, String)>,
+    pub metrics: Vec<MetricDef>,
     pub values: BTreeMap<String, f64>,
     pub facts: BTreeMap<String, String>,
 }
@@ -411,10 +418,11 @@ pub fn once(
     let dir = folder(dir)?;
     let at = dir.path().join(workload.name());
     fs::create_dir(&at).with_context(|| format!("Cannot make {}", at.display())).map_err(fatal)?;
+    let metrics = workload.parse(options).map_err(|e| fatal(anyhow!(e)))?.metrics();
     let planned = WorkloadJob {
         name: workload.name().to_owned(),
         options: options.clone(),
-        metrics: workload.metrics(options),
+        metrics: metrics.clone(),
         storage: None,
         trees: Vec::new(),
         loaded: None,
@@ -435,6 +443,7 @@ pub fn once(
     let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();
     Ok(Once {
         failure: failure(&mut heard, end),
+        metrics,
         values: heard.results.into_iter().flat_map(|(_, values)| values).collect(),
         facts: heard.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
     })

@@ -26,7 +26,7 @@ use crate::vm::lockstep::Library;
 use crate::vm::profile::Plugin;
 use crate::vm::qemu::{Accelerator, Config, Process, Qemu};
 use crate::vm::watch::{Ended, Watch};
-use arm::{PreparedArm, storage_mib, storage_of};
+use arm::{PreparedArm, storage_of};
 use bigiron_archive::Kernel;
 use bigiron_image as image;
 use bigiron_model::clock::Clock;
@@ -35,7 +35,6 @@ use bigiron_model::plan::{Arm, Plan};
 use bigiron_model::record::HostCost;
 use bigiron_model::storage::DISK_CACHE_FACT;
 use bigiron_model::waits::Waiting;
-use bigiron_model::workload::Options;
 use bigiron_workload::registry::Registry;
 use files::Files;
 
@@ -48,7 +47,6 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// VMs on this machine.
 pub struct VmHost {
-    registry: Registry,
     qemu: Qemu,
     accelerator: Accelerator,
     cache: PathBuf,
@@ -96,7 +94,9 @@ impl VmHost {
             .iter()
             .zip(kernels)
             .map(|(arm, kernel)| {
-                arm::prepare(registry, plan, arm, kernel, cache, &agent).with_context(|| format!("Arm `{}`", arm.name))
+                let workloads = registry.of_arm(plan, arm).map_err(anyhow::Error::msg)?;
+                arm::prepare(&workloads, plan, arm, kernel, cache, &agent)
+                    .with_context(|| format!("Arm `{}`", arm.name))
             })
             .collect::<anyhow::Result<_>>()?;
         let lockstep = (plan.clock == Clock::Exact).then(|| Library::of(&qemu));
@@ -105,7 +105,7 @@ impl VmHost {
             Clock::Wall => None,
             Clock::None => Some(Err(format!("the clock `{}` times nothing; `--clock exact` does", plan.clock))),
         };
-        Ok(Self { registry, qemu, accelerator, cache: cache.to_owned(), arms, lockstep, plugin })
+        Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep, plugin })
     }
 
     /// Why guests of the exact clock will not run in lockstep, if that is known before the first boot.
@@ -243,7 +243,6 @@ impl VmHost {
         plan: &Plan,
         (planned, arm): (&Arm, &PreparedArm),
         n: usize,
-        options: &Options,
         make: &mut dyn FnMut(&str, Content<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<Storage>> {
         let (machine, name, kind) = (&plan.machine, &plan.workloads[n].name, arm::kind(plan, planned).on(n));
@@ -259,7 +258,7 @@ impl VmHost {
             };
             return Ok(Some(Storage { journal, ..loaded.storage(device, kind) }));
         }
-        let Some(size_mib) = storage_mib(self.registry, plan, planned, name, options) else { return Ok(None) };
+        let Some(size_mib) = arm.storage_mib.get(n).copied().flatten() else { return Ok(None) };
         let device = disk::device(profile, size_mib, machine.cpus, n, name);
         let mut image = Some(kind.path(size_mib));
         if let protocol::Device::Virtio { serial } = &device {
@@ -308,8 +307,7 @@ impl VmHost {
         let mut workloads = Vec::new();
         for &n in &trial.slot.order {
             let planned = &plan.workloads[n];
-            let options = plan.options_in(trial.arm, &planned.name);
-            let storage = self.storage(plan, (trial.arm, arm), n, &options, &mut |serial, content| {
+            let storage = self.storage(plan, (trial.arm, arm), n, &mut |serial, content| {
                 let path = files.disk(serial);
                 self.lay(kind.on(n), content, &path)?;
                 let cache = disk::cache(plan.clock, &path)?;
@@ -319,7 +317,7 @@ impl VmHost {
             let metrics = planned.metrics.clone();
             workloads.push(WorkloadJob {
                 name: planned.name.clone(),
-                options,
+                options: plan.options_in(trial.arm, &planned.name),
                 metrics,
                 storage,
                 trees: arm.images.trees(&planned.name),

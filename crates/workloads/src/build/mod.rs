@@ -25,7 +25,9 @@ use bigiron_service::program::root::Wanted;
 use bigiron_service::program::succeeded;
 use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
-use bigiron_workload::{Context, ImageContext, Images, Needs, OptionDef, Outcome, Progress, Workload, WrongData};
+use bigiron_workload::{
+    Configured, Context, ImageContext, Images, Needs, OptionDef, Outcome, Progress, Running, Workload, WrongData,
+};
 
 /// The primary metric's name.
 const PRIMARY: &str = "elapsed";
@@ -120,43 +122,34 @@ impl Workload for Build {
         if name == "tree" { spec::absolute(value) } else { Ok(value.to_owned()) }
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
-        Spec::parse(options).map(drop)
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        Ok(Box::new(Spec::parse(options)?))
+    }
+}
+
+impl Configured for Spec {
+    fn check_arm(&self) -> Result<(), String> {
+        self.runnable()
     }
 
-    fn check_arm(&self, options: &Options) -> Result<(), String> {
-        Spec::parse(options)?.runnable()
+    fn needs(&self) -> Needs {
+        Needs { storage_bytes: Some(self.disk_bytes()), memory_bytes: self.memory_bytes(), modules: vec!["overlay"] }
     }
 
-    fn needs(&self, options: &Options) -> Needs {
-        let spec = Spec::parse(options).ok();
-        Needs {
-            storage_bytes: Some(spec.as_ref().map_or(0, Spec::disk_bytes)),
-            memory_bytes: spec.map_or(0, |s| s.memory_bytes()),
-            modules: vec!["overlay"],
-        }
-    }
-
-    fn images(&self, options: &Options, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
-        let spec = Spec::parse(options).map_err(anyhow::Error::msg)?;
-        let lines = root::kits::tokens(&spec.prepare).chain(root::kits::tokens(&spec.check));
+    fn images(&self, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
+        let lines = root::kits::tokens(&self.prepare).chain(root::kits::tokens(&self.check));
         let wanted = Wanted {
             whose: "`build`",
             words: ["make", "cc", "gcc", "ld"].into_iter().chain(lines).map(str::to_owned).collect(),
-            dir: spec.tree.as_deref(),
+            dir: self.tree.as_deref(),
             find: &work_folder::find,
-            roots: &spec.roots,
+            roots: &self.roots,
             less: "Name a smaller tree, or less in `build.roots`",
         };
         root::of(&wanted, cx)
     }
 
-    fn silence(&self, options: &Options) -> Duration {
-        Spec::parse(options).map(|spec| spec.limit).unwrap_or_default()
-    }
-
-    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
-        let loads = Spec::parse(options).map_or_else(|_| Vec::new(), |s| s.loads);
+    fn metrics(&self) -> Vec<MetricDef> {
         let def = |name: String, unit, kind, summary: String| MetricDef {
             primary: name == PRIMARY,
             name,
@@ -167,7 +160,7 @@ impl Workload for Build {
         };
         let whole = "Time of a build: the geometric mean of all loads";
         let mut metrics = vec![def(PRIMARY.to_owned(), Unit::Ns, Kind::Cost, whole.to_owned())];
-        for load in loads {
+        for load in self.loads.iter().copied() {
             let word = load.word();
             let time = format!("Time of a build under the load `{word}`");
             metrics.push(def(of(PRIMARY, load), Unit::Ns, Kind::Cost, time));
@@ -183,21 +176,28 @@ impl Workload for Build {
         metrics
     }
 
-    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()> {
-        let (spec, place) = (parse(cx)?, Place::of(cx)?);
+    fn silence(&self) -> Duration {
+        self.limit
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>> {
+        let place = Place::of(self, cx);
         place.work_folder.make(cx)?;
         Outputs::make(&cx.dir)?;
-        match &spec.tree {
-            None => tree(&spec, cx).write(&place.work_folder.seen_from_outside(&place.dir)),
+        match &self.tree {
+            None => tree(self, cx).write(&place.work_folder.seen_from_outside(&place.dir)),
             // In a guest it is in the image; here the user's own stays as it is.
             Some(from) if place.work_folder.root().is_none() => copy(from, &place.dir),
             Some(_) => Ok(()),
-        }
+        }?;
+        Ok(Box::new(self))
     }
+}
 
-    fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
-        let (spec, place, outputs) = (parse(cx)?, Place::of(cx)?, Outputs::make(&cx.dir)?);
-        let mut builder = Builder::found(&spec, cx, &place, &outputs)?;
+impl Running for &Spec {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+        let (spec, place, outputs): (&Spec, _, _) = (self, Place::of(self, cx), Outputs::make(&cx.dir)?);
+        let mut builder = Builder::found(spec, cx, &place, &outputs)?;
         let steps = spec.warmup + spec.runs * spec.loads.len() as u32;
         if !spec.prepare.is_empty() {
             builder.step("prepare", PREPARE, &spec.prepare, false)?;
@@ -226,18 +226,18 @@ impl Workload for Build {
         }
         let builds = builder.builds;
         drop(builder);
-        Ok(Outcome { windows, ..outcome(&spec, cx, &runs, builds)? })
+        Ok(Outcome { windows, ..outcome(spec, cx, &runs, builds)? })
     }
 
-    fn verify(&self, cx: &Context<'_>) -> anyhow::Result<()> {
-        let (spec, place) = (parse(cx)?, Place::of(cx)?);
+    fn verify(self: Box<Self>, cx: &Context<'_>) -> anyhow::Result<()> {
+        let (spec, place): (&Spec, _) = (*self, Place::of(*self, cx));
         if spec.tree.is_some() {
             // What a tree of the user's must do is his to say, and was looked at after each build.
             return Ok(());
         }
         let path = place.work_folder.seen_from_outside(&place.dir).join(PRINTED);
         let printed = std::fs::read_to_string(&path).with_context(|| format!("Cannot read {}", path.display()))?;
-        let right = tree(&spec, cx).prints();
+        let right = tree(spec, cx).prints();
         let builds = (spec.warmup + spec.runs * spec.loads.len() as u32) as usize;
         if let Some(wrong) = printed.split_inclusive('\n').find(|line| *line != right) {
             bail!(WrongData(format!(
@@ -257,10 +257,6 @@ impl Workload for Build {
 /// What every program that is built prints is added to this file of its tree.
 const PRINTED: &str = "printed";
 
-fn parse(cx: &Context<'_>) -> anyhow::Result<Spec> {
-    Spec::parse(cx.options).map_err(anyhow::Error::msg)
-}
-
 fn tree(spec: &Spec, cx: &Context<'_>) -> Tree {
     Tree::new(spec.files(cx.clock), spec.functions)
 }
@@ -277,13 +273,13 @@ struct Place {
 }
 
 impl Place {
-    fn of(cx: &Context<'_>) -> anyhow::Result<Self> {
+    fn of(spec: &Spec, cx: &Context<'_>) -> Self {
         let work_folder = WorkFolder::of(cx, "build");
-        let dir = match parse(cx)?.tree {
-            Some(tree) if work_folder.root().is_some() => tree,
+        let dir = match &spec.tree {
+            Some(tree) if work_folder.root().is_some() => tree.clone(),
             _ => work_folder.inside().join("tree"),
         };
-        Ok(Self { work_folder, dir })
+        Self { work_folder, dir }
     }
 }
 

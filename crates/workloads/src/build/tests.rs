@@ -10,9 +10,10 @@ fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
     workload::options(&Build, settings.iter().copied())
 }
 
-fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
+fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Spec, &Context<'_>) -> T) -> T {
     let options = options(settings).unwrap();
-    act(&Context { seed: 3, executable: PathBuf::from("/nonexistent"), ..testing::context(&options, dir) })
+    let spec = Spec::parse(&options).unwrap();
+    act(&spec, &Context { seed: 3, executable: PathBuf::from("/nonexistent"), ..testing::context(dir) })
 }
 
 /// A machine without a compiler is refused before, which is tested elsewhere.
@@ -27,11 +28,11 @@ fn a_generated_tree_is_built_under_every_load_and_its_program_prints_what_was_wo
     needs_tools();
     let dir = tempfile::tempdir().unwrap();
     let settings = [("files", "2"), ("functions", "6"), ("loads", "half,maximal"), ("warmup", "0")];
-    with_context(&settings, dir.path(), |cx| {
-        Build.prepare(cx).unwrap();
-        let outcome = Build.run(cx).unwrap();
-        Build.verify(cx).unwrap();
-        let declared = Build.metrics(cx.options);
+    with_context(&settings, dir.path(), |mut spec, cx| {
+        spec.prepare(cx).unwrap();
+        let outcome = spec.run(cx).unwrap();
+        Box::new(spec).verify(cx).unwrap();
+        let declared = spec.metrics();
         assert_eq!(declared.iter().filter(|m| m.primary).map(|m| m.name.as_str()).collect::<Vec<_>>(), [PRIMARY]);
         assert_eq!(declared.len(), outcome.values.len());
         assert!(declared.iter().all(|m| m.kind.takes(outcome.values[&m.name])), "{:?}", outcome.values);
@@ -43,16 +44,19 @@ fn a_generated_tree_is_built_under_every_load_and_its_program_prints_what_was_wo
         );
 
         // A compiler that gets a number wrong, and a program that says nothing.
-        let printed = Place::of(cx).unwrap().dir.join(PRINTED);
+        let printed = Place::of(spec, cx).dir.join(PRINTED);
         let right = fs::read_to_string(&printed).unwrap();
         fs::write(&printed, right.replacen("sum ", "sum 1", 1)).unwrap();
-        let error = Build.verify(cx).unwrap_err();
+        let error = Box::new(spec).verify(cx).unwrap_err();
         assert!(
             error.is::<WrongData>()
                 && error.to_string().starts_with("The program that was built prints `2 units, sum 1")
         );
         fs::write(&printed, right.lines().next().unwrap().to_owned() + "\n").unwrap();
-        assert_eq!(Build.verify(cx).unwrap_err().to_string(), "Of 2 programs that were built 1 have printed anything");
+        assert_eq!(
+            Box::new(spec).verify(cx).unwrap_err().to_string(),
+            "Of 2 programs that were built 1 have printed anything"
+        );
     });
 }
 
@@ -65,10 +69,10 @@ fn a_tree_of_the_users_is_built_in_a_copy_and_checked_by_his_line() {
     let tree = own.path().display().to_string();
     let settings =
         [("tree", tree.as_str()), ("prepare", "echo hello > in"), ("check", "grep -q hello out"), ("loads", "optimal")];
-    with_context(&settings, dir.path(), |cx| {
-        Build.prepare(cx).unwrap();
-        let outcome = Build.run(cx).unwrap();
-        Build.verify(cx).unwrap();
+    with_context(&settings, dir.path(), |mut spec, cx| {
+        spec.prepare(cx).unwrap();
+        let outcome = spec.run(cx).unwrap();
+        Box::new(spec).verify(cx).unwrap();
         assert_eq!((outcome.facts["jobs"].as_str(), outcome.facts["builds-checked"].as_str()), ("optimal=8", "2"));
         assert!(!own.path().join("in").exists() && !own.path().join("out").exists());
     });
@@ -77,9 +81,9 @@ fn a_tree_of_the_users_is_built_in_a_copy_and_checked_by_his_line() {
         (("check", "grep -q nothing out"), "warmup-1-check: `grep -q nothing out` ended with status 1"),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        with_context(&[&settings[..], &[more]].concat(), dir.path(), |cx| {
-            Build.prepare(cx).unwrap();
-            let error = Build.run(cx).unwrap_err().to_string();
+        with_context(&[&settings[..], &[more]].concat(), dir.path(), |mut spec, cx| {
+            spec.prepare(cx).unwrap();
+            let error = spec.run(cx).unwrap_err().to_string();
             assert!(error.starts_with(says), "{error}");
         });
     }
@@ -103,7 +107,7 @@ fn a_larger_tree_begins_with_a_smaller_one_and_no_program_runs_for_long() {
 fn a_tree_that_cannot_be_built_is_refused_before_anything_boots() {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().display().to_string();
-    let arm = |tree: &str| Build.check_arm(&options(&[("tree", tree)]).unwrap());
+    let arm = |tree: &str| Build.parse(&options(&[("tree", tree)]).unwrap()).unwrap().check_arm();
     assert_eq!(arm(&tree), Err(format!("`build.tree` is a folder with a Makefile, and `{tree}` has none")));
     assert!(arm("/nonexistent").unwrap_err().contains("there is no folder `/nonexistent`"));
     assert!(Build.embed("tree", &tree).is_err());

@@ -24,7 +24,7 @@ use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_sys::segment::Segment;
 use bigiron_workload::limits;
-use bigiron_workload::{Context, Needs, OptionDef, Outcome, Progress, Workload};
+use bigiron_workload::{Configured, Context, Needs, OptionDef, Outcome, Progress, Running, Workload};
 
 /// The primary metric's name.
 const PRIMARY: &str = "messages";
@@ -90,16 +90,17 @@ impl Workload for Chat {
         OPTIONS
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
-        Spec::parse(options).map(drop)
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        Ok(Box::new(Spec::parse(options)?))
+    }
+}
+
+impl Configured for Spec {
+    fn needs(&self) -> Needs {
+        Needs { storage_bytes: None, memory_bytes: self.memory_bytes(), modules: Vec::new() }
     }
 
-    fn needs(&self, options: &Options) -> Needs {
-        let memory_bytes = Spec::parse(options).map_or(0, |s| s.memory_bytes());
-        Needs { storage_bytes: None, memory_bytes, modules: Vec::new() }
-    }
-
-    fn metrics(&self, _: &Options) -> Vec<MetricDef> {
+    fn metrics(&self) -> Vec<MetricDef> {
         let def = |name: &str, unit, better, kind, summary: &str| MetricDef {
             name: name.to_owned(),
             unit,
@@ -135,22 +136,24 @@ impl Workload for Chat {
         false
     }
 
-    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()> {
-        let spec = parse(cx)?;
-        limits::check(spec.workers() as usize)?;
-        if spec.carrier == Carrier::Tcp {
+    fn prepare(&self, _cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>> {
+        limits::check(self.workers() as usize)?;
+        if self.carrier == Carrier::Tcp {
             micro::loopback_up()?;
         }
-        limits::allow_files(spec.connections() * spec.carrier.descriptors() + OTHER_FILES)
+        limits::allow_files(self.connections() * self.carrier.descriptors() + OTHER_FILES)?;
+        Ok(Box::new(self))
     }
+}
 
-    fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
-        let spec = parse(cx)?;
+impl Running for &Spec {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+        let spec: &Spec = self;
         let (mut sum, mut windows) = (Taken::default(), Vec::new());
         for n in 0..spec.runs {
             let step = format!("run-{}", n + 1);
             (cx.progress)(Progress { step: &step, done: n, of: spec.runs });
-            let taken = once(&spec, cx).with_context(|| format!("In {step}"))?;
+            let taken = once(spec, cx).with_context(|| format!("In {step}"))?;
             let metrics = vec![PRIMARY.to_owned(), "elapsed".to_owned()];
             windows.push(Window { metrics, operations: spec.messages(cx.clock), ns: taken.elapsed_ns });
             sum = Taken { elapsed_ns: sum.elapsed_ns + taken.elapsed_ns, usage: sum.usage.and(taken.usage) };
@@ -167,20 +170,16 @@ impl Workload for Chat {
         ];
         Ok(Outcome {
             values: values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-            facts: facts(&spec, messages, cx).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            facts: facts(spec, messages, cx).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             windows,
             ..Outcome::default()
         })
     }
 
-    fn verify(&self, _: &Context<'_>) -> anyhow::Result<()> {
+    fn verify(self: Box<Self>, _: &Context<'_>) -> anyhow::Result<()> {
         // Each message was looked at where it arrived; a run that is short of one, or has one too many, has failed.
         Ok(())
     }
-}
-
-fn parse(cx: &Context<'_>) -> anyhow::Result<Spec> {
-    Spec::parse(cx.options).map_err(anyhow::Error::msg)
 }
 
 /// One run with fresh processes.

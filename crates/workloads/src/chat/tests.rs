@@ -14,14 +14,18 @@ fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
     workload::options(&Chat, settings.iter().copied())
 }
 
-fn with_context<T>(settings: &[(&str, &str)], act: impl FnOnce(&Context<'_>) -> T) -> T {
+fn with_context<T>(settings: &[(&str, &str)], act: impl FnOnce(&Spec, &Context<'_>) -> T) -> T {
     let options = options(settings).unwrap();
-    act(&Context {
-        seed: 5,
-        cpus: 1,
-        executable: PathBuf::from("/nonexistent"),
-        ..testing::context(&options, "/nonexistent".as_ref())
-    })
+    let spec = Spec::parse(&options).unwrap();
+    act(
+        &spec,
+        &Context {
+            seed: 5,
+            cpus: 1,
+            executable: PathBuf::from("/nonexistent"),
+            ..testing::context("/nonexistent".as_ref())
+        },
+    )
 }
 
 const SMALL: [(&str, &str); 6] =
@@ -34,11 +38,11 @@ fn every_shape_runs_over_every_carrier_with_both_kinds_of_workers() {
             for workers in ["processes", "threads"] {
                 let own = [("shape", shape), ("carrier", carrier), ("workers", workers), ("runs", "2")];
                 let settings = [&SMALL[..], &own].concat();
-                with_context(&settings, |cx| {
-                    Chat.prepare(cx).unwrap();
-                    let outcome = Chat.run(cx).unwrap_or_else(|e| panic!("{own:?}: {e:#}"));
-                    Chat.verify(cx).unwrap();
-                    let declared = Chat.metrics(cx.options);
+                with_context(&settings, |mut spec, cx| {
+                    spec.prepare(cx).unwrap();
+                    let outcome = spec.run(cx).unwrap_or_else(|e| panic!("{own:?}: {e:#}"));
+                    Box::new(spec).verify(cx).unwrap();
+                    let declared = spec.metrics();
                     assert_eq!(declared.iter().filter(|m| m.primary).count(), 1);
                     assert_eq!(declared.len(), outcome.values.len());
                     assert!(declared.iter().all(|m| m.kind.takes(outcome.values[&m.name])), "{:?}", outcome.values);
@@ -192,7 +196,7 @@ fn the_page_names_every_option_and_metric() {
     for option in OPTIONS {
         assert!(Chat.doc().contains(&format!("| `chat.{}` |", option.name)), "{}", option.name);
     }
-    for metric in Chat.metrics(&options(&[]).unwrap()) {
+    for metric in Chat.parse(&options(&[]).unwrap()).unwrap().metrics() {
         assert!(Chat.doc().contains(&format!("`{}`", metric.name)), "{}", metric.name);
     }
 }

@@ -26,7 +26,9 @@ use bigiron_service::program::root;
 use bigiron_service::program::root::Wanted;
 use bigiron_service::program::succeeded;
 use bigiron_sys::launch::Program;
-use bigiron_workload::{Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Outcome, Progress, Workload};
+use bigiron_workload::{
+    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Outcome, Progress, Running, Workload,
+};
 
 /// The workload's name.
 pub const NAME: &str = "command";
@@ -116,66 +118,69 @@ impl Workload for Command {
         if name == "dir" { spec::absolute(value) } else { Ok(value.to_owned()) }
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
-        Spec::parse(options).map(drop)
-    }
-
-    fn check_arm(&self, options: &Options) -> Result<(), String> {
-        Spec::parse(options)?.runnable()
-    }
-
-    fn needs(&self, options: &Options) -> Needs {
-        let disk = Spec::parse(options).map_or(0, |s| s.disk_bytes);
-        Needs { storage_bytes: Some(disk), memory_bytes: 0, modules: vec!["overlay"] }
-    }
-
-    fn images(&self, options: &Options, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
-        let spec = Spec::parse(options).map_err(anyhow::Error::msg)?;
-        let wanted = Wanted {
-            whose: "the command",
-            words: spec.words_of_programs(),
-            dir: Some(&spec.dir),
-            find: &|program| spec.find(program),
-            roots: &spec.roots,
-            less: "Run it in a smaller folder, or name less in `command.roots`",
-        };
-        root::of(&wanted, cx)
-    }
-
     fn nightly(&self) -> &'static [NightlyRow] {
         // What a user's program is, only the user knows.
         &[]
     }
 
-    fn silence(&self, options: &Options) -> Duration {
-        Spec::parse(options).map(|spec| spec.limit).unwrap_or_default()
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        Ok(Box::new(Spec::parse(options)?))
+    }
+}
+
+impl Configured for Spec {
+    fn check_arm(&self) -> Result<(), String> {
+        self.runnable()
     }
 
-    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
-        let declared = Spec::parse(options).map_or_else(|_| Vec::new(), |s| s.metrics);
+    fn needs(&self) -> Needs {
+        Needs { storage_bytes: Some(self.disk_bytes), memory_bytes: 0, modules: vec!["overlay"] }
+    }
+
+    fn images(&self, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
+        let wanted = Wanted {
+            whose: "the command",
+            words: self.words_of_programs(),
+            dir: Some(&self.dir),
+            find: &|program| self.find(program),
+            roots: &self.roots,
+            less: "Run it in a smaller folder, or name less in `command.roots`",
+        };
+        root::of(&wanted, cx)
+    }
+
+    fn metrics(&self) -> Vec<MetricDef> {
+        let declared = &self.metrics;
         let own = declared.iter().enumerate().map(|(i, metric)| metric.def(i == 0));
         own.chain(measured::defs(declared.is_empty())).collect()
+    }
+
+    fn silence(&self) -> Duration {
+        self.limit
     }
 
     fn lays_out(&self) -> bool {
         false
     }
 
-    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()> {
+    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>> {
         if let Some(image) = cx.images.get(root::ROOT) {
             root::enter::make(image, &cx.dir)?;
         }
-        Outputs::make(&cx.dir).map(drop)
+        Outputs::make(&cx.dir)?;
+        Ok(Box::new(self))
     }
+}
 
-    fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
-        let spec = Spec::parse(cx.options).map_err(anyhow::Error::msg)?;
+impl Running for &Spec {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+        let spec: &Spec = self;
         let outputs = Outputs::make(&cx.dir)?;
         let root = cx.images.contains_key(root::ROOT).then(|| cx.dir.join("root"));
         let prepare = matches!(spec.prepare, What::Line(_) | What::Words(_));
         let programs = [&spec.what].into_iter().chain(prepare.then_some(&spec.prepare));
         let orders = Orders {
-            programs: programs.map(|what| program(&spec, what, root.as_deref())).collect::<anyhow::Result<_>>()?,
+            programs: programs.map(|what| program(spec, what, root.as_deref())).collect::<anyhow::Result<_>>()?,
             limit: spec.limit,
             outputs: outputs.dir(),
             keep_stdout: spec.keep_stdout,
@@ -201,7 +206,7 @@ impl Workload for Command {
                 for (metric, value) in measured::values(&run) {
                     values.entry(metric.to_owned()).or_default().push(value);
                 }
-                declared(&spec, &name, root.as_deref(), &outputs, &mut values)
+                declared(spec, &name, root.as_deref(), &outputs, &mut values)
                     .with_context(|| failing(&spec.what, &name))?;
                 runs.push(run);
             }
@@ -209,10 +214,10 @@ impl Workload for Command {
         }
         drop(process_guard);
         let windows = runs.iter().map(|run| Window::of(measured::WALL, 1, run.wall_ns)).collect();
-        Ok(Outcome { values: reduced(&spec, &values), facts: facts(&spec, &runs), windows, ..Outcome::default() })
+        Ok(Outcome { values: reduced(spec, &values), facts: facts(spec, &runs), windows, ..Outcome::default() })
     }
 
-    fn verify(&self, _: &Context<'_>) -> anyhow::Result<()> {
+    fn verify(self: Box<Self>, _: &Context<'_>) -> anyhow::Result<()> {
         // A command answers for its results by its exit status, which was looked at.
         Ok(())
     }

@@ -10,19 +10,20 @@ mod verify;
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 
 use self::content::Pattern;
 use self::server::{FileServer, Syncing};
 use super::loadfile::replay::{Service, replay};
 use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, WORK};
 use super::loadfile::{Action, DEFAULT, Loadfile, Settings, metrics};
-use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_sys::load::files::file_system;
 use bigiron_workload::length::Length;
-use bigiron_workload::{Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Workload};
+use bigiron_workload::{
+    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Running, Workload,
+};
 
 /// The workload `fs-clients`.
 pub struct FsClients;
@@ -69,13 +70,23 @@ impl Workload for FsClients {
         ROWS
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
-        Settings::parse(NAME, options, Clock::Wall).map(drop)
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        let syncing = syncing(options);
+        let replays = Settings::parse(NAME, options)?;
+        let of = |settings| Replay { settings, syncing };
+        Ok(Box::new(ByClock { wall: of(replays.wall), other: of(replays.other) }))
     }
+}
 
-    fn needs(&self, options: &Options) -> Needs {
-        // What is wrong is refused by `check`.
-        let Ok(settings) = Settings::parse(NAME, options, Clock::Wall) else { return Needs::default() };
+/// A replay with what is synced in it.
+struct Replay {
+    settings: Settings,
+    syncing: Syncing,
+}
+
+impl Configured for Replay {
+    fn needs(&self) -> Needs {
+        let settings = &self.settings;
         let clients = settings.clients as u64;
         let each = largest(&settings.file);
         Needs {
@@ -87,51 +98,50 @@ impl Workload for FsClients {
         }
     }
 
-    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
-        Settings::parse(NAME, options, Clock::Wall).map_or_else(|_| Vec::new(), |s| metrics::of(&s))
+    fn metrics(&self) -> Vec<MetricDef> {
+        metrics::of(&self.settings)
     }
 
     fn lays_out(&self) -> bool {
         false
     }
 
-    fn prepare(&self, cx: &Context<'_>) -> Result<()> {
+    fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
         let root = cx.dir.join(super::loadfile::ROOT);
-        std::fs::create_dir(&root).with_context(|| format!("Cannot make `{}`", root.display()))
+        std::fs::create_dir(&root).with_context(|| format!("Cannot make `{}`", root.display()))?;
+        Ok(Box::new(self))
     }
+}
 
-    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
-        let settings = settings(cx)?;
+impl Running for &Replay {
+    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+        let settings = &self.settings;
         let of = 2;
         (cx.progress)(Progress { step: "warm-up", done: 0, of });
         let service = Files {
             dir: &cx.dir,
-            settings: &settings,
+            settings,
             pattern: &Pattern::new(cx.seed, settings.file.longest()),
-            syncing: syncing(cx.options),
+            syncing: self.syncing,
             // A first pass that is measured has no time to be looked at.
             checked: matches!(settings.warm_up, Length::Passes(1..)),
         };
-        let replayed = replay(&settings, &service, || (cx.progress)(Progress { step: "window", done: 1, of }))?;
+        let replayed = replay(settings, &service, || (cx.progress)(Progress { step: "window", done: 1, of }))?;
         verify::save(&cx.dir, &replayed.progress)?;
-        let mut outcome = metrics::outcome(&settings, &replayed)?;
+        let mut outcome = metrics::outcome(settings, &replayed)?;
         let fact = |name: &str, value: String| (name.to_owned(), value);
         outcome.facts.extend([
             fact("file-system", file_system(&cx.dir)),
             fact("page-cache", "used".to_owned()),
-            fact("durability", durability(syncing(cx.options)).to_owned()),
+            fact("durability", durability(self.syncing).to_owned()),
             fact("data-bytes", (largest(&settings.file) * settings.clients as u64).to_string()),
         ]);
         Ok(outcome)
     }
 
-    fn verify(&self, cx: &Context<'_>) -> Result<()> {
-        verify::verify(&cx.dir, &settings(cx)?, cx.seed)
+    fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
+        verify::verify(&cx.dir, &self.settings, cx.seed)
     }
-}
-
-fn settings(cx: &Context<'_>) -> Result<Settings> {
-    Settings::parse(NAME, cx.options, cx.clock).map_err(|e| anyhow!(e))
 }
 
 fn syncing(options: &Options) -> Syncing {

@@ -7,26 +7,27 @@ use bigiron_workload::testing;
 /// Runs in a directory of its own.
 struct Bench {
     home: tempfile::TempDir,
-    options: Options,
+    replay: Replay,
 }
 
 impl Bench {
     fn new(settings: &[(&str, &str)]) -> Self {
         let base = [("clients", "2"), ("requests", "400"), ("warmup", "1"), ("length", "2")];
         let options = workload::options(&FsClients, base.into_iter().chain(settings.iter().copied())).unwrap();
-        Self { home: tempfile::tempdir().unwrap(), options }
+        let settings = Settings::parse(NAME, &options).unwrap().other;
+        Self { home: tempfile::tempdir().unwrap(), replay: Replay { settings, syncing: syncing(&options) } }
     }
 
     fn with<T>(&self, work: impl FnOnce(&Context<'_>) -> T) -> T {
-        work(&testing::context(&self.options, self.home.path()))
+        work(&testing::context(self.home.path()))
     }
 
     fn run(&self) -> Result<Outcome> {
-        self.with(|cx| FsClients.prepare(cx).and_then(|()| FsClients.run(cx)))
+        self.with(|cx| self.replay.prepare(cx)?.run(cx))
     }
 
     fn verify(&self) -> Result<()> {
-        self.with(|cx| FsClients.verify(cx))
+        self.with(|cx| Box::new(&self.replay).verify(cx))
     }
 
     /// The path of a file that client 1 has left.
@@ -39,11 +40,12 @@ impl Bench {
 fn a_run_delivers_what_it_declares_and_leaves_what_it_should() {
     let bench = Bench::new(&[]);
     let outcome = bench.run().unwrap();
-    for def in FsClients.metrics(&bench.options) {
+    let declared = bench.replay.metrics();
+    for def in &declared {
         assert!(def.kind.takes(outcome.values[&def.name]), "{}", def.name);
     }
-    assert_eq!(outcome.values.len(), FsClients.metrics(&bench.options).len());
-    let file = Settings::parse(NAME, &bench.options, Clock::Exact).unwrap().file;
+    assert_eq!(outcome.values.len(), declared.len());
+    let file = &bench.replay.settings.file;
     // Both clients, two passes, without the farewell of the last.
     assert_eq!(outcome.facts["requests-answered"], (2 * (2 * file.requests.len() - 1)).to_string());
     bench.verify().unwrap();

@@ -3,7 +3,7 @@
 //! Invariant: what is embedded is the file's text, to the byte; a long one is packed, for a plan is read often and by people.
 
 use std::io::{Read, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
@@ -53,21 +53,10 @@ pub fn of(options: &Options, size: Size) -> Result<(String, Arc<Loadfile>), Stri
     if value == DEFAULT {
         return Ok((DEFAULT.to_owned(), generate(size).into()));
     }
-    let embedded = embed(value)?;
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((of, name, file)) = &*last
-        && *of == embedded
-    {
-        return Ok((name.clone(), Arc::clone(file)));
-    }
-    let (name, text) = unpack(&embedded)?;
-    let file = Arc::new(parse(&name, &text).map_err(|e| e.to_string())?);
-    *last = Some((embedded, name.clone(), Arc::clone(&file)));
-    Ok((name, file))
+    let (name, text) = unpack(&embed(value)?)?;
+    let file = parse(&name, &text).map_err(|e| e.to_string())?;
+    Ok((name, file.into()))
 }
-
-/// The last text that was read, as it was embedded: options are asked about many times, and a long loadfile takes its time.
-static LAST: Mutex<Option<(String, String, Arc<Loadfile>)>> = Mutex::new(None);
 
 /// Name and text of what [`embed`] gave.
 fn unpack(value: &str) -> Result<(String, String), String> {

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{DEFAULT, Loadfile, Size, of};
-use bigiron_model::clock::Clock;
 use bigiron_model::workload::Options;
-use bigiron_workload::OptionDef;
 use bigiron_workload::length::{A_LENGTH, Length};
 use bigiron_workload::units;
+use bigiron_workload::{ByClock, OptionDef};
 
 /// Clients at most, and requests of a generated pass at least and at most.
 const CLIENTS: std::ops::RangeInclusive<usize> = 1..=10_000;
@@ -61,7 +60,7 @@ impl Settings {
     ///
     /// # Errors
     /// What is wrong, and what would be right.
-    pub fn parse(workload: &str, options: &Options, clock: Clock) -> Result<Self, String> {
+    pub fn parse(workload: &str, options: &Options) -> Result<ByClock<Self>, String> {
         let text = |def: &OptionDef| options.get(def.name).map_or(def.default, String::as_str);
         let wrong = |def: &OptionDef, right: &str| {
             format!("`{workload}.{}` cannot be `{}`; it can be {right}", def.name, text(def))
@@ -73,11 +72,10 @@ impl Settings {
         let seed = text(&SEED).parse().map_err(|_| wrong(&SEED, "a whole number"))?;
         let work = units::duration(text(&WORK)).filter(|t| *t <= MOST_WORK);
         let work = work.ok_or_else(|| wrong(&WORK, "a time such as `5us`, up to 1s, or `0`"))?;
-        let read = |def: &OptionDef, passes, time| {
-            Length::parse(text(def), clock, passes, time).ok_or_else(|| wrong(def, A_LENGTH))
-        };
+        let read =
+            |def: &OptionDef, passes, time| Length::parse(text(def), passes, time).ok_or_else(|| wrong(def, A_LENGTH));
         let length = read(&LENGTH, PASSES.0, TIMES.0)?;
-        if length.is_nothing() {
+        if length.other.is_nothing() {
             return Err(wrong(&LENGTH, "1 pass at least, or a time"));
         }
         let warm_up = read(&WARM_UP, PASSES.1, TIMES.1)?;
@@ -87,6 +85,9 @@ impl Settings {
                 "The loadfile `{name}` reads and writes nothing, so that it has no throughput; a ReadX or WriteX has to succeed"
             ));
         }
-        Ok(Self { name, file, clients, work, warm_up, length })
+        ByClock::read(|clock| {
+            let (name, file) = (name.clone(), Arc::clone(&file));
+            Ok(Self { name, file, clients, work, warm_up: *warm_up.on(clock), length: *length.on(clock) })
+        })
     }
 }

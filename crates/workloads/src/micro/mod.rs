@@ -27,7 +27,7 @@ use bigiron_model::workload::{Options, Window as Marked};
 use bigiron_probe::counters::span;
 use bigiron_sys::load::{rng, stamp as block};
 use bigiron_sys::net::interface_up;
-use bigiron_workload::{Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Workload};
+use bigiron_workload::{Configured, Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Running, Workload};
 
 pub(super) use self::bench::file_system;
 pub use self::process::EXIT_ARGUMENTS;
@@ -70,23 +70,24 @@ impl Workload for Micro {
         OPTIONS
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
-        Selection::parse(options).map(drop)
-    }
-
     fn nightly(&self) -> &'static [NightlyRow] {
         const ROWS: &[NightlyRow] = &[NightlyRow::PLAIN.quick(&[("scale", "0.5")])];
         ROWS
     }
 
-    fn needs(&self, options: &Options) -> Needs {
-        let Ok(selection) = Selection::parse(options) else {
-            // Refused by `check`.
-            return Needs::default();
-        };
-        let on_disk = selection.tests.iter().filter(|t| t.storage > Storage::None);
-        let bytes =
-            on_disk.map(|t| if t.name == blocks::APPEND { log_bytes(selection.ops(t, Clock::Wall)) } else { 0 });
+    fn alone(&self, metric: &str) -> Option<(&'static str, String)> {
+        (metric != PRIMARY).then(|| ("only", metric.to_owned()))
+    }
+
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        Ok(Box::new(Selection::parse(options)?))
+    }
+}
+
+impl Configured for Selection {
+    fn needs(&self) -> Needs {
+        let on_disk = self.tests.iter().filter(|t| t.storage > Storage::None);
+        let bytes = on_disk.map(|t| if t.name == blocks::APPEND { log_bytes(self.ops(t, Clock::Wall)) } else { 0 });
         Needs {
             // The data file, the log on the clock that makes it longer, a hundred small files and what a file system wants for
             // itself.
@@ -96,8 +97,7 @@ impl Workload for Micro {
         }
     }
 
-    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
-        let tests = Selection::parse(options).map_or_else(|_| Vec::new(), |s| s.tests);
+    fn metrics(&self) -> Vec<MetricDef> {
         let primary = MetricDef {
             name: PRIMARY.to_owned(),
             unit: Unit::Ns,
@@ -108,33 +108,30 @@ impl Workload for Micro {
                 "Geometric mean of all operations measured; on the wall clock a bandwidth counts as the time of 4 KiB"
                     .to_owned(),
         };
-        std::iter::once(primary).chain(tests.into_iter().map(declare)).collect()
+        std::iter::once(primary).chain(self.tests.iter().copied().map(declare)).collect()
     }
 
-    fn alone(&self, metric: &str) -> Option<(&'static str, String)> {
-        (metric != PRIMARY).then(|| ("only", metric.to_owned()))
-    }
-
-    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()> {
-        let selection = selection(cx)?;
-        if selection.tests.iter().any(|t| t.loopback) {
+    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>> {
+        if self.tests.iter().any(|t| t.loopback) {
             loopback_up()?;
         }
-        if selection.tests.iter().any(|t| t.storage == Storage::Data) {
+        if self.tests.iter().any(|t| t.storage == Storage::Data) {
             blocks::lay_out(&cx.dir, &Stamp::new(cx.seed))?;
         }
-        Ok(())
+        Ok(Box::new(self))
     }
+}
 
-    fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
-        let selection = selection(cx)?;
+impl Running for &Selection {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+        let selection: &Selection = self;
         let stamp = Stamp::new(cx.seed);
         let pinned = Pinned::to_one_cpu()?;
         let mut outcome = Outcome::default();
         let (mut logs, of) = (Vec::new(), selection.tests.len());
         for (done, test) in selection.tests.iter().enumerate() {
             (cx.progress)(Progress { step: test.name, done: done as u32, of: of as u32 });
-            let window = (test.run)(&bench(cx, &selection, test, &stamp))
+            let window = (test.run)(&bench(cx, selection, test, &stamp))
                 .and_then(
                     |w| if w.ns > 0 { Ok(w) } else { Err(anyhow!("The clock did not move in {} operations", w.ops)) },
                 )
@@ -142,7 +139,7 @@ impl Workload for Micro {
             span::cut();
             outcome.windows.push(Marked::of(test.name, window.ops, window.ns));
             outcome.values.insert(test.name.to_owned(), value(test, window));
-            if counted(test, &selection, cx.clock) {
+            if counted(test, selection, cx.clock) {
                 logs.push(cost_ns(test, window).ln());
             }
         }
@@ -161,18 +158,18 @@ impl Workload for Micro {
                     .join(" "),
             ),
         ]);
-        if self.needs(cx.options).storage_bytes.is_some() {
+        if selection.needs().storage_bytes.is_some() {
             outcome.facts.insert("file-system".to_owned(), bench::file_system(&cx.dir));
         }
-        outcome.facts.extend(durability(&selection).map(|(name, value)| fact(name, value)));
+        outcome.facts.extend(durability(selection).map(|(name, value)| fact(name, value)));
         Ok(outcome)
     }
 
-    fn verify(&self, cx: &Context<'_>) -> anyhow::Result<()> {
-        let selection = selection(cx)?;
+    fn verify(self: Box<Self>, cx: &Context<'_>) -> anyhow::Result<()> {
+        let selection: &Selection = *self;
         let stamp = Stamp::new(cx.seed);
         let writes = |test: &&'static Test| {
-            let b = bench(cx, &selection, test, &stamp);
+            let b = bench(cx, selection, test, &stamp);
             bench::with_warm_up(b.ops)
         };
         if selection.tests.iter().any(|t| t.storage == Storage::Data) {
@@ -224,10 +221,6 @@ pub fn loopback_up() -> anyhow::Result<()> {
         return Ok(());
     }
     interface_up("lo").context("The loopback interface `lo` is down, and cannot be brought up but by root")
-}
-
-fn selection(cx: &Context<'_>) -> anyhow::Result<Selection> {
-    Selection::parse(cx.options).map_err(|e| anyhow!(e))
 }
 
 fn bench<'a>(cx: &'a Context<'_>, selection: &Selection, test: &Test, stamp: &'a Stamp) -> Bench<'a> {

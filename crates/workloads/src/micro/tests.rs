@@ -15,15 +15,23 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(executable.parent().unwrap()).unwrap()
 }
 
-fn with_context<T>(settings: &[(&str, &str)], dir: &std::path::Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
+fn with_context<T>(
+    settings: &[(&str, &str)],
+    dir: &std::path::Path,
+    act: impl FnOnce(&Selection, &Context<'_>) -> T,
+) -> T {
     let options = workload::options(&Micro, settings.iter().copied()).unwrap();
-    act(&Context {
-        seed: 11,
-        cpus: 1,
-        // Anything that takes arguments and exits does: bigiron itself is not built when the library's tests run.
-        executable: PathBuf::from("/bin/true"),
-        ..testing::context(&options, dir)
-    })
+    let spec = Selection::parse(&options).unwrap();
+    act(
+        &spec,
+        &Context {
+            seed: 11,
+            cpus: 1,
+            // Anything that takes arguments and exits does: bigiron itself is not built when the library's tests run.
+            executable: PathBuf::from("/bin/true"),
+            ..testing::context(dir)
+        },
+    )
 }
 
 #[test]
@@ -31,13 +39,13 @@ fn every_metric_is_measured_and_verified() {
     let dir = directory();
     let steps = std::cell::RefCell::new(Vec::new());
     let start = std::time::Instant::now();
-    let (outcome, declared) = with_context(&[("scale", &scale())], dir.path(), |cx| {
+    let (outcome, declared) = with_context(&[("scale", &scale())], dir.path(), |mut spec, cx| {
         let progress = |p: Progress<'_>| steps.borrow_mut().push((p.step.to_owned(), p.done, p.of));
         let cx = Context { progress: &progress, ..cx.clone() };
-        Micro.prepare(&cx).unwrap();
-        let outcome = Micro.run(&cx).unwrap();
-        Micro.verify(&cx).unwrap();
-        (outcome, Micro.metrics(cx.options))
+        spec.prepare(&cx).unwrap();
+        let outcome = spec.run(&cx).unwrap();
+        Box::new(spec).verify(&cx).unwrap();
+        (outcome, spec.metrics())
     });
     eprintln!("all: {:.3} s", start.elapsed().as_secs_f64());
 
@@ -87,11 +95,11 @@ fn scale() -> String {
 #[test]
 fn a_subset_needs_and_delivers_only_itself() {
     let settings = [("only", "copy-memory, null-call,fork-exec"), ("scale", "0.01")];
-    with_context(&settings, "/nonexistent".as_ref(), |cx| {
-        assert_eq!(Micro.needs(cx.options).storage_bytes, None);
-        Micro.prepare(cx).unwrap();
-        let outcome = Micro.run(cx).unwrap();
-        Micro.verify(cx).unwrap();
+    with_context(&settings, "/nonexistent".as_ref(), |mut spec, cx| {
+        assert_eq!(spec.needs().storage_bytes, None);
+        spec.prepare(cx).unwrap();
+        let outcome = spec.run(cx).unwrap();
+        Box::new(spec).verify(cx).unwrap();
         assert_eq!(outcome.values.keys().collect::<Vec<_>>(), ["copy-memory", "fork-exec", PRIMARY, "null-call"]);
         let count = |name| catalogue::all().iter().find(|t| t.name == name).unwrap().exact / 100;
         let counts = ["null-call", "fork-exec", "copy-memory"].map(|name| format!("{name}={}", count(name)));
@@ -116,7 +124,7 @@ fn durability_is_that_of_the_operations_selected() {
 #[test]
 fn storage_grows_with_the_log() {
     let needs = |settings: &[(&str, &str)]| {
-        Micro.needs(&workload::options(&Micro, settings.iter().copied()).unwrap()).storage_bytes
+        Micro.parse(&workload::options(&Micro, settings.iter().copied()).unwrap()).unwrap().needs().storage_bytes
     };
     assert_eq!(needs(&[("only", "signal,ipc,switch,process")]), None);
     assert_eq!(needs(&[("only", "stat"), ("scale", "100")]), Some(80 << 20));
@@ -142,9 +150,9 @@ fn bad_options_are_refused_with_what_is_right() {
 
 #[test]
 fn a_program_that_fails_is_an_error_that_names_the_metric() {
-    with_context(&[("only", "fork-exec")], "/nonexistent".as_ref(), |cx| {
+    with_context(&[("only", "fork-exec")], "/nonexistent".as_ref(), |mut spec, cx| {
         let cx = Context { executable: PathBuf::from("/bin/false"), ..cx.clone() };
-        let error = format!("{:#}", Micro.run(&cx).unwrap_err());
+        let error = format!("{:#}", spec.run(&cx).unwrap_err());
         assert_eq!(error, "Cannot measure `fork-exec`: `/bin/false worker exit` ended with status 1");
     });
 }
@@ -155,12 +163,12 @@ fn verify_after(damage: impl FnOnce(&std::path::Path)) -> String {
     with_context(
         &[("only", "pwrite-4k-direct,pwrite-4k-buffered,append-8k-fdatasync"), ("scale", "0.1")],
         dir.path(),
-        |cx| {
-            Micro.prepare(cx).unwrap();
-            Micro.run(cx).unwrap();
-            Micro.verify(cx).unwrap();
+        |mut spec, cx| {
+            spec.prepare(cx).unwrap();
+            spec.run(cx).unwrap();
+            Box::new(spec).verify(cx).unwrap();
             damage(dir.path());
-            format!("{:#}", Micro.verify(cx).unwrap_err())
+            format!("{:#}", Box::new(spec).verify(cx).unwrap_err())
         },
     )
 }

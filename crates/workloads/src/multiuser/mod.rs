@@ -24,7 +24,7 @@ use self::options::{Mode, Settings};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
-use bigiron_workload::{Context, Explanation, Needs, OptionDef, Outcome, Workload};
+use bigiron_workload::{Configured, Context, Explanation, Needs, OptionDef, Outcome, Running, Workload};
 
 /// The workload `multiuser`.
 pub struct Multiuser;
@@ -66,21 +66,22 @@ impl Workload for Multiuser {
         }
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
-        Settings::parse(options).map(drop)
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        Ok(Box::new(Settings::parse(options)?))
     }
+}
 
-    fn needs(&self, options: &Options) -> Needs {
-        let Ok(settings) = Settings::parse(options) else { return Needs::default() };
-        let (users, more) = match (settings.mode, settings.most_users()) {
+impl Configured for Settings {
+    fn needs(&self) -> Needs {
+        let (users, more) = match (self.mode, self.most_users()) {
             (Mode::Single, _) => (1, false),
             (Mode::Multi, most) => most,
         };
         let expected = if more { users.max(EXPECTED_USERS) } else { users };
         // Each user's file, its copy, and one that is shared: on the clock that makes them longest.
-        let file = |users: u32| settings.file_bytes(users, Clock::Wall) * (2 * u64::from(users) + 1);
+        let file = |users: u32| self.file_bytes(users, Clock::Wall) * (2 * u64::from(users) + 1);
         let files = file(1).max(file(expected));
-        let has_files = settings.mix.tests().any(|t| t.needs == work::Needs::File);
+        let has_files = self.mix.tests().any(|t| t.needs == work::Needs::File);
         let own = u64::from(expected) * USER_STORAGE + STORAGE;
         Needs {
             storage_bytes: Some(own + if has_files { files } else { 0 }),
@@ -90,25 +91,24 @@ impl Workload for Multiuser {
         }
     }
 
-    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
-        Settings::parse(options).map(|settings| metrics::of(&settings)).unwrap_or_default()
+    fn metrics(&self) -> Vec<MetricDef> {
+        metrics::of(self)
     }
 
-    fn prepare(&self, cx: &Context<'_>) -> Result<()> {
-        trial::prepare(&parse(cx)?, cx)
-    }
-
-    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
-        trial::run(&parse(cx)?, cx)
-    }
-
-    fn verify(&self, cx: &Context<'_>) -> Result<()> {
-        trial::verify(&parse(cx)?, cx)
+    fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
+        trial::prepare(self, cx)?;
+        Ok(Box::new(self))
     }
 }
 
-fn parse(cx: &Context<'_>) -> Result<Settings> {
-    Settings::parse(cx.options).map_err(anyhow::Error::msg)
+impl Running for &Settings {
+    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+        trial::run(self, cx)
+    }
+
+    fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
+        trial::verify(*self, cx)
+    }
 }
 
 #[cfg(test)]

@@ -13,25 +13,29 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(executable.parent().unwrap()).unwrap()
 }
 
-fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
+fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Settings, &Context<'_>) -> T) -> T {
     let options = workload::options(&Multiuser, settings.iter().copied()).unwrap();
-    act(&Context {
-        seed: 11,
-        cpus: 1,
-        // Anything that takes arguments and exits does: bigiron itself is not built when the library's tests run.
-        executable: PathBuf::from("/bin/true"),
-        ..testing::context(&options, dir)
-    })
+    let spec = Settings::parse(&options).unwrap();
+    act(
+        &spec,
+        &Context {
+            seed: 11,
+            cpus: 1,
+            // Anything that takes arguments and exits does: bigiron itself is not built when the library's tests run.
+            executable: PathBuf::from("/bin/true"),
+            ..testing::context(dir)
+        },
+    )
 }
 
 /// Prepares, runs and verifies.
 fn run(settings: &[(&str, &str)]) -> Result<Outcome> {
     let dir = directory();
-    with_context(settings, dir.path(), |cx| {
-        Multiuser.prepare(cx)?;
-        let outcome = Multiuser.run(cx)?;
-        Multiuser.verify(cx)?;
-        let declared = Multiuser.metrics(cx.options);
+    with_context(settings, dir.path(), |mut spec, cx| {
+        spec.prepare(cx)?;
+        let outcome = spec.run(cx)?;
+        Box::new(spec).verify(cx)?;
+        let declared = spec.metrics();
         let names: BTreeSet<_> = declared.iter().map(|m| m.name.as_str()).collect();
         assert_eq!(names.len(), declared.len());
         assert_eq!(names, outcome.values.keys().map(String::as_str).collect());
@@ -82,11 +86,11 @@ fn single_mode_has_a_metric_of_each_test() {
 #[test]
 fn what_is_left_behind_is_wrong_data() {
     let dir = directory();
-    with_context(&SMALL, dir.path(), |cx| {
-        Multiuser.prepare(cx).unwrap();
-        Multiuser.run(cx).unwrap();
+    with_context(&SMALL, dir.path(), |mut spec, cx| {
+        spec.prepare(cx).unwrap();
+        spec.run(cx).unwrap();
         std::fs::write(dir.path().join("multiuser/stray"), "x").unwrap();
-        let error = Multiuser.verify(cx).unwrap_err();
+        let error = Box::new(spec).verify(cx).unwrap_err();
         assert!(error.is::<WrongData>() && error.to_string().starts_with("`stray` was left behind in"), "{error}");
     });
 }
@@ -96,10 +100,10 @@ fn more_users_than_the_machine_has_numbers_for_are_refused_before_anything_start
     let settings = [&SMALL[..], &[("users", "4000000")]].concat();
     let said = std::cell::RefCell::new(0);
     let dir = directory();
-    let message = with_context(&settings, dir.path(), |cx| {
+    let message = with_context(&settings, dir.path(), |spec, cx| {
         let progress = |_: Progress<'_>| *said.borrow_mut() += 1;
         let cx = Context { progress: &progress, ..cx.clone() };
-        Multiuser.prepare(&cx).unwrap_err().to_string()
+        spec.prepare(&cx).err().unwrap().to_string()
     });
     assert!(
         message.starts_with("4000002 more processes do not fit: ") && message.contains("it has to be at least"),
@@ -110,8 +114,9 @@ fn more_users_than_the_machine_has_numbers_for_are_refused_before_anything_start
 
 #[test]
 fn needs_grow_with_users_and_files() {
-    let needs =
-        |settings: &[(&str, &str)]| Multiuser.needs(&workload::options(&Multiuser, settings.iter().copied()).unwrap());
+    let needs = |settings: &[(&str, &str)]| {
+        Multiuser.parse(&workload::options(&Multiuser, settings.iter().copied()).unwrap()).unwrap().needs()
+    };
     let small = needs(&[("mix", "sieve"), ("users", "1")]);
     assert_eq!(small.storage_bytes, Some(USER_STORAGE + STORAGE));
     assert_eq!(needs(&[("mix", "sieve"), ("users", "1,10000")]).memory_bytes - small.memory_bytes, 9999 * USER_MEMORY);
@@ -137,7 +142,7 @@ fn the_page_names_every_option_mix_and_metric() {
         assert!(Multiuser.doc().contains(&format!("`{}`", test.name)), "{}", test.name);
     }
     let options = workload::options(&Multiuser, [("users", "1,2,3,4,5,6")]).unwrap();
-    for metric in Multiuser.metrics(&options) {
+    for metric in Multiuser.parse(&options).unwrap().metrics() {
         let name = metric.name.trim_end_matches(|c: char| c.is_ascii_digit());
         assert!(Multiuser.doc().contains(&format!("`{name}")), "{name}");
     }

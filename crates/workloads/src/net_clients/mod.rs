@@ -6,18 +6,17 @@ mod exchange;
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 
 use self::exchange::Caller;
 use super::loadfile::replay::{Service, replay};
 use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, WORK};
 use super::loadfile::{Kind, Packets, Settings, metrics};
-use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_sys::network;
 use bigiron_sys::network::Wiring;
-use bigiron_workload::{Context, Needs, OptionDef, Outcome, Progress, Workload};
+use bigiron_workload::{ByClock, Configured, Context, Needs, OptionDef, Outcome, Progress, Running, Workload};
 
 /// The workload `net-clients`.
 pub struct NetClients;
@@ -53,47 +52,59 @@ impl Workload for NetClients {
         if name == LOADFILE.name { super::loadfile::embed(value) } else { Ok(value.to_owned()) }
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
-        parse(options, Clock::Wall).map(drop)
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        let over_devices = over_devices(options);
+        let replays = Settings::parse(NAME, options)?;
+        let of = |settings| Replay { settings: without_files(settings), over_devices };
+        Ok(Box::new(ByClock { wall: of(replays.wall), other: of(replays.other) }))
     }
+}
 
-    fn needs(&self, options: &Options) -> Needs {
-        // What is wrong is refused by `check`.
-        let Ok(settings) = parse(options, Clock::Wall) else { return Needs::default() };
+/// A replay and the network that it goes over.
+struct Replay {
+    settings: Settings,
+    over_devices: bool,
+}
+
+impl Configured for Replay {
+    fn needs(&self) -> Needs {
+        let settings = &self.settings;
         let clients = settings.clients as u64;
         Needs {
             storage_bytes: None,
             // The loadfile, once for all, and of each client and its server the pages and what the sockets hold.
             memory_bytes: (32 << 20) + settings.file.requests.len() as u64 * 64 + clients * (4 << 20),
-            modules: if on_devices(options) { vec![network::MODULE] } else { Vec::new() },
+            modules: if self.over_devices { vec![network::MODULE] } else { Vec::new() },
         }
     }
 
-    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
-        parse(options, Clock::Wall).map_or_else(|_| Vec::new(), |s| metrics::of(&s))
+    fn metrics(&self) -> Vec<MetricDef> {
+        metrics::of(&self.settings)
     }
 
     fn lays_out(&self) -> bool {
         false
     }
 
-    fn prepare(&self, _cx: &Context<'_>) -> Result<()> {
-        Ok(())
+    fn prepare(&self, _cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
+        Ok(Box::new(self))
     }
+}
 
-    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
-        let settings = parse(cx.options, cx.clock).map_err(|e| anyhow!(e))?;
+impl Running for &Replay {
+    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+        let settings = &self.settings;
         let of = 2;
         (cx.progress)(Progress { step: "warm-up", done: 0, of });
-        let wiring = Wiring::of(on_devices(cx.options), cx.network)?;
-        let service = Connections { settings: &settings, wiring: &wiring };
+        let wiring = Wiring::of(self.over_devices, cx.network)?;
+        let service = Connections { settings, wiring: &wiring };
         let mut before = Ok(<_>::default());
         let between = || {
             before = wiring.traffic();
             (cx.progress)(Progress { step: "window", done: 1, of });
         };
-        let replayed = replay(&settings, &service, between)?;
-        let mut outcome = metrics::outcome(&settings, &replayed)?;
+        let replayed = replay(settings, &service, between)?;
+        let mut outcome = metrics::outcome(settings, &replayed)?;
         outcome.facts.extend(wiring.facts(before?)?);
         let sizes = settings.file.requests.iter().filter_map(|r| Packets::of(&settings.file, r));
         let (sent, received) = sizes.fold((0, 0), |(s, r), p| (s + p.request, r + p.answer));
@@ -101,7 +112,7 @@ impl Workload for NetClients {
         outcome.facts.extend([
             fact(
                 "network",
-                if on_devices(cx.options) { "veth between two network namespaces" } else { "loopback" }.to_owned(),
+                if self.over_devices { "veth between two network namespaces" } else { "loopback" }.to_owned(),
             ),
             fact("sent-per-pass-bytes", sent.to_string()),
             fact("received-per-pass-bytes", received.to_string()),
@@ -110,21 +121,20 @@ impl Workload for NetClients {
     }
 
     /// Each packet was looked at when it arrived; nothing is left behind.
-    fn verify(&self, _cx: &Context<'_>) -> Result<()> {
+    fn verify(self: Box<Self>, _cx: &Context<'_>) -> Result<()> {
         Ok(())
     }
 }
 
 /// The settings, without what only a file system sees.
-fn parse(options: &Options, clock: Clock) -> Result<Settings, String> {
-    let mut settings = Settings::parse(NAME, options, clock)?;
+fn without_files(mut settings: Settings) -> Settings {
     if settings.file.count(Kind::Deltree) > 0 {
         Arc::make_mut(&mut settings.file).requests.retain(|r| r.action.kind() != Kind::Deltree);
     }
-    Ok(settings)
+    settings
 }
 
-fn on_devices(options: &Options) -> bool {
+fn over_devices(options: &Options) -> bool {
     options.get(NETWORK.name).is_some_and(|v| v == "veth")
 }
 

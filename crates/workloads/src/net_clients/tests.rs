@@ -3,24 +3,27 @@ use bigiron_sys::network::Network;
 use bigiron_workload as workload;
 use bigiron_workload::testing;
 
-fn run(settings: &[(&str, &str)]) -> Result<(Options, Outcome)> {
+fn run(settings: &[(&str, &str)]) -> Result<(Replay, Outcome)> {
     let base = [("clients", "2"), ("requests", "300"), ("warmup", "1"), ("length", "2")];
     let options = workload::options(&NetClients, base.into_iter().chain(settings.iter().copied())).unwrap();
     // The machine's own loopback does for a test; another network takes rights that it may not have.
     let own = Network { servers: "/proc/self/ns/net".into(), clients: None };
-    let cx = Context { network: Some(&own), ..testing::context(&options, "".as_ref()) };
-    let outcome = NetClients.prepare(&cx).and_then(|()| NetClients.run(&cx))?;
-    NetClients.verify(&cx)?;
-    Ok((options, outcome))
+    let cx = Context { network: Some(&own), ..testing::context("".as_ref()) };
+    let settings = without_files(Settings::parse(NAME, &options).unwrap().other);
+    let replay = Replay { settings, over_devices: false };
+    let mut running = replay.prepare(&cx)?;
+    let outcome = running.run(&cx)?;
+    running.verify(&cx)?;
+    Ok((replay, outcome))
 }
 
 #[test]
 fn a_run_delivers_what_it_declares() {
-    let (options, outcome) = run(&[]).unwrap();
-    let declared = NetClients.metrics(&options);
+    let (replay, outcome) = run(&[]).unwrap();
+    let declared = replay.metrics();
     assert_eq!(outcome.values.len(), declared.len());
     assert!(declared.iter().all(|def| def.kind.takes(outcome.values[&def.name])));
-    let file = parse(&options, Clock::Exact).unwrap().file;
+    let file = &replay.settings.file;
     assert_eq!(outcome.facts["requests-answered"], (4 * file.requests.len()).to_string());
     assert_eq!(file.count(Kind::Deltree), 0);
     let (read, written) = file.bytes();
@@ -37,7 +40,7 @@ fn options_that_cannot_be_are_refused() {
 
 #[test]
 fn devices_are_needed_where_they_are_asked_for() {
-    let needs = |network| NetClients.needs(&workload::options(&NetClients, [("network", network)]).unwrap());
+    let needs = |network| workload::configure(&NetClients, [("network", network)]).unwrap().1.needs();
     assert_eq!(needs("loopback").modules, Vec::<&str>::new());
     assert_eq!((needs("veth").modules, needs("veth").storage_bytes), (vec![network::MODULE], None));
 }

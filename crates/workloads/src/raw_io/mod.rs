@@ -10,20 +10,21 @@ mod places;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use rustix::fs::OFlags;
 
 use self::cell::Part;
 use self::options::{Cell, Matrix, OPTIONS, Pattern};
 use self::places::shares;
-use bigiron_model::clock::Clock;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::counters::span;
 use bigiron_sys::load::files::{file_system, open_direct};
 use bigiron_sys::load::worker_group::{Board, Member, Shape, Stage, Work, WorkerGroup};
 use bigiron_sys::segment::{PAGE, Segment};
-use bigiron_workload::{Context, Needs, OptionDef, Outcome, Progress, RawNeeds, Workload, limits};
+use bigiron_workload::{
+    ByClock, Configured, Context, Needs, OptionDef, Outcome, Progress, RawNeeds, Running, Workload, limits,
+};
 
 /// The primary metric's name.
 const PRIMARY: &str = "geomean";
@@ -48,28 +49,26 @@ impl Workload for RawIo {
         OPTIONS
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
-        Matrix::parse(options, Clock::Wall).map(drop)
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        Ok(Box::new(ByClock::read(|clock| Matrix::parse(options, clock))?))
     }
+}
 
-    fn needs(&self, options: &Options) -> Needs {
-        // What is wrong is refused by `check`.
-        let Ok(matrix) = Matrix::parse(options, Clock::Wall) else { return Needs::default() };
-        let buffers = matrix.cells.iter().map(|c| c.processes * c.engine.depth * c.block).max().unwrap_or(0);
+impl Configured for Matrix {
+    fn needs(&self) -> Needs {
+        let buffers = self.cells.iter().map(|c| c.processes * c.engine.depth * c.block).max().unwrap_or(0);
         Needs {
-            storage_bytes: Some(matrix.disks as u64 * matrix.bytes + (16 << 20)),
-            memory_bytes: (16 << 20) + buffers as u64 + matrix.processes() as u64 * (1 << 20) + matrix.bytes / 512,
+            storage_bytes: Some(self.disks as u64 * self.bytes + (16 << 20)),
+            memory_bytes: (16 << 20) + buffers as u64 + self.processes() as u64 * (1 << 20) + self.bytes / 512,
             modules: Vec::new(),
         }
     }
 
-    fn raw_disks(&self, options: &Options) -> Option<RawNeeds> {
-        let matrix = Matrix::parse(options, Clock::Wall).ok()?;
-        Some(RawNeeds { count: matrix.disks, bytes: matrix.bytes })
+    fn raw_disks(&self) -> Option<RawNeeds> {
+        Some(RawNeeds { count: self.disks, bytes: self.bytes })
     }
 
-    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
-        let cells = Matrix::parse(options, Clock::Wall).map_or_else(|_| Vec::new(), |m| m.cells);
+    fn metrics(&self) -> Vec<MetricDef> {
         let primary = MetricDef {
             name: PRIMARY.to_owned(),
             unit: Unit::OperationsPerSecond,
@@ -78,27 +77,28 @@ impl Workload for RawIo {
             primary: true,
             summary: "Geometric mean of all cells, each in requests per second".to_owned(),
         };
-        std::iter::once(primary).chain(cells.iter().map(declare)).collect()
+        std::iter::once(primary).chain(self.cells.iter().map(declare)).collect()
     }
 
-    fn prepare(&self, cx: &Context<'_>) -> Result<()> {
-        let matrix = matrix(cx)?;
-        let paths = disk::paths(cx.devices, &cx.dir, matrix.disks)?;
+    fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
+        let paths = disk::paths(cx.devices, &cx.dir, self.disks)?;
         for (n, path) in paths.iter().enumerate() {
             (cx.progress)(Progress { step: "lay out", done: n as u32, of: paths.len() as u32 });
-            disk::lay_out(path, &disk::stamp(cx.seed, n), matrix.bytes)?;
+            disk::lay_out(path, &disk::stamp(cx.seed, n), self.bytes)?;
         }
-        Ok(())
+        Ok(Box::new(self))
     }
+}
 
-    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
-        let matrix = matrix(cx)?;
+impl Running for &Matrix {
+    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+        let matrix: &Matrix = self;
         let processes = matrix.processes();
         limits::check(processes)?;
         let paths = disk::paths(cx.devices, &cx.dir, matrix.disks)?;
         let segment = Segment::new(Board::bytes(processes) + PAGE).context("Cannot map the shared segment")?;
         let board = Board::new(&segment, processes)?;
-        let work = Cells { matrix: &matrix, seed: cx.seed, paths: &paths };
+        let work = Cells { matrix, seed: cx.seed, paths: &paths };
         let mut outcome = Outcome::default();
         let mut logs = 0.0;
         let mut worker_group = WorkerGroup::start(&board, Shape::Processes, &work)?;
@@ -110,11 +110,11 @@ impl Workload for RawIo {
             let stage = worker_group.stage()?;
             span::close(|| ());
             span::cut();
-            let rate = rate(&matrix, cell, stage)?;
+            let rate = rate(matrix, cell, stage)?;
             logs += rate.ln();
             let value = if cell.pattern == Pattern::Sequential { rate * cell.block as f64 } else { rate };
             outcome.values.insert(cell.name.clone(), value);
-            let requests = requests(&matrix, cell);
+            let requests = requests(matrix, cell);
             outcome.windows.push(Window::of(&*cell.name, requests, stage.ns));
             let cpu = stage.cpu_ns as f64 / requests as f64 / 1e3;
             let megabytes = rate * cell.block as f64 / 1e6;
@@ -135,18 +135,14 @@ impl Workload for RawIo {
         Ok(outcome)
     }
 
-    fn verify(&self, cx: &Context<'_>) -> Result<()> {
-        let matrix = matrix(cx)?;
-        let last = places::last_writes(&matrix, cx.seed);
+    fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
+        let matrix: &Matrix = *self;
+        let last = places::last_writes(matrix, cx.seed);
         for (n, path) in disk::paths(cx.devices, &cx.dir, matrix.disks)?.iter().enumerate() {
             disk::verify(path, &disk::stamp(cx.seed, n), &last[n])?;
         }
         Ok(())
     }
-}
-
-fn matrix(cx: &Context<'_>) -> Result<Matrix> {
-    Matrix::parse(cx.options, cx.clock).map_err(|e| anyhow!(e))
 }
 
 fn declare(cell: &Cell) -> MetricDef {

@@ -17,6 +17,7 @@ use anyhow::{Context as _, ensure};
 use self::home::Home;
 use self::spec::{AUTO, Spec};
 use self::tasks::{ALWAYS, Task};
+use bigiron_model::clock::Clock;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_service::program::measured::Run;
@@ -28,7 +29,9 @@ use bigiron_service::program::succeeded;
 use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
 use bigiron_sys::load::rng::SplitMix64;
-use bigiron_workload::{Context, ImageContext, Images, Needs, OptionDef, Outcome, Progress, Workload, WrongData};
+use bigiron_workload::{
+    Configured, Context, ImageContext, Images, Needs, OptionDef, Outcome, Progress, Running, Workload, WrongData,
+};
 
 /// The primary metric's name.
 const PRIMARY: &str = "scripts-per-hour";
@@ -74,16 +77,18 @@ impl Workload for Scripts {
         OPTIONS
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
-        Spec::parse(options).map(drop)
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        Ok(Box::new(Spec::parse(options)?))
+    }
+}
+
+impl Configured for Spec {
+    fn check_arm(&self) -> Result<(), String> {
+        self.runnable()
     }
 
-    fn check_arm(&self, options: &Options) -> Result<(), String> {
-        Spec::parse(options)?.runnable()
-    }
-
-    fn needs(&self, options: &Options) -> Needs {
-        let points = Spec::parse(options).map_or_else(|_| Vec::new(), |s| s.points(bigiron_model::clock::Clock::Wall));
+    fn needs(&self) -> Needs {
+        let points = self.points(Clock::Wall);
         let users = |n: &u32| u64::from(*n);
         Needs {
             storage_bytes: Some(points.iter().map(users).sum::<u64>() * HOME_BYTES + OTHER_BYTES),
@@ -92,9 +97,8 @@ impl Workload for Scripts {
         }
     }
 
-    fn images(&self, options: &Options, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
-        let spec = Spec::parse(options).map_err(anyhow::Error::msg)?;
-        let words = ALWAYS.split_whitespace().chain(spec.tasks.iter().flat_map(|t| t.needs.iter().map(|(n, _)| *n)));
+    fn images(&self, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
+        let words = ALWAYS.split_whitespace().chain(self.tasks.iter().flat_map(|t| t.needs.iter().map(|(n, _)| *n)));
         let wanted = Wanted {
             whose: "`scripts`",
             words: words.map(str::to_owned).collect(),
@@ -106,11 +110,7 @@ impl Workload for Scripts {
         root::of(&wanted, cx)
     }
 
-    fn silence(&self, options: &Options) -> Duration {
-        Spec::parse(options).map(|spec| spec.limit).unwrap_or_default()
-    }
-
-    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
+    fn metrics(&self) -> Vec<MetricDef> {
         let per_hour = |name: String, summary: String| MetricDef {
             primary: name == PRIMARY,
             name,
@@ -121,10 +121,7 @@ impl Workload for Scripts {
         };
         let peak = "Scripts ended in an hour at the rate of the best load point, from the first user's start to the last one's end";
         let mut metrics = vec![per_hour(PRIMARY.to_owned(), peak.to_owned())];
-        if let Ok(spec) = Spec::parse(options) {
-            metrics
-                .extend(spec.named_points().iter().map(|n| per_hour(of_point(*n), format!("The same with {n} users"))));
-        }
+        metrics.extend(self.named_points().iter().map(|n| per_hour(of_point(*n), format!("The same with {n} users"))));
         let cost = |name: &str, unit, kind, summary: &str| MetricDef {
             name: name.to_owned(),
             unit,
@@ -149,26 +146,31 @@ impl Workload for Scripts {
         metrics
     }
 
-    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<()> {
-        let spec = parse(cx)?;
+    fn silence(&self) -> Duration {
+        self.limit
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>> {
         work_folder(cx).make(cx)?;
         Outputs::make(&cx.dir)?;
         let home = Home::new();
-        for users in spec.points(cx.clock) {
+        for users in self.points(cx.clock) {
             for user in 1..=users {
                 let user_folder = UserFolder { users, user };
                 let dir = user_folder.outside(cx);
                 home.lay_out(&dir)?;
                 let path = dir.join("script");
-                fs::write(&path, script(&order(&spec, cx.seed, user)))
+                fs::write(&path, script(&order(self, cx.seed, user)))
                     .with_context(|| format!("Cannot write {}", path.display()))?;
             }
         }
-        Ok(())
+        Ok(Box::new(self))
     }
+}
 
-    fn run(&self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
-        let spec = parse(cx)?;
+impl Running for &Spec {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+        let spec: &Spec = self;
         let (work_folder, outputs, points) = (work_folder(cx), Outputs::make(&cx.dir)?, spec.points(cx.clock));
         let programs = points.iter().map(|n| work_folder.shell(&all(*n), work_folder.inside()));
         let orders = Orders {
@@ -189,14 +191,14 @@ impl Workload for Scripts {
             runs.push((*users, run));
         }
         drop(process_guard);
-        outcome(&spec, &runs)
+        outcome(spec, &runs)
     }
 
-    fn verify(&self, cx: &Context<'_>) -> anyhow::Result<()> {
-        let (spec, home) = (parse(cx)?, Home::new());
+    fn verify(self: Box<Self>, cx: &Context<'_>) -> anyhow::Result<()> {
+        let (spec, home): (&Spec, _) = (*self, Home::new());
         for users in spec.points(cx.clock) {
             for user in 1..=users {
-                (UserFolder { users, user }).check(cx, &order(&spec, cx.seed, user), &home)?;
+                (UserFolder { users, user }).check(cx, &order(spec, cx.seed, user), &home)?;
             }
         }
         Ok(())
@@ -205,10 +207,6 @@ impl Workload for Scripts {
 
 /// More users than are all compiling at once, so that a guest of a gigabyte takes them.
 const MANY: u64 = 12;
-
-fn parse(cx: &Context<'_>) -> anyhow::Result<Spec> {
-    Spec::parse(cx.options).map_err(anyhow::Error::msg)
-}
 
 fn work_folder(cx: &Context<'_>) -> WorkFolder {
     WorkFolder::of(cx, "scripts")

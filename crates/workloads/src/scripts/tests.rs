@@ -15,20 +15,21 @@ fn without_missing(more: &str) -> String {
     lacking.chain(more.split(',')).collect::<Vec<_>>().join(",")
 }
 
-fn with_context<T>(settings: &[(&str, &str)], dir: &std::path::Path, act: impl FnOnce(&Context<'_>) -> T) -> T {
+fn with_context<T>(settings: &[(&str, &str)], dir: &std::path::Path, act: impl FnOnce(&Spec, &Context<'_>) -> T) -> T {
     let options = options(settings).unwrap();
-    act(&Context { seed: 3, cpus: 1, executable: PathBuf::from("/nonexistent"), ..testing::context(&options, dir) })
+    let spec = Spec::parse(&options).unwrap();
+    act(&spec, &Context { seed: 3, cpus: 1, executable: PathBuf::from("/nonexistent"), ..testing::context(dir) })
 }
 
 #[test]
 fn every_command_leaves_what_it_must_and_another_result_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let settings = [("users", "1,2"), ("without", &without_missing(""))];
-    with_context(&settings, dir.path(), |cx| {
-        Scripts.prepare(cx).unwrap();
-        let outcome = Scripts.run(cx).unwrap();
-        Scripts.verify(cx).unwrap();
-        let declared = Scripts.metrics(cx.options);
+    with_context(&settings, dir.path(), |mut spec, cx| {
+        spec.prepare(cx).unwrap();
+        let outcome = spec.run(cx).unwrap();
+        Box::new(spec).verify(cx).unwrap();
+        let declared = spec.metrics();
         assert_eq!(declared.len(), outcome.values.len());
         assert!(declared.iter().all(|m| m.kind.takes(outcome.values[&m.name])), "{:?}", outcome.values);
         assert_eq!(declared.iter().filter(|m| m.primary).count(), 1);
@@ -36,28 +37,27 @@ fn every_command_leaves_what_it_must_and_another_result_is_named() {
         assert_eq!(outcome.values[PRIMARY], best);
 
         // Another result of one command of one user.
-        let spec = parse(cx).unwrap();
-        let order = order(&spec, cx.seed, 2);
+        let order = order(spec, cx.seed, 2);
         let n = order.iter().position(|t| t.name == "wc").unwrap();
         let out = (UserFolder { users: 2, user: 2 }).outside(cx).join("w").join(folder(n, order[n])).join("out");
         let right = fs::read_to_string(&out).unwrap();
         fs::write(&out, right.replacen('\n', "9\n", 1)).unwrap();
-        let error = Scripts.verify(cx).unwrap_err();
+        let error = Box::new(spec).verify(cx).unwrap_err();
         let says = format!("User 2 of 2, command {} (`wc`): line 1 of its output is `2409` instead of `240`", n + 1);
         assert!(error.is::<WrongData>() && error.to_string() == says, "{error}");
         fs::remove_file(&out).unwrap();
-        assert!(Scripts.verify(cx).unwrap_err().to_string().contains("(`wc`) has left nothing"));
+        assert!(Box::new(spec).verify(cx).unwrap_err().to_string().contains("(`wc`) has left nothing"));
     });
 }
 
 #[test]
 fn a_command_that_fails_ends_its_users_script_and_the_trial() {
     let dir = tempfile::tempdir().unwrap();
-    with_context(&[("users", "1"), ("without", &without_missing("cc,make"))], dir.path(), |cx| {
-        Scripts.prepare(cx).unwrap();
+    with_context(&[("users", "1"), ("without", &without_missing("cc,make"))], dir.path(), |mut spec, cx| {
+        spec.prepare(cx).unwrap();
         fs::remove_file((UserFolder { users: 1, user: 1 }).outside(cx).join("utmp")).unwrap();
         fs::remove_file((UserFolder { users: 1, user: 1 }).outside(cx).join("bin/fibonacci")).unwrap();
-        let error = Scripts.run(cx).unwrap_err().to_string();
+        let error = spec.run(cx).unwrap_err().to_string();
         assert!(
             error.starts_with("The script of one of 1 users ended with status 1; standard error ends:\n"),
             "{error}"
@@ -101,7 +101,7 @@ fn the_page_names_every_command_option_and_metric() {
     for option in OPTIONS {
         assert!(Scripts.doc().contains(&format!("| `scripts.{}` |", option.name)), "{}", option.name);
     }
-    for metric in Scripts.metrics(&options(&[]).unwrap()) {
+    for metric in Scripts.parse(&options(&[]).unwrap()).unwrap().metrics() {
         assert!(Scripts.doc().contains(&format!("`{}`", metric.name)), "{}", metric.name);
     }
 }

@@ -9,12 +9,11 @@ mod row;
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use self::file::{Draws, ThreadFile, drop_from_cache, first_generation, generation};
 use self::options::{Access, OPTIONS, Phase, Settings};
 use self::row::Row;
-use bigiron_model::clock::Clock;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::counters::span;
@@ -23,7 +22,9 @@ use bigiron_sys::load::stamp::Stamp;
 use bigiron_sys::load::worker_group::{Board, Member, Shape, Stage, Work, WorkerGroup};
 use bigiron_sys::load::{ShardedHistogram, now_ns};
 use bigiron_sys::segment::{PAGE, Segment};
-use bigiron_workload::{Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Workload, limits};
+use bigiron_workload::{
+    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Running, Workload, limits,
+};
 
 /// The primary metric's name.
 const PRIMARY: &str = "geomean";
@@ -53,23 +54,22 @@ impl Workload for Tio {
         ROWS
     }
 
-    fn check(&self, options: &Options) -> Result<(), String> {
-        Settings::parse(options, Clock::Wall).map(drop)
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        Ok(Box::new(ByClock::read(|clock| Settings::parse(options, clock))?))
     }
+}
 
-    fn needs(&self, options: &Options) -> Needs {
-        // What is wrong is refused by `check`.
-        let Ok(settings) = Settings::parse(options, Clock::Wall) else { return Needs::default() };
-        let most = settings.threads.last().copied().unwrap_or(1);
+impl Configured for Settings {
+    fn needs(&self) -> Needs {
+        let most = self.threads.last().copied().unwrap_or(1);
         Needs {
-            storage_bytes: Some(settings.bytes + settings.bytes / 16 + (32 << 20)),
-            memory_bytes: (48 << 20) + (most * (settings.block + (1 << 20))) as u64,
+            storage_bytes: Some(self.bytes + self.bytes / 16 + (32 << 20)),
+            memory_bytes: (48 << 20) + (most * (self.block + (1 << 20))) as u64,
             modules: Vec::new(),
         }
     }
 
-    fn metrics(&self, options: &Options) -> Vec<MetricDef> {
-        let threads = Settings::parse(options, Clock::Wall).map_or_else(|_| Vec::new(), |s| s.threads);
+    fn metrics(&self) -> Vec<MetricDef> {
         let def = |name, unit, better, kind, summary: String| MetricDef {
             primary: name == PRIMARY,
             name,
@@ -85,7 +85,7 @@ impl Workload for Tio {
             Kind::Throughput,
             "Geometric mean of all phases' throughputs".to_owned(),
         )];
-        for (phase, threads) in rows(&threads) {
+        for (phase, threads) in rows(&self.threads) {
             let what = phase.name().replace('-', " ");
             let rate = format!("Throughput of phase {what}, threads: {threads}");
             let mean = format!("Mean time of an operation of phase {what}, threads: {threads}");
@@ -99,12 +99,14 @@ impl Workload for Tio {
         false
     }
 
-    fn prepare(&self, _cx: &Context<'_>) -> Result<()> {
-        Ok(())
+    fn prepare(&self, _cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
+        Ok(Box::new(self))
     }
+}
 
-    fn run(&self, cx: &Context<'_>) -> Result<Outcome> {
-        let settings = settings(cx)?;
+impl Running for &Settings {
+    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+        let settings: &Settings = self;
         let most = settings.threads.last().copied().unwrap_or(1);
         limits::check(most)?;
         let all: Vec<_> = rows(&settings.threads).collect();
@@ -113,15 +115,9 @@ impl Workload for Tio {
         let board = Board::new(&segment, most)?;
         let latencies: Vec<_> = all.iter().map(|(_, threads)| ShardedHistogram::new(&segment, *threads)).collect();
         let stamp = Stamp::new(cx.seed);
-        let script = script(&settings);
-        let work = Threads {
-            settings: &settings,
-            dir: &cx.dir,
-            seed: cx.seed,
-            stamp: &stamp,
-            script: &script,
-            latencies: &latencies,
-        };
+        let script = script(settings);
+        let work =
+            Threads { settings, dir: &cx.dir, seed: cx.seed, stamp: &stamp, script: &script, latencies: &latencies };
         let mut worker_group = WorkerGroup::start(&board, Shape::Threads, &work)?;
         let mut took = vec![Stage::default(); all.len()];
         for step in &script {
@@ -150,7 +146,7 @@ impl Workload for Tio {
         let mut outcome = Outcome::default();
         let mut logs = 0.0;
         for (((phase, threads), stage), latency) in all.iter().zip(&took).zip(&latencies) {
-            let row = Row { settings: &settings, stage: *stage, latency: latency.read() };
+            let row = Row { settings, stage: *stage, latency: latency.read() };
             ensure!(stage.ns > 0, "The clock did not move in phase {}", phase.name());
             logs += row.bytes_per_second().ln();
             outcome.windows.push(Window::of(phase.rate(*threads), row.latency.count(), stage.ns));
@@ -159,18 +155,18 @@ impl Workload for Tio {
             outcome.facts.insert(format!("row.{}", phase.rate(*threads)), row.to_string());
         }
         outcome.values.insert(PRIMARY.to_owned(), (logs / all.len() as f64).exp());
-        outcome.facts.extend(facts(&settings, &cx.dir));
+        outcome.facts.extend(facts(settings, &cx.dir));
         Ok(outcome)
     }
 
-    fn verify(&self, cx: &Context<'_>) -> Result<()> {
-        let settings = settings(cx)?;
+    fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
+        let settings: &Settings = *self;
         let stamp = Stamp::new(cx.seed);
         // The files of the last number of threads are those that are left.
         let threads = settings.threads.last().copied().unwrap_or(1);
         for thread in 0..threads {
             let mut last = vec![first_generation(); settings.blocks(threads) as usize];
-            let mut draws = draws(&settings, cx.seed, Phase::RandomWrite, threads, thread);
+            let mut draws = draws(settings, cx.seed, Phase::RandomWrite, threads, thread);
             for n in 0..settings.random_each(threads) {
                 last[(draws.take() / settings.block as u64) as usize] = generation(n);
             }
@@ -178,10 +174,6 @@ impl Workload for Tio {
         }
         Ok(())
     }
-}
-
-fn settings(cx: &Context<'_>) -> Result<Settings> {
-    Settings::parse(cx.options, cx.clock).map_err(|e| anyhow!(e))
 }
 
 fn facts(settings: &Settings, dir: &Path) -> impl Iterator<Item = (String, String)> {

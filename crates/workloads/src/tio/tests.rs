@@ -1,11 +1,14 @@
+use bigiron_model::clock::Clock;
+
 use super::*;
 use bigiron_workload as workload;
 use bigiron_workload::testing;
 
-fn with<T>(settings: &[(&str, &str)], home: &Path, work: impl FnOnce(&Context<'_>) -> T) -> T {
+fn with<T>(settings: &[(&str, &str)], home: &Path, work: impl FnOnce(&Settings, &Context<'_>) -> T) -> T {
     let base = [("size", "512K"), ("random", "50"), ("threads", "1,3")];
     let options = workload::options(&Tio, base.into_iter().chain(settings.iter().copied())).unwrap();
-    work(&testing::context(&options, home))
+    let spec = Settings::parse(&options, Clock::Exact).unwrap();
+    work(&spec, &testing::context(home))
 }
 
 #[test]
@@ -17,14 +20,14 @@ fn every_way_of_access_delivers_its_rows_and_leaves_what_was_written() {
         &[("writing", "sequential"), ("sync", "on")],
     ] {
         let home = tempfile::tempdir().unwrap();
-        with(settings, home.path(), |cx| {
-            Tio.prepare(cx).unwrap();
-            let outcome = Tio.run(cx).unwrap();
-            let declared = Tio.metrics(cx.options);
+        with(settings, home.path(), |mut spec, cx| {
+            spec.prepare(cx).unwrap();
+            let outcome = spec.run(cx).unwrap();
+            let declared = spec.metrics();
             assert_eq!((declared.len(), outcome.values.len()), (17, 17));
             assert!(declared.iter().all(|def| def.kind.takes(outcome.values[&def.name])), "{settings:?}");
             assert!(outcome.facts["row.random-write-3t"].contains("MB/s per CPU"));
-            Tio.verify(cx).unwrap();
+            Box::new(spec).verify(cx).unwrap();
         });
     }
 }
@@ -32,12 +35,12 @@ fn every_way_of_access_delivers_its_rows_and_leaves_what_was_written() {
 #[test]
 fn lost_and_misplaced_blocks_are_found() {
     let home = tempfile::tempdir().unwrap();
-    with(&[], home.path(), |cx| {
-        Tio.run(cx).unwrap();
+    with(&[], home.path(), |mut spec, cx| {
+        spec.run(cx).unwrap();
         let path = file::path(&cx.dir, 2);
         let whole = std::fs::read(&path).unwrap();
         let says = |what: &str| {
-            let error = Tio.verify(cx).unwrap_err().to_string();
+            let error = Box::new(spec).verify(cx).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
         };
         std::fs::write(&path, &whole[4096..]).unwrap();

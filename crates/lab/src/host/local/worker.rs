@@ -271,6 +271,7 @@ fn serve(registry: Registry) -> anyhow::Result<()> {
     }
     let task: Task = serde_json::from_slice(&line).context("The task is not readable")?;
     let events = File::from(rustix::io::dup(rustix::stdio::stdout())?);
-    runner::serve(registry, &task.job, &task.machine, &task.mounts, &PathBuf::from("/proc/self/exe"), events, input);
+    let workloads = runner::workloads(registry, &task.job)?;
+    runner::serve(&workloads, &task.job, &task.machine, &task.mounts, &PathBuf::from("/proc/self/exe"), events, input);
     Ok(())
 }

@@ -15,8 +15,7 @@ use bigiron_image::journal::packed_journal;
 use bigiron_model::plan::{Arm, Plan};
 use bigiron_model::storage;
 use bigiron_model::storage::{Medium, Profile};
-use bigiron_model::workload::Options;
-use bigiron_workload::registry::Registry;
+use bigiron_workload::Configured;
 
 /// What is the same for every boot of an arm.
 pub(super) struct PreparedArm {
@@ -30,6 +29,8 @@ pub(super) struct PreparedArm {
     pub(super) cmdline: Vec<String>,
     pub(super) images: ArmImages,
     pub(super) raw_disks: Option<RawDisks>,
+    /// MiB of the file system of each of the plan's workloads, if it has one that is not in an image.
+    pub(super) storage_mib: Vec<Option<u64>>,
     /// MiB of file systems, and of the journals that they have on other disks.
     journals: Vec<(u64, u64)>,
 }
@@ -46,6 +47,7 @@ impl PreparedArm {
             cmdline: Vec::new(),
             images,
             raw_disks: None,
+            storage_mib: Vec::new(),
             journals: Vec::new(),
         }
     }
@@ -57,7 +59,7 @@ impl PreparedArm {
 }
 
 pub(super) fn prepare(
-    registry: Registry,
+    workloads: &[Box<dyn Configured>],
     plan: &Plan,
     arm: &Arm,
     kernel: &Kernel,
@@ -69,12 +71,13 @@ pub(super) fn prepare(
         archive.directory(dir, 0o755);
     }
     archive.character_device("/dev/console", 0o600, 5, 1).file("/init", 0o755, agent);
-    let images = ArmImages::of(registry, plan, arm)?;
-    let mut wanted = wanted_modules(registry, plan, arm, kernel)?;
+    let images = ArmImages::of(workloads, plan, arm)?;
+    let mut wanted = wanted_modules(workloads, plan, arm, kernel)?;
     if !images.is_empty() {
         wanted.extend(["nfit", "nd_pmem", "ext4"]);
     }
-    let empty = empty_images(registry, plan, arm, &images);
+    let storage_mib: Vec<_> = workloads.iter().map(|workload| storage_mib(workload.as_ref(), plan, arm)).collect();
+    let empty = empty_images(&storage_mib, plan, arm, &images);
     let mut journals = Vec::new();
     if let Some(profile) = lever::fs::journal(&arm.settings) {
         for &(kind, size_mib) in &empty {
@@ -109,7 +112,7 @@ pub(super) fn prepare(
     {
         lever_modules.push(packed(to_load.len() + lever_modules.len(), module)?);
     }
-    let mut raw_disks = raw_disks(registry, plan, arm)?;
+    let mut raw_disks = raw_disks(workloads, arm)?;
     if let Some(raw) = &mut raw_disks {
         let at = to_load.len() + lever_modules.len();
         let loaded = |name: &str| first.iter().any(|f| f.name == name);
@@ -136,6 +139,7 @@ pub(super) fn prepare(
         cmdline: lever::cmdline(&arm.settings),
         images,
         raw_disks,
+        storage_mib,
         journals,
     })
 }
@@ -152,15 +156,12 @@ fn parameters(module: &str, disks: usize, size_mib: u64) -> String {
 }
 
 /// The raw disks that an arm asks for, as large as its workloads need them.
-fn raw_disks(registry: Registry, plan: &Plan, arm: &Arm) -> anyhow::Result<Option<RawDisks>> {
+fn raw_disks(workloads: &[Box<dyn Configured>], arm: &Arm) -> anyhow::Result<Option<RawDisks>> {
     let shape = vm::Shape::of(&arm.settings);
     if shape.disks == 0 {
         return Ok(None);
     }
-    let bytes = plan.workloads.iter().filter_map(|planned| {
-        let options = plan.options_in(arm, &planned.name);
-        registry.find(&planned.name)?.raw_disks(&options).map(|raw| raw.bytes)
-    });
+    let bytes = workloads.iter().filter_map(|workload| workload.raw_disks()).map(|raw| raw.bytes);
     let bytes = bytes.max().context("No workload of this study works on raw disks")?;
     Ok(Some(RawDisks {
         count: shape.disks,
@@ -230,26 +231,26 @@ pub(super) fn storage_of(plan: &Plan) -> anyhow::Result<&'static Profile> {
 
 /// The empty file systems that the arm's workloads ask for and their MiB, each once.
 fn empty_images<'a>(
-    registry: Registry,
+    storage_mib: &[Option<u64>],
     plan: &'a Plan,
     arm: &'a Arm,
     images: &ArmImages,
 ) -> Vec<(image::Kind<'a>, u64)> {
-    let size = |name: &str| match images.data(name) {
-        Some(loaded) => loaded.moves_to_mib(),
-        None => storage_mib(registry, plan, arm, name, &plan.options_in(arm, name)),
-    };
     let mut all = Vec::new();
     for (n, workload) in plan.workloads.iter().enumerate() {
-        let image = size(&workload.name).map(|size_mib| (kind(plan, arm).on(n), size_mib));
+        let size_mib = match images.data(&workload.name) {
+            Some(loaded) => loaded.moves_to_mib(),
+            None => storage_mib[n],
+        };
+        let image = size_mib.map(|size_mib| (kind(plan, arm).on(n), size_mib));
         all.extend(image.filter(|image| !all.contains(image)));
     }
     all
 }
 
 /// MiB of file system for a workload: what it asks for, and what the file system itself needs (journal, metadata).
-pub(super) fn storage_mib(registry: Registry, plan: &Plan, arm: &Arm, name: &str, options: &Options) -> Option<u64> {
-    let bytes = registry.find(name)?.needs(options).storage_bytes?;
+fn storage_mib(workload: &dyn Configured, plan: &Plan, arm: &Arm) -> Option<u64> {
+    let bytes = workload.needs().storage_bytes?;
     Some(image::size_mib(kind(plan, arm).filesystem, bytes))
 }
 
@@ -258,12 +259,15 @@ fn has<'a>(kernel: &Kernel, module: &'a str) -> Option<&'a str> {
     modules::load_order(kernel, &[module]).is_ok().then_some(module)
 }
 
-fn wanted_modules(registry: Registry, plan: &Plan, arm: &Arm, kernel: &Kernel) -> anyhow::Result<Vec<&'static str>> {
+fn wanted_modules(
+    workloads: &[Box<dyn Configured>],
+    plan: &Plan,
+    arm: &Arm,
+    kernel: &Kernel,
+) -> anyhow::Result<Vec<&'static str>> {
     let mut wanted = Vec::new();
     let mut storage = false;
-    for planned in &plan.workloads {
-        let workload = registry.find(&planned.name).with_context(|| format!("No workload `{}`", planned.name))?;
-        let needs = workload.needs(&plan.options_in(arm, &planned.name));
+    for needs in workloads.iter().map(|workload| workload.needs()) {
         storage |= needs.storage_bytes.is_some();
         wanted.extend(needs.modules);
     }

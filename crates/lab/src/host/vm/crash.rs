@@ -204,12 +204,10 @@ impl<'a> Machine<'a> {
             "A test of crashes has one disk, and with `{}` there are two",
             lever::fs::JOURNAL
         );
-        let options = plan.options_in(&plan.arms[0], &planned.name);
         let (first, kind) = (self.lives == 0, super::arm::kind(plan, &plan.arms[0]));
-        let storage =
-            self.host.storage(plan, (&plan.arms[0], arm), 0, &options, &mut |_: &str, content: Content<'_>| {
-                if first { self.host.lay(kind, content, &self.disk()) } else { Ok(()) }
-            });
+        let storage = self.host.storage(plan, (&plan.arms[0], arm), 0, &mut |_: &str, content: Content<'_>| {
+            if first { self.host.lay(kind, content, &self.disk()) } else { Ok(()) }
+        });
         let mut storage = storage?.context("A test of crashes needs a workload with a disk")?;
         if !first {
             storage.files = None;
@@ -241,7 +239,7 @@ impl<'a> Machine<'a> {
             }),
             workloads: vec![WorkloadJob {
                 name: planned.name.clone(),
-                options,
+                options: plan.options_in(&plan.arms[0], &planned.name),
                 metrics: planned.metrics.clone(),
                 storage: Some(storage),
                 trees: arm.images.trees(&planned.name),

@@ -15,8 +15,7 @@ use crate::vm::qemu::Pmem;
 use bigiron_image as image;
 use bigiron_model::plan::{Arm, Plan};
 use bigiron_model::storage::{Medium, Profile};
-use bigiron_workload::ImageRole;
-use bigiron_workload::registry::Registry;
+use bigiron_workload::{Configured, ImageRole};
 
 /// What a pmem device's length must be a multiple of (the kernel's sub-section).
 const ALIGNMENT: u64 = 2 << 20;
@@ -44,11 +43,11 @@ pub(super) struct ArmImage {
 
 impl ArmImages {
     /// Has the arm's workloads find or build their images.
-    pub(super) fn of(registry: Registry, plan: &Plan, arm: &Arm) -> anyhow::Result<Self> {
+    pub(super) fn of(workloads: &[Box<dyn Configured>], plan: &Plan, arm: &Arm) -> anyhow::Result<Self> {
         let mut all = Self::default();
         let medium = super::arm::storage_of(plan)?.medium;
-        for planned in &plan.workloads {
-            for image in foundation::lay(registry, plan, arm, &planned.name)?.images {
+        for (planned, workload) in plan.workloads.iter().zip(workloads) {
+            for image in foundation::lay(workload.as_ref(), plan, arm, &planned.name)?.images {
                 let file = File::open(&image.path).with_context(|| format!("Cannot open {}", image.path.display()))?;
                 let bytes = file.metadata()?.len();
                 ensure!(bytes.is_multiple_of(ALIGNMENT), "{} is not whole 2 MiB", image.path.display());
