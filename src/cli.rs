@@ -149,7 +149,7 @@ pub struct Outcome {
     /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub jobs: Option<usize>,
-    /// Pairs run again to be looked into where the arms differ: on the exact clock every instruction is counted by function, with `--on local` functions
+    /// Pairs to rerun with profiling where the arms differ: on the exact clock every instruction is counted by function, with `--on local` functions
     /// are sampled [default: 1, or 2 where they are sampled]
     #[arg(long, value_name = "PAIRS")]
     pub why: Option<u32>,

@@ -88,7 +88,7 @@ impl<'a> Work<'a> {
         self.look(folder, question, kernels, 0).map(drop)
     }
 
-    /// The same, and looks into as many pairs where they differ.
+    /// The same, and reruns this many pairs with profiling where they differ.
     fn look(
         &self,
         folder: &str,

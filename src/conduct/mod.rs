@@ -23,6 +23,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::plan::Plan;
+use bigiron_model::purpose::Purpose;
 use bigiron_model::record::Record;
 use bigiron_model::store::Folder;
 use bigiron_report as report;
@@ -31,7 +32,7 @@ use bigiron_report::{Extras, Report};
 
 use self::environment::Environment;
 use self::study_folder::Place;
-use crate::session::{self, Event, What};
+use crate::session::{self, Event};
 use crate::study::question::Question;
 use crate::study::settled::{self, Surroundings};
 use crate::study::{repeat, schedule};
@@ -174,8 +175,8 @@ pub fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     let mut missing =
         reruns::unless_interrupted(reruns::look(&folder, host.as_ref(), &wanted, jobs, &cancel, observer))?;
     // A user who asked for causes that this host cannot find is told so, whether or not anything differs.
-    let asked = request.why.is_some_and(|pairs| pairs > 0) && wanted.iter().all(|(_, what)| *what != What::Functions);
-    if let (Err(why), true) = (host.looks(), asked) {
+    let asked = request.why.is_some_and(|pairs| pairs > 0) && wanted.iter().all(|(_, what)| *what != Purpose::Profile);
+    if let (Err(why), true) = (host.supports(Purpose::Profile), asked) {
         missing.insert(0, format!("No causes: {why}"));
     }
     finish(folder, judged, missing, &cancel, observer)

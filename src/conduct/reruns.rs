@@ -7,10 +7,11 @@ use bigiron_lab::host::Host;
 use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
 use bigiron_model::plan::Plan;
+use bigiron_model::purpose::Purpose;
 use bigiron_model::store::Folder;
 
 use super::{Observer, Request};
-use crate::session::{self, SessionError, What};
+use crate::session::{self, SessionError};
 
 /// Pairs to rerun with profiling unless `--why` says otherwise: under the exact clock one pair differs little from another.
 const PROFILED: u32 = 1;
@@ -34,7 +35,7 @@ fn usual(plan: &Plan) -> (u32, u32) {
 }
 
 /// The slots to rerun that have no evidence yet, and what to record.
-pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &Request<'_>) -> Vec<(u32, What)> {
+pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &Request<'_>) -> Vec<(u32, Purpose)> {
     let plan = folder.plan();
     if plan.machine.host == HostKind::Sim || plan.clock == Clock::None {
         return Vec::new();
@@ -44,8 +45,8 @@ pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &Request<'
     // `--why` without `--locks` sets both.
     let at = request.locks.unwrap_or(if locks == 0 { 0 } else { request.why.unwrap_or(locks) });
     let slots = |pairs| causes::slots(plan, judgement, pairs).into_iter();
-    let functions = slots(into).filter(|slot| folder.evidence_of(*slot).is_none()).map(|slot| (slot, What::Functions));
-    let locks = slots(at).filter(|slot| folder.waiting_of(*slot).is_none()).map(|slot| (slot, What::Locks));
+    let functions = slots(into).filter(|slot| folder.evidence_of(*slot).is_none()).map(|slot| (slot, Purpose::Profile));
+    let locks = slots(at).filter(|slot| folder.waiting_of(*slot).is_none()).map(|slot| (slot, Purpose::Locks));
     functions.chain(locks).collect()
 }
 
@@ -53,24 +54,27 @@ pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &Request<'
 pub(super) fn look(
     folder: &Folder,
     host: &dyn Host,
-    slots: &[(u32, What)],
+    slots: &[(u32, Purpose)],
     jobs: usize,
     cancel: &AtomicBool,
     observer: &dyn Observer,
 ) -> anyhow::Result<Vec<String>> {
     let mut missing = Vec::new();
     let mut slots = slots.to_vec();
-    for (of, what, can) in [(What::Functions, "causes", host.looks()), (What::Locks, "locks", host.looks_at_locks())] {
+    for (of, what, can) in [
+        (Purpose::Profile, "causes", host.supports(Purpose::Profile)),
+        (Purpose::Locks, "locks", host.supports(Purpose::Locks)),
+    ] {
         if let (Err(why), true) = (can, slots.iter().any(|(_, what)| *what == of)) {
             missing.push(format!("No {what}: {why}"));
             slots.retain(|(_, what)| *what != of);
         }
     }
     let note = |text: &str| observer.note(text);
-    let failed = session::look(folder, host, &slots, jobs.min(host.parallel()), cancel, &note)?;
+    let failed = session::rerun(folder, host, &slots, jobs.min(host.parallel()), cancel, &note)?;
     let name = |slot: u32| &folder.plan().arms[folder.plan().slots[slot as usize].arm].name;
     missing.extend(failed.into_iter().map(|(slot, what, why)| {
-        let locks = if what == What::Locks { "The locks of trial" } else { "Trial" };
+        let locks = if what == Purpose::Locks { "The locks of trial" } else { "Trial" };
         format!("{locks} {slot} ({}) came to nothing: {why}", name(slot))
     }));
     Ok(missing)

@@ -64,9 +64,7 @@ fn entry_row(night: &Night, study: &Studied, row: &Row, arm: usize) -> EntryRow 
         }
     }
     let measured = |metric: &bigiron_model::metric::MetricDef| {
-        let value = |r: &&Record| {
-            r.metrics.iter().find(|m| m.workload == row.workload && m.name == metric.name).map(|m| m.value)
-        };
+        let value = |r: &&Record| r.metrics.get(&row.workload, &metric.name);
         let values: Option<Vec<f64>> = completed.iter().map(value).collect();
         values.filter(|v| !v.is_empty()).map(|values| Measured { metric: metric.clone(), values })
     };

@@ -14,9 +14,9 @@ use bigiron_judge::standing;
 use bigiron_judge::standing::Standing;
 use bigiron_judge::{Comparison, State};
 use bigiron_model::clock::Clock;
-use bigiron_model::metric::Metric;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{HostCost, Outcome, Record, SCHEMA};
+use bigiron_model::values::Values;
 
 /// One of tonight's kernels against the previous night's.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,8 +105,10 @@ fn records(plan: &Plan, row: &Row, arm: usize, then: &EntryRow) -> Vec<Record> {
     let slots = plan.slots.iter().filter(|s| s.arm == arm);
     let of = |slot: &bigiron_model::plan::Slot| {
         let boot = then.boots.iter().position(|b| b.workload_seed == slot.workload_seed)?;
-        let metric =
-            |m: &bigiron_judge::history::Measured| -> Metric { m.metric.measured(&row.workload, m.values[boot]) };
+        let mut metrics = Values::default();
+        for measured in &then.metrics {
+            metrics.insert(&row.workload, &measured.metric.name, measured.values[boot]);
+        }
         Some(Record {
             schema: SCHEMA,
             slot: slot.slot,
@@ -118,7 +120,7 @@ fn records(plan: &Plan, row: &Row, arm: usize, then: &EntryRow) -> Vec<Record> {
             guest: None,
             image_sha256: String::new(),
             config_sha256: None,
-            metrics: then.metrics.iter().map(metric).collect(),
+            metrics,
             facts: Default::default(),
             counters: None,
             changes: Vec::new(),

@@ -2,52 +2,21 @@
 
 use bigiron_lab::host::TrialResult;
 use bigiron_model::clock::Clock;
-use bigiron_model::metric::Metric;
 use bigiron_model::plan::{Plan, Slot};
 use bigiron_model::record::Failure;
 
-/// Makes a completed trial that kept back a declared metric, or delivered one that cannot be compared, a failed one.
-/// Sorts metrics into the plan's order, whatever order the workloads ran in.
+/// Makes a completed trial a failed one if its metrics are not those that the plan declares, each fit to be compared.
 pub(super) fn metrics(plan: &Plan, slot: &Slot, result: &mut TrialResult) {
     if result.failure.is_some() {
         result.metrics.clear();
         result.counters = None;
         return;
     }
-    match expected(plan, slot, &result.metrics) {
-        Ok(metrics) => result.metrics = metrics,
-        Err(why) => {
-            result.failure = Some((Failure::WorkloadError, why));
-            result.metrics.clear();
-        }
+    let planned = slot.order.iter().map(|index| &plan.workloads[*index]);
+    if let Err(why) = result.metrics.check(planned.map(|w| (w.name.as_str(), w.metrics.as_slice()))) {
+        result.failure = Some((Failure::WorkloadError, why));
+        result.metrics.clear();
     }
-}
-
-fn expected(plan: &Plan, slot: &Slot, metrics: &[Metric]) -> Result<Vec<Metric>, String> {
-    let mut sorted = Vec::with_capacity(metrics.len());
-    let mut order = slot.order.clone();
-    order.sort_unstable();
-    for index in order {
-        let workload = &plan.workloads[index];
-        for def in &workload.metrics {
-            let mut found = metrics.iter().filter(|m| m.workload == workload.name && m.name == def.name);
-            let name = format!("{}.{}", workload.name, def.name);
-            let (Some(m), None) = (found.next(), found.next()) else {
-                return Err(format!("The workload did not deliver `{name}` exactly once"));
-            };
-            if !def.kind.takes(m.value) {
-                return Err(format!("The workload delivered {} for `{name}`, not a number above 0", m.value));
-            }
-            if *m != def.measured(&workload.name, m.value) {
-                return Err(format!("The workload delivered `{name}` otherwise than the plan declares it"));
-            }
-            sorted.push(m.clone());
-        }
-    }
-    if let Some(m) = metrics.iter().find(|m| !sorted.iter().any(|s| s.workload == m.workload && s.name == m.name)) {
-        return Err(format!("The workload delivered `{}.{}`, which the plan does not declare", m.workload, m.name));
-    }
-    Ok(sorted)
 }
 
 /// Without a clock a guest's times say nothing: takes them out before anybody can read them.

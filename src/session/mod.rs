@@ -6,8 +6,8 @@
 mod check;
 mod error;
 mod event;
-mod look;
 pub mod progress;
+mod rerun;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -16,5 +16,5 @@ mod tests_kill;
 
 pub use error::SessionError;
 pub use event::{Event, TrialId};
-pub use look::{What, look};
+pub use rerun::rerun;
 pub use run::{Summary, run};

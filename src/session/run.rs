@@ -17,8 +17,10 @@ use super::event::{Event, TrialId};
 use bigiron_lab::host::{Host, HostError, Trial, TrialResult};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
+use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{HostCost, Outcome, Record, SCHEMA};
 use bigiron_model::store::{Folder, Standing, Tally, Writer};
+use bigiron_model::values::Values;
 
 /// How soon an interruption is passed on to the running trials.
 const POLL: Duration = Duration::from_millis(20);
@@ -234,12 +236,13 @@ impl Session<'_> {
         let nothing = TrialResult {
             failure: None,
             guest: None,
-            metrics: Vec::new(),
+            metrics: Values::default(),
             facts: BTreeMap::new(),
             counters: None,
             changes: Vec::new(),
             complaints: Vec::new(),
             cost,
+            evidence: None,
         };
         self.record(&id, artifacts, outcome, nothing)?;
         let standings = (0..).zip(self.tally.slots.iter().zip(&before.slots));
@@ -342,7 +345,8 @@ fn run_trial(
     events: &(dyn Fn(Event) + Sync),
 ) -> Ended {
     let slot = &plan.slots[id.slot as usize];
-    let trial = Trial { plan, slot, arm: &plan.arms[slot.arm], attempt: id.attempt, artifacts, cancel: stop };
+    let (arm, purpose) = (&plan.arms[slot.arm], Purpose::Judge);
+    let trial = Trial { plan, slot, arm, purpose, attempt: id.attempt, artifacts, cancel: stop };
     let start = Instant::now();
     // Where a panic unwinds (tests, debug builds) it must not leave the session waiting for this trial for ever.
     let result = catch_unwind(AssertUnwindSafe(|| host.run(&trial, &|phase| events(Event::Phase(id.clone(), phase)))))

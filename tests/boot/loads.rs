@@ -71,9 +71,8 @@ fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time
         let of = windows.iter().find(|w| w["workload"] == workload).expect("its windows");
         assert!(of["operations"].as_u64() > Some(0) && of["counts"].as_array().unwrap().len() > 10, "{of}");
     }
-    let metrics = one["metrics"].as_array().unwrap();
     for workload in workloads {
-        let primaries = metrics.iter().filter(|m| m["workload"] == workload && m["primary"] == true);
-        assert_eq!(primaries.count(), 1, "{workload}: {metrics:?}");
+        let values = one["metrics"][workload].as_object().unwrap();
+        assert!(values.len() > 1 && values.values().all(Value::is_number), "{workload}: {values:?}");
     }
 }

@@ -12,6 +12,7 @@ use bigiron_lab::host::{Host, HostError, Trial, TrialResult};
 use bigiron_lab::vm::qemu::{Accelerator, Qemu};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{Arm, Design, Machine, Plan, PlannedWorkload, SCHEMA, Slot};
+use bigiron_model::purpose::Purpose;
 use bigiron_workload as workload;
 
 use super::cache;
@@ -78,8 +79,15 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
     let host = VmHost::new(WORKLOADS, &plan, &[kernel], &cache(), qemu, accelerator, agent).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let cancel = AtomicBool::new(false);
-    let trial =
-        Trial { plan: &plan, slot: &slot, arm: &plan.arms[0], attempt: 0, artifacts: dir.path(), cancel: &cancel };
+    let trial = Trial {
+        plan: &plan,
+        slot: &slot,
+        arm: &plan.arms[0],
+        purpose: Purpose::Judge,
+        attempt: 0,
+        artifacts: dir.path(),
+        cancel: &cancel,
+    };
     host.run(&trial, &|_| {})
 }
 
@@ -99,7 +107,7 @@ fn completed(machines: &Machines, result: TrialResult) -> TrialResult {
 }
 
 fn value(result: &TrialResult, metric: &str) -> f64 {
-    result.metrics.iter().find(|m| m.name == metric).unwrap().value
+    result.metrics.get("micro", metric).unwrap()
 }
 
 #[test]
@@ -142,7 +150,9 @@ fn a_journal_on_flash_takes_the_commits_of_a_spinning_disk() {
     // 40 appends, each a commit of two writes: what has changed, and the block that ends it.
     assert!(to_journal(&first) >= 80 && first.facts["micro.journal-disk"] == "micro-journal", "{:?}", first.facts);
     assert!(!spinning.facts.contains_key("micro.journal-disk"));
-    let values = |result: &TrialResult| result.metrics.iter().map(|m| (m.name.clone(), m.value)).collect::<Vec<_>>();
+    let values = |result: &TrialResult| {
+        result.metrics.of("micro").map(|(name, value)| (name.to_owned(), value)).collect::<Vec<_>>()
+    };
     assert_eq!((values(&first), &first.facts), (values(&again), &again.facts), "to the nanosecond");
     // The other way round, the journal is what everybody waits for.
     let slow = completes(&Machines { only, settings: &["fs.journal=hdd"], ..USUAL });

@@ -92,7 +92,7 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     for (of, a, b) in [(forks, "baseline_mean", "arm_mean"), (exits, "baseline", "arm")] {
         assert!([a, b].iter().all(|arm| (of[*arm].as_f64().unwrap() - 1.0).abs() < 0.05), "{of}");
     }
-    // What was looked into is what was judged.
+    // What was profiled is what was judged.
     let looking = &report["causes"]["looking"];
     assert_eq!((&looking["trials"], &looking["identical"]), (&2.into(), &2.into()), "{}", report["causes"]);
 }

@@ -46,5 +46,5 @@ fn a_guest_that_fails_is_its_arms_outcome() {
     assert_eq!(outcomes("=kill-init"), BTreeSet::from(["panic"]), "{log}");
     assert_eq!(outcomes("debian:6.12"), BTreeSet::from(["completed"]), "{log}");
     // Without a clock nothing that is a time may be kept.
-    assert!(records.iter().all(|r| r["metrics"].as_array().is_none_or(Vec::is_empty)));
+    assert!(records.iter().all(|r| r["metrics"].as_object().unwrap().is_empty()));
 }

@@ -93,8 +93,9 @@ impl Test {
         let text = fs::read_to_string(self.dir().join(study).join("records.jsonl")).unwrap_or_default();
         let record = |line: &str| {
             let line: serde_json::Value = serde_json::from_str(line).ok()?;
-            let metrics = line["record"]["metrics"].as_array()?.iter();
-            let values = metrics.map(|m| (m["name"].as_str().unwrap().to_owned(), m["value"].as_f64().unwrap()));
+            let workloads = line["record"]["metrics"].as_object()?.values();
+            let metrics = workloads.flat_map(|values| values.as_object().unwrap());
+            let values = metrics.map(|(name, value)| (name.clone(), value.as_f64().unwrap()));
             Some((line["record"]["slot"].as_u64()?, values.collect()))
         };
         text.lines().filter_map(record).collect()

@@ -1,4 +1,4 @@
-//! System calls by name for one operation of a line that was looked into: where every instruction is counted, a call is an execution of its function's
+//! System calls by name for one operation of a line that was profiled: where every instruction is counted, a call is an execution of its function's
 //! first one.
 //!
 //! Invariant: a pure function of plan, judgement and evidence. A line has calls only if both arms of a pair have.
@@ -23,7 +23,7 @@ pub struct Calls {
     pub calls: Vec<Call>,
 }
 
-/// How often one system call is made for an operation: means over the pairs looked into.
+/// How often one system call is made for an operation: means over the pairs profiled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Call {
     pub name: String,
@@ -33,7 +33,7 @@ pub struct Call {
     pub b: f64,
 }
 
-/// Of every line that differs and has been looked into.
+/// Of every line that differs and has been profiled.
 pub fn calls(plan: &Plan, judgement: &Judgement, evidence: &[Evidence]) -> Vec<Calls> {
     let mut all = Vec::new();
     for (index, comparison) in judgement.comparisons.iter().enumerate() {
@@ -86,7 +86,7 @@ mod tests {
             schema: SCHEMA,
             slot,
             image_sha256: String::new(),
-            metrics: Vec::new(),
+            metrics: Default::default(),
             cpu_s: 0.0,
             windows: vec![Executed {
                 workload: "micro".to_owned(),

@@ -17,9 +17,10 @@ use super::line::Line;
 use super::window::{self, Explained};
 use super::{Comparison, Judgement, standing};
 use bigiron_model::evidence::{Evidence, Executed, Sampled};
-use bigiron_model::metric::{Better, Metric};
+use bigiron_model::metric::Better;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Record;
+use bigiron_model::values::Values;
 
 /// The share of a difference that a list of causes must explain before it may end.
 pub const ENOUGH: f64 = 0.95;
@@ -64,7 +65,7 @@ pub struct Causes {
     pub metric: String,
     /// The metric whose window explains it: its own, or what stands in for a primary that has none.
     pub window: String,
-    /// Pairs that were looked into.
+    /// Pairs that were profiled.
     pub pairs: usize,
     /// Nanoseconds of each arm for one operation.
     #[serde(rename = "baseline_ns")]
@@ -118,8 +119,8 @@ impl Causes {
 
 /// How looking compares with judging.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Looking {
-    /// Trials looked into, and those of them that gave every value of the judged trial of their slot, bit for bit.
+pub struct Profiling {
+    /// Trials profiled, and those of them that gave every value of the judged trial of their slot, bit for bit.
     pub trials: usize,
     pub identical: usize,
     /// CPU time of looking against that of judging, for the same trials; where they were sampled, how many times as slow their primaries were (geometric
@@ -135,14 +136,14 @@ pub fn differs(line: &Line) -> bool {
     claims && (line.metric.primary || line.discovery())
 }
 
-/// The slots to be looked into: both arms of the first `pairs` pairs, for every comparison in which a line differs.
+/// The slots to be profiled: both arms of the first `pairs` pairs, for every comparison in which a line differs.
 pub fn slots(plan: &Plan, judgement: &Judgement, pairs: u32) -> Vec<u32> {
     let arms: BTreeSet<usize> =
         judgement.comparisons.iter().filter(|c| c.lines.iter().any(differs)).flat_map(|c| [0, c.arm]).collect();
     plan.slots.iter().filter(|s| s.pair < pairs && arms.contains(&s.arm)).map(|s| s.slot).collect()
 }
 
-/// The causes of every line that differs and has been looked into: comparison by comparison, in the order of its lines.
+/// The causes of every line that differs and has been profiled: comparison by comparison, in the order of its lines.
 pub fn causes(plan: &Plan, judgement: &Judgement, evidence: &[Evidence]) -> Vec<Causes> {
     let mut all = Vec::new();
     for (index, comparison) in judgement.comparisons.iter().enumerate() {
@@ -293,8 +294,8 @@ fn likeness(a: (&str, f64), b: (&str, f64)) -> Option<f64> {
     (likeness >= ALIKE && a.1.max(b.1) <= AS_MUCH * a.1.min(b.1)).then_some(likeness)
 }
 
-/// How the trials that were looked into compare with the judged ones.
-pub fn looking(plan: &Plan, records: &[Record], evidence: &[Evidence]) -> Looking {
+/// How the trials that were profiled compare with the judged ones.
+pub fn looking(plan: &Plan, records: &[Record], evidence: &[Evidence]) -> Profiling {
     let judged = standing::standings(plan, records);
     let pairs: Vec<_> = evidence.iter().filter_map(|e| Some((e, judged.completed(e.slot)?))).collect();
     let (looked, before): (f64, f64) =
@@ -307,10 +308,10 @@ pub fn looking(plan: &Plan, records: &[Record], evidence: &[Evidence]) -> Lookin
         sum
     });
     let slow_down = match sampled {
-        Some(_) => slower(&pairs.iter().map(|(e, r)| (e.metrics.as_slice(), *r)).collect::<Vec<_>>()),
+        Some(_) => slower(plan, &pairs.iter().map(|(e, r)| (&e.metrics, *r)).collect::<Vec<_>>()),
         None => (before > 0.0 && looked > 0.0).then(|| looked / before),
     };
-    Looking {
+    Profiling {
         trials: evidence.len(),
         identical: pairs.iter().filter(|(e, r)| e.metrics == r.metrics).count(),
         slow_down,
@@ -318,15 +319,16 @@ pub fn looking(plan: &Plan, records: &[Record], evidence: &[Evidence]) -> Lookin
     }
 }
 
-/// How many times as slow the primaries of trials were when they were looked into: the geometric mean.
-pub(super) fn slower(pairs: &[(&[Metric], &Record)]) -> Option<f64> {
+/// How many times as slow the primaries of trials were when they were profiled: the geometric mean.
+pub(super) fn slower(plan: &Plan, pairs: &[(&Values, &Record)]) -> Option<f64> {
     let mut logs = Vec::new();
+    let primaries = || plan.workloads.iter().flat_map(|w| w.metrics.iter().filter(|m| m.primary).map(|m| (&w.name, m)));
     for (metrics, record) in pairs {
-        for now in metrics.iter().filter(|m| m.primary) {
-            let then = record.metrics.iter().find(|m| m.workload == now.workload && m.name == now.name);
-            let ratio = then.map_or(0.0, |then| match now.better {
-                Better::Lower => now.value / then.value,
-                Better::Higher => then.value / now.value,
+        for (workload, def) in primaries() {
+            let values = metrics.get(workload, &def.name).zip(record.metrics.get(workload, &def.name));
+            let ratio = values.map_or(0.0, |(now, then)| match def.better {
+                Better::Lower => now / then,
+                Better::Higher => then / now,
             });
             logs.extend((ratio > 0.0 && ratio.is_finite()).then(|| ratio.ln()));
         }

@@ -10,6 +10,7 @@ use bigiron_model::identity::Identity;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::plan::{Arm, Design, Machine, Plan, PlannedWorkload, Slot};
 use bigiron_model::record::{Complaint, Failure, GuestIdentity, HostCost, Outcome, Record};
+use bigiron_model::values::Values;
 use bigiron_model::waits::{FutexWait, LockWait, SCHEMA, Tally, Traced, Waited, Waiting};
 
 fn metric(name: &str, unit: Unit, better: Better, kind: Kind, primary: bool, summary: &str) -> MetricDef {
@@ -165,11 +166,7 @@ pub fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricDef) -> 
         }),
         image_sha256: arm.kernel.image_sha256.clone(),
         config_sha256: arm.kernel.config_sha256.clone(),
-        metrics: plan
-            .workloads
-            .iter()
-            .flat_map(|w| w.metrics.iter().map(|m| m.measured(&w.name, base(m) * effect(&w.name, m))))
-            .collect(),
+        metrics: values(plan, effect),
         facts: BTreeMap::from([
             ("dbsim.durability".to_owned(), "data files and journals opened O_DSYNC".to_owned()),
             ("dbsim.page-cache".to_owned(), "bypassed (O_DIRECT)".to_owned()),
@@ -189,6 +186,16 @@ pub fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricDef) -> 
         counters: None,
         artifacts: vec![format!("artifacts/{:04}/console.log", slot.slot)],
     }
+}
+
+fn values(plan: &Plan, effect: &dyn Fn(&str, &MetricDef) -> f64) -> Values {
+    let mut values = Values::default();
+    for workload in &plan.workloads {
+        for metric in &workload.metrics {
+            values.insert(&workload.name, &metric.name, base(metric) * effect(&workload.name, metric));
+        }
+    }
+    values
 }
 
 /// A record for every slot: B's metrics are `effect` times A's, with `spread` of noise from boot to boot.

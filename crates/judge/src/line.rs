@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::inference::Inference;
 use super::standing::Standing;
 use super::{ALPHA, Comparison};
-use bigiron_model::metric::{Better, Metric, MetricDef};
+use bigiron_model::metric::{Better, MetricDef};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Record;
 
@@ -45,7 +45,7 @@ pub struct Delta {
 pub struct Missing {
     /// A side failed.
     pub failed: u32,
-    /// Both sides completed but one did not deliver this metric as declared (a value that its kind takes, the declared unit).
+    /// Both sides completed but one did not deliver a value of this metric that its kind takes.
     pub absent: u32,
 }
 
@@ -203,8 +203,7 @@ fn deltas(workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> (Vec<Delta>, M
 }
 
 fn value(record: &Record, workload: &str, def: &MetricDef) -> Option<f64> {
-    let fits = |m: &&Metric| m.workload == workload && m.name == def.name && m.unit == def.unit;
-    record.metrics.iter().find(fits).map(|m| m.value).filter(|v| def.kind.takes(*v)).map(|v| v.max(def.floor()))
+    record.metrics.get(workload, &def.name).filter(|v| def.kind.takes(*v)).map(|v| v.max(def.floor()))
 }
 
 fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {

@@ -12,9 +12,9 @@ use serde::Serialize;
 use super::causes::slower;
 use super::window::{self, Explained};
 use super::{Comparison, Judgement, standing};
-use bigiron_model::metric::Metric;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Record;
+use bigiron_model::values::Values;
 use bigiron_model::waits::{LockStat, Tally, Traced, Waited, Waiting};
 
 /// All that is known of waiting.
@@ -145,9 +145,9 @@ impl Locks {
 
 fn how(plan: &Plan, records: &[Record], waiting: &[Waiting]) -> HowTraced {
     let judged = standing::standings(plan, records);
-    let pairs: Vec<(&[Metric], &Record)> =
-        waiting.iter().filter_map(|w| Some((w.metrics.as_slice(), judged.completed(w.slot)?))).collect();
-    let mut how = HowTraced { trials: waiting.len(), slow_down: slower(&pairs), ..HowTraced::default() };
+    let pairs: Vec<(&Values, &Record)> =
+        waiting.iter().filter_map(|w| Some((&w.metrics, judged.completed(w.slot)?))).collect();
+    let mut how = HowTraced { trials: waiting.len(), slow_down: slower(plan, &pairs), ..HowTraced::default() };
     for Traced { events, lost, unpaired, others, .. } in waiting.iter().map(|w| &w.traced) {
         how.events += events;
         how.lost += lost;
@@ -291,7 +291,7 @@ mod tests {
         plan.clock = bigiron_model::clock::Clock::Wall;
         let again: Vec<Record> = records[..2].iter().map(|r| Record { attempt: 1, ..r.clone() }).collect();
         crate::fixture::void(&mut records[1]);
-        records[0].metrics.iter_mut().for_each(|metric| metric.value *= 4.0);
+        records[0].metrics.scale(4.0);
         records.extend(again);
         assert!((how(&plan, &records, &waiting).slow_down.unwrap() - 1.0).abs() < 1e-12);
     }

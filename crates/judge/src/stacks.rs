@@ -95,7 +95,7 @@ mod tests {
             schema: SCHEMA,
             slot,
             image_sha256: String::new(),
-            metrics: Vec::new(),
+            metrics: Default::default(),
             cpu_s: 0.0,
             windows: vec![Executed {
                 workload: "micro".to_owned(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
-use bigiron_model::record::{Outcome, Record, SCHEMA};
+use bigiron_model::record::{OLDEST, Outcome, Record, SCHEMA};
 use bigiron_model::store::Tally;
 use bigiron_model::store::tally;
 
@@ -99,8 +99,11 @@ pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
 
 /// Why a record cannot belong to this plan.
 fn misfit(plan: &Plan, record: &Record) -> Option<String> {
-    if record.schema != SCHEMA {
-        return Some(format!("Its format is version {}; this bigiron reads version {SCHEMA}", record.schema));
+    if !(OLDEST..=SCHEMA).contains(&record.schema) {
+        return Some(format!(
+            "Its format is version {}; this bigiron reads versions {OLDEST} to {SCHEMA}",
+            record.schema
+        ));
     }
     let Some(arm) = plan.arms.iter().position(|a| a.name == record.arm) else {
         return Some(format!("The plan has no arm `{}`", record.arm));

@@ -236,9 +236,7 @@ fn on_the_wall_clock_a_void_trial_voids_its_pair() {
     let partner = records[5].clone();
     void(&mut records[4]);
     // The partner's result under the spoilt attempt is twice as slow, and must not count.
-    for metric in &mut records[5].metrics {
-        metric.value *= 2.0;
-    }
+    records[5].metrics.scale(2.0);
     assert_eq!(judge(&plan, &records).done, 14, "the partner is to be run again too");
     let again = Record { attempt: 1, slot: 4, ..study(1.0, 0.0).1[4].clone() };
     records.push(again);
@@ -319,9 +317,10 @@ fn without_a_clock_only_survival_is_judged() {
 #[test]
 fn a_metric_that_is_not_as_declared_is_absent() {
     let (plan, mut records) = study(1.0, 0.001);
-    records[0].metrics[1].value = f64::NAN;
-    records[2].metrics[1].value = 0.0;
-    records[4].metrics.remove(1);
+    let (workload, metric) = (plan.workloads[0].name.as_str(), plan.workloads[0].metrics[1].name.as_str());
+    records[0].metrics.insert(workload, metric, f64::NAN);
+    records[2].metrics.insert(workload, metric, 0.0);
+    records[4].metrics.remove(workload, metric);
     let j = judge(&plan, &records);
     let lines = &j.comparisons[0].lines;
     assert_eq!((lines[1].missing.absent, lines[1].verdict), (3, Verdict::Invalid));

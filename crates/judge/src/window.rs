@@ -1,6 +1,6 @@
 //! Which window of evidence explains a line: its own, or for a primary that has none, what stands in for it.
 //!
-//! Invariant: a primary that is better or worse is explained if anything of its workload was looked into in both arms.
+//! Invariant: a primary that is better or worse is explained if anything of its workload was profiled in both arms.
 
 use super::Comparison;
 use super::causes::differs;

@@ -10,7 +10,7 @@ use crate::lever::apply::Placement;
 use crate::lever::vm::Shape;
 use bigiron_model::clock::Clock;
 use bigiron_model::counters::Counters;
-use bigiron_model::metric::MetricDef;
+use bigiron_model::purpose::Purpose;
 use bigiron_model::record::Change;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity};
 use bigiron_model::setting::Setting;
@@ -21,7 +21,7 @@ use bigiron_model::workload::{Options, Window};
 use bigiron_probe::sampled::profile::Profiles;
 
 /// Version of the job and of the events.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Where the job lies in the guest.
 pub const JOB_PATH: &str = "/job.json";
@@ -40,11 +40,6 @@ pub const EXIT_DONE: u8 = 0x21;
 
 /// QEMU's exit status after [`EXIT_DONE`].
 pub const EXIT_DONE_STATUS: i32 = EXIT_DONE as i32 * 2 + 1;
-
-/// Two words as long as each other that are read by the same instructions (a 0 is not), so that a guest that is looked into does what all others do
-/// until its workloads have ended.
-pub const NOT_LOOKED_INTO: u8 = 1;
-pub const LOOKED_INTO: u8 = 2;
 
 /// One trial's work, as the guest needs to know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,21 +80,52 @@ pub struct Job {
     /// Whether what the file system can do is found out, after the last workload.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub features: bool,
-    /// [`LOOKED_INTO`] or [`NOT_LOOKED_INTO`]: whether what its instructions belong to is told at the end.
-    pub looked_into: u8,
-    /// Whether marks are written down with their times and told at the end: where something is recorded meanwhile.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub sampled: bool,
+    pub purpose: Purpose,
     /// Whether others work on the machine, so that what the trial's own processes do is counted by itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
-    /// Whether waits for locks are recorded, and told at the end.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub locks: bool,
-    /// Whether the guest samples what its CPUs execute, and tells it at the end.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub samples: bool,
     pub workloads: Vec<WorkloadJob>,
+}
+
+impl Job {
+    /// A job to be judged that runs nothing yet, on a machine as it is.
+    pub fn new(clock: Clock, seed: u64) -> Self {
+        Self {
+            protocol: PROTOCOL,
+            clock,
+            settle_seconds: 0,
+            jitter: 0,
+            seed,
+            modules: Vec::new(),
+            cmdline: Vec::new(),
+            fault: None,
+            crash: None,
+            levers: Vec::new(),
+            lever_modules: Vec::new(),
+            mount: String::new(),
+            placement: Placement::default(),
+            shape: Shape::default(),
+            raw_disks: None,
+            features: false,
+            purpose: Purpose::Judge,
+            shared: false,
+            workloads: Vec::new(),
+        }
+    }
+
+    /// Whether QEMU counts the trial's instructions: what they belong to is told at the end.
+    pub fn is_counted(&self) -> bool {
+        self.clock == Clock::Exact && self.purpose == Purpose::Profile
+    }
+
+    /// Whether something is recorded while the trial runs, by the guest or this machine: marks are written down with their times and told at
+    /// the end.
+    pub fn is_recorded(&self) -> bool {
+        match self.clock {
+            Clock::Exact => self.purpose == Purpose::Locks,
+            Clock::Wall | Clock::None => self.purpose != Purpose::Judge,
+        }
+    }
 }
 
 /// A life of a machine between two losses of its power.
@@ -143,7 +169,6 @@ pub struct Module {
 pub struct WorkloadJob {
     pub name: String,
     pub options: Options,
-    pub metrics: Vec<MetricDef>,
     pub storage: Option<Storage>,
     /// Trees that are mounted read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

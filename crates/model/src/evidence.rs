@@ -1,4 +1,4 @@
-//! Evidence: what a trial of the plan executed when it was run again to be looked into. One file for each slot, `evidence/0007.json`.
+//! Evidence: what a trial of the plan executed when it was run again for evidence. One file for each slot, `evidence/0007.json`.
 //!
 //! Invariant: evidence never changes what is judged; it is no record, and a folder without any is as finished as one with it.
 
@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::metric::Metric;
 use crate::store::error::StoreError;
 use crate::store::folder::{Folder, write_whole};
+use crate::values::Values;
 
-/// Version of the format.
-pub const SCHEMA: u32 = 1;
+/// Version of the format; the difference to format 1 is that of [`crate::record::SCHEMA`].
+pub const SCHEMA: u32 = 2;
+/// The oldest format that is read.
+const OLDEST: u32 = 1;
 
 const EVIDENCE: &str = "evidence";
 
@@ -24,7 +26,7 @@ pub struct Evidence {
     /// SHA-256 of the kernel's image, so that evidence of another kernel is none.
     pub image_sha256: String,
     /// What the trial measured: what the judged trial of the slot did, if looking changed nothing.
-    pub metrics: Vec<Metric>,
+    pub metrics: Values,
     /// CPU seconds of QEMU.
     pub cpu_s: f64,
     pub windows: Vec<Executed>,
@@ -80,7 +82,8 @@ impl Folder {
         let evidence: Evidence = serde_json::from_slice(&bytes).ok()?;
         let planned = self.plan().slots.get(slot as usize)?;
         let image = &self.plan().arms[planned.arm].kernel.image_sha256;
-        (evidence.schema == SCHEMA && evidence.slot == slot && evidence.image_sha256 == *image).then_some(evidence)
+        ((OLDEST..=SCHEMA).contains(&evidence.schema) && evidence.slot == slot && evidence.image_sha256 == *image)
+            .then_some(evidence)
     }
 
     /// The stacks sampled in a slot's trial, as [`Evidence::stacks`].
@@ -101,7 +104,7 @@ impl Folder {
         write_whole(&dir, &name(evidence.slot), &bytes)
     }
 
-    /// An empty directory for a trial that is being looked into; it goes when dropped.
+    /// An empty directory for a trial that is run for evidence; it goes when dropped.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -184,7 +187,7 @@ mod tests {
             schema: SCHEMA,
             slot: 1,
             image_sha256,
-            metrics: Vec::new(),
+            metrics: Values::default(),
             cpu_s: 1.5,
             windows: vec![executed],
             sampled: None,
@@ -207,7 +210,7 @@ mod tests {
         let sampled =
             Sampled { event: "cpu-clock".to_owned(), period_ns: 1_001_001, cpus: 2, samples: 9, lost: 1, others: 2 };
         let stacks = "micro getpid;bigiron;entry_SYSCALL_64 9\n".to_owned();
-        let (metrics, windows) = (Vec::new(), Vec::new());
+        let (metrics, windows) = (Values::default(), Vec::new());
         let evidence = Evidence {
             schema: SCHEMA,
             slot: 0,

@@ -131,20 +131,8 @@ pub struct MetricDef {
     pub summary: String,
 }
 
-/// A metric's value from one trial. Finite and > 0: comparisons are made on ratios. Of the kind [`Kind::Usage`] it may be 0.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Metric {
-    pub workload: String,
-    pub name: String,
-    pub unit: Unit,
-    pub better: Better,
-    pub kind: Kind,
-    pub primary: bool,
-    pub value: f64,
-}
-
 impl Kind {
-    /// Whether a trial may deliver `value`.
+    /// Whether a trial may deliver `value`. Finite and > 0, since comparisons are made on ratios; of the kind [`Kind::Usage`] it may be 0.
     pub fn takes(self, value: f64) -> bool {
         value.is_finite() && (value > 0.0 || (self == Kind::Usage && value == 0.0))
     }
@@ -159,19 +147,6 @@ impl MetricDef {
             (Kind::Usage, Unit::Bytes) => 4096.0,
             (Kind::Usage, _) => 1.0,
             _ => 0.0,
-        }
-    }
-
-    /// Joins a declaration with the value measured for it in `workload`.
-    pub fn measured(&self, workload: &str, value: f64) -> Metric {
-        Metric {
-            workload: workload.to_owned(),
-            name: self.name.clone(),
-            unit: self.unit,
-            better: self.better,
-            kind: self.kind,
-            primary: self.primary,
-            value,
         }
     }
 }

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
-use crate::metric::Metric;
 use crate::store::line::Held;
+use crate::values::Values;
 
-/// Version of the record's format.
-pub const SCHEMA: u32 = 1;
+/// Version of the record's format. Format 1 repeated each metric's declaration beside its value.
+pub const SCHEMA: u32 = 2;
+/// The oldest format that is read.
+pub const OLDEST: u32 = 1;
 
 /// One trial: what ran in a slot and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,7 +32,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_sha256: Option<String>,
     /// Empty unless the trial completed.
-    pub metrics: Vec<Metric>,
+    pub metrics: Values,
     /// Facts from the workloads (`workload.name` → value): recorded, shown, not compared.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
@@ -53,6 +55,7 @@ pub struct Record {
 impl Held for Record {
     const NAME: &'static str = "record";
     const SCHEMA: u32 = SCHEMA;
+    const OLDEST: u32 = OLDEST;
 }
 
 /// How a trial ended.

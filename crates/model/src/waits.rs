@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::metric::Metric;
 use crate::store::error::StoreError;
 use crate::store::folder::{Folder, write_whole};
+use crate::values::Values;
 
-/// Version of the format.
-pub const SCHEMA: u32 = 1;
+/// Version of the format; the difference to format 1 is that of [`crate::record::SCHEMA`].
+pub const SCHEMA: u32 = 2;
+/// The oldest format that is read.
+const OLDEST: u32 = 1;
 
 /// What one trial waited for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,7 +24,7 @@ pub struct Waiting {
     /// SHA-256 of the kernel's image, so that evidence of another kernel is none.
     pub image_sha256: String,
     /// What the trial measured while it was traced.
-    pub metrics: Vec<Metric>,
+    pub metrics: Values,
     pub cpus: u32,
     pub traced: Traced,
     /// By metric.
@@ -146,7 +148,8 @@ impl Folder {
         let waiting: Waiting = serde_json::from_slice(&bytes).ok()?;
         let planned = self.plan().slots.get(slot as usize)?;
         let image = &self.plan().arms[planned.arm].kernel.image_sha256;
-        (waiting.schema == SCHEMA && waiting.slot == slot && waiting.image_sha256 == *image).then_some(waiting)
+        ((OLDEST..=SCHEMA).contains(&waiting.schema) && waiting.slot == slot && waiting.image_sha256 == *image)
+            .then_some(waiting)
     }
 
     /// Keeps it: readers see all of it or none. What programs printed meanwhile lies in `printed`, as files `*.stdout`, and is kept beside it.
@@ -197,7 +200,7 @@ mod tests {
             schema: SCHEMA,
             slot: 1,
             image_sha256,
-            metrics: Vec::new(),
+            metrics: Values::default(),
             cpus: 2,
             traced: Traced { events: 6, lost: 1, ..Traced::default() },
             windows: vec![window],

@@ -3,7 +3,7 @@
 //!
 //! A mark is an 8-byte NOP (`nopl disp32(%rax,%rax,1)`) with a displacement that no compiler makes. It costs one instruction, needs no
 //! privilege, and does nothing on a processor or under a QEMU that does not look for it, so the programs that are judged are those that
-//! are looked into. Counting goes through QEMU's inline additions, which execute nothing of the guest's: virtual time stays what it is.
+//! are profiled. Counting goes through QEMU's inline additions, which execute nothing of the guest's: virtual time stays what it is.
 //!
 //! The plugin writes one block for each [`Mark::Cut`] to the file that it is told with `out=PATH`, see [`Windows`].
 //!

@@ -18,7 +18,7 @@ use super::scope::{self, Booted};
 use super::sentence::About;
 use super::{Report, subject};
 use bigiron_judge::calls::{Call, Calls};
-use bigiron_judge::causes::{Cause, Causes, Looking};
+use bigiron_judge::causes::{Cause, Causes, Profiling};
 use bigiron_judge::counters::Counts;
 use bigiron_judge::line::{Delta, Estimate, Missing};
 use bigiron_judge::standing::SetAside;
@@ -46,7 +46,7 @@ struct Document<'a> {
     study: Study<'a>,
     survival: &'a [Survival],
     comparisons: Vec<Compared<'a>>,
-    /// Null where nothing was looked into.
+    /// Null where nothing was profiled.
     causes: Option<Explained<'a>>,
     /// By comparison; null where nothing was counted.
     counters: Option<Vec<Counted<'a>>>,
@@ -72,7 +72,7 @@ struct Counted<'a> {
 
 #[derive(Serialize)]
 struct Explained<'a> {
-    looking: Option<&'a Looking>,
+    looking: Option<&'a Profiling>,
     missing: &'a [String],
     lines: Vec<ExplainedLine<'a>>,
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::{Extras, Report, csv, html, json, table, text, trial, trials};
 use crate::why::Why;
 use bigiron_judge::calls::{Call, Calls};
-use bigiron_judge::causes::{Cause, Causes, Looking};
+use bigiron_judge::causes::{Cause, Causes, Profiling};
 use bigiron_judge::fixture::{complain, dbsim, fail, micro, plan, records, void};
 use bigiron_judge::judge;
 use bigiron_judge::locks::Locks;
@@ -67,7 +67,7 @@ fn why() -> Why {
         new: 0.0,
         sampled: None,
     };
-    let looking = Looking { trials: 2, identical: 2, slow_down: Some(1.5), sampled: None };
+    let looking = Profiling { trials: 2, identical: 2, slow_down: Some(1.5), sampled: None };
     let called = BTreeMap::from([("user: <&>".to_owned(), Frame { a: 10.0, b: 75.0, called: BTreeMap::new() })]);
     let stacks = Stacks {
         comparison: 0,
@@ -107,7 +107,8 @@ fn every_study() -> Vec<(&'static str, Plan, Vec<Record>)> {
     let mut odd = clean.clone();
     odd.push(Record { schema: 7, ..clean[0].clone() });
     for slot in [2, 4, 12] {
-        odd[slot].metrics[2].value = f64::NAN;
+        let (workload, metric) = (plan2.workloads[0].name.clone(), plan2.workloads[0].metrics[2].name.clone());
+        odd[slot].metrics.insert(&workload, &metric, f64::NAN);
     }
     void(&mut odd[6]);
     odd.push(Record { attempt: 1, ..clean[6].clone() });

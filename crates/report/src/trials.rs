@@ -134,14 +134,13 @@ fn metrics(out: &mut String, plan: &Plan, record: &Record) {
         return;
     }
     let _ = writeln!(out, "\nMetrics ({} clock)", plan.clock);
-    let lines: Vec<Line> = record
-        .metrics
-        .iter()
-        .map(|m| {
+    let declared = plan.workloads.iter().flat_map(|w| w.metrics.iter().map(move |m| (w.name.as_str(), m)));
+    let lines: Vec<Line> = declared
+        .filter_map(|(workload, m)| {
             let arrow = if m.better == Better::Higher { "↑" } else { "↓" };
             let primary = if m.primary { "primary" } else { "" };
-            let value = Quantity::metric(m.value, m.unit, 0.0).to_string();
-            Line::Cells(vec![format!("  {} {} {arrow}", m.workload, m.name), value, primary.to_owned()])
+            let value = Quantity::metric(record.metrics.get(workload, &m.name)?, m.unit, 0.0).to_string();
+            Some(Line::Cells(vec![format!("  {workload} {} {arrow}", m.name), value, primary.to_owned()]))
         })
         .collect();
     out.push_str(&table(&[false, true, false], &lines));

@@ -3,7 +3,7 @@
 //! Invariant: what is claimed is what the rows shown add up to; where that is less than half of a difference, it is said.
 
 use bigiron_judge::calls::Calls;
-use bigiron_judge::causes::{Cause, Causes, Looking, Uncertain};
+use bigiron_judge::causes::{Cause, Causes, Profiling, Uncertain};
 use bigiron_judge::line::Line;
 use bigiron_judge::locks::Locks;
 use bigiron_judge::stacks::Stacks;
@@ -22,7 +22,7 @@ pub const LINES: usize = 6;
 /// What was found, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Why {
-    pub looking: Option<Looking>,
+    pub looking: Option<Profiling>,
     pub causes: Vec<Causes>,
     /// System calls of the lines of which every instruction was counted.
     pub calls: Vec<Calls>,
@@ -30,7 +30,7 @@ pub struct Why {
     pub stacks: Vec<Stacks>,
     /// What was waited for.
     pub locks: Locks,
-    /// Why there is less than there might be: what could not be looked into.
+    /// Why there is less than there might be: what could not be profiled.
     pub missing: Vec<String>,
 }
 
@@ -183,7 +183,7 @@ pub fn method(why: &Why) -> Option<String> {
 }
 
 /// How it was sampled.
-fn sampling(looking: &Looking, sampled: &Sampled, pairs: usize) -> String {
+fn sampling(looking: &Profiling, sampled: &Sampled, pairs: usize) -> String {
     let lost = match sampled.lost {
         0 => "none lost".to_owned(),
         n => format!("{} lost", grouped(n as i64)),
@@ -381,7 +381,7 @@ mod tests {
             lost: 0,
             others: 940,
         };
-        let looking = Looking { trials: 2, identical: 0, slow_down: Some(1.02), sampled: Some(all) };
+        let looking = Profiling { trials: 2, identical: 0, slow_down: Some(1.02), sampled: Some(all) };
         let why = Why { looking: Some(looking), causes: vec![causes], ..Why::default() };
         let method = method(&why).unwrap();
         assert!(

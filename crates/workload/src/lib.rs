@@ -154,7 +154,7 @@ pub struct Outcome {
     pub values: BTreeMap<String, f64>,
     /// Things a reader of the record wants to know: counts, sizes, engine really used, fsync behaviour.
     pub facts: BTreeMap<String, String>,
-    /// What it has marked ([`bigiron_sys::mark`]) to be looked into, in the order in which it was cut.
+    /// What it has marked ([`bigiron_sys::mark`]) to be profiled, in the order in which it was cut.
     pub windows: Vec<Window>,
     /// Programs of others that worked in them; its own process's are known.
     pub programs: Vec<Program>,

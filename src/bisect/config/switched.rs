@@ -19,7 +19,7 @@ pub struct Switched {
     /// The place: the names of the last link before it and of the first after it.
     pub good: String,
     pub bad: String,
-    /// Whether the functions that cost more were looked into.
+    /// Whether the functions that cost more were profiled.
     pub looked: bool,
     /// What the two configurations differ in, those options first that were switched themselves.
     pub options: Vec<Described>,

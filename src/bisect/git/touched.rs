@@ -24,7 +24,7 @@ pub struct Touched {
     /// The place: the last commit before it and the first after it.
     pub good: String,
     pub bad: String,
-    /// Functions whose cost was compared between the ends; `None` if that was not looked into.
+    /// Functions whose cost was compared between the ends; `None` if that was not profiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<u32>,
     pub commits: Vec<OfCommit>,

@@ -24,7 +24,7 @@ const NAMED: usize = 3;
 pub struct Options {
     /// Those first that were switched themselves.
     pub options: Vec<Described>,
-    /// Functions that cost more in the bad end than in the good one, those that matter most first; null if that was not looked into.
+    /// Functions that cost more in the bad end than in the good one, those that matter most first; null if that was not profiled.
     pub functions: Option<Vec<Function>>,
     /// Bytes of the boot images of the two, where they were built.
     pub image_bytes: Option<(u64, u64)>,

@@ -94,7 +94,7 @@ pub struct Described {
     /// Why it was not tested, if it is not the first that was seen after the change.
     pub untested: Option<String>,
     pub files: Vec<String>,
-    /// Functions that cost otherwise and are defined in these files, those that matter most first; null if that was not looked into.
+    /// Functions that cost otherwise and are defined in these files, those that matter most first; null if that was not profiled.
     pub functions: Option<Vec<Function>>,
 }
 

@@ -331,7 +331,7 @@ impl Work<'_> {
         if self.builder.is_none() || self.bisection.clock != Clock::Exact {
             return Ok(None);
         }
-        output::note("What costs more is looked into");
+        output::note("Profiling the ends");
         let last = self.bisection.candidates.len() - 1;
         let question = self.question(ENDS, last);
         let kernels = self.kernels(search, last, &question, environment)?;

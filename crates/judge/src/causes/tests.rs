@@ -51,9 +51,7 @@ fn trials_looked_into_are_compared_with_the_attempt_that_was_judged() {
     // The host spoilt trial 1: the pair was run again, and what trial 0 gave at first stands for nothing.
     let again: Vec<Record> = records[..2].iter().map(|r| Record { attempt: 1, ..r.clone() }).collect();
     fixture::void(&mut records[1]);
-    for metric in &mut records[0].metrics {
-        metric.value *= 3.0;
-    }
+    records[0].metrics.scale(3.0);
     records[0].host.cpu_s *= 10.0;
     records.extend(again);
     assert_eq!(looking(&plan, &records, &evidence).identical, 2);
@@ -108,7 +106,7 @@ fn a_metric_without_a_window_has_no_causes() {
 }
 
 /// The same study, with a thousand operations in each window, of which samples were taken on two CPUs every microsecond.
-fn sampled(a: &[(&str, u64)], b: &[(&str, u64)], ns: (u64, u64)) -> (Causes, Looking) {
+fn sampled(a: &[(&str, u64)], b: &[(&str, u64)], ns: (u64, u64)) -> (Causes, Profiling) {
     let (plan, judgement, mut evidence) = study(a, b, ns);
     for e in &mut evidence {
         let samples = e.windows[0].functions.iter().map(|(_, n)| n).sum();

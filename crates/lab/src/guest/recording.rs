@@ -1,6 +1,7 @@
-//! What a guest records of its workloads while they run, in trials that are looked into: where its CPUs are, or what is waited for.
+//! What a guest records while its workloads run, in trials that are run for it: where its CPUs are, or what is waited for.
 
 use crate::protocol::{Event, Job};
+use bigiron_model::purpose::Purpose;
 use bigiron_model::waits::{Traced, Waited};
 use bigiron_probe::locks::names::Places;
 use bigiron_probe::locks::recorder as locks;
@@ -27,12 +28,15 @@ pub(super) enum Recording {
 impl Armed {
     /// What the job asks for. To be called before its processes are forked: they and all that they start are the trial's.
     pub(super) fn of(job: &Job) -> Option<Self> {
-        if job.locks {
-            return Some(Self::Locks(Box::new(locks::Armed::new())));
+        if !job.is_recorded() {
+            return None;
         }
-        job.samples.then(|| {
-            let sampling = Sampling::of_this_machine();
-            Self::Samples(sampling, samples::Armed::new(sampling))
+        Some(match job.purpose {
+            Purpose::Locks => Self::Locks(Box::new(locks::Armed::new())),
+            _ => {
+                let sampling = Sampling::of_this_machine();
+                Self::Samples(sampling, samples::Armed::new(sampling))
+            }
         })
     }
 

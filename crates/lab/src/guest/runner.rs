@@ -17,8 +17,9 @@ use super::block::Mounts;
 use super::recording::Armed;
 use super::{Finding, channel, journal, rest_after_prepare};
 use crate::lever::Fault;
-use crate::protocol::{ACK_PORT, Event, Job, LOOKED_INTO, WorkloadJob};
+use crate::protocol::{ACK_PORT, Event, Job, WorkloadJob};
 use bigiron_model::counters::Counters;
+use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{Failure, GuestIdentity};
 use bigiron_probe::counters::span;
 use bigiron_probe::locks::stat;
@@ -161,7 +162,7 @@ pub fn serve(
         voice.say(&Event::Done);
         return;
     }
-    let armed = if job.sampled { sys::mark::arm() } else { Ok(()) };
+    let armed = if job.is_recorded() { sys::mark::arm() } else { Ok(()) };
     if let Err(e) = armed {
         voice.say(&Event::Unfit { message: format!("There is no memory for marks: {e}") });
         voice.say(&Event::Done);
@@ -203,8 +204,8 @@ pub fn serve(
         let found = filesystem::features(&mounts.dir);
         voice.say(&Event::Features { found: found.into_iter().map(|(n, v)| (n.to_owned(), v)).collect() });
     }
-    // Last, and in a guest that is looked into alone: until here it has done what all others do.
-    if job.looked_into == LOOKED_INTO && !failed {
+    // Last, and only in a guest that is counted: until here it has executed what all others do.
+    if job.is_counted() && !failed {
         windows.iter().for_each(|event| voice.say(event));
         programs.extend(symbols::running());
         programs.sort();
@@ -219,7 +220,7 @@ pub fn serve(
     if let Some(counters) = Counters::of(&read).filter(|_| !failed) {
         voice.say(&Event::Counters { counters });
     }
-    if job.sampled && !failed {
+    if job.is_recorded() && !failed {
         windows.iter().for_each(|event| voice.say(event));
         let marks: Vec<_> = sys::mark::written().unwrap_or_default().into_iter().map(|(m, ns)| (m as u8, ns)).collect();
         for part in marks.chunks(MARKS) {
@@ -294,7 +295,7 @@ fn one(
         super::sleep(rest_after_prepare(job.clock));
     }
     inject(job.fault);
-    let accounted = job.locks && Path::new(stat::FILE).exists() && stat::begin().is_ok();
+    let accounted = job.purpose == Purpose::Locks && Path::new(stat::FILE).exists() && stat::begin().is_ok();
     let begun = Instant::now();
     let outcome = running.run(&cx).map_err(failed)?;
     let ns = begun.elapsed().as_nanos() as u64;
@@ -303,8 +304,10 @@ fn one(
     }
     step(Progress { step: "verify", done: 0, of: 0 });
     running.verify(&cx).map_err(|e| (Failure::VerifyFailed, e))?;
-    complete(planned, &outcome).map_err(error)?;
-    Ok(outcome)
+    match outcome.values.iter().find(|(_, value)| !value.is_finite()) {
+        Some((name, value)) => Err(error(anyhow!("The metric `{name}` is {value}"))),
+        None => Ok(outcome),
+    }
 }
 
 /// The way out of a machine that is going to lose its power: every byte is on the host when it has been written.
@@ -318,22 +321,6 @@ impl Sink for AckPort {
 
 fn witness() -> Box<dyn Sink> {
     Box::new(AckPort)
-}
-
-/// A missing metric fails the trial, and so does one that no ratio can be made of.
-fn complete(planned: &WorkloadJob, outcome: &Outcome) -> anyhow::Result<()> {
-    let declared: BTreeMap<&str, ()> = planned.metrics.iter().map(|m| (m.name.as_str(), ())).collect();
-    for metric in &planned.metrics {
-        match outcome.values.get(&metric.name) {
-            None => return Err(anyhow!("The metric `{}` is missing", metric.name)),
-            Some(v) if !metric.kind.takes(*v) => return Err(anyhow!("The metric `{}` is {v}", metric.name)),
-            Some(_) => {}
-        }
-    }
-    match outcome.values.keys().find(|name| !declared.contains_key(name.as_str())) {
-        Some(name) => Err(anyhow!("The metric `{name}` was never declared")),
-        None => Ok(()),
-    }
 }
 
 /// The failures that the lever `fault.inject` rehearses, just before the measured part.

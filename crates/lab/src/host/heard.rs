@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::host::{Phase, Trial};
+use crate::host::Phase;
 use crate::protocol::Event;
 use bigiron_model::counters::Counters;
 use bigiron_model::file_system;
-use bigiron_model::metric::Metric;
 use bigiron_model::record::Change;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity};
+use bigiron_model::values::Values;
 use bigiron_model::waits::{LockStat, Traced, Waited};
 use bigiron_model::workload::Program;
 use bigiron_model::workload::Window;
@@ -108,16 +108,11 @@ impl Heard {
         self.hello.zip(self.ready).map_or(Duration::ZERO, |(hello, ready)| ready - hello)
     }
 
-    /// The metrics in the plan's order: the same whatever the order in which the workloads ran.
-    pub(in crate::host) fn metrics(&self, trial: &Trial<'_>) -> Vec<Metric> {
-        let mut metrics = Vec::new();
-        for planned in &trial.plan.workloads {
-            let Some((_, values)) = self.results.iter().find(|(name, _)| *name == planned.name) else { continue };
-            for def in &planned.metrics {
-                if let Some((_, value)) = values.iter().find(|(name, _)| *name == def.name) {
-                    metrics.push(def.measured(&planned.name, *value));
-                }
-            }
+    /// What was measured.
+    pub(in crate::host) fn metrics(&self) -> Values {
+        let mut metrics = Values::default();
+        for (workload, values) in &self.results {
+            values.iter().for_each(|(name, value)| metrics.insert(workload, name, *value));
         }
         metrics
     }

@@ -21,22 +21,23 @@ use sha2::{Digest, Sha256};
 use super::foundation;
 use super::heard::Heard;
 use super::kept;
-use super::{Host, HostError, Phase, Trial, TrialResult};
+use super::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
 use super::{samples, waits};
 use crate::guest::block::Mounts;
 use crate::lever;
-use crate::lever::apply::{self, Applied, Placement};
+use crate::lever::apply::{self, Applied};
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
-use crate::lever::vm::Shape;
-use crate::protocol::{Job, PROTOCOL, WorkloadJob};
+use crate::protocol::{Job, WorkloadJob};
 use crate::undo::{Ledger, Mark};
 use bigiron_model::clock::Clock;
 use bigiron_model::evidence::Evidence;
 use bigiron_model::identity::Identity;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::plan::Plan;
+use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{Failure, GuestIdentity, HostCost};
+use bigiron_model::values::Values;
 use bigiron_model::waits::Waiting;
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::locks::names::Places;
@@ -158,7 +159,6 @@ impl LocalHost {
             workloads.push(WorkloadJob {
                 name: planned.name.clone(),
                 options: plan.options_in(trial.arm, &planned.name),
-                metrics: planned.metrics.clone(),
                 storage: None,
                 trees: Vec::new(),
                 loaded: None,
@@ -214,31 +214,9 @@ fn this_machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
     }
 }
 
+/// The job of `workloads` on this machine, which others use too.
 fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
-    Job {
-        protocol: PROTOCOL,
-        clock,
-        settle_seconds: 0,
-        jitter: 0,
-        seed,
-        modules: Vec::new(),
-        cmdline: Vec::new(),
-        fault: None,
-        crash: None,
-        levers: Vec::new(),
-        lever_modules: Vec::new(),
-        mount: String::new(),
-        placement: Placement::default(),
-        shape: Shape::default(),
-        raw_disks: None,
-        features: false,
-        looked_into: crate::protocol::NOT_LOOKED_INTO,
-        sampled: false,
-        shared: true,
-        locks: false,
-        samples: false,
-        workloads,
-    }
+    Job { shared: true, workloads, ..Job::new(clock, seed) }
 }
 
 impl Host for LocalHost {
@@ -246,26 +224,23 @@ impl Host for LocalHost {
         1
     }
 
+    fn supports(&self, purpose: Purpose) -> Result<(), String> {
+        match purpose {
+            Purpose::Judge => Ok(()),
+            Purpose::Profile => recorder::permitted().map_err(|why| format!("{why}, so no trial is profiled here")),
+            Purpose::Locks => locks::permitted().map_err(|why| format!("{why}, so no locks are traced here")),
+        }
+    }
+
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
-        self.trial(trial, Looking::Not, phase).map(|ran| ran.result)
-    }
-
-    fn looks(&self) -> Result<(), String> {
-        recorder::permitted().map_err(|why| format!("{why}, so nothing is looked into here"))
-    }
-
-    fn look(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
-        let ran = self.trial(trial, Looking::Sampling, phase)?;
-        sampled(trial, ran).map_err(|e| HostError::Void(format!("{e:#}")))
-    }
-
-    fn looks_at_locks(&self) -> Result<(), String> {
-        locks::permitted().map_err(|why| format!("{why}, so no locks are traced here"))
-    }
-
-    fn look_at_locks(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Waiting, HostError> {
-        let ran = self.trial(trial, Looking::AtLocks, phase)?;
-        waiting(trial, ran).map_err(|e| HostError::Void(format!("{e:#}")))
+        let mut ran = self.trial(trial, phase)?;
+        let void = |e| HostError::Void(format!("{e:#}"));
+        ran.result.evidence = match trial.purpose {
+            Purpose::Judge => None,
+            Purpose::Profile => Some(TrialEvidence::Executed(sampled(trial, &mut ran).map_err(void)?)),
+            Purpose::Locks => Some(TrialEvidence::Waited(waiting(trial, &mut ran).map_err(void)?)),
+        };
+        Ok(ran.result)
     }
 }
 
@@ -276,14 +251,6 @@ struct Ran {
     /// Marks' numbers and times.
     marks: Vec<(u8, u64)>,
     recorded: Recorded,
-}
-
-/// Whether a trial is looked into, and how.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Looking {
-    Not,
-    Sampling,
-    AtLocks,
 }
 
 /// What records while a trial runs.
@@ -302,14 +269,14 @@ enum Recorded {
 }
 
 impl Recorders {
-    fn start(looking: Looking) -> Result<Self, String> {
-        Ok(match looking {
-            Looking::Not => Self::None,
-            Looking::Sampling => {
+    fn start(purpose: Purpose) -> Result<Self, String> {
+        Ok(match purpose {
+            Purpose::Judge => Self::None,
+            Purpose::Profile => {
                 let sampling = Sampling::of_this_machine();
                 Self::Samples(sampling, recorder::Armed::new(sampling)?.start()?)
             }
-            Looking::AtLocks => Self::Locks(locks::Armed::new()?.start()?),
+            Purpose::Locks => Self::Locks(locks::Armed::new()?.start()?),
         })
     }
 
@@ -323,33 +290,33 @@ impl Recorders {
 }
 
 /// What a trial executed, by what was recorded.
-fn sampled(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Evidence> {
-    if let Some((failure, message)) = ran.result.failure {
+fn sampled(trial: &Trial<'_>, ran: &mut Ran) -> anyhow::Result<Evidence> {
+    if let Some((failure, message)) = &ran.result.failure {
         bail!("{}: {message}", failure.verb());
     }
-    let Recorded::Samples(sampling, recording) = ran.recorded else { bail!("Nothing was recorded") };
+    let Recorded::Samples(sampling, recording) = &ran.recorded else { bail!("Nothing was recorded") };
     let kallsyms = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let spans = Spans::of_numbers(&ran.marks);
-    let profiles = Profiles::new(sampling, &recording, &spans, &kallsyms).map_err(anyhow::Error::msg)?;
-    samples::evidence(trial, ran.result.metrics, 0.0, ran.windows, profiles)
+    let profiles = Profiles::new(*sampling, recording, &spans, &kallsyms).map_err(anyhow::Error::msg)?;
+    samples::evidence(trial, ran.result.metrics.clone(), 0.0, std::mem::take(&mut ran.windows), profiles)
 }
 
 /// What a trial waited for, by what was recorded.
-fn waiting(trial: &Trial<'_>, ran: Ran) -> anyhow::Result<Waiting> {
-    if let Some((failure, message)) = ran.result.failure {
+fn waiting(trial: &Trial<'_>, ran: &mut Ran) -> anyhow::Result<Waiting> {
+    if let Some((failure, message)) = &ran.result.failure {
         bail!("{}: {message}", failure.verb());
     }
-    let Recorded::Locks(recording) = ran.recorded else { bail!("Nothing was recorded") };
+    let Recorded::Locks(recording) = &ran.recorded else { bail!("Nothing was recorded") };
     let kallsyms = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let symbols = Symbols::new(&kallsyms, Vec::new()).map_err(anyhow::Error::msg)?;
     let spans = Spans::of_numbers(&ran.marks);
-    let (windows, traced) = waited(&recording, &spans, &symbols, &Places::new(&kallsyms));
-    waits::evidence(trial, ran.result.metrics, &ran.windows, (recording.cpus, traced, &windows), Vec::new())
+    let (windows, traced) = waited(recording, &spans, &symbols, &Places::new(&kallsyms));
+    waits::evidence(trial, ran.result.metrics.clone(), &ran.windows, (recording.cpus, traced, &windows), Vec::new())
 }
 
 impl LocalHost {
-    /// Runs a trial, and records what this machine does meanwhile if it is to be looked into.
-    fn trial(&self, trial: &Trial<'_>, looking: Looking, phase: &dyn Fn(Phase)) -> Result<Ran, HostError> {
+    /// Runs a trial, and records meanwhile what it is run for.
+    fn trial(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Ran, HostError> {
         let begun = Instant::now();
         let dir = folder(trial.artifacts)?;
         let mut task = self.task(trial, dir.path()).map_err(fatal)?;
@@ -361,8 +328,8 @@ impl LocalHost {
             changes.clone_from(&set.applied.changes);
         }
         task.job.placement.network = link.network();
-        task.job.sampled = looking != Looking::Not;
-        let recorders = Recorders::start(looking).map_err(HostError::Void)?;
+        task.job.purpose = trial.purpose;
+        let recorders = Recorders::start(trial.purpose).map_err(HostError::Void)?;
         let before = Sample::now();
         let limit = Limit { cpu_seconds: trial.plan.design.hang_cpu_seconds, cpus: trial.plan.machine.cpus };
         let (mut heard, end) = work(&task, Some(limit), trial.cancel, phase)?;
@@ -376,7 +343,7 @@ impl LocalHost {
             return Err(HostError::Fatal(message));
         }
         let failure = failure(&mut heard, end);
-        let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
+        let metrics = if failure.is_none() { heard.metrics() } else { Values::default() };
         let result = TrialResult {
             failure,
             guest: heard.guest,
@@ -390,6 +357,7 @@ impl LocalHost {
                 wall_s: begun.elapsed().as_secs_f64(),
                 ..HostCost::default()
             },
+            evidence: None,
         };
         Ok(Ran { result, windows: heard.windows, marks: heard.marks, recorded })
     }
@@ -422,7 +390,6 @@ pub fn once(
     let planned = WorkloadJob {
         name: workload.name().to_owned(),
         options: options.clone(),
-        metrics: metrics.clone(),
         storage: None,
         trees: Vec::new(),
         loaded: None,

@@ -16,10 +16,11 @@ use std::sync::atomic::AtomicBool;
 
 use bigiron_model::counters::Counters;
 use bigiron_model::evidence::Evidence;
-use bigiron_model::metric::Metric;
 use bigiron_model::plan::{Arm, Plan, Slot};
+use bigiron_model::purpose::Purpose;
 use bigiron_model::record::Change;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity, HostCost};
+use bigiron_model::values::Values;
 use bigiron_model::waits::Waiting;
 
 /// One trial to be run.
@@ -27,6 +28,7 @@ pub struct Trial<'a> {
     pub plan: &'a Plan,
     pub slot: &'a Slot,
     pub arm: &'a Arm,
+    pub purpose: Purpose,
     /// 0 for the first try of the slot; a void trial is tried again.
     pub attempt: u32,
     /// A directory of this trial's own (exists, empty): what is left there is kept as its artefacts.
@@ -52,7 +54,7 @@ pub struct TrialResult {
     /// `None` if every workload completed and verified.
     pub failure: Option<(Failure, String)>,
     pub guest: Option<GuestIdentity>,
-    pub metrics: Vec<Metric>,
+    pub metrics: Values,
     pub facts: BTreeMap<String, String>,
     /// What the kernel counted in the windows.
     pub counters: Option<Counters>,
@@ -60,6 +62,15 @@ pub struct TrialResult {
     pub changes: Vec<Change>,
     pub complaints: Vec<Complaint>,
     pub cost: HostCost,
+    /// What the trial was run for, if that was not to be judged.
+    pub evidence: Option<TrialEvidence>,
+}
+
+/// Evidence from a trial that was run for it.
+#[derive(Clone, Debug)]
+pub enum TrialEvidence {
+    Executed(Evidence),
+    Waited(Waiting),
 }
 
 /// The host could not run the trial: its own fault, not the guest's.
@@ -80,28 +91,21 @@ pub enum HostError {
 pub trait Host: Sync {
     /// How many trials may run side by side without changing each other's result.
     fn parallel(&self) -> usize;
-    /// Runs one trial to its end.
+    /// Whether trials can be run here for `purpose`.
+    ///
+    /// # Errors
+    /// Why not.
+    fn supports(&self, purpose: Purpose) -> Result<(), String> {
+        match purpose {
+            Purpose::Judge => Ok(()),
+            Purpose::Profile | Purpose::Locks => {
+                Err("evidence comes from guests and from this machine itself".to_owned())
+            }
+        }
+    }
+    /// Runs one trial to its end. A purpose that [`Host::supports`] refuses is [`HostError::Fatal`].
+    ///
+    /// # Errors
+    /// What the host, not the guest, did wrong. Evidence that came to nothing is [`HostError::Void`].
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError>;
-    /// Whether [`Host::look`] can be had here, or why not.
-    fn looks(&self) -> Result<(), String> {
-        Err("only guests under the exact clock and this machine itself are looked into".to_owned())
-    }
-    /// Runs a trial again, counting or sampling what it executes.
-    ///
-    /// # Errors
-    /// [`HostError::Void`] if it came to nothing, which says nothing about the trial that was judged.
-    fn look(&self, _trial: &Trial<'_>, _phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
-        Err(HostError::Fatal(self.looks().err().unwrap_or_default()))
-    }
-    /// Whether [`Host::look_at_locks`] can be had here, or why not.
-    fn looks_at_locks(&self) -> Result<(), String> {
-        Err("locks are traced in guests and on this machine itself".to_owned())
-    }
-    /// Runs a trial again, recording what it waits for.
-    ///
-    /// # Errors
-    /// As [`Host::look`].
-    fn look_at_locks(&self, _trial: &Trial<'_>, _phase: &dyn Fn(Phase)) -> Result<Waiting, HostError> {
-        Err(HostError::Fatal(self.looks_at_locks().err().unwrap_or_default()))
-    }
 }

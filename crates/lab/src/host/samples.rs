@@ -7,14 +7,14 @@ use anyhow::ensure;
 use super::Trial;
 use super::sums::Sums;
 use bigiron_model::evidence::{Evidence, SCHEMA};
-use bigiron_model::metric::Metric;
+use bigiron_model::values::Values;
 use bigiron_model::workload::Window;
 use bigiron_probe::sampled::profile::Profiles;
 
 /// The evidence of a trial: `marked` are its windows, and `cpu_s` CPU seconds that it cost the host.
 pub(super) fn evidence(
     trial: &Trial<'_>,
-    metrics: Vec<Metric>,
+    metrics: Values,
     cpu_s: f64,
     marked: Vec<(String, Window)>,
     profiles: Profiles,

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Host, HostError, Phase, Trial, TrialResult};
-use bigiron_model::metric::{Metric, Unit};
+use bigiron_model::metric::Unit;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity, HostCost};
+use bigiron_model::values::Values;
 
 /// What the simulated host plays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -134,8 +135,8 @@ impl SimHost {
         Duration::from_millis(self.script.delay_ms + spread)
     }
 
-    fn metrics(&self, trial: &Trial<'_>) -> Vec<Metric> {
-        let mut metrics = Vec::new();
+    fn metrics(&self, trial: &Trial<'_>) -> Values {
+        let mut metrics = Values::default();
         for &index in &trial.slot.order {
             let workload = &trial.plan.workloads[index];
             for def in &workload.metrics {
@@ -145,7 +146,7 @@ impl SimHost {
                     + self.script.drift * f64::from(trial.slot.slot)
                     + self.script.position_effect * f64::from(trial.slot.position);
                 let value = base(def.unit) * self.factor(&trial.arm.name, &workload.name, &name) * log.exp();
-                metrics.push(def.measured(&workload.name, value));
+                metrics.insert(&workload.name, &def.name, value);
             }
         }
         metrics
@@ -203,9 +204,9 @@ impl Host for SimHost {
             format!("Linux version {release}\n{}", said.as_deref().map_or(String::new(), |s| format!("{s}\n")));
         fs::write(trial.artifacts.join("console.log"), console)
             .map_err(|e| HostError::Fatal(format!("Cannot keep the console's log: {e}")))?;
-        let mut metrics = if failure.is_some() { Vec::new() } else { self.metrics(trial) };
-        if what == Some(What::MissingMetric) {
-            metrics.pop();
+        let mut metrics = if failure.is_some() { Values::default() } else { self.metrics(trial) };
+        if let (Some(What::MissingMetric), Some(last)) = (what, trial.plan.workloads.last()) {
+            last.metrics.last().into_iter().for_each(|def| metrics.remove(&last.name, &def.name));
         }
         let complaints = match failure {
             Some(Failure::Panic) => vec![Complaint { class: "oops".to_owned(), line: "Simulated oops".to_owned() }],
@@ -234,6 +235,7 @@ impl Host for SimHost {
                 cpu_s: 0.0,
                 overhead_s: 0.0,
             },
+            evidence: None,
         })
     }
 }

@@ -4,9 +4,9 @@
 
 mod arm;
 pub mod crash;
+mod evidence;
 mod files;
 mod images;
-mod looked;
 mod outcome;
 
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use super::heard::Heard;
-use super::{Host, HostError, Phase, Trial, TrialResult};
-use crate::lever::{self, apply::Placement, vm::Shape};
+use super::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
+use crate::lever::{self, vm::Shape};
 use crate::protocol;
-use crate::protocol::{Job, JournalDisk, LOOKED_INTO, NOT_LOOKED_INTO, PROTOCOL, Storage, WorkloadJob};
+use crate::protocol::{Job, JournalDisk, Storage, WorkloadJob};
 use crate::vm::disk::{self, Disk};
 use crate::vm::lockstep::Library;
 use crate::vm::profile::Plugin;
@@ -30,11 +30,11 @@ use arm::{PreparedArm, storage_of};
 use bigiron_archive::Kernel;
 use bigiron_image as image;
 use bigiron_model::clock::Clock;
-use bigiron_model::evidence::Evidence;
 use bigiron_model::plan::{Arm, Plan};
+use bigiron_model::purpose::Purpose;
 use bigiron_model::record::HostCost;
 use bigiron_model::storage::DISK_CACHE_FACT;
-use bigiron_model::waits::Waiting;
+use bigiron_model::values::Values;
 use bigiron_workload::registry::Registry;
 use files::Files;
 
@@ -53,18 +53,8 @@ pub struct VmHost {
     arms: Vec<PreparedArm>,
     /// For the exact clock alone: on the others the host's time is the guest's.
     lockstep: Option<Result<Library, String>>,
-    /// What counts instructions, or why nothing is looked into; none on the wall clock, where guests sample themselves.
+    /// What counts instructions, or why nothing is profiled; none on the wall clock, where guests sample themselves.
     plugin: Option<Result<Plugin, String>>,
-}
-
-/// Whether a guest is looked into, and how.
-#[derive(Clone, Copy)]
-enum Looking<'a> {
-    Not,
-    /// Its instructions, into a file.
-    Counting(&'a Plugin, &'a Path),
-    Sampling,
-    AtLocks,
 }
 
 /// A guest that came to its end.
@@ -119,54 +109,45 @@ impl Host for VmHost {
         std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
     }
 
+    fn supports(&self, purpose: Purpose) -> Result<(), String> {
+        match (purpose, &self.plugin) {
+            // On the wall clock a guest samples itself, or says why it cannot.
+            (Purpose::Judge | Purpose::Locks, _) | (Purpose::Profile, None | Some(Ok(_))) => Ok(()),
+            (Purpose::Profile, Some(Err(why))) => Err(why.clone()),
+        }
+    }
+
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
-        self.boot(trial, phase, Looking::Not).map(|booted| booted.result)
-    }
-
-    fn looks(&self) -> Result<(), String> {
-        // A guest that cannot sample itself says so.
-        self.plugin.as_ref().map_or(Ok(()), |plugin| plugin.as_ref().map(drop).map_err(Clone::clone))
-    }
-
-    fn look(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Evidence, HostError> {
-        let evidence = match &self.plugin {
-            Some(plugin) => {
-                let plugin = plugin.as_ref().map_err(|why| HostError::Fatal(why.clone()))?;
-                let out = trial.artifacts.join("profile");
-                looked::counted(trial, self.boot(trial, phase, Looking::Counting(plugin, &out))?, &out)
+        self.supports(trial.purpose).map_err(HostError::Fatal)?;
+        let void = |e| HostError::Void(format!("{e:#}"));
+        let counts = trial.artifacts.join("profile");
+        let plugin = self.plugin.as_ref().and_then(|plugin| plugin.as_ref().ok());
+        let profile = plugin.filter(|_| trial.purpose == Purpose::Profile).map(|plugin| (plugin, counts.as_path()));
+        let mut booted = self.boot(trial, phase, profile)?;
+        booted.result.evidence = match trial.purpose {
+            Purpose::Judge => None,
+            Purpose::Profile if profile.is_some() => {
+                Some(TrialEvidence::Executed(evidence::counted(trial, &mut booted, &counts).map_err(void)?))
             }
-            None => looked::sampled(trial, self.boot(trial, phase, Looking::Sampling)?),
+            Purpose::Profile => Some(TrialEvidence::Executed(evidence::sampled(trial, &mut booted).map_err(void)?)),
+            Purpose::Locks => Some(TrialEvidence::Waited(evidence::waiting(trial, &mut booted).map_err(void)?)),
         };
-        evidence.map_err(|e| HostError::Void(format!("{e:#}")))
-    }
-
-    fn looks_at_locks(&self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn look_at_locks(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Waiting, HostError> {
-        let booted = self.boot(trial, phase, Looking::AtLocks)?;
-        looked::waiting(trial, booted).map_err(|e| HostError::Void(format!("{e:#}")))
+        Ok(booted.result)
     }
 }
 
 impl VmHost {
-    /// Boots the guest of a trial and sees it to its end.
-    fn boot(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase), looking: Looking<'_>) -> Result<Booted, HostError> {
+    /// Boots the guest of a trial and sees it to its end; `profile` counts its instructions into a file.
+    fn boot(
+        &self,
+        trial: &Trial<'_>,
+        phase: &dyn Fn(Phase),
+        profile: Option<(&Plugin, &Path)>,
+    ) -> Result<Booted, HostError> {
         let begun = Instant::now();
         let arm = &self.arms[trial.slot.arm];
         let files = Files::in_dir(trial.artifacts);
-        let (mut job, disks) = self.job(trial, arm, &files).map_err(|e| HostError::Fatal(format!("{e:#}")))?;
-        let mut profile = None;
-        match looking {
-            Looking::Not => {}
-            Looking::Counting(plugin, out) => {
-                job.looked_into = LOOKED_INTO;
-                profile = Some((plugin, out));
-            }
-            Looking::Sampling => (job.sampled, job.samples) = (true, true),
-            Looking::AtLocks => (job.sampled, job.locks) = (true, true),
-        }
+        let (job, disks) = self.job(trial, arm, &files).map_err(|e| HostError::Fatal(format!("{e:#}")))?;
         let pmems = arm.images.pmems();
         let shape = Shape::of(&trial.arm.settings);
         files.write_initramfs(&arm.archive, &job).map_err(|e| full(&e, &files.initramfs))?;
@@ -211,7 +192,7 @@ impl VmHost {
             let path = trial.artifacts.join(name.replace('/', "_"));
             std::fs::write(&path, text).map_err(|e| full(&e, &path))?;
         }
-        let metrics = if failure.is_none() { heard.metrics(trial) } else { Vec::new() };
+        let metrics = if failure.is_none() { heard.metrics() } else { Values::default() };
         let set_up = heard.set_up();
         let overhead = (started - begun) + set_up + stopped.elapsed();
         let facts = std::mem::take(&mut heard.facts).into_iter().chain(disk_fact(&disks)).chain(self.cpu_fact());
@@ -231,6 +212,7 @@ impl VmHost {
                 cpu_s,
                 overhead_s: round(overhead),
             },
+            evidence: None,
         };
         Ok(Booted { result, heard })
     }
@@ -314,40 +296,31 @@ impl VmHost {
                 disks.push(Disk { path, serial: serial.to_owned(), cache, log: None });
                 Ok(())
             })?;
-            let metrics = planned.metrics.clone();
             workloads.push(WorkloadJob {
                 name: planned.name.clone(),
                 options: plan.options_in(trial.arm, &planned.name),
-                metrics,
                 storage,
                 trees: arm.images.trees(&planned.name),
                 loaded: arm.images.data(&planned.name).map(|loaded| loaded.name.to_owned()),
                 foundation: BTreeMap::new(),
             });
         }
+        let settings = &trial.arm.settings;
         let job = Job {
-            protocol: PROTOCOL,
-            clock: plan.clock,
             settle_seconds: if plan.clock == Clock::Exact { SETTLE_EXACT_S } else { SETTLE_WALL_S },
             jitter: trial.slot.jitter,
-            seed: trial.slot.workload_seed,
             modules: arm.modules.clone(),
             cmdline: arm.cmdline.clone(),
-            fault: lever::injected(&trial.arm.settings),
-            crash: None,
-            levers: lever::of_runtime(&trial.arm.settings),
+            fault: lever::injected(settings),
+            levers: lever::of_runtime(settings),
             lever_modules: arm.lever_modules.clone(),
-            mount: lever::fs::mount(&trial.arm.settings).to_owned(),
-            placement: Placement::default(),
-            shape: Shape::of(&trial.arm.settings),
+            mount: lever::fs::mount(settings).to_owned(),
+            shape: Shape::of(settings),
             raw_disks: arm.raw_disks.clone(),
             features: features_asked(trial),
-            looked_into: NOT_LOOKED_INTO,
-            sampled: false,
-            shared: false,
-            locks: false,
-            samples: false,
+            purpose: trial.purpose,
             workloads,
+            ..Job::new(plan.clock, trial.slot.workload_seed)
         };
         Ok((job, disks))
     }

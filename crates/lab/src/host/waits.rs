@@ -3,7 +3,7 @@
 use anyhow::ensure;
 
 use super::Trial;
-use bigiron_model::metric::Metric;
+use bigiron_model::values::Values;
 use bigiron_model::waits::{LockStat, SCHEMA, Traced, Waited, Waiting};
 use bigiron_model::workload::Window;
 use bigiron_probe::locks::waits::ByMetric;
@@ -11,7 +11,7 @@ use bigiron_probe::locks::waits::ByMetric;
 /// The evidence of a trial: `marked` are its windows, and `windows` what was waited for in each.
 pub(super) fn evidence(
     trial: &Trial<'_>,
-    metrics: Vec<Metric>,
+    metrics: Values,
     marked: &[(String, Window)],
     (cpus, traced, windows): (u32, Traced, &[Waited]),
     stat: Vec<LockStat>,

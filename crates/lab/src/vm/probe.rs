@@ -13,10 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::initramfs::Archive;
 use super::qemu::{Accelerator, Config, Process, Qemu};
 use super::watch::Watch;
-use crate::lever::apply::Placement;
-use crate::lever::vm::Shape;
 use crate::protocol;
-use crate::protocol::{Event, Job, PROTOCOL};
+use crate::protocol::{Event, Job};
 use bigiron_model::clock::Clock;
 
 /// A guest under KVM is up in 2 s; one that takes longer than this is of no use for measuring.
@@ -148,30 +146,7 @@ fn host(qemu: &Qemu) -> String {
 fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<Booted> {
     let dir = tempfile::tempdir()?;
     let file = |name: &str| dir.path().join(name);
-    let job = Job {
-        protocol: PROTOCOL,
-        clock: Clock::Wall,
-        settle_seconds: 0,
-        jitter: 0,
-        seed: 0,
-        modules: Vec::new(),
-        cmdline: Vec::new(),
-        fault: None,
-        crash: None,
-        levers: Vec::new(),
-        lever_modules: Vec::new(),
-        mount: String::new(),
-        placement: Placement::default(),
-        shape: Shape::default(),
-        raw_disks: None,
-        features: false,
-        looked_into: crate::protocol::NOT_LOOKED_INTO,
-        sampled: false,
-        shared: false,
-        locks: false,
-        samples: false,
-        workloads: Vec::new(),
-    };
+    let job = Job::new(Clock::Wall, 0);
     let mut archive = Archive::new();
     archive
         .directory("/dev", 0o755)

@@ -15,8 +15,10 @@ const DIGITS: usize = 16;
 pub trait Held: Serialize + DeserializeOwned {
     /// The name that it has in its line.
     const NAME: &'static str;
-    /// The only format that is read; each has its own in its member `schema`.
+    /// The format that is written; each line has its own in its member `schema`.
     const SCHEMA: u32;
+    /// The oldest format that is read.
+    const OLDEST: u32 = Self::SCHEMA;
 
     /// What contradicts itself in it, if anything.
     fn check(&self) -> Result<(), String> {
@@ -66,8 +68,9 @@ pub fn decode<T: Held>(line: &[u8]) -> Result<T, String> {
         return Err(format!("its checksum is {}, its bytes say {}", line.sha256, &sum[..DIGITS]));
     }
     let version: Version = serde_json::from_str(json).map_err(|e| e.to_string())?;
-    if version.schema != T::SCHEMA {
-        return Err(format!("it has format {}, this bigiron reads format {}", version.schema, T::SCHEMA));
+    if !(T::OLDEST..=T::SCHEMA).contains(&version.schema) {
+        let read = if T::OLDEST == T::SCHEMA { String::new() } else { format!("{} to ", T::OLDEST) };
+        return Err(format!("it has format {}, this bigiron reads format {read}{}", version.schema, T::SCHEMA));
     }
     let held: T = serde_json::from_str(json).map_err(|e| e.to_string())?;
     held.check()?;

@@ -9,6 +9,7 @@ use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::plan::{Arm, Design, Machine, Plan, PlannedWorkload, Slot};
 use crate::record::{HostCost, Outcome, Record};
 use crate::storage;
+use crate::values::Values;
 
 /// A plan of `pairs` pairs of `arms` arms; `seed` decides the order inside the pairs.
 pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
@@ -85,13 +86,13 @@ pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
 pub fn record(plan: &Plan, slot: u32, attempt: u32, outcome: Outcome) -> Record {
     let s = &plan.slots[slot as usize];
     let arm = &plan.arms[s.arm];
-    let metrics = match outcome {
-        // A third has no short decimal form: shows whether numbers come back exactly.
-        Outcome::Completed => {
-            plan.workloads[0].metrics.iter().map(|d| d.measured("micro", f64::from(slot + 1) / 3.0)).collect()
+    let mut metrics = Values::default();
+    if outcome == Outcome::Completed {
+        for def in &plan.workloads[0].metrics {
+            // A third has no short decimal form: shows whether numbers come back exactly.
+            metrics.insert("micro", &def.name, f64::from(slot + 1) / 3.0);
         }
-        _ => Vec::new(),
-    };
+    }
     Record {
         schema: crate::record::SCHEMA,
         slot,

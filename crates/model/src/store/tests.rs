@@ -57,14 +57,30 @@ fn numbers_come_back_exactly() {
     let plan = sample();
     for bits in [0x3FF0_0000_0000_0001u64, 0x7FEF_FFFF_FFFF_FFFF, 1, 0x4197_D784_0000_0001, 0x3FB9_9999_9999_999A] {
         let mut r = record(&plan, 0, 0, Outcome::Completed);
-        r.metrics[0].value = f64::from_bits(bits);
+        r.metrics.insert("micro", "geomean", f64::from_bits(bits));
         let line = line::encode(&r).unwrap();
         let back: Record = line::decode(&line[..line.len() - 1]).unwrap();
-        assert_eq!(back.metrics[0].value.to_bits(), bits);
+        assert_eq!(back.metrics.get("micro", "geomean").unwrap().to_bits(), bits);
     }
     let mut r = record(&plan, 0, 0, Outcome::Completed);
-    r.metrics[0].value = f64::NAN;
+    r.metrics.insert("micro", "geomean", f64::NAN);
     assert!(line::encode(&r).is_err());
+}
+
+#[test]
+fn records_of_format_1_are_read() {
+    let mut record = record(&sample(), 0, 0, Outcome::Completed);
+    record.schema = 1;
+    let line = String::from_utf8(line::encode(&record).unwrap()).unwrap();
+    let list = r#"[{"workload":"micro","name":"geomean","unit":"ns","better":"lower","kind":"cost","primary":true,"value":2.5}]"#;
+    let json = line[..line.len() - 2].split_once(r#","record":"#).unwrap().1;
+    let (begin, rest) = json.split_once(r#""metrics":"#).unwrap();
+    let json = format!(r#"{begin}"metrics":{list}{}"#, &rest[rest.find("}}").unwrap() + 2..]);
+    let line = format!(r#"{{"sha256":"{}","record":{json}}}"#, &line::sha256_hex(json.as_bytes())[..16]);
+    let back: Record = line::decode(line.as_bytes()).unwrap();
+    assert_eq!((back.schema, back.metrics.get("micro", "geomean"), back.metrics.len()), (1, Some(2.5), 1));
+    let newer = line.replacen("\"schema\":1", "\"schema\":3", 1);
+    assert!(line::decode::<Record>(newer.as_bytes()).unwrap_err().contains("checksum"));
 }
 
 #[test]

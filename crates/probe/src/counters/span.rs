@@ -1,4 +1,4 @@
-//! The edges of what a workload measures: a mark for those who look into it, and a reading of all counters before the first and after the last.
+//! The edges of what a workload measures: a mark for the profiler, and a reading of all counters before the first and after the last.
 //!
 //! Readings are taken by a process of their own ([`super::reader`]), before the clock is read at the beginning, and after it is read at the end,
 //! so that they are in no measured time.

@@ -93,8 +93,8 @@ fn a_warm_up_by_time_is_followed_by_whole_passes() {
 fn a_clients_own_work_comes_before_requests_and_is_no_part_of_them() {
     let bench = Bench::new(&[("clients", "1"), ("length", "1"), ("requests", "200"), ("work", "2ms")]);
     let outcome = bench.run().unwrap();
-    // At most 500 a second; half as much again for a frequency that rises after the loop was timed.
-    assert!(outcome.values["requests"] < 750.0, "{:?}", outcome.values);
+    // 500 a second, if the processor keeps the frequency at which the loop was timed; without the work there are 10,000 and more.
+    assert!(outcome.values["requests"] < 2500.0, "{:?}", outcome.values);
     assert!(outcome.values["close-mean"] < 1e6, "{:?}", outcome.values);
     assert_eq!(outcome.facts["work-per-request"], "2ms");
     bench.verify().unwrap();

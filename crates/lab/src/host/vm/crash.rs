@@ -17,8 +17,8 @@ use super::files::Files;
 use super::{Content, POLL, VmHost, full, hear, outcome};
 use crate::host::heard::Heard;
 use crate::host::{HostError, Phase};
-use crate::lever::{self, apply::Placement, vm::Shape};
-use crate::protocol::{Crash, Job, PROTOCOL, WorkloadJob};
+use crate::lever::{self, vm::Shape};
+use crate::protocol::{Crash, Job, WorkloadJob};
 use crate::vm::disk::{Cache, Disk};
 use crate::vm::qemu::{Config, Process};
 use crate::vm::watch::{Ended, Watch};
@@ -212,27 +212,14 @@ impl<'a> Machine<'a> {
         if !first {
             storage.files = None;
         }
+        let seed = plan.design.seed.wrapping_add(u64::from(self.lives));
         Ok(Job {
-            protocol: PROTOCOL,
-            clock: plan.clock,
-            settle_seconds: 0,
-            jitter: 0,
-            seed: plan.design.seed.wrapping_add(u64::from(self.lives)),
             modules: arm.modules.clone(),
             cmdline: arm.cmdline.clone(),
-            fault: None,
             levers: lever::of_runtime(&plan.arms[0].settings),
             lever_modules: arm.lever_modules.clone(),
             mount: lever::fs::mount(&plan.arms[0].settings).to_owned(),
-            placement: Placement::default(),
             shape: Shape::of(&plan.arms[0].settings),
-            raw_disks: None,
-            features: false,
-            looked_into: crate::protocol::NOT_LOOKED_INTO,
-            sampled: false,
-            shared: false,
-            locks: false,
-            samples: false,
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
                 proves_only: matches!(end, End::Proof),
@@ -240,12 +227,12 @@ impl<'a> Machine<'a> {
             workloads: vec![WorkloadJob {
                 name: planned.name.clone(),
                 options: plan.options_in(&plan.arms[0], &planned.name),
-                metrics: planned.metrics.clone(),
                 storage: Some(storage),
                 trees: arm.images.trees(&planned.name),
                 loaded: arm.images.data(&planned.name).map(|loaded| loaded.name.to_owned()),
                 foundation: BTreeMap::new(),
             }],
+            ..Job::new(plan.clock, seed)
         })
     }
 }

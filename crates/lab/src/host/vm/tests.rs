@@ -39,6 +39,7 @@ fn trial(script: &str) -> (Result<TrialResult, HostError>, Vec<String>) {
         plan: &plan,
         slot: &plan.slots[0],
         arm: &plan.arms[0],
+        purpose: Purpose::Judge,
         attempt: 0,
         artifacts: &artifacts,
         cancel: &AtomicBool::new(false),

@@ -1,4 +1,4 @@
-//! Looking into trials: slots of the plan run again for evidence, beside the records and never among them.
+//! Slots of the plan run again for evidence, beside the records and never among them.
 //!
 //! Invariant: a slot's evidence is there whole or not at all, and what comes to nothing leaves nothing.
 
@@ -7,41 +7,32 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::error::SessionError;
-use bigiron_lab::host::{Host, HostError, Trial};
+use bigiron_lab::host::{Host, HostError, Trial, TrialEvidence};
+use bigiron_model::purpose::Purpose;
 use bigiron_model::store::Folder;
 
-/// What a slot is looked into for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
-    /// What is executed.
-    Functions,
-    /// What is waited for.
-    Locks,
-}
-
-/// Runs `slots` again, up to `jobs` side by side; `note` is told of each. What could not be
-/// looked into comes back, and why.
+/// Runs `slots` again, up to `jobs` side by side; `note` is told of each. Returns the slots that came to nothing, and why.
 ///
 /// # Errors
 /// If it had to stop: an interruption, a full disk. What was found until then is kept.
-pub fn look(
+pub fn rerun(
     folder: &Folder,
     host: &dyn Host,
-    slots: &[(u32, What)],
+    slots: &[(u32, Purpose)],
     jobs: usize,
     cancel: &AtomicBool,
     note: &(dyn Fn(&str) + Sync),
-) -> Result<Vec<(u32, What, String)>, SessionError> {
+) -> Result<Vec<(u32, Purpose, String)>, SessionError> {
     let (next, failed, stop) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(None));
     let halt = AtomicBool::new(false);
     let work = || {
-        while let Some(&(slot, what)) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(&(slot, purpose)) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
             if cancel.load(Ordering::Relaxed) || halt.load(Ordering::Relaxed) {
                 return;
             }
-            match one(folder, host, (slot, what), cancel, note) {
+            match one(folder, host, (slot, purpose), cancel, note) {
                 Ok(None) => {}
-                Ok(Some(why)) => failed.lock().unwrap_or_else(PoisonError::into_inner).push((slot, what, why)),
+                Ok(Some(why)) => failed.lock().unwrap_or_else(PoisonError::into_inner).push((slot, purpose, why)),
                 Err(e) => {
                     halt.store(true, Ordering::Relaxed);
                     stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
@@ -62,29 +53,32 @@ pub fn look(
     stop.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(failed), Err)
 }
 
-/// Looks into one slot; why it came to nothing, if it did.
+/// Runs one slot again. Returns why it came to nothing, if it did.
 fn one(
     folder: &Folder,
     host: &dyn Host,
-    (number, what): (u32, What),
+    (number, purpose): (u32, Purpose),
     cancel: &AtomicBool,
     note: &(dyn Fn(&str) + Sync),
 ) -> Result<Option<String>, SessionError> {
     let plan = folder.plan();
     let slot = &plan.slots[number as usize];
-    let scratch = match what {
-        What::Functions => folder.evidence_scratch(number)?,
-        What::Locks => folder.waiting_scratch(number)?,
+    let (scratch, what) = match purpose {
+        Purpose::Locks => (folder.waiting_scratch(number)?, "tracing the locks of"),
+        Purpose::Judge | Purpose::Profile => (folder.evidence_scratch(number)?, "profiling"),
     };
-    let trial = Trial { plan, slot, arm: &plan.arms[slot.arm], attempt: 0, artifacts: scratch.dir(), cancel };
-    let at = if what == What::Locks { " at the locks of" } else { " into" };
-    note(&format!("Looking{at} pair {}, {}", slot.pair + 1, plan.arms[slot.arm].name));
-    let kept = match what {
-        What::Functions => host.look(&trial, &|_| {}).map(|evidence| folder.keep_evidence(&evidence)),
-        What::Locks => host.look_at_locks(&trial, &|_| {}).map(|waiting| folder.keep_waiting(&waiting, scratch.dir())),
-    };
-    match kept {
-        Ok(kept) => kept.map(|_| None).map_err(Into::into),
+    let arm = &plan.arms[slot.arm];
+    let trial = Trial { plan, slot, arm, purpose, attempt: 0, artifacts: scratch.dir(), cancel };
+    note(&format!("Rerunning pair {}, {what} {}", slot.pair + 1, arm.name));
+    let found = host.run(&trial, &|_| {}).map(|result| result.evidence);
+    match found {
+        Ok(Some(TrialEvidence::Executed(evidence))) => {
+            folder.keep_evidence(&evidence).map(|_| None).map_err(Into::into)
+        }
+        Ok(Some(TrialEvidence::Waited(waiting))) => {
+            folder.keep_waiting(&waiting, scratch.dir()).map(|_| None).map_err(Into::into)
+        }
+        Ok(None) => Ok(Some("the host found no evidence".to_owned())),
         Err(HostError::Void(why)) => Ok(Some(why)),
         // Told apart by the flag.
         Err(HostError::Cancelled) => Ok(None),

@@ -1,4 +1,4 @@
-//! A trial that is looked into: the same boot, with QEMU counting what its windows execute, or the guest sampling that or recording what they wait for.
+//! Evidence from a guest: QEMU counts what its windows execute, or the guest samples that, or records what they wait for.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,22 +15,23 @@ use bigiron_model::waits::Waiting;
 use bigiron_probe::symbols::Symbols;
 
 /// What a guest executed, from what it said and from the file that the plugin wrote.
-pub(super) fn counted(trial: &Trial<'_>, booted: Booted, profile: &Path) -> anyhow::Result<Evidence> {
-    if let Some((failure, message)) = booted.result.failure {
+pub(super) fn counted(trial: &Trial<'_>, booted: &mut Booted, profile: &Path) -> anyhow::Result<Evidence> {
+    if let Some((failure, message)) = &booted.result.failure {
         bail!("{}: {message}", failure.verb());
     }
     let bytes = std::fs::read(profile).with_context(|| format!("Cannot read {}", profile.display()))?;
     let windows: Vec<_> = Windows::new(&bytes)
         .and_then(Iterator::collect)
         .map_err(|why| anyhow::anyhow!("The profile is not usable: {why}"))?;
-    let said = booted.heard.windows;
+    let heard = std::mem::take(&mut booted.heard);
+    let said = heard.windows;
     ensure!(
         windows.len() == said.len(),
         "{} windows were counted, and the guest tells of {}",
         windows.len(),
         said.len()
     );
-    let symbols = Symbols::new(&booted.heard.kallsyms, booted.heard.programs).map_err(anyhow::Error::msg)?;
+    let symbols = Symbols::new(&heard.kallsyms, heard.programs).map_err(anyhow::Error::msg)?;
     let mut sums = Sums::default();
     for ((workload, window), counts) in said.into_iter().zip(windows) {
         let (mut functions, mut calls) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
@@ -47,7 +48,7 @@ pub(super) fn counted(trial: &Trial<'_>, booted: Booted, profile: &Path) -> anyh
         schema: SCHEMA,
         slot: trial.slot.slot,
         image_sha256: trial.arm.kernel.image_sha256.clone(),
-        metrics: booted.result.metrics,
+        metrics: booted.result.metrics.clone(),
         cpu_s: booted.result.cost.cpu_s,
         windows: sums.executed(),
         sampled: None,
@@ -56,22 +57,22 @@ pub(super) fn counted(trial: &Trial<'_>, booted: Booted, profile: &Path) -> anyh
 }
 
 /// What a guest executed, by the samples that it took itself.
-pub(super) fn sampled(trial: &Trial<'_>, booted: Booted) -> anyhow::Result<Evidence> {
-    if let Some((failure, message)) = booted.result.failure {
+pub(super) fn sampled(trial: &Trial<'_>, booted: &mut Booted) -> anyhow::Result<Evidence> {
+    if let Some((failure, message)) = &booted.result.failure {
         bail!("{}: {message}", failure.verb());
     }
-    let heard = booted.heard;
+    let heard = std::mem::take(&mut booted.heard);
     let taken = heard.samples.context("The guest did not tell what it sampled")?;
     let profiles = taken.map_err(|why| anyhow::anyhow!("The guest cannot be sampled: {why}"))?;
-    samples::evidence(trial, booted.result.metrics, booted.result.cost.cpu_s, heard.windows, profiles)
+    samples::evidence(trial, booted.result.metrics.clone(), booted.result.cost.cpu_s, heard.windows, profiles)
 }
 
 /// What a guest waited for, by what it said.
-pub(super) fn waiting(trial: &Trial<'_>, booted: Booted) -> anyhow::Result<Waiting> {
-    if let Some((failure, message)) = booted.result.failure {
+pub(super) fn waiting(trial: &Trial<'_>, booted: &mut Booted) -> anyhow::Result<Waiting> {
+    if let Some((failure, message)) = &booted.result.failure {
         bail!("{}: {message}", failure.verb());
     }
-    let heard = booted.heard;
+    let heard = std::mem::take(&mut booted.heard);
     let (cpus, traced, windows) = heard.waits.context("The guest did not tell what it waited for")?;
-    waits::evidence(trial, booted.result.metrics, &heard.windows, (cpus, traced, &windows), heard.lock_stat)
+    waits::evidence(trial, booted.result.metrics.clone(), &heard.windows, (cpus, traced, &windows), heard.lock_stat)
 }
