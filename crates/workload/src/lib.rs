@@ -285,14 +285,39 @@ pub trait Running {
     fn verify(self: Box<Self>, cx: &Context<'_>) -> anyhow::Result<()>;
 }
 
-/// The options of `workload` with `settings` laid over the defaults, and the workload with them.
+/// The options of `workload` with `settings` laid over the defaults, as a plan has them, and the workload with them.
 ///
 /// # Errors
-/// Unknown names, words that are not allowed, and what [`Workload::parse`] refuses.
+/// Unknown names, words that are not allowed, files that cannot be read, and what [`Workload::parse`] refuses.
 pub fn configure<'a>(
     workload: &dyn Workload,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<(Options, Box<dyn Configured>), String> {
+    let mut options = complete(workload, settings)?;
+    for (name, value) in &mut options {
+        *value = workload.embed(name, value)?;
+    }
+    let configured = workload.parse(&options)?;
+    Ok((options, configured))
+}
+
+/// The options alone, as they were typed.
+///
+/// # Errors
+/// As [`configure`].
+pub fn options<'a>(
+    workload: &dyn Workload,
+    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Options, String> {
+    let options = complete(workload, settings)?;
+    workload.parse(&options)?;
+    Ok(options)
+}
+
+fn complete<'a>(
+    workload: &dyn Workload,
+    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Options, String> {
     let mut options: Options = workload.options().iter().map(|o| (o.name.to_owned(), o.default.to_owned())).collect();
     for (name, value) in settings {
         match workload.options().iter().find(|o| o.name == name) {
@@ -307,17 +332,5 @@ pub fn configure<'a>(
         }
         options.insert(name.to_owned(), value.to_owned());
     }
-    let configured = workload.parse(&options)?;
-    Ok((options, configured))
-}
-
-/// The options alone.
-///
-/// # Errors
-/// As [`configure`].
-pub fn options<'a>(
-    workload: &dyn Workload,
-    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<Options, String> {
-    configure(workload, settings).map(|(options, _)| options)
+    Ok(options)
 }

@@ -62,11 +62,8 @@ impl Typed {
 pub(super) fn read(q: &Question) -> Result<(Vec<PlannedWorkload>, Vec<SettledArm>), Refusal> {
     let workloads = workloads(q)?;
     let mut arms = arms(q);
-    let mut planned = workloads.iter().map(|w| planned(q, *w, &mut arms)).collect::<Result<Vec<_>, _>>()?;
+    let planned = workloads.iter().map(|w| planned(q, *w, &mut arms)).collect::<Result<Vec<_>, _>>()?;
     check_reach(q, &workloads)?;
-    for (planned, workload) in planned.iter_mut().zip(workloads) {
-        embed(q, workload, planned, &mut arms)?;
-    }
     Ok((planned, arms))
 }
 
@@ -116,7 +113,8 @@ fn planned(q: &Question, workload: &'static dyn Workload, arms: &mut [SettledArm
         workload::configure(workload, options_of(&q.settings, name)).map_err(|e| q.places.refuse("set", e))?;
     let (metrics, common) = (common.metrics(), Rc::from(common));
     for (i, arm) in arms.iter_mut().enumerate() {
-        let own = of_arm(workload, &options, &common, arm).map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
+        let own = embed(workload, arm).and_then(|()| of_arm(workload, &options, &common, arm));
+        let own = own.map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
         own.check_arm()
             .map_err(|e| q.places.refuse(&format!("arms.{i}"), format!("Arm `{}` cannot be run: {e}", arm.name)))?;
         if let Some(odd) = difference(&metrics, &own.metrics()) {
@@ -131,21 +129,11 @@ fn planned(q: &Question, workload: &'static dyn Workload, arms: &mut [SettledArm
     Ok(PlannedWorkload { name: name.to_owned(), options, metrics })
 }
 
-/// Puts the text of files that options name into their place: a plan holds all that it needs.
-fn embed(
-    q: &Question,
-    workload: &dyn Workload,
-    planned: &mut PlannedWorkload,
-    arms: &mut [SettledArm],
-) -> Result<(), Refusal> {
-    for (name, value) in &mut planned.options {
-        *value = workload.embed(name, value).map_err(|e| q.places.refuse("set", e))?;
-    }
-    for (i, arm) in arms.iter_mut().enumerate() {
-        for (lever, value) in &mut arm.settings {
-            if let Some(name) = lever.strip_prefix(workload.name()).and_then(|rest| rest.strip_prefix('.')) {
-                *value = workload.embed(name, value).map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
-            }
+/// Puts the text of files that an arm's options name into their place: a plan holds all that it needs.
+fn embed(workload: &dyn Workload, arm: &mut SettledArm) -> Result<(), String> {
+    for (lever, value) in &mut arm.settings {
+        if let Some(name) = lever.strip_prefix(workload.name()).and_then(|rest| rest.strip_prefix('.')) {
+            *value = workload.embed(name, value)?;
         }
     }
     Ok(())
