@@ -68,6 +68,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("reference", "undo", include_str!("../../docs/reference/undo.md")),
     ("reference", "sim", include_str!("../../docs/reference/sim.md")),
     ("reference", "architecture", include_str!("../../docs/reference/architecture.md")),
+    ("reference", "adding-a-server", include_str!("../../docs/reference/adding-a-server.md")),
     ("measurement", "bisect-measurements", include_str!("../../docs/measurements/bisect-measurements.md")),
     ("measurement", "dbsim-measurements", include_str!("../../docs/measurements/dbsim-measurements.md")),
     ("measurement", "multiuser-in-a-guest", include_str!("../../docs/measurements/multiuser-in-a-guest.md")),

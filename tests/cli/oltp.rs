@@ -11,8 +11,8 @@ use bigiron_oltp::config::Transport;
 use bigiron_oltp::database::Database;
 use bigiron_oltp::pg::url::Password;
 use bigiron_oltp::pg::{Connection, Url};
-use bigiron_oltp::server::{Cluster, Listen, Place, Server, Settings, Sizing};
-use bigiron_service::root;
+use bigiron_oltp::server::{Cluster, Listen, OwnFolder, Programs, RECIPE, Settings, Sizing, cluster};
+use bigiron_service::{postgres, root};
 
 use crate::builder::{Ran, Test, skipped};
 
@@ -68,18 +68,18 @@ fn fails(more: &[&str], reason: &str) -> Ran {
 struct Somebody {
     url: Url,
     _cluster: Cluster,
-    _place: Place,
+    _place: OwnFolder,
 }
 
 impl Somebody {
     fn start() -> Self {
-        let root = root::ensure(&Store::open().unwrap(), 15, &|_| {}).unwrap();
-        let (server, place) = (Server::of(&root).unwrap(), Place::temporary().unwrap());
-        Cluster::init(&server, place.dir(), false).unwrap();
+        let root = root::ensure(&Store::open().unwrap(), &RECIPE, 15, &|_| {}).unwrap();
+        let (server, place) = (Programs::of(&RECIPE, &root).unwrap(), OwnFolder::temporary().unwrap());
+        postgres::init(&server, place.dir(), false).unwrap();
         let sizing = Sizing { memory_bytes: 512 << 20, data_bytes: 64 << 20, connections: 8 };
         let settings = Settings::new(&sizing, &[("fsync".to_owned(), "off".to_owned())]).unwrap();
-        let cluster = Cluster::start(&server, place.dir(), &settings, Listen::Tcp).unwrap();
-        Self { url: cluster.url(Transport::Tcp).unwrap(), _cluster: cluster, _place: place }
+        let cluster = cluster::start(&server, place.dir(), &settings, Listen::Tcp).unwrap();
+        Self { url: cluster::url(&cluster, Transport::Tcp).unwrap(), _cluster: cluster, _place: place }
     }
 
     /// The URL as it is typed.

@@ -54,7 +54,7 @@ mod tests {
     use super::super::trial::{self, TrialContext};
     use super::super::trial_database::{Procedures, load_marked};
     use super::*;
-    use crate::server::testing;
+    use crate::server::{cluster, testing};
     use bigiron_model::clock::Clock;
 
     /// A role that has no language for procedures, no temporary tables, no view of the server, and tables that take no `COPY`: PostgreSQL refuses
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_server_that_lacks_much_is_loaded_driven_and_checked_and_what_it_lacks_is_told() {
         let server = testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")]);
-        let mut url = server.cluster.url(Transport::Unix).unwrap();
+        let mut url = cluster::url(&server.cluster, Transport::Unix).unwrap();
         let mut owner = Connection::connect(&url).unwrap();
         assert_eq!(missing(&mut owner), [""; 0]);
         owner.run(MEAGRE).unwrap();

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::config::Engine;
 use super::job::Job;
 use super::server::loaded::Loaded;
-use super::server::{Server, tpcc};
+use super::server::{Programs, RECIPE, tpcc};
 use super::trial_database::{DATA, FILE, SERVER, TREE};
 use super::{check, load, sqlite};
 use bigiron_archive::{Store, hash};
@@ -48,7 +48,7 @@ pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
         }
         Engine::Postgres { version, .. } => {
             let planned = cx.foundation.get(SERVER).map(String::as_str);
-            let root = root::of(&store, *version, planned, cx.note)?;
+            let root = root::of(&store, &RECIPE, *version, planned, cx.note)?;
             let mut images = Images::default();
             let server = format!("{} from Debian {}", root.about.version, root.about.release);
             images.foundation.insert("server".to_owned(), server);
@@ -56,7 +56,7 @@ pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
             if !in_guest {
                 return Ok(images);
             }
-            let tree = image::of_root(&store, &root, cx.note)?;
+            let tree = image::of_root(&store, &RECIPE, &root, cx.note)?;
             let loaded = loaded(&store, &root, job, cx)?;
             images.foundation.insert("image".to_owned(), loaded.sha256.clone());
             images.foundation.insert(
@@ -93,7 +93,7 @@ fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Resul
         memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
         jobs: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
     };
-    tpcc::ensure(store, &Server::of(root)?, &place, job.scale, cx.note)
+    tpcc::ensure(store, &Programs::of(&RECIPE, root)?, &place, job.scale, cx.note)
 }
 
 /// A report's checks in words, if all of them hold.

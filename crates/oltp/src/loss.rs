@@ -122,7 +122,7 @@ impl Loss {
             }
             Ok(true) => {}
             // What it says itself about its data, other than that there is no room for its recovery.
-            Err(ServerError::Cluster(said)) => return WrongData(format!("{self}; it does not recover: {said}")).into(),
+            Err(ServerError::Failed(said)) => return WrongData(format!("{self}; it does not recover: {said}")).into(),
             Err(other) => return anyhow!("{self}; it could not be started again: {other}"),
         }
         match self.findings(trial_database) {

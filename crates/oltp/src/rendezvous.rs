@@ -267,7 +267,7 @@ mod tests {
     use super::super::trial::{self, TrialContext};
     use super::super::trial_database::{Procedures, load_marked};
     use super::*;
-    use crate::server::testing;
+    use crate::server::{cluster, testing};
     use bigiron_model::clock::Clock;
     use bigiron_workload::Outcome;
 
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn two_processes_make_one_run_and_a_third_that_fails_ends_it_for_all() {
         let server = testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")]);
-        let url = &server.cluster.url(Transport::Unix).unwrap();
+        let url = &cluster::url(&server.cluster, Transport::Unix).unwrap();
         let part = |part: u32| -> Result<(Outcome, (u32, u32))> {
             let of = format!("{part}/2");
             let job = fixture::job(&[

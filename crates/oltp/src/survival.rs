@@ -26,7 +26,7 @@ pub fn prove(cx: &Context<'_>, job: &Job, acknowledged: &Path) -> Result<(TrialD
     let mut trial_database = TrialDatabase::open(cx, job, &job.config(cx.clock, cx.cpus)).map_err(|e| match e
         .downcast::<ServerError>(
     ) {
-        Ok(ServerError::Cluster(said)) => WrongData(format!("The server does not recover: {said}")).into(),
+        Ok(ServerError::Failed(said)) => WrongData(format!("The server does not recover: {said}")).into(),
         Ok(other) => other.into(),
         Err(e) => e,
     })?;

@@ -14,10 +14,12 @@ use super::job::Job;
 use super::pg::{Connection, PgError, Url};
 use super::rendezvous::Rendezvous;
 use super::scale::Scale;
-use super::server::{Cluster, Listen, Place, Server, Settings, Sizing, Stop, place, tpcc};
+use super::server::{Cluster, Listen, OwnFolder, Programs, RECIPE, Settings, Sizing, cluster, tpcc};
 use super::{abilities, load, sql, trial};
 use bigiron_archive::Store;
 use bigiron_service::error::ServerError;
+use bigiron_service::own_folder::short_path;
+use bigiron_service::postgres::{self, SOCKET};
 use bigiron_service::root;
 use bigiron_workload::{Context, Progress};
 
@@ -49,7 +51,7 @@ pub struct TrialDatabase {
     /// Room for the recovery of a database whose disk has run full; gone when it is needed.
     ballast: PathBuf,
     /// A short way to the cluster's folder: a socket's path may have 107 bytes.
-    _way: Option<Place>,
+    _way: Option<OwnFolder>,
 }
 
 enum Kind {
@@ -63,7 +65,7 @@ struct Own {
     /// `None` if it could not be started again.
     cluster: Option<Cluster>,
     url: Url,
-    server: Server,
+    server: Programs,
     folder: PathBuf,
     settings: Settings,
     listen: Listen,
@@ -90,7 +92,7 @@ impl TrialDatabase {
                             Transport::Unix => Listen::Socket,
                             Transport::Tcp => Listen::TcpAlone,
                         };
-                        let server = Server::in_tree(tree, *version);
+                        let server = Programs::in_tree(&RECIPE, tree, *version);
                         Self::start(&server, data, &settings, listen, *transport, None)
                     }
                     _ => Self::made(cx, config, *version, *transport, &settings),
@@ -146,13 +148,13 @@ impl TrialDatabase {
         settings: &Settings,
     ) -> Result<Self> {
         let note = |text: &str| eprintln!("bigiron: {text}");
-        let root = root::of(&Store::open()?, version, cx.foundation.get(SERVER).map(String::as_str), &note)?;
-        let server = Server::of(&root)?;
+        let root = root::of(&Store::open()?, &RECIPE, version, cx.foundation.get(SERVER).map(String::as_str), &note)?;
+        let server = Programs::of(&RECIPE, &root)?;
         let folder = cx.dir.join(FOLDER);
         fs::create_dir_all(&folder).with_context(|| format!("Cannot make {}", folder.display()))?;
-        let (way, short) = place::short_way(&folder)?;
+        let (way, short) = short_path(&folder, SOCKET)?;
         (cx.progress)(Progress { step: "initdb", done: 0, of: 0 });
-        Cluster::init(&server, &short, true)?;
+        postgres::init(&server, &short, true)?;
         let listen = match transport {
             Transport::Unix => Listen::Socket,
             Transport::Tcp => Listen::Tcp,
@@ -160,7 +162,7 @@ impl TrialDatabase {
         let trial_database = Self::start(&server, &short, settings, listen, transport, way)?;
         if let Kind::Own(own) = &trial_database.kind {
             // The connection knows that it is gone; the server may know why.
-            let told = |e: anyhow::Error| match own.cluster.as_ref().and_then(Cluster::complaint) {
+            let told = |e: anyhow::Error| match own.cluster.as_ref().and_then(postgres::complaint) {
                 Some(complaint) => e.context(complaint),
                 None => e,
             };
@@ -170,12 +172,12 @@ impl TrialDatabase {
     }
 
     fn start(
-        server: &Server,
+        server: &Programs,
         folder: &Path,
         settings: &Settings,
         listen: Listen,
         transport: Transport,
-        way: Option<Place>,
+        way: Option<OwnFolder>,
     ) -> Result<Self> {
         let (cluster, url) = started(server, folder, settings, listen, transport)?;
         let ballast = ballast(&folder.join("data"));
@@ -194,7 +196,7 @@ impl TrialDatabase {
     /// What a server of our own says itself of why it is lost.
     pub fn complaint(&self) -> Option<ServerError> {
         let Kind::Own(own) = &self.kind else { return None };
-        own.cluster.as_ref()?.complaint()
+        postgres::complaint(own.cluster.as_ref()?)
     }
 
     /// Brings a database of our own back after a crash: whatever is left of its server is killed, and it recovers in the same folder. `false` for
@@ -239,7 +241,7 @@ impl TrialDatabase {
     #[cfg(test)]
     pub fn postmaster(&self) -> Option<u32> {
         let Kind::Own(own) = &self.kind else { return None };
-        own.cluster.as_ref().map(Cluster::postmaster)
+        own.cluster.as_ref().map(Cluster::pid)
     }
 
     /// Stops what was started, in good order.
@@ -248,7 +250,7 @@ impl TrialDatabase {
     /// A server that does not stop as it should.
     pub fn close(self) -> Result<()> {
         match self.kind {
-            Kind::Own(own) => Ok(own.cluster.map_or(Ok(()), |cluster| cluster.stop(Stop::Fast))?),
+            Kind::Own(own) => Ok(own.cluster.map_or(Ok(()), |cluster| cluster.stop())?),
             Kind::Foreign(_) | Kind::Sqlite { .. } => Ok(()),
         }
     }
@@ -269,15 +271,15 @@ fn ballast(data: &Path) -> PathBuf {
 }
 
 fn started(
-    server: &Server,
+    server: &Programs,
     folder: &Path,
     settings: &Settings,
     listen: Listen,
     transport: Transport,
 ) -> Result<(Cluster, Url), ServerError> {
-    let cluster = Cluster::start(server, folder, settings, listen)?;
-    let url = cluster.url(transport);
-    let url = url.ok_or_else(|| ServerError::Cluster("The server does not listen there".to_owned()))?;
+    let cluster = cluster::start(server, folder, settings, listen)?;
+    let url = cluster::url(&cluster, transport);
+    let url = url.ok_or_else(|| ServerError::Failed("The server does not listen there".to_owned()))?;
     Ok((cluster, url))
 }
 

@@ -7,45 +7,52 @@ use thiserror::Error;
 
 use bigiron_archive::KernelError;
 
+use super::recipe::Recipe;
+
 #[derive(Debug, Error)]
 pub enum ServerError {
     #[error(
-        "Debian has no PostgreSQL {wanted} here; versions that can be had: {}",
+        "Debian has no {title} {wanted} here; versions that can be had: {}",
         available.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
     )]
-    UnknownVersion { wanted: u32, available: Vec<u32> },
-    #[error(
-        "PostgreSQL is taken from Debian's archive, and {0}; use `oltp.url=postgresql://…` for a server of yours, or `oltp.engine=sqlite`"
-    )]
-    NoArchive(String),
+    UnknownVersion { title: &'static str, wanted: u32, available: Vec<u32> },
+    #[error("{title} is taken from Debian's archive, and {why}; {instead}")]
+    NoArchive { title: &'static str, why: String, instead: &'static str },
     #[error("{0}")]
     Archive(KernelError),
     #[error(
-        "The study was begun with a PostgreSQL whose files (hash {}…) are no longer kept, and Debian has {now} now: begin anew with `--out DIR`",
+        "The study was begun with a {title} whose files (hash {}…) are no longer kept, and Debian has {now} now: begin anew with `--out DIR`",
         planned.chars().take(12).collect::<String>()
     )]
-    Replaced { planned: String, now: String },
-    #[error("PostgreSQL {version} from Debian {release} is not usable: {reason}")]
-    Packages { version: String, release: String, reason: String },
+    Replaced { title: &'static str, planned: String, now: String },
+    #[error("{title} {version} from Debian {release} is not usable: {reason}")]
+    Packages { title: &'static str, version: String, release: String, reason: String },
     #[error("No space left in `{}`; free some, or name a folder with room (BIGIRON_CACHE for what is kept, `--dir` or `--out` for runs)", dir.display())]
     Space { dir: PathBuf },
     #[error("{0}")]
     Setting(String),
+    /// It does not start, stop or go on.
     #[error("{0}")]
-    Cluster(String),
+    Failed(String),
     #[error("{action} `{}`: {cause}", path.display())]
     Io { action: &'static str, path: PathBuf, cause: io::Error },
 }
 
+impl ServerError {
+    /// What the archive's refusal means for the server of `recipe`.
+    pub(crate) fn of_archive(recipe: &Recipe, error: KernelError) -> Self {
+        let why = match error {
+            KernelError::NoApt(tool) => format!("this machine has no `{tool}`"),
+            KernelError::NoDebianSource(why) => format!("apt has no source of it on this machine ({why})"),
+            other => return Self::Archive(other),
+        };
+        Self::NoArchive { title: recipe.title, why, instead: recipe.instead }
+    }
+}
+
 impl From<KernelError> for ServerError {
     fn from(error: KernelError) -> Self {
-        match error {
-            KernelError::NoApt(tool) => Self::NoArchive(format!("this machine has no `{tool}`")),
-            KernelError::NoDebianSource(why) => {
-                Self::NoArchive(format!("apt has no source of it on this machine ({why})"))
-            }
-            other => Self::Archive(other),
-        }
+        Self::Archive(error)
     }
 }
 

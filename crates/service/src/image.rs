@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use super::recipe::Recipe;
 use super::root::Root;
 use bigiron_archive::{Store, hash};
 use bigiron_image::{EPOCH, HASH_SEED, UUID, find_tool, tool};
@@ -107,14 +108,14 @@ pub fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// As [`make`].
-pub fn of_root(store: &Store, root: &Root, note: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
+pub fn of_root(store: &Store, recipe: &Recipe, root: &Root, note: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
     let key = hash::of_bytes(format!("{} {}", root.about.hash, maker("ext4")?).as_bytes());
-    let dir = store.dir().join("postgres/roots");
+    let dir = store.dir().join(recipe.name).join("roots");
     let kept = dir.join(format!("{}-{}.img", root.about.version, &key[..12]));
     if kept.is_file() {
         return Ok(kept);
     }
-    note(&format!("Making a file system of PostgreSQL {}", root.about.version));
+    note(&format!("Making a file system of {} {}", recipe.title, root.about.version));
     fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
     let new = tempfile::Builder::new().prefix(".new-").tempfile_in(&dir);
     let new = new.with_context(|| format!("Cannot make an image in {}", dir.display()))?;
@@ -153,6 +154,7 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::RECIPE;
 
     fn debugfs(image: &Path, request: &str) -> String {
         let tool = find_tool("debugfs").expect("apt-get install e2fsprogs");
@@ -189,8 +191,8 @@ mod tests {
     fn a_tree_s_image_is_made_once() {
         let root = crate::testing::tree();
         let store = Store::open().unwrap();
-        let image = of_root(&store, &root, &|_| {}).unwrap();
-        assert_eq!(of_root(&store, &root, &|line| panic!("{line}")).unwrap(), image);
+        let image = of_root(&store, &RECIPE, &root, &|_| {}).unwrap();
+        assert_eq!(of_root(&store, &RECIPE, &root, &|line| panic!("{line}")).unwrap(), image);
         assert!(debugfs(&image, "stat bin/postgres").is_empty());
         for (path, words) in [
             (format!("/usr/lib/postgresql/{}/bin/postgres", root.about.major), "Mode:  0755"),

@@ -1,10 +1,20 @@
 //! Programs that workloads run: servers from Debian's archive in roots of their own, and programs of this machine.
+//!
+//! A server is added by one file: its [`recipe::Recipe`] and its [`instance::Server`] (docs/reference/adding-a-server.md).
 
 pub mod elf;
 pub mod error;
 pub mod image;
+pub mod instance;
+pub mod own_folder;
+pub mod postgres;
+mod processes;
 pub mod program;
+pub mod programs;
+pub mod recipe;
 pub mod root;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tree;
+
+pub use processes::Usage;

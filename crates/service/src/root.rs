@@ -1,8 +1,8 @@
-//! A root tree with a PostgreSQL server and nothing else, taken from Debian's archive as the machine's own apt reaches it.
+//! A root tree with one server and nothing else, taken from Debian's archive as the machine's own apt reaches it.
 //!
 //! ```text
-//! CACHE/postgres/MAJOR.json              which tree that version means now, and when the archive was last asked
-//! CACHE/postgres/trees/VERSION-KEY/      root.json, tree/
+//! CACHE/NAME/MAJOR.json                  which tree that version means now, and when the archive was last asked
+//! CACHE/NAME/trees/VERSION-KEY/          root.json, tree/
 //! ```
 //! Invariant: a tree appears whole (by a rename) or not at all, is never changed afterwards, and holds all libraries that its programs need.
 
@@ -13,16 +13,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::error::{ServerError, doing};
+use super::recipe::Recipe;
 use super::tree;
 use bigiron_archive::{Closure, KernelError, Part, Store, hash};
 
 /// Goes into the key of a tree: raised when trees are made differently.
-const RECIPE: u32 = 1;
+const VERSION: u32 = 1;
 /// Age in seconds up to which a version means the tree that it meant when the archive was last asked.
 const DAY: u64 = 24 * 3600;
-/// What a server needs beside itself: `initdb` runs the server through `/bin/sh`, and Debian's server reads the system's time zones.
-const BESIDE: [&str; 2] = ["dash", "tzdata"];
-
 /// A tree with a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
@@ -71,18 +69,24 @@ impl Root {
 ///
 /// # Errors
 /// As [`ensure`]; a tree that is no longer kept, and is another one now.
-pub fn of(store: &Store, major: u32, planned: Option<&str>, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
-    let Some(hash) = planned else { return ensure(store, major, note) };
-    let trees = fs::read_dir(store.dir().join("postgres").join("trees")).into_iter().flatten().flatten();
+pub fn of(
+    store: &Store,
+    recipe: &Recipe,
+    major: u32,
+    planned: Option<&str>,
+    note: &dyn Fn(&str),
+) -> Result<Root, ServerError> {
+    let Some(hash) = planned else { return ensure(store, recipe, major, note) };
+    let trees = fs::read_dir(store.dir().join(recipe.name).join("trees")).into_iter().flatten().flatten();
     let kept = trees.filter_map(|entry| Root::read(&entry.path())).find(|root| root.about.hash == hash);
     if let Some(root) = kept {
         return Ok(root);
     }
-    let root = ensure(store, major, note)?;
+    let root = ensure(store, recipe, major, note)?;
     if root.about.hash == hash {
         return Ok(root);
     }
-    Err(ServerError::Replaced { planned: hash.to_owned(), now: root.about.version })
+    Err(ServerError::Replaced { title: recipe.title, planned: hash.to_owned(), now: root.about.version })
 }
 
 /// The tree with a server of this major version: the newest that Debian has, asked once a day; without the archive the one that is here. `note`
@@ -90,8 +94,9 @@ pub fn of(store: &Store, major: u32, planned: Option<&str>, note: &dyn Fn(&str))
 ///
 /// # Errors
 /// A version that Debian does not have (names those that it has), no apt, no network, no room.
-pub fn ensure(store: &Store, major: u32, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
-    let place = store.dir().join("postgres");
+pub fn ensure(store: &Store, recipe: &Recipe, major: u32, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
+    let title = recipe.title;
+    let place = store.dir().join(recipe.name);
     if let Some(root) = current(&place, major, DAY) {
         return Ok(root);
     }
@@ -102,22 +107,22 @@ pub fn ensure(store: &Store, major: u32, note: &dyn Fn(&str)) -> Result<Root, Se
     }
     let fall_back = |error: KernelError| match current(&place, major, u64::MAX) {
         Some(root) => {
-            note(&format!("Using PostgreSQL {} as last fetched: {error}", root.about.version));
+            note(&format!("Using {title} {} as last fetched: {error}", root.about.version));
             Ok(root)
         }
-        None => Err(ServerError::from(error)),
+        None => Err(ServerError::of_archive(recipe, error)),
     };
-    let closure = match Closure::find(&store.dir().join("apt"), "postgresql", major, &BESIDE, note) {
+    let closure = match Closure::find(&store.dir().join("apt"), recipe.package, major, recipe.beside, note) {
         Ok(Ok(closure)) => closure,
-        Ok(Err(available)) => return Err(ServerError::UnknownVersion { wanted: major, available }),
+        Ok(Err(available)) => return Err(ServerError::UnknownVersion { title, wanted: major, available }),
         Err(error) => return fall_back(error),
     };
-    let server = format!("postgresql-{major}");
-    let parts = libraries_and(&closure, &server);
+    let server = format!("{}-{major}", recipe.package);
+    let parts = libraries_and(&closure, recipe, &server);
     let version = parts.first().map(|p| p.version.clone()).unwrap_or_default();
     let mut packages: Vec<String> = parts.iter().map(|p| format!("{}={}", p.name, p.version)).collect();
     packages.sort();
-    let key = hash::of_bytes(format!("{RECIPE} {}", packages.join(" ")).as_bytes());
+    let key = hash::of_bytes(format!("{VERSION} {}", packages.join(" ")).as_bytes());
     let folder = format!("{version}-{}", &key[..12]);
     let target = place.join("trees").join(&folder);
     let root = match Root::read(&target) {
@@ -126,7 +131,7 @@ pub fn ensure(store: &Store, major: u32, note: &dyn Fn(&str)) -> Result<Root, Se
             let size: u64 = parts.iter().map(|p| p.size).sum();
             store.needs(size + parts.iter().map(|p| p.installed).sum::<u64>())?;
             note(&format!(
-                "Downloading PostgreSQL {version} and its libraries ({} MB) from Debian {}",
+                "Downloading {title} {version} and its libraries ({} MB) from Debian {}",
                 size.div_ceil(1_000_000),
                 closure.release
             ));
@@ -136,12 +141,16 @@ pub fn ensure(store: &Store, major: u32, note: &dyn Fn(&str)) -> Result<Root, Se
                 Err(error @ KernelError::Download { .. }) => return fall_back(error),
                 Err(error) => return Err(error.into()),
             };
-            note(&format!("Unpacking PostgreSQL {version}"));
+            note(&format!("Unpacking {title} {version}"));
             let staged = store.stage(&guard)?;
             let dir = staged.path().join("tree");
-            let unusable =
-                |reason| ServerError::Packages { version: version.clone(), release: closure.release.clone(), reason };
-            let left_out = tree::build(&files, &dir, major, &unusable)?;
+            let unusable = |reason| ServerError::Packages {
+                title,
+                version: version.clone(),
+                release: closure.release.clone(),
+                reason,
+            };
+            let left_out = tree::build(&files, &dir, recipe, major, &unusable)?;
             let (hash, bytes) = tree::contents(&dir)?;
             let about = About {
                 major,
@@ -167,15 +176,18 @@ fn current(place: &Path, major: u32, max_age: u64) -> Option<Root> {
 }
 
 /// The server's package first, then what it needs at run time: packages of shared libraries, and of the dependencies of these again. Other
-/// dependencies (perl, debconf) are for installing it. The JIT's compiler is left out: it is larger than all the rest together.
-fn libraries_and<'a>(closure: &'a Closure, server: &str) -> Vec<&'a Part> {
-    let mut found: Vec<&Part> = [server].iter().chain(&BESIDE).filter_map(|n| closure.part(n)).collect();
+/// dependencies (perl, debconf) are for installing it.
+fn libraries_and<'a>(closure: &'a Closure, recipe: &Recipe, server: &str) -> Vec<&'a Part> {
+    let mut found: Vec<&Part> = [server].iter().chain(recipe.beside).filter_map(|n| closure.part(n)).collect();
     let mut next = 0;
     while let Some(part) = found.get(next).copied() {
         for name in &part.depends {
             let Some(library) = closure.part(name) else { continue };
             let section = library.section.rsplit('/').next();
-            if section == Some("libs") && !name.starts_with("libllvm") && !found.contains(&library) {
+            if section == Some("libs")
+                && !recipe.without.iter().any(|left| name.starts_with(left))
+                && !found.contains(&library)
+            {
                 found.push(library);
             }
         }
@@ -223,20 +235,21 @@ pub fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::RECIPE;
 
     #[test]
     fn a_tree_is_built_once_whole_and_closed() {
         let store = Store::open().unwrap();
         let say = |line: &str| eprintln!("{line}");
-        let root = ensure(&store, 15, &say).unwrap();
+        let root = ensure(&store, &RECIPE, 15, &say).unwrap();
         assert_eq!(root.about.major, 15);
         assert!(root.about.version.starts_with("15."), "{:?}", root.about);
         eprintln!("{} {} bytes {:?}", root.dir.display(), root.about.bytes, root.about.left_out);
         assert!(root.about.bytes < 120 << 20, "{} bytes", root.about.bytes);
         assert_eq!(tree::contents(&root.dir).unwrap().0, root.about.hash);
-        assert_eq!(ensure(&store, 15, &|line| panic!("{line}")).unwrap(), root);
-        assert_eq!(of(&store, 15, Some(&root.about.hash), &|line| panic!("{line}")).unwrap(), root);
-        let gone = of(&store, 15, Some("0123456789abcdef"), &say).unwrap_err().to_string();
+        assert_eq!(ensure(&store, &RECIPE, 15, &|line| panic!("{line}")).unwrap(), root);
+        assert_eq!(of(&store, &RECIPE, 15, Some(&root.about.hash), &|line| panic!("{line}")).unwrap(), root);
+        let gone = of(&store, &RECIPE, 15, Some("0123456789abcdef"), &say).unwrap_err().to_string();
         assert!(gone.contains("0123456789ab") && gone.contains(&root.about.version), "{gone}");
     }
 }

@@ -2,11 +2,12 @@
 
 use bigiron_archive::Store;
 
+pub use crate::postgres::RECIPE;
 use crate::root;
 
 /// The version that tests use, unless they are about another one.
 pub const MAJOR: u32 = 15;
 
 pub fn tree() -> root::Root {
-    root::ensure(&Store::open().unwrap(), MAJOR, &|line| eprintln!("{line}")).unwrap()
+    root::ensure(&Store::open().unwrap(), &RECIPE, MAJOR, &|line| eprintln!("{line}")).unwrap()
 }

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::elf::Libraries;
 use super::error::{ServerError, doing};
+use super::recipe::Recipe;
 use bigiron_archive::{Item, extract, hash};
 
 /// The user and group that servers run as where bigiron may choose: in a user namespace of its own, in a guest, and when bigiron is root. In a
@@ -18,48 +19,42 @@ use bigiron_archive::{Item, extract, hash};
 /// the machine can reach what belongs to it.
 pub const UID: u32 = 60_932;
 
-/// The server's programs that are kept.
-const PROGRAMS: [&str; 6] = ["initdb", "pg_checksums", "pg_controldata", "pg_ctl", "pg_waldump", "postgres"];
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 /// Where a server's own folder appears in its tree.
-pub const CLUSTER: &str = "cluster";
+pub const FOLDER: &str = "cluster";
 /// Folders that file systems are mounted on, and those that programs expect.
-const FOLDERS: [&str; 8] = ["dev", "proc", "sys", "run", "tmp", "etc", "root", CLUSTER];
+const FOLDERS: [&str; 8] = ["dev", "proc", "sys", "run", "tmp", "etc", "root", FOLDER];
 
 /// Unpacks packages into `dir` and completes the tree. Returns the server's libraries that were left out, each with what it lacks.
 pub fn build(
     packages: &[PathBuf],
     dir: &Path,
+    recipe: &Recipe,
     major: u32,
     unusable: &dyn Fn(String) -> ServerError,
 ) -> Result<Vec<String>, ServerError> {
     fs::create_dir_all(dir).map_err(doing("Cannot create", dir))?;
     let mut links = Vec::new();
     for package in packages {
-        extract(package, dir, &|path| place(path, major), &mut |at, item| links.push((at, item)))?;
+        extract(package, dir, &|path| place(path, recipe, major), &mut |at, item| links.push((at, item)))?;
     }
     for (at, item) in links {
         link(dir, &at, &item)?;
     }
-    let left_out = prune(dir, major).map_err(|e| unusable(format!("{e:#}")))?;
-    complete(dir)?;
+    let left_out = prune(dir, recipe, major).map_err(|e| unusable(format!("{e:#}")))?;
+    complete(dir, recipe)?;
     Ok(left_out)
 }
 
 /// Where a file of a package goes; `None` for what a running server does not need.
-fn place(path: &Path, major: u32) -> Option<PathBuf> {
+fn place(path: &Path, recipe: &Recipe, major: u32) -> Option<PathBuf> {
     let merged = merged(path);
     let parts: Vec<&str> = merged.iter().map(|p| p.to_str()).collect::<Option<_>>()?;
-    let version = major.to_string();
     let wanted = match parts.as_slice() {
-        ["usr", "lib", "postgresql", v, "bin", name] => *v == version && PROGRAMS.contains(name),
-        ["usr", "lib", "postgresql", v, "lib", name] => *v == version && name.ends_with(".so"),
-        ["usr", "share", "postgresql", v, rest @ ..] => *v == version && rest.first() != Some(&"man"),
-        ["usr", "lib", "x86_64-linux-gnu", name] => name.contains(".so"),
-        ["usr", "lib64", name] => name.contains(".so"),
-        ["usr", "bin", name] => *name == "dash",
+        ["usr", "lib", "x86_64-linux-gnu", name] | ["usr", "lib64", name] => name.contains(".so"),
+        ["usr", "bin", "dash"] => true,
         ["usr", "share", "zoneinfo", first, ..] => !["posix", "right"].contains(first),
-        _ => false,
+        parts => (recipe.keeps)(parts, major),
     };
     wanted.then_some(merged)
 }
@@ -101,16 +96,16 @@ fn relative(at: &Path, to: &Path) -> Option<PathBuf> {
 }
 
 /// Removes libraries that nothing needs, and the server's own libraries that lack something.
-fn prune(dir: &Path, major: u32) -> anyhow::Result<Vec<String>> {
-    let server = dir.join(format!("usr/lib/postgresql/{major}"));
+fn prune(dir: &Path, recipe: &Recipe, major: u32) -> anyhow::Result<Vec<String>> {
+    let (own, plugins) = (dir.join((recipe.programs)(major)), dir.join((recipe.plugins)(major)));
     let shared = dir.join(LIBRARIES);
     let mut libraries = Libraries::default();
     libraries.add(&shared)?;
     let mut needed = BTreeSet::new();
-    for program in ["postgres", "initdb", "pg_controldata", "pg_waldump"] {
-        anyhow::ensure!(server.join("bin").join(program).is_file(), "`{program}` is not in the package");
+    for program in recipe.required {
+        anyhow::ensure!(own.join(program).is_file(), "`{program}` is not in the package");
     }
-    let programs = fs::read_dir(server.join("bin"))?.map(|e| Ok(e?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    let programs = fs::read_dir(own)?.map(|e| Ok(e?.path())).collect::<std::io::Result<Vec<_>>>()?;
     for program in programs.iter().chain([&dir.join("usr/bin/dash")]) {
         match libraries.closure(program)? {
             Ok(files) => needed.extend(files),
@@ -118,9 +113,9 @@ fn prune(dir: &Path, major: u32) -> anyhow::Result<Vec<String>> {
         }
     }
     let mut left_out = Vec::new();
-    let mut own = fs::read_dir(server.join("lib"))?.map(|e| Ok(e?.path())).collect::<std::io::Result<Vec<_>>>()?;
-    own.sort();
-    for library in own {
+    let mut plugins = fs::read_dir(plugins)?.map(|e| Ok(e?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    plugins.sort();
+    for library in plugins {
         match libraries.closure(&library)? {
             Ok(files) => needed.extend(files),
             Err(name) => {
@@ -147,7 +142,8 @@ fn prune(dir: &Path, major: u32) -> anyhow::Result<Vec<String>> {
 }
 
 /// The links, folders and small files that make a folder a root.
-fn complete(dir: &Path) -> Result<(), ServerError> {
+fn complete(dir: &Path, recipe: &Recipe) -> Result<(), ServerError> {
+    let user = recipe.user;
     let put = |name: &str, text: &str| {
         let path = dir.join(name);
         fs::write(&path, text).map_err(doing("Cannot write", &path))
@@ -160,10 +156,10 @@ fn complete(dir: &Path) -> Result<(), ServerError> {
         link(dir, Path::new(name), &Item::Link(Path::new("usr").join(name)))?;
     }
     link(dir, Path::new("usr/bin/sh"), &Item::Link("dash".into()))?;
-    put("etc/passwd", &format!("root:x:0:0::/:/bin/sh\npostgres:x:{UID}:{UID}::/{CLUSTER}:/bin/sh\n"))?;
-    put("etc/group", &format!("root:x:0:\npostgres:x:{UID}:\n"))?;
+    put("etc/passwd", &format!("root:x:0:0::/:/bin/sh\n{user}:x:{UID}:{UID}::/{FOLDER}:/bin/sh\n"))?;
+    put("etc/group", &format!("root:x:0:\n{user}:x:{UID}:\n"))?;
     put("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n")?;
-    // The statistics collector of PostgreSQL 14 and older talks to itself over `localhost`.
+    // Servers talk to themselves over `localhost`: PostgreSQL 14 and older, for one.
     put("etc/hosts", "127.0.0.1 localhost\n")
 }
 
@@ -201,10 +197,11 @@ pub fn contents(dir: &Path) -> Result<(String, u64), ServerError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::RECIPE;
 
     #[test]
     fn what_is_kept_and_where() {
-        let kept = |p: &str| place(Path::new(p), 15).map(|p| p.to_str().unwrap().to_owned());
+        let kept = |p: &str| place(Path::new(p), &RECIPE, 15).map(|p| p.to_str().unwrap().to_owned());
         assert_eq!(kept("lib/x86_64-linux-gnu/libc.so.6").unwrap(), "usr/lib/x86_64-linux-gnu/libc.so.6");
         assert_eq!(kept("lib64/ld-linux-x86-64.so.2").unwrap(), "usr/lib64/ld-linux-x86-64.so.2");
         assert!(kept("usr/lib/postgresql/15/bin/postgres").is_some());

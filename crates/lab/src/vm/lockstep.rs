@@ -125,7 +125,8 @@ pub fn try_out(qemu: &Qemu) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vm::qemu::{Version, cpu_seconds};
+    use crate::vm::process::cpu_seconds;
+    use crate::vm::qemu::Version;
 
     fn qemu(program: &Path) -> Qemu {
         Qemu { program: program.to_owned(), version: Version(7, 2, 0) }

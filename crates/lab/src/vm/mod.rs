@@ -5,6 +5,7 @@ pub mod initramfs;
 pub mod lockstep;
 pub mod patience;
 pub mod probe;
+pub mod process;
 pub mod profile;
 pub mod qemu;
 pub mod watch;

@@ -11,7 +11,8 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::initramfs::Archive;
-use super::qemu::{Accelerator, Config, Process, Qemu};
+use super::process::Process;
+use super::qemu::{Accelerator, Config, Qemu};
 use super::watch::Watch;
 use crate::protocol;
 use crate::protocol::{Event, Job};

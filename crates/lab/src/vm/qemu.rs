@@ -4,19 +4,16 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::protocol::ACK_PORT;
 use crate::vm::disk::Disk;
-use crate::vm::lockstep::{self, Library};
 use crate::vm::profile::Plugin;
 use bigiron_image::find_tool;
 use bigiron_model::clock::Clock;
-use bigiron_sys as sys;
 
 /// The program, as it is called for an x86-64 guest.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -323,77 +320,6 @@ pub(super) fn prefixed(prefix: &str, path: &Path) -> OsString {
         word.push(OsStr::from_bytes(piece));
     }
     word
-}
-
-/// A running QEMU, killed when dropped.
-pub struct Process {
-    child: Child,
-    errors: PathBuf,
-    status: Option<ExitStatus>,
-}
-
-impl Process {
-    /// Starts QEMU, with the library that keeps its threads in lockstep if there is one; what it says on its standard error goes to the
-    /// file `errors`.
-    pub fn start(qemu: &Qemu, config: &Config<'_>, lockstep: Option<&Library>, errors: &Path) -> io::Result<Self> {
-        let mut command = Command::new(&qemu.program);
-        command.args(arguments(config)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(errors)?);
-        if let Some(library) = lockstep {
-            library.preload(&mut command, config.cpus);
-        }
-        let child = sys::child::die_with_parent(&mut command).spawn()?;
-        Ok(Self { child, errors: errors.to_owned(), status: None })
-    }
-
-    /// Its exit status, if it has ended.
-    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        if self.status.is_none() {
-            self.status = self.child.try_wait()?;
-        }
-        Ok(self.status)
-    }
-
-    /// CPU seconds it has used so far (user and system, all threads); `None` once it has ended.
-    pub fn cpu_seconds(&self) -> Option<f64> {
-        cpu_seconds(self.child.id())
-    }
-
-    /// Whether its threads are seen to take turns; not before its guest has first waited for a timer.
-    pub fn is_in_lockstep(&self) -> bool {
-        lockstep::has(self.child.id())
-    }
-
-    /// Ends it now.
-    pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        if let Ok(status) = self.child.wait() {
-            self.status = Some(status);
-        }
-    }
-
-    /// What it said on its standard error, without the CPU features that software emulation leaves out of the named model.
-    pub fn errors(&self) -> String {
-        let said = std::fs::read_to_string(&self.errors).unwrap_or_default();
-        let lines: Vec<&str> = said.lines().filter(|l| !l.contains("TCG doesn't support requested feature")).collect();
-        lines.join("\n")
-    }
-}
-
-/// CPU seconds that a process has used so far (user and system, all threads); `None` once it has ended.
-pub(super) fn cpu_seconds(pid: u32) -> Option<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold spaces; utime and stime are fields 14 and 15 of proc(5).
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
-    Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if self.status.is_none() {
-            self.kill();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use super::super::sqlite::fixture;
 use super::conditions::of_load;
 use super::tests::{DELIVERED, PLANTED, failed, ledger_of_a_run};
 use super::*;
-use crate::server::testing;
 use crate::server::testing::Running;
+use crate::server::{cluster, testing};
 
 /// A connection to a server of the test's own, in the order in which they go.
 struct Scratch(Connection, #[allow(dead_code, reason = "keeps the server")] Running);
@@ -18,7 +18,7 @@ struct Scratch(Connection, #[allow(dead_code, reason = "keeps the server")] Runn
 impl Scratch {
     fn new() -> Self {
         let server = testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")]);
-        Self(Connection::connect(&server.cluster.url(Transport::Unix).unwrap()).unwrap(), server)
+        Self(Connection::connect(&cluster::url(&server.cluster, Transport::Unix).unwrap()).unwrap(), server)
     }
 }
 

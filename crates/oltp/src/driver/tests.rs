@@ -231,12 +231,12 @@ fn an_open_loop_and_users_that_think_run_on_the_same_sockets() {
 fn a_live_server_agrees_with_the_driver() {
     use crate::config::Transport;
     use crate::server::Listen;
-    use crate::server::testing;
+    use crate::server::{cluster, testing};
     use crate::trial;
     use crate::trial::TrialContext;
     use crate::trial_database::{Procedures, load_marked};
     let server = testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")]);
-    let url = server.cluster.url(Transport::Unix).unwrap();
+    let url = cluster::url(&server.cluster, Transport::Unix).unwrap();
     load_marked(&url, crate::Scale { warehouses: 1 }, Procedures::Needed, &|_, _, _| ()).unwrap();
     let target = Target::Postgres(&url);
     let dir = tempfile::tempdir().unwrap();
@@ -272,15 +272,15 @@ fn a_live_server_agrees_with_the_driver() {
 fn a_frozen_server_is_in_the_latencies_of_an_open_loop() {
     use crate::config::Transport;
     use crate::server::Listen;
-    use crate::server::testing;
+    use crate::server::{cluster, testing};
     use crate::trial_database::{Procedures, load_marked};
     use rustix::process::{Pid, Signal, kill_process};
     let server = testing::start(Listen::Socket, &[]);
-    let url = server.cluster.url(Transport::Unix).unwrap();
+    let url = cluster::url(&server.cluster, Transport::Unix).unwrap();
     load_marked(&url, crate::Scale { warehouses: 1 }, Procedures::Needed, &|_, _, _| ()).unwrap();
     let freeze = || {
         // The sessions are children of the postmaster, and so is whatever else may work.
-        let postmaster = server.cluster.postmaster();
+        let postmaster = server.cluster.pid();
         let listed = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap();
         let all: Vec<Pid> = listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect();
         assert!(all.len() > 4);

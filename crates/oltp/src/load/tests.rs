@@ -14,8 +14,8 @@ use super::super::schema::{INDEXES, TABLES};
 use super::super::server::{Cluster, Listen};
 use super::super::sqlite;
 use super::*;
-use crate::server::testing;
 use crate::server::testing::Running;
+use crate::server::{cluster, testing};
 
 /// Progress that never goes back and reaches its end.
 #[derive(Default)]
@@ -128,7 +128,7 @@ fn a_file_that_cannot_be_made_is_named() {
 /// An empty database on a server of the test's own.
 fn server() -> (Running, Url, pg::Connection) {
     let running = testing::start(Listen::Socket, &[]);
-    let url = running.cluster.url(Transport::Unix).unwrap();
+    let url = cluster::url(&running.cluster, Transport::Unix).unwrap();
     let session = pg::Connection::connect(&url).unwrap();
     (running, url, session)
 }

@@ -11,20 +11,21 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use super::cluster::{Cluster, Listen, Stop};
-use super::place::{Place, short_way};
-use super::program::Server;
+use super::cluster;
 use super::settings::{Settings, Sizing};
+use super::{Listen, OwnFolder, Programs};
 use crate::config::Transport;
 use crate::database::Database;
 use crate::pg::{Connection, Url};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image;
 use bigiron_service::image::Shape;
+use bigiron_service::own_folder::short_path;
+use bigiron_service::postgres::{self, SOCKET};
 use bigiron_service::tree::UID;
 
 /// Goes into every key: raised when images are made differently.
-const RECIPE: u32 = 1;
+const VERSION: u32 = 1;
 
 /// What is wanted.
 #[derive(Clone, Debug)]
@@ -83,14 +84,14 @@ impl Loaded {
 /// The server does not run here, `load` fails, mkfs fails, no room. Nothing is kept then.
 pub fn ensure(
     store: &Store,
-    server: &Server,
+    server: &Programs,
     wanted: &Wanted<'_>,
     load: &mut dyn FnMut(&Url) -> anyhow::Result<Vec<String>>,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<Loaded> {
     let maker = image::maker(wanted.filesystem)?;
     let all = format!(
-        "{RECIPE}\n{}\n{}\n{}\n{}\n{maker}\n{UID}",
+        "{VERSION}\n{}\n{}\n{}\n{}\n{maker}\n{UID}",
         wanted.server, wanted.contents, wanted.filesystem, wanted.room
     );
     let key = hash::of_bytes(all.as_bytes())[..16].to_owned();
@@ -107,11 +108,11 @@ pub fn ensure(
     }
     // The database, its WAL and the image beside each other.
     store.needs(wanted.sizing.data_bytes.saturating_mul(2).saturating_add(1 << 30))?;
-    let place = Place::below(&postgres)?;
+    let place = OwnFolder::below(&postgres)?;
     note(&format!("Loading {} into {}", wanted.name, server.version()?));
     let cluster_folder = place.dir().join("c");
     fs::create_dir(&cluster_folder)?;
-    let (_way, short) = short_way(&cluster_folder)?;
+    let (_way, short) = short_path(&cluster_folder, SOCKET)?;
     let (data_bytes, checked) = fill(server, &short, wanted, load)?;
     fs::remove_file(cluster_folder.join("log")).context("Cannot remove the server's log")?;
     note(&format!("Making an {} image of it", wanted.filesystem));
@@ -141,14 +142,14 @@ pub fn ensure(
 
 /// Makes a cluster in `folder`, has it loaded, and stops it cleanly. The bytes of the database, and what was checked.
 fn fill(
-    server: &Server,
+    server: &Programs,
     folder: &Path,
     wanted: &Wanted<'_>,
     load: &mut dyn FnMut(&Url) -> anyhow::Result<Vec<String>>,
 ) -> anyhow::Result<(u64, Vec<String>)> {
-    Cluster::init(server, folder, false)?;
-    let cluster = Cluster::start(server, folder, &Settings::loading(&wanted.sizing), Listen::Socket)?;
-    let url = cluster.url(Transport::Unix).expect("every cluster has a socket");
+    postgres::init(server, folder, false)?;
+    let cluster = cluster::start(server, folder, &Settings::loading(&wanted.sizing), Listen::Socket)?;
+    let url = cluster::url(&cluster, Transport::Unix).expect("every cluster has a socket");
     let checked = load(&url)?;
     let mut connection = Connection::connect(&url).context("The server cannot be reached after the load")?;
     connection.execute("CHECKPOINT")?;
@@ -158,7 +159,7 @@ fn fill(
         anyhow::bail!("The server does not tell the size of its database: {size:?}");
     };
     drop(connection);
-    cluster.stop(Stop::Fast)?;
+    cluster.stop()?;
     Ok((bytes.unsigned_abs(), checked))
 }
 
@@ -183,13 +184,13 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::server::testing;
+    use crate::server::{RECIPE, testing};
     use bigiron_image::find_tool;
 
     #[test]
     fn loaded_once_and_good_for_another_start() {
         let tree = testing::tree();
-        let server = Server::of(&tree).unwrap();
+        let server = Programs::of(&RECIPE, &tree).unwrap();
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
         let wanted = Wanted {
@@ -217,15 +218,15 @@ mod tests {
         // Out of the image again, and started from there: nothing to recover, all rows there.
         let copy = cache.path().join("copy");
         bigiron_image::restore(&loaded.image, &copy).unwrap();
-        let place = Place::below(cache.path()).unwrap();
+        let place = OwnFolder::below(cache.path()).unwrap();
         let debugfs = find_tool("debugfs").expect("apt-get install e2fsprogs");
         for folder in ["data", "run", "password"] {
             let request = format!("rdump {folder} {}", place.dir().display());
             assert!(Command::new(&debugfs).args(["-R", &request]).arg(&copy).output().unwrap().status.success());
         }
         let settings = Settings::new(&testing::sizing(), &[]).unwrap();
-        let cluster = Cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
-        let mut connection = Connection::connect(&cluster.url(Transport::Unix).unwrap()).unwrap();
+        let cluster = cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
+        let mut connection = Connection::connect(&cluster::url(&cluster, Transport::Unix).unwrap()).unwrap();
         let rows = connection.rows("SELECT count(*), sum(a)::bigint FROM t").unwrap();
         assert_eq!(format!("{rows:?}"), "[[Integer(1000), Integer(500500)]]");
         let log = fs::read_to_string(cluster.log()).unwrap();
@@ -235,7 +236,7 @@ mod tests {
     #[test]
     fn a_failed_load_keeps_nothing() {
         let tree = testing::tree();
-        let server = Server::of(&tree).unwrap();
+        let server = Programs::of(&RECIPE, &tree).unwrap();
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
         let wanted = Wanted {

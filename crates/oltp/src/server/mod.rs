@@ -1,11 +1,7 @@
-//! A PostgreSQL server of our own: its programs from Debian's archive, private clusters, and file-system images of both for guests.
-//!
-//! Invariant: nothing is installed, nothing runs as root, and a cluster leaves nothing behind: no process, no socket, no shared memory, no folder.
+//! The PostgreSQL server of a trial: its settings, how the load reaches it, and images of loaded databases for guests.
 
 pub mod cluster;
 pub mod loaded;
-pub mod place;
-mod program;
 pub mod settings;
 #[cfg(test)]
 pub mod testing;
@@ -14,9 +10,8 @@ mod tests;
 pub mod tpcc;
 
 pub use bigiron_service::error::ServerError;
-pub use bigiron_service::root::Root;
-pub use bigiron_service::tree::UID;
-pub use cluster::{Cluster, Listen, Stop};
-pub use place::Place;
-pub use program::Server;
+pub use bigiron_service::own_folder::OwnFolder;
+pub use bigiron_service::postgres::{Listen, RECIPE};
+pub use bigiron_service::programs::Programs;
+pub use cluster::Cluster;
 pub use settings::{Settings, Sizing};

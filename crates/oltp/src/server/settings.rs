@@ -8,6 +8,7 @@
 
 use crate::database::{Database, Value};
 use bigiron_service::error::ServerError;
+use bigiron_service::postgres::quoted;
 
 const MIB: u64 = 1 << 20;
 /// Connections beside those of the load: superuser's, statistics, checks.
@@ -158,11 +159,6 @@ impl Settings {
     pub fn text(&self) -> String {
         self.list.iter().map(|(name, value)| format!("{name} = {}\n", quoted(value))).collect()
     }
-}
-
-/// A value as a configuration file has it.
-pub(super) fn quoted(value: &str) -> String {
-    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 /// The settings of a running server that are not PostgreSQL's defaults, by name: read back from it.

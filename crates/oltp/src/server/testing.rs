@@ -2,13 +2,14 @@
 
 pub use bigiron_service::testing::{MAJOR, tree};
 
-use super::{Cluster, Listen, Place, Server, Settings, Sizing};
+use super::{Cluster, Listen, OwnFolder, Programs, RECIPE, Settings, Sizing, cluster};
+use bigiron_service::postgres;
 
 /// A running cluster and its folder, in the order in which they are to be dropped.
 pub struct Running {
     pub cluster: Cluster,
-    pub place: Place,
-    pub server: Server,
+    pub place: OwnFolder,
+    pub server: Programs,
 }
 
 pub fn sizing() -> Sizing {
@@ -17,11 +18,11 @@ pub fn sizing() -> Sizing {
 
 /// Starts a server with bigiron's settings, and `user`'s over them.
 pub fn start(listen: Listen, user: &[(&str, &str)]) -> Running {
-    let server = Server::of(&tree()).unwrap();
-    let place = Place::temporary().unwrap();
-    Cluster::init(&server, place.dir(), false).unwrap();
+    let server = Programs::of(&RECIPE, &tree()).unwrap();
+    let place = OwnFolder::temporary().unwrap();
+    postgres::init(&server, place.dir(), false).unwrap();
     let user: Vec<_> = user.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
     let settings = Settings::new(&sizing(), &user).unwrap();
-    let cluster = Cluster::start(&server, place.dir(), &settings, listen).unwrap();
+    let cluster = cluster::start(&server, place.dir(), &settings, listen).unwrap();
     Running { cluster, place, server }
 }

@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::settings::deviations;
-use super::{Cluster, Listen, Place, Server, Settings, Stop};
+use super::{Listen, OwnFolder, Programs, RECIPE, Settings, cluster};
 use crate::config::Transport;
 use crate::database::{Database, Value};
 use crate::pg::Connection;
 use crate::server::testing::{Running, sizing, start, tree};
 use bigiron_archive::Store;
-use bigiron_service::root;
+use bigiron_service::{postgres, root};
 
 /// Set for a test that runs itself as another user, or to be killed.
 const AGAIN: &str = "BIGIRON_TEST_AGAIN";
@@ -58,13 +58,13 @@ fn family(postmaster: u32) -> Vec<u32> {
 
 fn whole_life() {
     let Running { cluster, place, server } = start(Listen::Tcp, &[("work_mem", "8MB")]);
-    let postmaster = cluster.postmaster();
+    let postmaster = cluster.pid();
     let status = fs::read_to_string(format!("/proc/{postmaster}/status")).unwrap();
     let uids = status.lines().find(|l| l.starts_with("Uid:")).unwrap();
     assert!(!uids.split_whitespace().skip(1).any(|u| u == "0"), "{uids}");
-    let mut unix = Connection::connect(&cluster.url(Transport::Unix).unwrap()).unwrap();
-    let mut tcp = Connection::connect(&cluster.url(Transport::Tcp).unwrap()).unwrap();
-    let mut wrong = cluster.url(Transport::Tcp).unwrap();
+    let mut unix = Connection::connect(&cluster::url(&cluster, Transport::Unix).unwrap()).unwrap();
+    let mut tcp = Connection::connect(&cluster::url(&cluster, Transport::Tcp).unwrap()).unwrap();
+    let mut wrong = cluster::url(&cluster, Transport::Tcp).unwrap();
     wrong.password = Some(crate::pg::url::Password::new("wrong"));
     assert!(Connection::connect(&wrong).is_err());
     assert_eq!(one(&mut unix, "SHOW server_encoding"), Value::Text("UTF8".into()));
@@ -82,20 +82,20 @@ fn whole_life() {
     assert!(pids.len() > 4, "{pids:?}");
     cluster.kill();
     assert_eq!(alive(&pids), [0; 0]);
-    let cluster = Cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
-    let mut unix = Connection::connect(&cluster.url(Transport::Unix).unwrap()).unwrap();
+    let cluster = cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
+    let mut unix = Connection::connect(&cluster::url(&cluster, Transport::Unix).unwrap()).unwrap();
     assert_eq!(one(&mut unix, "SELECT count(*) FROM t"), Value::Integer(1000));
-    assert!(cluster.url(Transport::Tcp).is_none());
-    let pids = family(cluster.postmaster());
-    cluster.stop(Stop::Fast).unwrap();
+    assert!(cluster::url(&cluster, Transport::Tcp).is_none());
+    let pids = family(cluster.pid());
+    cluster.stop().unwrap();
     assert_eq!(alive(&pids), [0; 0]);
     // What the server refuses is told in its words.
     let bad = Settings::new(&sizing(), &[("no_such_setting".into(), "1".into())]).unwrap();
-    let said = Cluster::start(&server, place.dir(), &bad, Listen::Socket).unwrap_err().to_string();
+    let said = cluster::start(&server, place.dir(), &bad, Listen::Socket).unwrap_err().to_string();
     assert!(said.contains("no_such_setting"), "{said}");
     // Dropped while it runs.
-    let cluster = Cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
-    let pids = family(cluster.postmaster());
+    let cluster = cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
+    let pids = family(cluster.pid());
     drop(cluster);
     assert_eq!(alive(&pids), [0; 0]);
     assert_eq!(fs::read_dir(place.dir().join("run")).unwrap().count(), 0);
@@ -163,7 +163,7 @@ fn an_ordinary_user_has_one_too() {
 fn a_killed_bigiron_leaves_no_server() {
     if let Some(told) = std::env::var_os(AGAIN) {
         let running = start(Listen::Socket, &[]);
-        let text = format!("{} {}", running.cluster.postmaster(), running.place.dir().display());
+        let text = format!("{} {}", running.cluster.pid(), running.place.dir().display());
         fs::write(&told, text).unwrap();
         std::thread::sleep(Duration::from_secs(600));
         return;
@@ -198,15 +198,15 @@ fn a_killed_bigiron_leaves_no_server() {
 
 #[test]
 fn an_unknown_version_is_refused_with_those_that_there_are() {
-    let said = root::ensure(&Store::open().unwrap(), 3, &|_| {}).unwrap_err().to_string();
+    let said = root::ensure(&Store::open().unwrap(), &RECIPE, 3, &|_| {}).unwrap_err().to_string();
     assert!(said.contains("no PostgreSQL 3") && said.contains("15"), "{said}");
 }
 
 #[test]
 fn a_tree_that_is_not_there_is_no_server() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::in_tree(dir.path(), 15);
-    let place = Place::below(dir.path()).unwrap();
+    let server = Programs::in_tree(&RECIPE, dir.path(), 15);
+    let place = OwnFolder::below(dir.path()).unwrap();
     assert!(server.version().is_err());
-    assert!(Cluster::init(&server, place.dir(), false).is_err());
+    assert!(postgres::init(&server, place.dir(), false).is_err());
 }

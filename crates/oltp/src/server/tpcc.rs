@@ -5,8 +5,8 @@
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
+use super::Programs;
 use super::loaded::{self, Loaded, Wanted};
-use super::program::Server;
 use super::settings::Sizing;
 use crate::check;
 use crate::pg::{Connection, Url};
@@ -57,7 +57,7 @@ pub struct Place<'a> {
 /// As [`loaded::ensure`]; a condition that does not hold.
 pub fn ensure(
     store: &Store,
-    server: &Server,
+    server: &Programs,
     place: &Place<'_>,
     scale: Scale,
     note: &dyn Fn(&str),
@@ -98,11 +98,11 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::server::testing;
+    use crate::server::{RECIPE, testing};
 
     fn loaded(warehouses: u32) -> (tempfile::TempDir, Loaded) {
         let tree = testing::tree();
-        let server = Server::of(&tree).unwrap();
+        let server = Programs::of(&RECIPE, &tree).unwrap();
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
         let place =

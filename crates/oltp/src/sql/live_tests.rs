@@ -13,8 +13,8 @@ use crate::input::{Customer, Input, Request};
 use crate::output::{Output, TransactionError};
 use crate::pg::{Channel, Connection, Url};
 use crate::server::Listen;
-use crate::server::testing;
 use crate::server::testing::Running;
+use crate::server::{cluster, testing};
 use crate::sqlite::fixture;
 use crate::sqlite::fixture::{CUSTOMERS, FIRST_NEW_ORDER};
 
@@ -49,7 +49,7 @@ struct Scratch {
 impl Scratch {
     fn new(server: &Running) -> Scratch {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let mut url = server.cluster.url(Transport::Unix).unwrap();
+        let mut url = cluster::url(&server.cluster, Transport::Unix).unwrap();
         let mut first = Connection::connect(&url).unwrap();
         url.database = format!("scratch_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         first.run(&format!("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'", url.database)).unwrap();

@@ -8,7 +8,7 @@ use crate::host::HostError;
 use crate::protocol;
 use crate::protocol::Job;
 use crate::vm::initramfs::Archive;
-use crate::vm::qemu::Process;
+use crate::vm::process::Process;
 
 /// Room that a trial needs at the least while it runs. QEMU does not say that it could not write: a guest would seem to fall silent,
 /// or to hang at its disk, for which its kernel is not to blame.

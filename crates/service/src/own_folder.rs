@@ -1,4 +1,4 @@
-//! A folder for a cluster that is gone when it is no longer wanted, even if bigiron is killed.
+//! A folder for a server that is gone when it is no longer wanted, even if bigiron is killed.
 //!
 //! Invariant: a folder whose owner lives is locked, and nobody else removes it; one whose owner was killed is removed when the next is made.
 
@@ -7,22 +7,23 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::cluster::fits_socket;
-use bigiron_service::error::{ServerError, doing};
+use super::error::{ServerError, doing};
 
-const PREFIX: &str = "bigiron-pg-";
+const PREFIX: &str = "bigiron-server-";
+/// `sun_path` of a socket's address, less the zero at its end.
+const LONGEST_SOCKET: usize = 107;
 /// A folder younger than this may belong to somebody who is about to lock it.
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// A folder of our own. Dropping it removes it with all that is in it.
 #[derive(Debug)]
-pub struct Place {
+pub struct OwnFolder {
     dir: PathBuf,
     /// Held locked; the kernel unlocks it when the process ends, however it does.
     _lock: File,
 }
 
-impl Place {
+impl OwnFolder {
     /// A new folder in the folder for temporary files (`TMPDIR`).
     ///
     /// # Errors
@@ -53,26 +54,42 @@ impl Place {
     }
 }
 
-/// A way to `folder` that is short enough for the path of a server's socket there: itself, or a link in a folder for temporary files, which
-/// goes with its [`Place`].
+/// A path of the folder `target` that is short enough for a Unix socket there, which is called `socket` below it: its own, or a link in a folder for
+/// temporary files, which goes with its [`OwnFolder`].
 ///
 /// # Errors
 /// The link cannot be made.
-pub fn short_way(folder: &Path) -> Result<(Option<Place>, PathBuf), ServerError> {
-    // Only where it must be: it is outside of the folder, and outlives us if we are killed.
-    if fits_socket(folder) {
-        return Ok((None, folder.to_owned()));
+pub fn short_path(target: &Path, socket: &str) -> Result<(Option<OwnFolder>, PathBuf), ServerError> {
+    // A link only where it must be: it is outside of the folder, and outlives us if we are killed.
+    if check_socket(&target.join(socket)).is_ok() {
+        return Ok((None, target.to_owned()));
     }
-    let place = Place::temporary()?;
-    let short = place.dir().join("c");
+    let folder = OwnFolder::temporary()?;
+    let short = folder.dir().join("c");
     // The server's user must get there.
-    fs::set_permissions(place.dir(), fs::Permissions::from_mode(0o711))
-        .and_then(|()| symlink(folder, &short))
+    fs::set_permissions(folder.dir(), fs::Permissions::from_mode(0o711))
+        .and_then(|()| symlink(target, &short))
         .map_err(doing("Cannot make", &short))?;
-    Ok((Some(place), short))
+    Ok((Some(folder), short))
 }
 
-impl Drop for Place {
+/// Checks that a path can be a Unix socket's.
+///
+/// # Errors
+/// It is too long; says what to do.
+pub fn check_socket(path: &Path) -> Result<(), ServerError> {
+    let length = path.as_os_str().len();
+    if length <= LONGEST_SOCKET {
+        return Ok(());
+    }
+    Err(ServerError::Failed(format!(
+        "The path of the server's socket `{}` has {length} bytes; at most {LONGEST_SOCKET} are possible. Set TMPDIR to a folder with a \
+         shorter path",
+        path.display()
+    )))
+}
+
+impl Drop for OwnFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
     }
@@ -102,17 +119,17 @@ mod tests {
     #[test]
     fn a_folder_goes_with_its_owner_and_a_dead_one_s_with_the_next() {
         let base = tempfile::tempdir().unwrap();
-        let left = base.path().join("bigiron-pg-left");
+        let left = base.path().join("bigiron-server-left");
         fs::create_dir_all(left.join("data")).unwrap();
         fs::write(left.join("lock"), "").unwrap();
-        let other = base.path().join("bigiron-pg-without-lock");
+        let other = base.path().join("bigiron-server-without-lock");
         fs::create_dir(&other).unwrap();
-        let place = Place::below(base.path()).unwrap();
+        let folder = OwnFolder::below(base.path()).unwrap();
         assert!(left.exists(), "too young to be removed");
         clear(base.path(), Duration::ZERO);
-        assert!(!left.exists() && other.exists() && place.dir().exists());
-        let dir = place.dir().to_owned();
-        drop(place);
+        assert!(!left.exists() && other.exists() && folder.dir().exists());
+        let dir = folder.dir().to_owned();
+        drop(folder);
         assert!(!dir.exists());
     }
 }

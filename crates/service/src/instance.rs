@@ -1,0 +1,301 @@
+//! A server that runs in a folder of ours.
+//!
+//! ```text
+//! FOLDER/data   where the server works
+//! FOLDER/log    what it says
+//! ```
+//! Invariant: no process of an [`Instance`] outlives it, nor the thread that started it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::error::{ServerError, doing};
+use super::processes::{self, Usage};
+use super::programs::Programs;
+
+/// The server's working folder below its own.
+pub const DATA: &str = "data";
+/// How the C library words `ENOSPC`.
+const NO_SPACE: &str = "No space left on device";
+/// A server may take this long to start (recovery) or to stop (a checkpoint) on a slow disk or in a VM without KVM.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// How a server runs, beside what its [`super::recipe::Recipe`] says.
+pub trait Server {
+    /// Writes the configuration, all of it; called before each start.
+    ///
+    /// # Errors
+    /// It cannot be written, or `folder` is not fit for the server.
+    fn configure(&self, programs: &Programs, folder: &Path) -> Result<(), ServerError>;
+    /// The program and its arguments; `inside` is the server's folder as it sees it.
+    fn start(&self, inside: &Path) -> (&'static str, Vec<OsString>);
+    /// Whether the process `pid`, started in `folder`, does its work now.
+    fn is_ready(&self, folder: &Path, pid: u32) -> bool;
+    /// What ends it in good order.
+    fn stop_signal(&self) -> Signal {
+        Signal::TERM
+    }
+    /// Files that a killed server leaves behind and the next one must not find: sockets.
+    fn leftovers(&self, _folder: &Path) -> Vec<PathBuf> {
+        Vec::new()
+    }
+    /// Words of log lines that say why it ended; without any, its last lines do.
+    fn fatal_words(&self) -> &'static [&'static str];
+}
+
+/// A running server. Dropping it kills it.
+#[derive(Debug)]
+pub struct Instance<S: Server> {
+    server: S,
+    folder: PathBuf,
+    child: Child,
+    ended: bool,
+}
+
+impl<S: Server> Instance<S> {
+    /// Starts `server` in `folder` and waits until it is ready. It is killed when the thread that calls this ends.
+    ///
+    /// # Errors
+    /// It does not start: with what it logged.
+    pub fn start(server: S, programs: &Programs, folder: &Path) -> Result<Self, ServerError> {
+        server.configure(programs, folder)?;
+        let path = folder.join("log");
+        let log = File::options().create(true).append(true).open(&path).map_err(doing("Cannot write", &path))?;
+        let before = log.metadata().map_or(0, |m| m.len());
+        let (program, arguments) = server.start(&programs.inside(folder));
+        let mut command = programs.command(program, folder).map_err(doing("Cannot start the server of", folder))?;
+        command.args(arguments);
+        command.stdout(log.try_clone().map_err(doing("Cannot write", &path))?).stderr(Stdio::from(log));
+        let child = command.spawn().map_err(doing("Cannot start the server of", folder))?;
+        // If the machine has no memory left, the server goes and nobody else's work; its children inherit this. Not allowed everywhere.
+        let _ = fs::write(format!("/proc/{}/oom_score_adj", child.id()), "1000");
+        let mut instance = Self { server, folder: folder.to_owned(), child, ended: false };
+        instance.wait_until_ready(before)?;
+        Ok(instance)
+    }
+
+    fn wait_until_ready(&mut self, logged_before: u64) -> Result<(), ServerError> {
+        let mut pause = Pause::new(5);
+        loop {
+            if let Some(status) = self.try_wait()? {
+                let log = fs::read(self.log()).unwrap_or_default();
+                let new = log.get(logged_before as usize..).unwrap_or_default();
+                return Err(self.refused("The server did not start", status, &String::from_utf8_lossy(new)));
+            }
+            if self.server.is_ready(&self.folder, self.child.id()) {
+                return Ok(());
+            }
+            if !pause.once() {
+                return Err(self.late("was not ready after", "; its log is `log` there"));
+            }
+        }
+    }
+
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>, ServerError> {
+        let status = self.child.try_wait().map_err(doing("Cannot wait for", &self.folder))?;
+        self.ended |= status.is_some();
+        Ok(status)
+    }
+
+    fn late(&self, what: &str, then: &str) -> ServerError {
+        let (folder, seconds) = (self.folder.display(), LIMIT.as_secs());
+        ServerError::Failed(format!("The server in `{folder}` {what} {seconds} s{then}"))
+    }
+
+    pub fn server(&self) -> &S {
+        &self.server
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The file that the server logs to.
+    pub fn log(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
+    /// The number of the process that was started, parent of all others.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What all its processes have used so far.
+    pub fn usage(&self) -> Usage {
+        let mut pids = processes::children(self.parent());
+        pids.push(self.parent());
+        processes::usage(&pids)
+    }
+
+    /// Whether the server has found no room, or there is none for `bytes` more.
+    pub fn is_full(&self, bytes: u64) -> bool {
+        let has_room = rustix::fs::statvfs(&self.folder).is_ok_and(|s| s.f_bavail * s.f_frsize >= bytes);
+        !has_room || String::from_utf8_lossy(&fs::read(self.log()).unwrap_or_default()).contains(NO_SPACE)
+    }
+
+    /// Stops the server in good order and waits for its end.
+    ///
+    /// # Errors
+    /// It does not stop, and was killed; or it did not end well.
+    pub fn stop(mut self) -> Result<(), ServerError> {
+        let children = processes::children(self.parent());
+        let signalled = kill_process(self.parent(), self.server.stop_signal()).map_err(io::Error::from);
+        signalled.map_err(doing("Cannot stop", &self.folder))?;
+        let mut pause = Pause::new(2);
+        loop {
+            if let Some(status) = self.try_wait()? {
+                processes::await_ends(&children);
+                self.remove_leftovers();
+                let log = fs::read(self.log()).unwrap_or_default();
+                return match status.success() {
+                    true => Ok(()),
+                    false => Err(self.refused(
+                        "The server did not stop as it should",
+                        status,
+                        &String::from_utf8_lossy(&log),
+                    )),
+                };
+            }
+            if !pause.once() {
+                return Err(self.late("did not stop within", " and was killed"));
+            }
+        }
+    }
+
+    /// Kills all processes of the server at once, as a crash does.
+    pub fn kill(mut self) {
+        self.kill_all();
+    }
+
+    fn parent(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    fn kill_all(&mut self) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        // Stopped first, so that it starts nobody while its children are counted. It is our child and not reaped: the number is its own.
+        let _ = kill_process(self.parent(), Signal::STOP);
+        let mut children = processes::children(self.parent());
+        // Those that a dead parent has left behind write to the data as long as they live.
+        let inhabitants = processes::inhabitants(&self.folder.join(DATA));
+        children.extend(inhabitants.into_iter().filter(|pid| *pid != self.parent()));
+        for child in &children {
+            let _ = kill_process(*child, Signal::KILL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        processes::await_ends(&children);
+        self.remove_leftovers();
+    }
+
+    fn remove_leftovers(&self) {
+        for path in self.server.leftovers(&self.folder) {
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    fn refused(&self, what: &str, status: ExitStatus, log: &str) -> ServerError {
+        refused(what, status, log, &self.folder, self.server.fatal_words())
+    }
+}
+
+impl<S: Server> Drop for Instance<S> {
+    fn drop(&mut self) {
+        self.kill_all();
+    }
+}
+
+/// Runs a program of the server once, such as one that makes its data folder.
+///
+/// # Errors
+/// It cannot be started, or fails: with what it said.
+pub fn run(
+    programs: &Programs,
+    folder: &Path,
+    program: &str,
+    arguments: &[OsString],
+    fatal_words: &[&str],
+) -> Result<(), ServerError> {
+    let failed = |e| ServerError::Failed(format!("Cannot start `{program}` for `{}`: {e}", folder.display()));
+    let mut command = programs.command(program, folder).map_err(failed)?;
+    let Output { status, stdout, stderr } = command.args(arguments).output().map_err(failed)?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = [stdout, stderr].concat();
+    Err(refused(&format!("`{program}` failed"), status, &String::from_utf8_lossy(&said), folder, fatal_words))
+}
+
+/// Makes a folder that only the server's user may enter.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_folder(path: &Path, user: u32) -> Result<(), ServerError> {
+    fs::create_dir_all(path)
+        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
+        .and_then(|()| give(path, user))
+        .map_err(doing("Cannot make", path))
+}
+
+/// Writes a file that the server reads.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(path: &Path, text: &str, user: u32) -> Result<(), ServerError> {
+    fs::write(path, text).and_then(|()| give(path, user)).map_err(doing("Cannot write", path))
+}
+
+/// Makes what root made the server's; an ordinary user's is as it must be.
+fn give(path: &Path, user: u32) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() { chown(path, Some(user), Some(user)) } else { Ok(()) }
+}
+
+/// An error with the lines of a log that say why.
+fn refused(what: &str, status: ExitStatus, log: &str, folder: &Path, fatal_words: &[&str]) -> ServerError {
+    if log.contains(NO_SPACE) {
+        return ServerError::Space { dir: folder.to_owned() };
+    }
+    let is_fatal = |line: &&str| fatal_words.iter().any(|word| line.contains(word));
+    let mut lines: Vec<&str> = log.lines().filter(is_fatal).collect();
+    if lines.is_empty() {
+        lines = log.lines().collect();
+    }
+    let last = lines[lines.len().saturating_sub(4)..].join("; ");
+    ServerError::Failed(format!("{what} ({status}): {last}"))
+}
+
+/// Pauses that grow, until [`LIMIT`].
+struct Pause {
+    next: Duration,
+    deadline: Instant,
+}
+
+impl Pause {
+    fn new(first_ms: u64) -> Self {
+        Self { next: Duration::from_millis(first_ms), deadline: Instant::now() + LIMIT }
+    }
+
+    /// Sleeps; `false` where that was long enough already.
+    fn once(&mut self) -> bool {
+        if Instant::now() >= self.deadline {
+            return false;
+        }
+        std::thread::sleep(self.next);
+        self.next = (self.next * 3 / 2).min(Duration::from_millis(100));
+        true
+    }
+}
+
+#[cfg(test)]
+#[path = "instance_tests.rs"]
+mod tests;

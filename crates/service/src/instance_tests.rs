@@ -1,0 +1,121 @@
+//! A second server, small enough to be read here: that one more takes no more than this is what these tests show.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::recipe::Recipe;
+
+/// A shell that counts up in a file until it is told to stop.
+struct Counter {
+    /// How it answers the signal.
+    status: u8,
+    configured: AtomicU32,
+}
+
+const RECIPE: Recipe = Recipe {
+    name: "counter",
+    title: "Counter",
+    instead: "count by hand",
+    package: "counter",
+    beside: &[],
+    without: &[],
+    programs: |_| "bin".to_owned(),
+    plugins: |_| "lib".to_owned(),
+    required: &["sh"],
+    keeps: |_, _| false,
+    user: "nobody",
+};
+
+impl Server for Counter {
+    fn configure(&self, _: &Programs, folder: &Path) -> Result<(), ServerError> {
+        let number = self.configured.fetch_add(1, Ordering::Relaxed);
+        write(&folder.join("counter.conf"), &format!("start {number}"), rustix::process::geteuid().as_raw())
+    }
+
+    fn start(&self, inside: &Path) -> (&'static str, Vec<OsString>) {
+        let script = format!(
+            "cd '{0}/data'; trap 'exit {1}' TERM; echo \"read $(cat ../counter.conf)\"; sleep 600 & touch ready; \
+             while :; do :; done",
+            inside.display(),
+            self.status
+        );
+        ("sh", vec!["-c".into(), script.into()])
+    }
+
+    fn is_ready(&self, folder: &Path, _: u32) -> bool {
+        folder.join("data/ready").exists()
+    }
+
+    fn leftovers(&self, folder: &Path) -> Vec<PathBuf> {
+        vec![folder.join("data/ready")]
+    }
+
+    fn fatal_words(&self) -> &'static [&'static str] {
+        &["FATAL"]
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join(DATA)).unwrap();
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    open(dir.path());
+    open(&dir.path().join(DATA));
+    dir
+}
+
+fn start(folder: &Path, status: u8) -> Instance<Counter> {
+    let programs = Programs::installed(&RECIPE, Path::new("/bin"), 1);
+    Instance::start(Counter { status, configured: AtomicU32::new(7) }, &programs, folder).unwrap()
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+#[test]
+fn a_server_starts_is_counted_stops_and_starts_again() {
+    let dir = folder();
+    let counter = start(dir.path(), 0);
+    assert_eq!(fs::read_to_string(counter.log()).unwrap(), "read start 7\n");
+    let before = counter.usage();
+    std::thread::sleep(Duration::from_millis(200));
+    let after = counter.usage();
+    assert!(after.cpu_ns > before.cpu_ns && after.memory_bytes > 10 << 10, "{before:?} {after:?}");
+    let pid = counter.pid();
+    counter.stop().unwrap();
+    assert!(!is_alive(pid) && !dir.path().join("data/ready").exists());
+    let again = start(dir.path(), 0);
+    assert!(is_alive(again.pid()) && again.pid() != pid);
+}
+
+#[test]
+fn a_killed_server_leaves_no_process_and_no_leftovers() {
+    let dir = folder();
+    let counter = start(dir.path(), 0);
+    let all: Vec<u32> =
+        processes::inhabitants(&dir.path().join(DATA)).iter().map(|p| p.as_raw_nonzero().get() as u32).collect();
+    assert!(all.len() >= 2 && all.contains(&counter.pid()), "{all:?}");
+    counter.kill();
+    assert!(all.iter().all(|pid| !is_alive(*pid)));
+    assert!(!dir.path().join("data/ready").exists());
+    // As when it is dropped.
+    let counter = start(dir.path(), 0);
+    let pid = counter.pid();
+    drop(counter);
+    assert!(!is_alive(pid));
+}
+
+#[test]
+fn a_server_that_does_not_start_or_stop_as_it_should_is_told_in_its_own_words() {
+    let dir = folder();
+    let said = start(dir.path(), 3).stop().unwrap_err().to_string();
+    assert!(said.starts_with("The server did not stop as it should (exit status: 3): read start 7"), "{said}");
+    let programs = Programs::installed(&RECIPE, Path::new("/bin"), 1);
+    let arguments = ["-c", "echo some line; echo FATAL: no port left; exit 4"].map(OsString::from);
+    let said = run(&programs, dir.path(), "sh", &arguments, &["FATAL"]).unwrap_err().to_string();
+    assert_eq!(said, "`sh` failed (exit status: 4): FATAL: no port left");
+    let arguments = ["-c", "echo No space left on device; exit 1"].map(OsString::from);
+    assert!(matches!(run(&programs, dir.path(), "sh", &arguments, &[]), Err(ServerError::Space { .. })));
+}

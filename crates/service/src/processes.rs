@@ -1,0 +1,88 @@
+//! The processes of a server, as /proc shows them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, WaitOptions, test_kill_process, waitpid};
+
+use bigiron_sys::cpu_clock::cpu_time;
+
+/// How long processes that were killed may take to go.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What processes have used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time in nanoseconds, user and system.
+    pub cpu_ns: u64,
+    /// Bytes of memory: each process's own, and its share of what it has with others.
+    pub memory_bytes: u64,
+}
+
+/// The fields of /proc/PID/stat behind the name: state, parent, ….
+fn stat(pid: i32) -> Option<String> {
+    // The name, in parentheses, may hold anything.
+    Some(fs::read_to_string(format!("/proc/{pid}/stat")).ok()?.rsplit_once(") ")?.1.to_owned())
+}
+
+fn all() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The children of a process.
+pub(crate) fn children(parent: Pid) -> Vec<Pid> {
+    let parent = parent.as_raw_nonzero().get().to_string();
+    all()
+        .filter(|pid| stat(*pid).is_some_and(|s| s.split(' ').nth(1) == Some(&parent)))
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+/// Processes that have this working folder, in whatever name space.
+pub(crate) fn inhabitants(folder: &Path) -> Vec<Pid> {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+    let Some(here) = identity(folder) else { return Vec::new() };
+    let inside = |pid: &i32| identity(Path::new(&format!("/proc/{pid}/cwd"))) == Some(here);
+    all().filter(inside).filter_map(Pid::from_raw).collect()
+}
+
+/// Waits until these processes, dying, are gone; reaps those that have become ours.
+pub(crate) fn await_ends(pids: &[Pid]) {
+    let deadline = Instant::now() + GRACE;
+    for pid in pids {
+        while Instant::now() < deadline {
+            let ours = waitpid(Some(*pid), WaitOptions::NOHANG);
+            if matches!(ours, Ok(Some(_))) || test_kill_process(*pid) == Err(rustix::io::Errno::SRCH) || is_dead(*pid) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Whether a process that is still listed has ended, and only its parent has not looked yet.
+fn is_dead(pid: Pid) -> bool {
+    stat(pid.as_raw_nonzero().get()).is_none_or(|s| s.starts_with(['Z', 'X']))
+}
+
+/// What these processes have used; those that are gone count nothing.
+pub(crate) fn usage(pids: &[Pid]) -> Usage {
+    let memory = |pid: &Pid| {
+        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())).ok()?;
+        let kib = rollup
+            .lines()
+            .find_map(|line| line.strip_prefix("Pss:"))?
+            .trim()
+            .strip_suffix(" kB")?
+            .trim()
+            .parse::<u64>();
+        Some(kib.ok()? << 10)
+    };
+    Usage {
+        cpu_ns: pids.iter().filter_map(|pid| cpu_time(*pid).ok()).map(|time| time.as_nanos() as u64).sum(),
+        memory_bytes: pids.iter().filter_map(memory).sum(),
+    }
+}

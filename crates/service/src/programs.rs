@@ -1,0 +1,135 @@
+//! The programs of a server, and how they are started so that they see only what is theirs.
+//!
+//! Invariant: they never run as root.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use bigiron_sys::enclosure::{Enclosure, enclose};
+
+use super::error::ServerError;
+use super::instance::DATA;
+use super::recipe::Recipe;
+use super::root::Root;
+use super::tree::{FOLDER, UID};
+
+/// A server's programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Programs {
+    recipe: &'static Recipe,
+    /// The major version, e.g. 15.
+    pub major: u32,
+    home: Home,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Home {
+    /// A root tree that they are locked into.
+    Tree(PathBuf),
+    /// Installed on this machine; the folder of the programs.
+    Installed(PathBuf),
+}
+
+impl Programs {
+    /// The server in a tree of ours, or where this machine lets nobody enter one the installed server of the same major version.
+    ///
+    /// # Errors
+    /// Neither can be started; says what to enable.
+    pub fn of(recipe: &'static Recipe, root: &Root) -> Result<Self, ServerError> {
+        let major = root.about.major;
+        let own = Self::in_tree(recipe, &root.dir, major);
+        let Err(why) = own.answers() else { return Ok(own) };
+        let bin = Path::new("/").join((recipe.programs)(major));
+        let installed = Self::installed(recipe, &bin, major);
+        if bin.join(recipe.required[0]).is_file() && installed.answers().is_ok() {
+            return Ok(installed);
+        }
+        let (title, package) = (recipe.title, recipe.package);
+        Err(ServerError::Failed(format!(
+            "A private {title} cannot be started here: {why}. It needs user name spaces for ordinary users (`sysctl \
+             user.max_user_namespaces` above 0; on Debian `kernel.unprivileged_userns_clone=1`, on Ubuntu \
+             `kernel.apparmor_restrict_unprivileged_userns=0`), or bigiron run as root, or {title} {major} installed (`apt-get install \
+             {package}-{major}`)"
+        )))
+    }
+
+    /// The server in a tree at `dir`, such as the read-only file system of a guest.
+    pub fn in_tree(recipe: &'static Recipe, dir: &Path, major: u32) -> Self {
+        Self { recipe, major, home: Home::Tree(dir.to_owned()) }
+    }
+
+    /// A server that is installed on this machine, its programs in `bin`.
+    pub fn installed(recipe: &'static Recipe, bin: &Path, major: u32) -> Self {
+        Self { recipe, major, home: Home::Installed(bin.to_owned()) }
+    }
+
+    /// What the server says to `--version`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn version(&self) -> Result<String, ServerError> {
+        self.answers().map_err(ServerError::Failed)
+    }
+
+    fn answers(&self) -> Result<String, String> {
+        let nothing = tempfile::tempdir().map_err(|e| format!("No folder for temporary files: {e}"))?;
+        let output =
+            self.command(self.recipe.required[0], nothing.path()).and_then(|mut c| c.arg("--version").output());
+        let output = output.map_err(|e| format!("its programs cannot be entered ({e})"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("it does not run here ({}): {}", output.status, said.trim()));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Where the server's folder appears to the programs.
+    pub fn inside(&self, folder: &Path) -> PathBuf {
+        match self.home {
+            Home::Tree(_) => Path::new("/").join(FOLDER),
+            Home::Installed(_) => folder.to_owned(),
+        }
+    }
+
+    /// The user that a server in `folder` runs as: the owner of its data; without any [`UID`], or the installation's own user.
+    pub fn user(&self, folder: &Path) -> io::Result<u32> {
+        let owner = std::fs::metadata(folder.join(DATA)).map(|m| m.uid());
+        match (owner, &self.home) {
+            (Ok(uid), _) if uid != 0 && rustix::process::geteuid().is_root() => Ok(uid),
+            (_, Home::Tree(_)) => Ok(UID),
+            (_, Home::Installed(_)) => {
+                let users = std::fs::read_to_string("/etc/passwd")?;
+                let own = |line: &str| {
+                    let (name, rest) = line.split_once(':')?;
+                    (name == self.recipe.user).then(|| rest.split(':').nth(1)?.parse().ok()).flatten()
+                };
+                let missing = || io::Error::new(io::ErrorKind::NotFound, format!("no user `{}`", self.recipe.user));
+                users.lines().find_map(own).ok_or_else(missing)
+            }
+        }
+    }
+
+    /// A program of the server, to be run with the server's `folder` at hand. It dies with the thread that starts it.
+    pub fn command(&self, program: &str, folder: &Path) -> io::Result<Command> {
+        let bin = match &self.home {
+            Home::Tree(_) => Path::new("/").join((self.recipe.programs)(self.major)),
+            Home::Installed(bin) => bin.clone(),
+        };
+        let mut command = Command::new(bin.join(program));
+        command.env_clear().envs([("PATH", "/usr/bin:/bin"), ("TZ", "UTC"), ("LC_ALL", "C"), ("HOME", "/")]);
+        command.stdin(Stdio::null());
+        let root = match &self.home {
+            Home::Tree(dir) => Some(dir.as_path()),
+            Home::Installed(_) if !rustix::process::geteuid().is_root() => {
+                bigiron_sys::child::die_with_parent(&mut command);
+                return Ok(command);
+            }
+            Home::Installed(_) => None,
+        };
+        let user = self.user(folder)?;
+        enclose(&mut command, &Enclosure { root, folder: (folder, FOLDER), user, mapped_only: false })?;
+        Ok(command)
+    }
+}
