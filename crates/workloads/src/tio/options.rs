@@ -21,7 +21,11 @@ const fn choice(name: &'static str, allowed: &'static [&'static str], summary: &
 
 pub const OPTIONS: &[OptionDef] = &[
     option("threads", "1,2,4,8", "Threads that work side by side; the phases are run for each of these"),
-    option("size", "auto", "Bytes of all files together; `auto`: 256M on the wall clock, else 8M"),
+    option(
+        "size",
+        "auto",
+        "Bytes of all files together; `auto`: 256M on the wall clock, else 8M, and at least a block for each thread",
+    ),
     option("block", "4K", "Bytes of an operation, a multiple of 4K"),
     option(
         "random",
@@ -80,8 +84,10 @@ impl Settings {
         let block =
             parse_bytes(text("block")).ok().filter(|n| (1..=16 << 20).contains(n) && n.is_multiple_of(BLOCK as u64));
         let block = block.ok_or_else(|| wrong("block", "a multiple of 4K up to 16M"))?;
+        let most = threads.last().copied().unwrap_or(1) as u64;
         let bytes = match text("size") {
-            "auto" => Some(by_clock(BYTES)),
+            // An `auto` that is right on one clock alone would be refused on all.
+            "auto" => Some(by_clock(BYTES).max(most * block)),
             size => parse_bytes(size).ok(),
         };
         let bytes = bytes.ok_or_else(|| wrong("size", "an amount such as `64M` or `2G`, or `auto`"))?;
@@ -102,7 +108,6 @@ impl Settings {
                     .to_owned(),
             );
         }
-        let most = threads.last().copied().unwrap_or(1) as u64;
         if bytes / most < block || bytes > 1 << 44 {
             return Err(wrong("size", &format!("a block for each of {most} threads at least, and 16T at most")));
         }
@@ -184,6 +189,13 @@ mod tests {
         assert_eq!((s.threads.as_slice(), s.bytes, s.random), (&[1, 2, 4, 8][..], 8 << 20, 1000));
         assert_eq!((s.blocks(8), s.random_each(8), s.blocks(3)), (256, 125, 682));
         assert_eq!(Phase::RandomRead.rate(4), "random-read-4t");
+    }
+
+    #[test]
+    fn the_default_size_has_room_for_large_blocks_on_every_clock() {
+        let options = [("block", "16M")].map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let bytes = |clock| Settings::parse(&options, clock).unwrap().bytes;
+        assert_eq!((bytes(Clock::Wall), bytes(Clock::Exact)), (256 << 20, 128 << 20));
     }
 
     #[test]
