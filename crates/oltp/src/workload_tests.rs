@@ -4,7 +4,7 @@ use bigiron_workload::testing;
 use std::path::Path;
 
 fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Job, &Context<'_>) -> T) -> T {
-    let options = workload::options(&Oltp, settings.iter().copied()).unwrap();
+    let options = testing::options(&Oltp, settings.iter().copied()).unwrap();
     let job = Job::parse(&options).unwrap();
     act(&job, &Context { seed: 11, executable: "/bin/true".into(), ..testing::context(dir) })
 }
@@ -24,6 +24,25 @@ fn sqlite_is_loaded_driven_and_checked() {
         assert!(outcome.facts["deviations"].contains("no think time"));
         assert!(outcome.facts["agreement"].contains("by the database's"));
         running.verify(cx).unwrap();
+    });
+}
+
+#[test]
+fn trials_side_by_side_in_one_process_share_nothing() {
+    let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let settings = |length| [("engine", "sqlite"), ("ramp", "1"), ("length", length), ("connections", "1")];
+    let with = |n: usize, length, act: &dyn Fn(&Job, &Context<'_>)| {
+        with_context(&settings(length), dirs[n].path(), |job, cx| act(job, cx));
+    };
+    with(0, "20", &|first_job, first_cx| {
+        with(1, "30", &|second_job, second_cx| {
+            let mut first = first_job.prepare(first_cx).unwrap();
+            let mut second = second_job.prepare(second_cx).unwrap();
+            assert_eq!(second.run(second_cx).unwrap().facts["transactions"], "30");
+            assert_eq!(first.run(first_cx).unwrap().facts["transactions"], "20");
+            first.verify(first_cx).unwrap();
+            second.verify(second_cx).unwrap();
+        });
     });
 }
 
@@ -50,7 +69,7 @@ fn data_that_are_not_right_fail_the_check() {
 
 #[test]
 fn an_option_that_is_none_is_refused() {
-    let refused = workload::options(&Oltp, [("shared_buffers", "1GB")]).unwrap_err();
+    let refused = testing::options(&Oltp, [("shared_buffers", "1GB")]).unwrap_err();
     assert_eq!(refused, "`oltp.shared_buffers` is not an option of oltp; did you mean `oltp.postgres.shared_buffers`?");
 }
 

@@ -338,16 +338,5 @@ fn inject(fault: Option<Fault>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::guest::trouble;
-
-    #[test]
-    fn a_line_of_the_workload_that_is_no_event_is_a_finding() {
-        assert_eq!(event(b"{\"event\":\"done\"}").unwrap(), Event::Done);
-        let error = event(b"\xffgarbage").unwrap_err().into();
-        let Event::Failed { failure, message } = trouble(&error) else { panic!("unfit") };
-        assert_eq!(failure, Failure::BadEvent);
-        assert!(message.contains("garbage`, which is no event"), "{message}");
-    }
-}
+#[path = "runner_tests.rs"]
+mod tests;
