@@ -9,7 +9,8 @@ use bigiron_workload as workload;
 use bigiron_workload::Workload;
 use bigiron_workload::library::{Library, Shipped};
 
-/// The options that `job` and the texts of `--set`, each `NAME=VALUE`, are together with `more`. `right` says what a text would be.
+/// The complete options of `workload` with `job`, the texts of `--set` (each `NAME=VALUE`) and `more`, as typed: the caller has the workload
+/// read them. `right` shows the form of a text.
 pub(super) fn options(
     workload: &dyn Workload,
     job: &str,
@@ -33,7 +34,7 @@ pub(super) fn options(
         }
         settings.push((name, value));
     }
-    workload::options(workload, settings.into_iter().chain(more.iter().copied())).map_err(Refusal::new)
+    workload::complete(workload, settings.into_iter().chain(more.iter().copied())).map_err(Refusal::new)
 }
 
 /// Prints the job of that name, or all names with what the jobs are about.

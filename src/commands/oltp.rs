@@ -61,6 +61,7 @@ struct RunResult<'a> {
 
 fn once(args: &OltpRun) -> anyhow::Result<u8> {
     let options = options(args)?;
+    let metrics = Oltp.parse(&options).map_err(Refusal::new)?.metrics();
     let seed = args.seed.map_or_else(schedule::draw_seed, Ok)?;
     let cancel = signals::cancelled_by_signals()?;
     let once = local::once(&Oltp, &options, seed, &args.dir, &cancel, &show).map_err(|e| match e {
@@ -77,7 +78,7 @@ fn once(args: &OltpRun) -> anyhow::Result<u8> {
     };
     output::data(&match args.format {
         DbsimFormat::Json => serde_json::to_string_pretty(&result)? + "\n",
-        DbsimFormat::Text => text(&result, &once.metrics),
+        DbsimFormat::Text => text(&result, &metrics),
     })?;
     Ok(if failed.is_some() { FAILED } else { 0 })
 }

@@ -165,7 +165,7 @@ mod tests {
             for row in &rows {
                 let workload = registry::find(&row.workload).unwrap();
                 let options = options_of(&row.settings, &row.workload);
-                workload::options(workload, options).unwrap_or_else(|e| panic!("{}: {e}", row.name));
+                workload::configure(workload, options).map(drop).unwrap_or_else(|e| panic!("{}: {e}", row.name));
                 setting::check("fs.type", &row.filesystem).unwrap();
             }
             names.sort_unstable();

@@ -11,8 +11,8 @@ pub fn parse(text: &str) -> Result<Setting, LeverError> {
     lever::parse_with(text, check)
 }
 
-/// Checks one setting. A workload's options are checked together, by [`bigiron_workload::options`]; here only that the workload
-/// and the option exist and that a value is given.
+/// Checks one setting. A workload's options are checked together, by [`bigiron_workload::configure`]; this checks only
+/// that the workload and the option exist and that a value is given.
 pub fn check(lever: &str, value: &str) -> Result<Scope, LeverError> {
     if let Some(scope) = lever::check(lever, value)? {
         return Ok(scope);

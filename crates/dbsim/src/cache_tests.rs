@@ -10,11 +10,11 @@ use proptest::prelude::*;
 use crate::Dbsim;
 use crate::job::{CacheSpec, Kind, Memory};
 use bigiron_sys::process::{Exit, fork_child};
-use bigiron_workload as workload;
+use bigiron_workload::testing;
 
 /// A job whose cache has so many buffers and is cleaned by so many writers.
 fn job(buffers: usize, replacement: Replacement, writers: usize) -> Job {
-    let mut job = Job::parse(&workload::options(&Dbsim, []).unwrap()).unwrap();
+    let mut job = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
     let bytes = (buffers * BLOCK) as u64;
     job.cache = CacheSpec { bytes, memory: Memory::Mmap, replacement, dirty_percent: 25, prefault: false };
     for class in job.classes.iter_mut().filter(|c| matches!(c.kind, Kind::DatabaseWriter { .. })) {

@@ -136,11 +136,11 @@ pub fn writers(job: &Job) -> usize {
 mod tests {
     use super::*;
     use crate::Dbsim;
-    use bigiron_workload::options;
+    use bigiron_workload::testing;
     use bigiron_workload::units::Pace;
 
     fn job(writers: usize, checkpointer: bool) -> Job {
-        let mut job = Job::parse(&options(&Dbsim, []).unwrap()).unwrap();
+        let mut job = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
         for class in &mut job.classes {
             if matches!(class.kind, Kind::DatabaseWriter { .. }) {
                 class.count = writers;

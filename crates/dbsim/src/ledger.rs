@@ -404,10 +404,10 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>> {
 mod tests {
     use super::*;
     use crate::Dbsim;
-    use bigiron_workload::{Workload, options};
+    use bigiron_workload::testing;
 
     fn job() -> Job {
-        Job::parse(&options(&Dbsim as &dyn Workload, [("data", "10M"), ("cache", "1M")]).unwrap()).unwrap()
+        Job::parse(&testing::options(&Dbsim, [("data", "10M"), ("cache", "1M")]).unwrap()).unwrap()
     }
 
     fn whole(dir: &Path) -> Option<Ledger> {

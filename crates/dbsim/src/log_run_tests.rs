@@ -3,7 +3,7 @@
 use super::*;
 
 use bigiron_model::clock::Clock;
-use bigiron_workload::{options, testing};
+use bigiron_workload::testing;
 
 /// A job and a directory beside the test's executable: on a real file system, where `/tmp` might be memory.
 struct Run {
@@ -43,7 +43,7 @@ database-writer = {{ kind = "database-writer", io = "sync", batch = 16 }}
 "#
         );
         let beside = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-        let options = options(&Dbsim, [("job", text.as_str()), ("transactions", "200")]).unwrap();
+        let options = testing::options(&Dbsim, [("job", text.as_str()), ("transactions", "200")]).unwrap();
         Self { dir: tempfile::tempdir_in(beside).unwrap(), options }
     }
 

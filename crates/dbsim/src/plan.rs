@@ -116,10 +116,10 @@ mod tests {
     use super::*;
     use crate::Dbsim;
     use crate::job::PhaseSpec;
-    use bigiron_workload::{Workload, options};
+    use bigiron_workload::testing;
 
     fn job(length: Length, ramp: Option<Length>, phases: &[Length]) -> Job {
-        let mut job = Job::parse(&options(&Dbsim as &dyn Workload, []).unwrap()).unwrap();
+        let mut job = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
         job.run.length = length;
         job.run.ramp = ramp;
         job.run.phases = phases.iter().map(|l| PhaseSpec { name: "p".to_owned(), length: *l, pace: None }).collect();

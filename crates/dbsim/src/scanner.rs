@@ -172,11 +172,11 @@ impl Places {
 mod tests {
     use super::*;
     use crate::Dbsim;
-    use bigiron_workload::{Workload, options};
+    use bigiron_workload::testing;
 
     #[test]
     fn every_byte_is_read_once_a_round() {
-        let job = Job::parse(&options(&Dbsim as &dyn Workload, [("data", "20M"), ("cache", "1M")]).unwrap()).unwrap();
+        let job = Job::parse(&testing::options(&Dbsim, [("data", "20M"), ("cache", "1M")]).unwrap()).unwrap();
         for request in [8 << 10, 1 << 20, 3 << 19, 4 << 20] {
             let places = Places::new(&job, request, (1, 3));
             let mut round: Vec<_> = (0..places.all).map(|n| places.of(n)).collect();

@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_client_is_forked_with_its_server_and_threads_with_the_first() {
-        let mut job = Job::parse(&bigiron_workload::options(&crate::Dbsim, []).unwrap()).unwrap();
+        let mut job = Job::parse(&bigiron_workload::testing::options(&crate::Dbsim, []).unwrap()).unwrap();
         job.classes[3].threads = true;
         let role = |class, number, part| Role { class, number, part };
         let roles = [

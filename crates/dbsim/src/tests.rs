@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bigiron_model::clock::Clock;
-use bigiron_workload::{options, testing};
+use bigiron_workload::testing;
 
 /// A directory beside the test's executable: on a real file system, where `/tmp` might be memory.
 struct Bench {
@@ -25,7 +25,7 @@ struct Bench {
 impl Bench {
     fn new(settings: &[(&str, &str)]) -> Self {
         let small = [("processes", "4"), ("transactions", "160"), ("data", "10M"), ("cache", "1M"), ("journal", "2M")];
-        let options = options(&Dbsim, small.into_iter().chain(settings.iter().copied())).unwrap();
+        let options = testing::options(&Dbsim, small.into_iter().chain(settings.iter().copied())).unwrap();
         let beside = std::env::current_exe().unwrap().parent().unwrap().to_owned();
         Self { dir: tempfile::tempdir_in(beside).unwrap(), options, seed: 7 }
     }

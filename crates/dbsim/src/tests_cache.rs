@@ -4,7 +4,7 @@ use super::*;
 use std::time::Duration;
 
 use bigiron_model::clock::Clock;
-use bigiron_workload::{options, testing};
+use bigiron_workload::testing;
 
 use control_file::Entry;
 use huge_pages::Refused;
@@ -28,7 +28,7 @@ impl Bench {
             ("direct", "off"),
             ("sync", "fdatasync"),
         ];
-        let options = options(&Dbsim, small).unwrap();
+        let options = testing::options(&Dbsim, small).unwrap();
         let mut job = Job::parse(&options).unwrap();
         change(&mut job);
         let beside = std::env::current_exe().unwrap().parent().unwrap().to_owned();

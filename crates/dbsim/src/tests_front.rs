@@ -9,7 +9,7 @@ use super::waits::Event;
 use super::*;
 use bigiron_model::clock::Clock;
 use bigiron_workload::units::Pace;
-use bigiron_workload::{Progress, options};
+use bigiron_workload::{Progress, testing};
 
 /// A small job beside the test's executable: on a real file system, where `/tmp` might be memory.
 struct Bench {
@@ -22,7 +22,7 @@ const READ: Step = Step::Read { count: 4, choice: Choice::Zipf(0.9) };
 impl Bench {
     fn new(change: impl FnOnce(&mut Job)) -> Self {
         let small = [("processes", "4"), ("transactions", "160"), ("data", "10M"), ("cache", "1M"), ("journal", "2M")];
-        let mut job = Job::parse(&options(&Dbsim, small).unwrap()).unwrap();
+        let mut job = Job::parse(&testing::options(&Dbsim, small).unwrap()).unwrap();
         assert_eq!(job.cache.memory, Memory::Mmap);
         change(&mut job);
         let beside = std::env::current_exe().unwrap().parent().unwrap().to_owned();

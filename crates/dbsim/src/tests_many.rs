@@ -8,7 +8,7 @@ use std::time::Duration;
 use bigiron_model::clock::Clock;
 use bigiron_sys::network::Wiring;
 use bigiron_sys::segment::Segment;
-use bigiron_workload::options;
+use bigiron_workload::testing;
 
 use super::instance::Phase;
 use super::job::{ClassSpec, Kind, Length, Transport, Wire};
@@ -36,7 +36,7 @@ struct Ran {
 impl Bench {
     fn new(foregrounds: usize, transactions: u64, classes: Vec<ClassSpec>) -> Self {
         let settings = [("data", "20M"), ("cache", "10M"), ("journal", "16M"), ("scan", "off"), ("direct", "off")];
-        let mut job = Job::parse(&options(&Dbsim, settings).unwrap()).unwrap();
+        let mut job = Job::parse(&testing::options(&Dbsim, settings).unwrap()).unwrap();
         job.run.length = Length::Transactions(transactions);
         job.run.ramp = Some(Length::Transactions(30));
         job.classes.retain_mut(|c| match c.kind {

@@ -159,10 +159,10 @@ mod tests {
     use super::*;
     use crate::Dbsim;
     use crate::job::{Choice, TransactionSpec};
-    use bigiron_workload::{Workload, options};
+    use bigiron_workload::testing;
 
     fn job(kinds: &[(u32, &[Step])]) -> Job {
-        let mut job = Job::parse(&options(&Dbsim as &dyn Workload, []).unwrap()).unwrap();
+        let mut job = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
         if !kinds.is_empty() {
             let spec = |(i, (weight, steps)): (usize, &(u32, &[Step]))| TransactionSpec {
                 name: format!("kind{i}"),

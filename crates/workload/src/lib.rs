@@ -285,10 +285,10 @@ pub trait Running {
     fn verify(self: Box<Self>, cx: &Context<'_>) -> anyhow::Result<()>;
 }
 
-/// The options of `workload` with `settings` laid over the defaults, as a plan has them, and the workload with them.
+/// The complete options of `workload` as a plan holds them, and the workload with these options read.
 ///
 /// # Errors
-/// Unknown names, words that are not allowed, files that cannot be read, and what [`Workload::parse`] refuses.
+/// As [`complete`]; a file that cannot be read; what [`Workload::parse`] refuses.
 pub fn configure<'a>(
     workload: &dyn Workload,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -301,20 +301,11 @@ pub fn configure<'a>(
     Ok((options, configured))
 }
 
-/// The options alone, as they were typed.
+/// The complete options of `workload`: `settings` as they were typed, and the defaults of all others. [`Workload::parse`] reads them.
 ///
 /// # Errors
-/// As [`configure`].
-pub fn options<'a>(
-    workload: &dyn Workload,
-    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<Options, String> {
-    let options = complete(workload, settings)?;
-    workload.parse(&options)?;
-    Ok(options)
-}
-
-fn complete<'a>(
+/// A name that is no option, or a word that the option does not allow.
+pub fn complete<'a>(
     workload: &dyn Workload,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<Options, String> {

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Context, Progress};
 use bigiron_model::clock::Clock;
+use bigiron_model::workload::Options;
+
+use crate::{Context, Progress, Workload, complete};
 
 static NO_IMAGES: BTreeMap<String, PathBuf> = BTreeMap::new();
 static NO_FOUNDATION: BTreeMap<String, String> = BTreeMap::new();
@@ -26,4 +28,17 @@ pub fn context<'a>(dir: &Path) -> Context<'a> {
         witness: None,
         progress: &nobody_listens,
     }
+}
+
+/// The complete options of `workload` with `settings` as they were typed, which [`Workload::parse`] accepts.
+///
+/// # Errors
+/// As [`complete`], and what [`Workload::parse`] refuses.
+pub fn options<'a>(
+    workload: &dyn Workload,
+    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Options, String> {
+    let options = complete(workload, settings)?;
+    workload.parse(&options)?;
+    Ok(options)
 }

@@ -12,7 +12,7 @@ use super::*;
 
 /// The default job, with a log like this.
 fn job(files: usize, block: usize, group: usize, wait: Duration, polling: bool) -> Job {
-    let options = bigiron_workload::options(&crate::Dbsim, []).unwrap();
+    let options = bigiron_workload::testing::options(&crate::Dbsim, []).unwrap();
     let mut job = Job::parse(&options).unwrap();
     job.journal.files = files;
     job.journal.bytes = EXTENT as u64;

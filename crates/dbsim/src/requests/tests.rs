@@ -6,7 +6,7 @@ use crate::trial;
 use crate::trial::JobContext;
 use bigiron_model::clock::Clock;
 use bigiron_sys::async_io::Spec;
-use bigiron_workload::{Workload, options};
+use bigiron_workload::testing;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn requests() -> Requests {
 }
 
 fn job(files: usize, bytes: u64, classes: &[(usize, Requests)]) -> Job {
-    let mut job = Job::parse(&options(&Dbsim as &dyn Workload, []).unwrap()).unwrap();
+    let mut job = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
     job.run = crate::job::Run {
         length: Length::Auto,
         ramp: None,
@@ -234,7 +234,7 @@ fn what_cannot_be_is_refused() {
         refused(&[(1, Requests { engine: null, ..requests() })]),
         "`plain-0` has nothing to verify: the null engine reads nothing"
     );
-    let mut with_transactions = Job::parse(&options(&Dbsim as &dyn Workload, []).unwrap()).unwrap();
+    let mut with_transactions = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
     with_transactions.classes.extend(job(1, MIB, &[(1, plain)]).classes);
     assert_eq!(
         check(&with_transactions).unwrap_err(),

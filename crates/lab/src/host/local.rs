@@ -33,7 +33,6 @@ use crate::undo::{Ledger, Mark};
 use bigiron_model::clock::Clock;
 use bigiron_model::evidence::Evidence;
 use bigiron_model::identity::Identity;
-use bigiron_model::metric::MetricDef;
 use bigiron_model::plan::Plan;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{Failure, GuestIdentity, HostCost};
@@ -366,7 +365,6 @@ impl LocalHost {
 /// What one run of one workload, without a study, has to show.
 pub struct Once {
     pub failure: Option<(Failure, String)>,
-    pub metrics: Vec<MetricDef>,
     pub values: BTreeMap<String, f64>,
     pub facts: BTreeMap<String, String>,
 }
@@ -386,7 +384,6 @@ pub fn once(
     let dir = folder(dir)?;
     let at = dir.path().join(workload.name());
     fs::create_dir(&at).with_context(|| format!("Cannot make {}", at.display())).map_err(fatal)?;
-    let metrics = workload.parse(options).map_err(|e| fatal(anyhow!(e)))?.metrics();
     let planned = WorkloadJob {
         name: workload.name().to_owned(),
         options: options.clone(),
@@ -410,7 +407,6 @@ pub fn once(
     let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();
     Ok(Once {
         failure: failure(&mut heard, end),
-        metrics,
         values: heard.results.into_iter().flat_map(|(_, values)| values).collect(),
         facts: heard.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
     })

@@ -3,11 +3,10 @@
 use std::fs;
 
 use super::*;
-use bigiron_workload as workload;
 use bigiron_workload::testing;
 
 fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
-    workload::options(&Build, settings.iter().copied())
+    testing::options(&Build, settings.iter().copied())
 }
 
 fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Spec, &Context<'_>) -> T) -> T {

@@ -7,11 +7,10 @@ use proptest::prelude::*;
 use super::message::Header;
 use super::*;
 use bigiron_model::clock::Clock;
-use bigiron_workload as workload;
 use bigiron_workload::{WrongData, testing};
 
 fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
-    workload::options(&Chat, settings.iter().copied())
+    testing::options(&Chat, settings.iter().copied())
 }
 
 fn with_context<T>(settings: &[(&str, &str)], act: impl FnOnce(&Spec, &Context<'_>) -> T) -> T {

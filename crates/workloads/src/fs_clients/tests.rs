@@ -1,7 +1,6 @@
 use std::path::PathBuf;
 
 use super::*;
-use bigiron_workload as workload;
 use bigiron_workload::testing;
 
 /// Runs in a directory of its own.
@@ -13,7 +12,7 @@ struct Bench {
 impl Bench {
     fn new(settings: &[(&str, &str)]) -> Self {
         let base = [("clients", "2"), ("requests", "400"), ("warmup", "1"), ("length", "2")];
-        let options = workload::options(&FsClients, base.into_iter().chain(settings.iter().copied())).unwrap();
+        let options = testing::options(&FsClients, base.into_iter().chain(settings.iter().copied())).unwrap();
         let settings = Settings::parse(NAME, &options).unwrap().other;
         Self { home: tempfile::tempdir().unwrap(), replay: Replay { settings, syncing: syncing(&options) } }
     }
@@ -177,7 +176,7 @@ fn options_that_cannot_be_are_refused() {
         ("loadfile", "# loadfile a.txt\nFlush 3 NT_STATUS_OK\n", "a.txt:1: Handle 3 is not open"),
         ("loadfile", "Mkdir \"\\clients\\client1\" NT_STATUS_OK\n", "reads and writes nothing"),
     ] {
-        let error = workload::options(&FsClients, [(name, value)]).unwrap_err();
+        let error = testing::options(&FsClients, [(name, value)]).unwrap_err();
         assert!(error.contains(says), "{error}");
     }
 }

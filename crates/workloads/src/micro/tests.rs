@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use super::*;
 use bigiron_model::clock::Clock;
-use bigiron_workload as workload;
 use bigiron_workload::testing;
 
 /// A directory on the file system that holds the build.
@@ -20,7 +19,7 @@ fn with_context<T>(
     dir: &std::path::Path,
     act: impl FnOnce(&Selection, &Context<'_>) -> T,
 ) -> T {
-    let options = workload::options(&Micro, settings.iter().copied()).unwrap();
+    let options = testing::options(&Micro, settings.iter().copied()).unwrap();
     let spec = Selection::parse(&options).unwrap();
     act(
         &spec,
@@ -76,7 +75,7 @@ fn every_metric_is_measured_and_verified() {
     assert_eq!(declared.iter().filter(|m| m.unit == Unit::BytesPerSecond).count(), 4);
     assert!((outcome.values[PRIMARY] / geomean(&[Unit::Ns]) - 1.0).abs() < 1e-9);
     let of = |only: &[(&str, &str)], clock| {
-        let options = workload::options(&Micro, only.iter().copied()).unwrap();
+        let options = testing::options(&Micro, only.iter().copied()).unwrap();
         let selection = Selection::parse(&options).unwrap();
         selection.tests.iter().filter(|t| counted(t, &selection, clock)).count()
     };
@@ -112,7 +111,7 @@ fn a_subset_needs_and_delivers_only_itself() {
 #[test]
 fn durability_is_that_of_the_operations_selected() {
     let facts = |only: &str| {
-        let options = workload::options(&Micro, [("only", only)]).unwrap();
+        let options = testing::options(&Micro, [("only", only)]).unwrap();
         durability(&Selection::parse(&options).unwrap()).collect::<BTreeMap<_, _>>()
     };
     assert_eq!(facts("create-0k")["durability"], "no write is synced");
@@ -124,7 +123,7 @@ fn durability_is_that_of_the_operations_selected() {
 #[test]
 fn storage_grows_with_the_log() {
     let needs = |settings: &[(&str, &str)]| {
-        Micro.parse(&workload::options(&Micro, settings.iter().copied()).unwrap()).unwrap().needs().storage_bytes
+        Micro.parse(&testing::options(&Micro, settings.iter().copied()).unwrap()).unwrap().needs().storage_bytes
     };
     assert_eq!(needs(&[("only", "signal,ipc,switch,process")]), None);
     assert_eq!(needs(&[("only", "stat"), ("scale", "100")]), Some(80 << 20));
@@ -133,7 +132,7 @@ fn storage_grows_with_the_log() {
 
 #[test]
 fn bad_options_are_refused_with_what_is_right() {
-    let refuse = |name, value| workload::options(&Micro, [(name, value)]).unwrap_err();
+    let refuse = |name, value| testing::options(&Micro, [(name, value)]).unwrap_err();
     assert_eq!(refuse("scale", "0"), "`micro.scale` cannot be `0`; it can be a number from 0.0001 to 100");
     for scale in ["", "fast", "-1", "NaN", "inf", "101"] {
         refuse("scale", scale);

@@ -229,10 +229,10 @@ impl Said {
 mod tests {
     use super::*;
     use crate::multiuser::Multiuser;
-    use bigiron_workload as workload;
+    use bigiron_workload::testing;
 
     fn parse(settings: &[(&str, &str)]) -> Result<Settings, String> {
-        let options = workload::options(&Multiuser, settings.iter().copied())?;
+        let options = testing::options(&Multiuser, settings.iter().copied())?;
         Settings::parse(&options)
     }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use bigiron_workload as workload;
 use bigiron_workload::{Progress, WrongData, testing};
 
 /// A directory on the file system that holds the build.
@@ -14,7 +13,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Settings, &Context<'_>) -> T) -> T {
-    let options = workload::options(&Multiuser, settings.iter().copied()).unwrap();
+    let options = testing::options(&Multiuser, settings.iter().copied()).unwrap();
     let spec = Settings::parse(&options).unwrap();
     act(
         &spec,
@@ -115,7 +114,7 @@ fn more_users_than_the_machine_has_numbers_for_are_refused_before_anything_start
 #[test]
 fn needs_grow_with_users_and_files() {
     let needs = |settings: &[(&str, &str)]| {
-        Multiuser.parse(&workload::options(&Multiuser, settings.iter().copied()).unwrap()).unwrap().needs()
+        Multiuser.parse(&testing::options(&Multiuser, settings.iter().copied()).unwrap()).unwrap().needs()
     };
     let small = needs(&[("mix", "sieve"), ("users", "1")]);
     assert_eq!(small.storage_bytes, Some(USER_STORAGE + STORAGE));
@@ -141,7 +140,7 @@ fn the_page_names_every_option_mix_and_metric() {
     for test in work::catalogue() {
         assert!(Multiuser.doc().contains(&format!("`{}`", test.name)), "{}", test.name);
     }
-    let options = workload::options(&Multiuser, [("users", "1,2,3,4,5,6")]).unwrap();
+    let options = testing::options(&Multiuser, [("users", "1,2,3,4,5,6")]).unwrap();
     for metric in Multiuser.parse(&options).unwrap().metrics() {
         let name = metric.name.trim_end_matches(|c: char| c.is_ascii_digit());
         assert!(Multiuser.doc().contains(&format!("`{name}")), "{name}");

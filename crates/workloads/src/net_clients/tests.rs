@@ -5,7 +5,7 @@ use bigiron_workload::testing;
 
 fn run(settings: &[(&str, &str)]) -> Result<(Replay, Outcome)> {
     let base = [("clients", "2"), ("requests", "300"), ("warmup", "1"), ("length", "2")];
-    let options = workload::options(&NetClients, base.into_iter().chain(settings.iter().copied())).unwrap();
+    let options = testing::options(&NetClients, base.into_iter().chain(settings.iter().copied())).unwrap();
     // The machine's own loopback does for a test; another network takes rights that it may not have.
     let own = Network { servers: "/proc/self/ns/net".into(), clients: None };
     let cx = Context { network: Some(&own), ..testing::context("".as_ref()) };
@@ -33,9 +33,9 @@ fn a_run_delivers_what_it_declares() {
 
 #[test]
 fn options_that_cannot_be_are_refused() {
-    let error = workload::options(&NetClients, [("network", "wlan")]).unwrap_err();
+    let error = testing::options(&NetClients, [("network", "wlan")]).unwrap_err();
     assert_eq!(error, "`net-clients.network` cannot be `wlan`; it can be loopback, veth");
-    assert!(workload::options(&NetClients, [("clients", "x")]).unwrap_err().contains("`net-clients.clients`"));
+    assert!(testing::options(&NetClients, [("clients", "x")]).unwrap_err().contains("`net-clients.clients`"));
 }
 
 #[test]

@@ -1,11 +1,10 @@
 use bigiron_model::clock::Clock;
 
 use super::*;
-use bigiron_workload as workload;
 use bigiron_workload::testing;
 
 fn with<T>(settings: &[(&str, &str)], home: &std::path::Path, work: impl FnOnce(&Matrix, &Context<'_>) -> T) -> T {
-    let options = workload::options(&RawIo, settings.iter().copied()).unwrap();
+    let options = testing::options(&RawIo, settings.iter().copied()).unwrap();
     let spec = Matrix::parse(&options, Clock::Exact).unwrap();
     work(&spec, &testing::context(home))
 }
@@ -54,7 +53,7 @@ fn what_is_read_and_does_not_belong_there_ends_the_run() {
 
 #[test]
 fn raw_disks_are_used_where_the_study_gives_them() {
-    let options = workload::options(&RawIo, [("disks", "3")]).unwrap();
+    let options = testing::options(&RawIo, [("disks", "3")]).unwrap();
     assert_eq!(RawIo.parse(&options).unwrap().raw_disks(), Some(RawNeeds { count: 3, bytes: 16 << 20 }));
     let devices: Vec<_> = ["/dev/a", "/dev/b"].map(PathBuf::from).into();
     assert_eq!(disk::paths(&devices, "/x".as_ref(), 2).unwrap(), devices);

@@ -1,11 +1,10 @@
 //! Runs a user's script for real with this machine's tools, and looks at what wrong outputs are called.
 
 use super::*;
-use bigiron_workload as workload;
 use bigiron_workload::testing;
 
 fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
-    workload::options(&Scripts, settings.iter().copied())
+    testing::options(&Scripts, settings.iter().copied())
 }
 
 /// All commands but those that this machine lacks: a test says nothing about what is installed.

@@ -1,12 +1,11 @@
 use bigiron_model::clock::Clock;
 
 use super::*;
-use bigiron_workload as workload;
 use bigiron_workload::testing;
 
 fn with<T>(settings: &[(&str, &str)], home: &Path, work: impl FnOnce(&Settings, &Context<'_>) -> T) -> T {
     let base = [("size", "512K"), ("random", "50"), ("threads", "1,3")];
-    let options = workload::options(&Tio, base.into_iter().chain(settings.iter().copied())).unwrap();
+    let options = testing::options(&Tio, base.into_iter().chain(settings.iter().copied())).unwrap();
     let spec = Settings::parse(&options, Clock::Exact).unwrap();
     work(&spec, &testing::context(home))
 }
@@ -59,7 +58,7 @@ fn lost_and_misplaced_blocks_are_found() {
 
 #[test]
 fn threads_that_write_in_turn_have_a_stage_each() {
-    let options = workload::options(&Tio, [("writing", "sequential"), ("threads", "2")]).unwrap();
+    let options = testing::options(&Tio, [("writing", "sequential"), ("threads", "2")]).unwrap();
     let script = script(&Settings::parse(&options, Clock::Exact).unwrap());
     // Files made, two turns of two phases, two phases together.
     assert_eq!(script.len(), 1 + 2 * 2 + 2);
