@@ -186,7 +186,10 @@ impl Spec {
 /// The option `dir` as a plan has it: an absolute folder.
 pub fn absolute(dir: &str) -> Result<String, String> {
     let path = Path::new(dir);
-    let path = std::fs::canonicalize(path).map_err(|e| format!("`command.dir={dir}`: {e}"))?;
+    let path = std::fs::canonicalize(path).map_err(|e| match path.is_dir() {
+        true => format!("`command.dir={dir}`: {e}"),
+        false => format!("`command.dir`: there is no folder `{dir}` to run the command in"),
+    })?;
     path.into_os_string().into_string().map_err(|_| format!("`command.dir={dir}` has a name that is not UTF-8"))
 }
 
