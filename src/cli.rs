@@ -83,7 +83,7 @@ pub struct Compare {
     /// A metric that the program after `--` prints: NAME,unit=UNIT,better=higher|lower,json=POINTER or …,regex=PATTERN; may be repeated
     #[arg(long, value_name = "METRIC", help_heading = "Study")]
     pub metric: Vec<String>,
-    /// A program of yours to be compared, with its arguments (workload `command`)
+    /// A program of yours to compare, with its arguments (workload `command`)
     #[arg(last = true, value_name = "PROGRAM")]
     pub program: Vec<String>,
 }
@@ -100,10 +100,10 @@ pub struct Design {
     /// Where trials run: in guests (vm), or in processes on this machine's own kernel (local), where every arm is `running` [default: vm]
     #[arg(long, value_name = "HOST", value_parser = trial_host())]
     pub on: Option<HostKind>,
-    /// Set what this machine has for steady frequencies during each trial (governor performance, boost off), and take it back; with `--on local`
+    /// Hold CPU frequencies steady during each trial (governor performance, boost off) and restore them afterwards; only with `--on local`
     #[arg(long)]
     pub quiet_machine: bool,
-    /// Clock that times are read from [default: wall where a guest really runs under KVM, else exact]
+    /// Clock that times the trials [default: wall where a guest really runs under KVM, else exact]
     #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact", "none"])]
     pub clock: Option<String>,
     /// Number of pairs, even; each boots every arm once [default: 12 on the wall clock, else 8, or what the verdicts need]
@@ -115,7 +115,7 @@ pub struct Design {
     /// Memory of a guest, such as 512M or 2G [default: 1G]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// Seed of everything that is drawn at random [default: drawn, and kept in the plan]
+    /// Random seed [default: drawn, and kept in the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Storage: nvme, ssd, hdd or hdd-15k (models), ram, or host-file (a virtio disk on a file, not on the exact clock) [default: nvme on
@@ -153,7 +153,7 @@ pub struct Outcome {
     /// are sampled [default: 1, or 2 where they are sampled]
     #[arg(long, value_name = "PAIRS")]
     pub why: Option<u32>,
-    /// Pairs run once more for what they wait for where the arms differ: locks of the kernel (since 5.19) and futexes [default: as `--why` where guests have two
+    /// Pairs to rerun with lock tracing where the arms differ: locks of the kernel (since 5.19) and futexes [default: as `--why` where guests have two
     /// CPUs or more, and with `--on local`; else 0]
     #[arg(long, value_name = "PAIRS")]
     pub locks: Option<u32>,
@@ -192,7 +192,7 @@ pub struct Run {
     pub outcome: Outcome,
 }
 
-/// Make the report of a study again; boots nothing
+/// Regenerate a study's report; boots nothing
 #[derive(Debug, Args)]
 pub struct Report {
     /// The study's folder
@@ -200,7 +200,7 @@ pub struct Report {
     /// Format of the report
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Print a flame graph (SVG) of a line that was sampled, in place of the report: the baseline's (a), the other arm's (b), or what differs (diff)
+    /// Print a flame graph (SVG) of a sampled line instead of the report: the baseline's (a), the other arm's (b), or what differs (diff)
     #[arg(long, value_name = "WHAT", value_enum, ignore_case = true, conflicts_with = "format")]
     pub flame: Option<Flame>,
     /// The line of the flame graph, as WORKLOAD or WORKLOAD.METRIC [default: the first]
@@ -279,7 +279,7 @@ pub enum KernelAction {
     },
 }
 
-/// List what can be set, and see what of it this machine has
+/// List the levers, and see which of them this machine has
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron lever list\n  \
@@ -298,12 +298,12 @@ pub enum LeverAction {
         #[arg(value_name = "FAMILY")]
         family: Option<String>,
     },
-    /// Say what a lever is, what it takes, and what it is set to on this machine
+    /// Describe a lever, its values and its setting on this machine
     Show {
         #[arg(value_name = "LEVER")]
         name: String,
     },
-    /// Say whether settings can be had on this machine; exits with 1 if one cannot
+    /// Check whether settings are available on this machine; exits with 1 if one is not
     Check {
         /// An arm (KERNEL,LEVER=VALUE…) or a setting (LEVER=VALUE)
         #[arg(value_name = "ARM|SETTING", required = true)]
@@ -323,7 +323,7 @@ pub enum LeverAction {
 /// could not be restored; it is kept for another try.
 #[derive(Debug, Args)]
 pub struct Undo {
-    /// Only say what would be restored
+    /// Only list what would be restored
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -331,12 +331,12 @@ pub struct Undo {
 /// Check what this machine has and lacks; exits with 1 if the default comparison could not run
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// The host to be looked at: guests on this machine (vm), or this machine itself, graded for measuring (local)
+    /// Host to check: guests on this machine (vm), or this machine itself, graded for measuring (local)
     #[arg(long, value_name = "HOST", value_parser = ["vm", "local"], default_value = "vm")]
     pub on: String,
 }
 
-/// Compare a kernel with itself: what does this machine make of no difference at all?
+/// Compare a kernel with itself to measure this machine's noise floor
 ///
 /// Fails if any primary metric differs, or is off by half its margin or more. The noise found is kept and printed.
 #[derive(Debug, Args)]
@@ -432,7 +432,7 @@ pub struct DbsimRun {
     /// Directory on the file system to be tested
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// Seed of everything that is drawn at random [default: drawn, and printed]
+    /// Random seed [default: drawn, and printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Format of the result on standard output

@@ -32,7 +32,7 @@ pub fn list(dir: &Path) -> Result<Vec<PathBuf>, Refusal> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// The release of a build, a candidate before its release; `None` for what is no build.
+/// The release of a build, a candidate before its release; `None` for what is not a build.
 fn release(path: &Path) -> Option<String> {
     let of_image = |path: &Path| image::read(path).ok().map(|image| image.release);
     let release = if path.is_dir() {

@@ -53,7 +53,7 @@ pub struct Bisection {
     pub clock: Clock,
     pub seed: u64,
     pub what: What,
-    /// Probability of a wrong place that is put up with.
+    /// Accepted probability of naming the wrong place.
     pub error: f64,
     /// Pairs of a test.
     pub pairs_per_step: u32,

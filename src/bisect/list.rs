@@ -112,7 +112,7 @@ fn between(good: &ArmText, bad: &ArmText, wanted: (&str, &str), all: &[String]) 
     let find = |arm: &ArmText, wanted: &str| {
         all.iter().rposition(|text| bigiron_model::version::satisfies(&version(text), wanted)).ok_or_else(|| {
             let newest =
-                all.last().map_or_else(|| "none can be had".to_owned(), |last| format!("the newest is `{last}`"));
+                all.last().map_or_else(|| "there is none".to_owned(), |last| format!("the newest is `{last}`"));
             Refusal::new(format!("No kernel `{arm}` in Debian's archive or in the cache; {newest}"))
         })
     };

@@ -49,7 +49,7 @@ pub struct Bisect {
     /// An argument for make, such as CC=gcc-12 or -j8; may be repeated
     #[arg(long, value_name = "ARG", requires = "git", allow_hyphen_values = true, help_heading = "Commits")]
     pub make_arg: Vec<String>,
-    /// Keep sources and object files when the search has its answer; the next one in the same repository begins with them
+    /// Keep sources and object files after the search; the next one in this repository starts from them
     #[arg(long, requires = "git", help_heading = "Commits")]
     pub keep_build: bool,
     /// Only commits that touch one of these paths, as `git log -- PATH` takes them
@@ -64,10 +64,10 @@ pub struct Bisect {
 /// When a search for a place has its answer, or gives up.
 #[derive(Debug, Args)]
 pub struct BisectBounds {
-    /// Probability of a wrong place that is put up with
+    /// Accepted probability of naming the wrong place
     #[arg(long, value_name = "P", default_value_t = 0.05)]
     pub error: f64,
-    /// Most tests before it gives up
+    /// Maximum number of tests
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub steps: u32,
 }
@@ -105,7 +105,7 @@ pub struct BisectConfig {
     /// An argument for make, such as CC=gcc-12 or -j8; may be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub make_arg: Vec<String>,
-    /// Keep sources and object files when the search has its answer; the next one in the same repository begins with them
+    /// Keep sources and object files after the search; the next one in this repository starts from them
     #[arg(long)]
     pub keep_build: bool,
     #[command(flatten)]
@@ -139,7 +139,7 @@ pub struct BisectCommon {
     /// Pairs of each test, even [default: 2 for a kernel on the exact clock, else 4]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Study")]
     pub pairs_per_step: Option<u32>,
-    /// Play this script of the host `sim` in the place of guests (see `bigiron doc sim`)
+    /// Play this script of the host `sim` instead of booting guests (see `bigiron doc sim`)
     #[arg(long, value_name = "FILE", help_heading = "Study")]
     pub sim: Option<PathBuf>,
     /// Folder of the bisection [default: one in bigiron-results/, named after the question]

@@ -23,7 +23,7 @@ pub struct Nightly {
     /// Four boots of each kernel and seconds for each workload: a screening that sees clear changes
     #[arg(long, help_heading = "Study")]
     pub quick: bool,
-    /// Clock that times are read from
+    /// Clock that times the trials
     #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact"], default_value = "exact", help_heading = "Study")]
     pub clock: String,
     /// Number of pairs, even [default: 4 with --quick, else what a verdict on every row needs]
@@ -38,13 +38,13 @@ pub struct Nightly {
     /// Storage, as for `bigiron compare`
     #[arg(long, value_name = "NAME", help_heading = "Study")]
     pub storage: Option<String>,
-    /// Seed of everything that is drawn at random; nights with the same one can be held against each other
+    /// Random seed; nights with the same seed can be compared
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, help_heading = "Study")]
     pub seed: u64,
     /// Set a lever on all kernels; may be repeated
     #[arg(long, value_name = "LEVER=VALUE", help_heading = "Study")]
     pub set: Vec<String>,
-    /// Play this script of the host `sim` in the place of guests (see `bigiron doc sim`)
+    /// Play this script of the host `sim` instead of booting guests (see `bigiron doc sim`)
     #[arg(long, value_name = "FILE", help_heading = "Study")]
     pub sim: Option<PathBuf>,
     /// Folder of the night [default: one in bigiron-results/, named after the question]
@@ -64,7 +64,7 @@ pub struct Nightly {
     pub fail_on: Vec<FailOn>,
 }
 
-/// Show what nights have measured over many kernels, and where it changed
+/// Show the results of nights over many kernels, with change points
 ///
 /// Kernels are in the order of their versions. A change point lies between two kernels (E-divisive on the logarithms of the boots' values).
 #[derive(Debug, Args)]

@@ -69,7 +69,7 @@ pub struct OltpRun {
     /// Directory on the file system to be tested
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// Seed of everything that is drawn at random [default: drawn, and printed]
+    /// Random seed [default: drawn, and printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Format of the result on standard output
@@ -108,7 +108,7 @@ pub struct OltpCrashTest {
     /// File system of the data [default: ext4]
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<String>,
-    /// Seed of everything that is drawn at random [default: drawn, and printed]
+    /// Random seed [default: drawn, and printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Folder with room for the disk, twice what is loaded and a GiB

@@ -191,7 +191,7 @@ fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
     Ok((base, workloads))
 }
 
-/// Pairs of every study: few for a screening, else so many that each row's verdict can pass the correction for all of them.
+/// Pairs of every study: few for a screening, else enough for each row's verdict to pass the correction for all of them.
 fn pairs(args: &Nightly, base: &Question, rows: usize) -> u32 {
     let usual = if base.clock == Some(Clock::Wall) { 12 } else { 8 };
     args.pairs.unwrap_or(match args.quick {

@@ -83,7 +83,7 @@ fn once(args: &OltpRun) -> anyhow::Result<u8> {
     Ok(if failed.is_some() { FAILED } else { 0 })
 }
 
-/// What the run is at, for who waits at a terminal.
+/// Shows the current step on a terminal.
 fn show(phase: Phase) {
     if let Phase::Step { step, done, of, .. } = phase
         && std::io::stderr().is_terminal()

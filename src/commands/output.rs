@@ -1,4 +1,4 @@
-//! Writing to the two streams. A reader who has seen enough is no error.
+//! Writing to the two streams. A reader that closes its end is no error.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};

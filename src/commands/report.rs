@@ -94,7 +94,7 @@ fn graph(plan: &Plan, judgement: &Judgement, why: &Why, flame: Flame, line: Opti
             (Some(line), false) => Refusal::new(format!("No stacks were sampled of `{line}`"))
                 .hint(format!("There are those of {}", have.join(", "))),
             _ => Refusal::new("No stacks were sampled in this study")
-                .hint("They are where lines differ: `bigiron compare --on local … --why 2`, see `bigiron doc why`"),
+                .hint("Stacks are sampled where lines differ: `bigiron compare --on local … --why 2`; see `bigiron doc samples`"),
         }
         .into());
     };

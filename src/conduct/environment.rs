@@ -129,7 +129,7 @@ pub fn here<'a>(folder: &Path, link: &'a Link) -> Site<'a> {
     Site { root: Path::new("/"), disks: Disks::below(folder), link }
 }
 
-/// A kernel that was named wrongly, or that is none, is the question's fault; one that cannot be had now is not.
+/// A kernel that is named wrongly, or is not a kernel, is the question's fault; one that is not available now is not.
 pub fn refuse(error: KernelError) -> anyhow::Error {
     use KernelError::{BuildTree, Deb, Image, Io, Module, OtherRelease, Running, Spec, UnknownName, UnknownSeries};
     if let Io { path, cause, .. } = &error

@@ -102,7 +102,7 @@ fn failures_and_complaints_are_told_of_the_kernel_that_had_them() {
         }
     };
     let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, first)]);
-    assert_eq!(grid.verdict(), Some(Verdict::Inconclusive), "nothing sound to be held against");
+    assert_eq!(grid.verdict(), Some(Verdict::Inconclusive), "no valid baseline to compare with");
     let oops = |r: &mut Record| {
         if r.arm == ARMS[1] {
             complain(r, "oops", "unable to handle page fault");

@@ -1,4 +1,4 @@
-//! What a session tells whoever watches: terminal, log, tests.
+//! What a session tells its observers: terminal, log, tests.
 
 use bigiron_lab::host::Phase;
 use bigiron_model::plan::{Plan, Slot};

@@ -70,7 +70,7 @@ impl ArmText {
     }
 }
 
-/// `debian:6.12/cloud` has a slash and is no path.
+/// `debian:6.12/cloud` has a slash and is not a path.
 fn is_path(kernel: &str) -> bool {
     kernel.contains('/') && !kernel.split('/').next().is_some_and(|head| head.contains(':'))
 }

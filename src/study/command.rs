@@ -36,7 +36,7 @@ pub fn ask(q: &mut Question, program: &[String], metrics: &[String]) -> Result<(
     Ok(())
 }
 
-/// Whoever names a program, and no other workload, wants it run.
+/// A program without any other workload is to be run.
 fn imply(q: &mut Question, named: bool) {
     let is_run = |(lever, _): &Setting| lever == RUN;
     let of_arms = q.arms.iter().any(|arm| arm.settings.iter().any(is_run));
@@ -187,7 +187,7 @@ regex = 'rate ([0-9]+), '
             ("[[command.metric]]\nname = \"t\"\nunit = \"s\"", "s.toml:1: A metric has either `json` or `regex`"),
             (
                 "[[command.metric]]\nname = \"t\"\nunit = \"s\"\nbetter = \"lower\"\nregex = \"took (\"",
-                "s.toml:5: Metric `t`: `took (` is no regular expression",
+                "s.toml:5: Metric `t`: `took (` is not a regular expression",
             ),
             ("[command]\nrun = \"x\"\n[set]\ncommand.run = \"y\"", "s.toml:2: Lever `command.run` is set twice"),
         ] {

@@ -174,9 +174,11 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
 }
 
 fn choice<'c>(what: &str, word: &str, choices: &[&'c str]) -> Result<&'c str, Refusal> {
-    choices.iter().find(|c| **c == word).copied().ok_or_else(|| {
-        Refusal::new(format!("`{word}` is no {what} that bigiron knows; it can be {}", suggest::list(choices)))
-    })
+    choices
+        .iter()
+        .find(|c| **c == word)
+        .copied()
+        .ok_or_else(|| Refusal::new(format!("Unknown {what} `{word}`; it can be {}", suggest::list(choices))))
 }
 
 /// Refuses a name that no clock knows, before anything is asked of the machine.
@@ -190,7 +192,7 @@ fn filesystem(q: &Question) -> Result<&str, Refusal> {
     let Some(name) = &q.filesystem else { return Ok("ext4") };
     setting::check("fs.type", name).map(|_| name.as_str()).map_err(|e| match e {
         LeverError::Value { right, .. } => {
-            q.places.refuse("machine.filesystem", format!("`{name}` is no filesystem that bigiron knows; {right}"))
+            q.places.refuse("machine.filesystem", format!("Unknown filesystem `{name}`; {right}"))
         }
         other => other.into(),
     })
@@ -230,9 +232,10 @@ fn check_arms(q: &Question) -> Result<(), Refusal> {
             0 => "No kernels to compare; a comparison takes two arms or more".to_owned(),
             _ => format!("Only one arm, `{}`; a comparison takes two or more", q.arms[0]),
         };
-        return Err(q.places.refuse("arms", message).hint(
-            "The same kernel twice is a comparison too: it shows what this machine makes of no difference at all",
-        ));
+        return Err(q
+            .places
+            .refuse("arms", message)
+            .hint("The same kernel twice is a comparison too: it measures this machine's noise floor"));
     }
     for (i, arm) in q.arms.iter().enumerate() {
         let named = arm.name.as_ref().is_some_and(|name| q.arms[..i].iter().any(|a| a.name.as_ref() == Some(name)));

@@ -120,5 +120,5 @@ fn a_lever_that_does_not_take_stops_the_study_with_the_kernels_offer() {
     ran.stderr_has(
         "Lever `block.scheduler=anticipatory` did not take: the kernel offers none, mq-deadline, kyber, bfq",
     );
-    assert_eq!(records(&test, "none"), Vec::<Value>::new(), "it is no failure of the arm");
+    assert_eq!(records(&test, "none"), Vec::<Value>::new(), "it is not a failure of the arm");
 }

@@ -253,12 +253,12 @@ fn what_cannot_be_bisected_is_refused_before_anything_is_built() {
         test.run(&[&args[..], more].concat())
     };
     let micro = ["micro:fork-exit"];
-    of("none", "good.config", "bad.config", &micro).refused("`none` is no folder");
-    of("empty", "good.config", "bad.config", &micro).refused("`empty` is no git repository");
-    of("linux", "good.config", "bad.config", &["micro:fork-exit", "--at", "v9"]).refused("--at: `v9` is no commit");
+    of("none", "good.config", "bad.config", &micro).refused("`none` is not a folder");
+    of("empty", "good.config", "bad.config", &micro).refused("`empty` is not a git repository");
+    of("linux", "good.config", "bad.config", &["micro:fork-exit", "--at", "v9"]).refused("--at: `v9` is not a commit");
     of("linux", "good.config", "bad.config", &["micro:forks"]).refused("`micro` has no metric `forks`");
     of("linux", "none.config", "bad.config", &micro).refused("--good: `none.config` cannot be read");
-    of("linux", "good.config", "text", &micro).refused("--bad: `text` is no kernel's configuration");
+    of("linux", "good.config", "text", &micro).refused("--bad: `text` is not a kernel's configuration");
     of("linux", "good.config", "wrong.config", &micro)
         .refused("--bad: `wrong.config` is wrong in line 3, `CONFIG_OLD y`");
     // DEBUG_LISTS has no effect without DEBUG.

@@ -169,9 +169,9 @@ fn what_cannot_be_bisected_is_refused_before_anything_is_built() {
     let (good, bad) = (place.commits[0].as_str(), place.commits[11].as_str());
     let test = place.test.file("text", "hello\n").file("empty/x", "");
     let of = |args: &[&str]| test.run(&[&["bisect"], args, &["micro:fork-exit", "--sim", "s.toml"]].concat());
-    of(&["--git", "none", "--good", good, "--bad", bad]).refused("`none` is no folder");
-    of(&["--git", "empty", "--good", good, "--bad", bad]).refused("`empty` is no git repository");
-    of(&["--git", "linux", "--good", "v9", "--bad", bad]).refused("--good: `v9` is no commit");
+    of(&["--git", "none", "--good", good, "--bad", bad]).refused("`none` is not a folder");
+    of(&["--git", "empty", "--good", good, "--bad", bad]).refused("`empty` is not a git repository");
+    of(&["--git", "linux", "--good", "v9", "--bad", bad]).refused("--good: `v9` is not a commit");
     of(&["--git", "linux", "--good", bad, "--bad", good]).refused("is no ancestor of bad");
     of(&["--git", "linux", "--good", good, "--bad", good]).refused("the same commit");
     of(&["--git", "linux", "--good", good]).refused("--bad");

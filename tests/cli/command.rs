@@ -224,12 +224,12 @@ fn what_cannot_be_run_is_refused_before_anything_runs() {
         (&["--set", "command.rn=true"], "did you mean `command.run`?"),
         (
             &["--metric", "t,unit=s,better=lower,regex=took (", "--", "true"],
-            "--metric: Metric `t`: `took (` is no regular",
+            "--metric: Metric `t`: `took (` is not a regular",
         ),
         (&["--metric", "wall,unit=s,better=lower,json=/t", "--", "true"], "is measured always"),
     ] {
         test.run(&[&["compare"], &both[..], &QUICK, rest].concat()).refused(want);
     }
-    test.run(&["run", "study.toml"]).refused("study.toml:10: Metric `t`: `took (` is no regular expression");
+    test.run(&["run", "study.toml"]).refused("study.toml:10: Metric `t`: `took (` is not a regular expression");
     assert!(test.entries("study").is_empty() && test.entries("bigiron-results").is_empty());
 }

@@ -71,7 +71,7 @@ fn a_job_that_cannot_run_is_refused_with_its_line() {
         "[transaction.t]\nsteps = [\"read 2\", \"dirty 1\", \"commit\"]\n[process.a]\nkind = \"foreground\"\n";
     let crew = "[process.w]\nkind = \"database-writer\"\n[process.l]\nkind = \"log-writer\"\n";
     for (text, want) in [
-        ("[run]\n".to_owned(), "j.toml:1: This is no dbsim job"),
+        ("[run]\n".to_owned(), "j.toml:1: This is not a dbsim job"),
         ("dbsim = 2\n".to_owned(), "j.toml:1: `dbsim` cannot be `2`"),
         ("dbsim = 1\n[cahce]\n".to_owned(), "j.toml:2: Unknown key `cahce`; did you mean `cache`?"),
         ("dbsim = 1\n[cache]\nsise = \"1M\"\n".to_owned(), "j.toml:3: Unknown key `sise`; did you mean `size`?"),
@@ -88,7 +88,7 @@ fn a_job_that_cannot_run_is_refused_with_its_line() {
         ("dbsim = 1\n[process.r]\nkind = \"requests\"\nrequest = \"8M\"\n".to_owned(), "j.toml:4: `request` cannot be `8M`"),
         ("dbsim = 1\n[process.r]\nkind = \"requests\"\n".to_owned(), "would never end"),
         ("dbsim = 1\n[transaction.t]\nsteps = [\"dirty 3\"]\n[process.a]\nkind = \"foreground\"\n[process.w]\nkind = \"database-writer\"\n[process.l]\nkind = \"log-writer\"\n".to_owned(), "j.toml:3: `dirty 3` in transaction `t` has no block to change"),
-        ("dbsim = 1\n[transaction.t]\nsteps = [\n\"read 3\",\n\"raed 3\"]\n".to_owned(), "j.toml:5: `raed` is no step; did you mean `read`?"),
+        ("dbsim = 1\n[transaction.t]\nsteps = [\n\"read 3\",\n\"raed 3\"]\n".to_owned(), "j.toml:5: `raed` is not a step; did you mean `read`?"),
     ] {
         job(&text).refused(want);
     }
@@ -137,7 +137,7 @@ fn a_run_is_kept_verified_and_its_damage_seen() {
     bytes[300_000] ^= 1;
     std::fs::write(&data, bytes).unwrap();
     test.run(&["dbsim", "verify", &dir]).status(1).stdout_has("INVALID");
-    test.run(&["dbsim", "verify", "."]).refused("is no directory of a dbsim run");
+    test.run(&["dbsim", "verify", "."]).refused("is not a directory of a dbsim run");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_run_that_does_not_fit_is_refused() {
     let test = Test::new();
     let huge = ["--set", "data.size=1000G", "--set", "cache.size=900G"];
     test.run(&with(&["dbsim", "run", "orasim-2004"], &huge)).refused("The job needs");
-    test.run(&with(&["dbsim", "run", "orasim-2004", "--dir", "none"], SMALL)).refused("is no directory");
+    test.run(&with(&["dbsim", "run", "orasim-2004", "--dir", "none"], SMALL)).refused("is not a directory");
     assert!(test.entries(".").is_empty());
 }
 

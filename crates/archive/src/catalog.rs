@@ -137,7 +137,7 @@ pub(super) fn is_shell(depends: &[String]) -> bool {
     depends.iter().any(|d| d.starts_with("linux-binary-"))
 }
 
-/// Series of one flavour that can be had whole, oldest first.
+/// Series of one flavour that are available whole, oldest first.
 pub fn series<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str) -> Vec<String> {
     let mut found = Vec::new();
     for packages in lists {
@@ -150,7 +150,7 @@ pub fn series<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str)
     found
 }
 
-/// Versions of one flavour that can be had whole, oldest first; of several builds of one upstream version the newest.
+/// Versions of one flavour that are available whole, oldest first; of several builds of one upstream version the newest.
 pub fn versions<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str) -> Vec<String> {
     let mut found = Vec::new();
     for packages in lists {

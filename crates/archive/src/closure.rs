@@ -49,7 +49,7 @@ struct Release {
 impl Closure {
     /// The package `PREFIX-NUMBER` and `others` from the release that has the newest version of it: the machine's own release first, others of
     /// Debian's archive if that lacks it. `state` is the folder of apt's private state; `note` gets lines on what is being done. The inner
-    /// `Err` holds the numbers that can be had.
+    /// `Err` holds the available numbers.
     pub fn find(
         state: &Path,
         prefix: &str,

@@ -51,7 +51,7 @@ pub fn unpack(path: &Path, into: &Path) -> Result<Unpacked, KernelError> {
 }
 
 /// Take files and links out into `into`: each where `place` says, given its path in the package without a leading `/` or `./`; those for
-/// which it says `None` are dropped. Modes are kept but for special bits; owners are whoever runs this. Links are for the caller to make,
+/// which it says `None` are dropped. Modes are kept but for special bits; the owner is the user that runs this. Links are for the caller to make,
 /// by `link`, once all files are there: so none is ever followed.
 pub fn extract(
     path: &Path,

@@ -53,7 +53,7 @@ pub(super) fn resolve(
     question.fetch(&apt, &guard)
 }
 
-/// Every version of `flavour` that can be had, in the archive or in the cache, oldest first.
+/// Every available version of `flavour`, in the archive or in the cache, oldest first.
 pub(super) fn versions(store: &Store, flavour: &str, note: &dyn Fn(&str)) -> Result<Vec<String>, KernelError> {
     let question = Question { store, version: "", flavour, note };
     let cached = store.list()?.into_iter().filter_map(|e| e.debian).filter(|o| o.flavour == flavour);

@@ -13,7 +13,7 @@ pub enum KernelError {
         "No kernel is named `{name}`; {known}. Add one with `bigiron kernel add {name} …`, or name `debian:6.12`, a path, or `running`"
     )]
     UnknownName { name: String, known: String },
-    #[error("Debian has no kernel `{wanted}` of flavour `{flavour}` here; series that can be had: {available}")]
+    #[error("Debian has no kernel `{wanted}` of flavour `{flavour}` here; available series: {available}")]
     UnknownSeries { wanted: String, flavour: String, available: String },
     #[error(
         "`debian:` kernels need apt, and this machine has no `{0}`; give a .deb, a bzImage with its modules, or a build tree instead"

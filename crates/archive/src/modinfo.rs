@@ -19,7 +19,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The module's name in the kernel's spelling, and the compression, of a file name; `None` if it is no module's.
+    /// The module's name in the kernel's spelling, and the compression, of a file name; `None` if it is not a module's.
     pub fn of_file_name(name: &str) -> Option<(String, Self)> {
         let forms = [(".ko", Self::None), (".ko.xz", Self::Xz), (".ko.zst", Self::Zstd), (".ko.gz", Self::Gzip)];
         let (stem, compression) = forms.iter().find_map(|(suffix, c)| Some((name.strip_suffix(suffix)?, *c)))?;

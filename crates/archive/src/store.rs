@@ -7,7 +7,7 @@
 //! CACHE/apt/              apt's private state
 //! CACHE/git/              where commits of a source tree are built, by `bisect::git::workspace`
 //! CACHE/tmp/              what is being fetched
-//! CACHE/lock              held by whoever changes any of this
+//! CACHE/lock              held by the process that changes any of this
 //! ```
 //! Invariant: an entry appears whole (by a rename) or not at all; what a killed process left in `tmp` is gone with the next change.
 
@@ -85,7 +85,7 @@ impl Store {
         Ok(entry.kernel(&spec.to_string()))
     }
 
-    /// The Debian kernels of a flavour that can be had, as exact specs, oldest first.
+    /// The available Debian kernels of a flavour, as exact specs, oldest first.
     pub fn debian_kernels(&self, flavour: &str, note: &dyn Fn(&str)) -> Result<Vec<String>, KernelError> {
         let versions = debian::versions(self, flavour, note)?;
         let named = Some(flavour.to_owned()).filter(|f| f != spec::DEFAULT_FLAVOUR);

@@ -1,6 +1,6 @@
 //! Acknowledgements that leave the machine: every group commit is told to a stream before anybody is told that it is durable.
 //!
-//! Invariant: what a foreground was told is in the stream already, so whoever has received the stream up to some byte knows of
+//! Invariant: what a foreground was told is in the stream already, so a receiver of the stream up to some byte knows of
 //! everything that was acknowledged up to then. A frame is whole or the stream ends before it.
 
 use std::fs::File;

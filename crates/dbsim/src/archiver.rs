@@ -22,7 +22,7 @@ use super::journal::{JOURNAL_HEADER, JournalHeader};
 use super::turns::Full;
 use super::waits::{self, Event};
 
-/// Archive files kept: the redo of the last so many turns that are over. Older ones are removed, so that storage is bounded however
+/// Archive files kept: the redo of the last this many turns that are over. Older ones are removed, so that storage is bounded however
 /// long a run is; while there have been no more, the redo is complete from the start.
 pub const KEPT: u64 = 8;
 

@@ -56,9 +56,9 @@ shared_struct! {
         unused: AtomicU32,
         /// Counts waits for a free buffer.
         free_waits: AtomicU64,
-        /// Who waits for a free buffer.
+        /// Processes that wait for a free buffer.
         free: Event,
-        /// Who waits for a batch to be on disk.
+        /// Processes that wait for a batch to be on disk.
         written: Event,
     }
 }
@@ -260,7 +260,7 @@ impl<'s> Cache<'s> {
         }
         let bucket = self.bucket(tag - 1);
         let _held = bucket.latch.lock();
-        // Under the latch nobody can pin it, and only who has a pin can make it dirty.
+        // Under the latch nobody can pin it, and only the holder of a pin can make it dirty.
         if b.tag.load(SeqCst) != tag || b.state.compare_exchange(0, 1, SeqCst, SeqCst).is_err() {
             return false;
         }
@@ -288,7 +288,7 @@ impl<'s> Cache<'s> {
         self.control.free_waits.load(SeqCst)
     }
 
-    /// Where the database writers sleep; whoever has work for them signals.
+    /// Where the database writers sleep; a process with work for them signals.
     pub fn writer(&self) -> Writers<'_> {
         Writers(self.writers)
     }

@@ -12,7 +12,7 @@ use crate::job::{CacheSpec, Kind, Memory};
 use bigiron_sys::process::{Exit, fork_child};
 use bigiron_workload::testing;
 
-/// A job whose cache has so many buffers and is cleaned by so many writers.
+/// A job whose cache has this many buffers and is cleaned by this many writers.
 fn job(buffers: usize, replacement: Replacement, writers: usize) -> Job {
     let mut job = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
     let bytes = (buffers * BLOCK) as u64;

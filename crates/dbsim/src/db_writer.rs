@@ -153,7 +153,7 @@ impl DatabaseWriter<'_> {
                 self.slots[completion.slot].take().context("A block was written that was not to be")?;
             self.instance.ledger.written(number, version);
             Counters::bump(&self.instance.counters[self.process].writes);
-            // Unpinned first: who has waited for a free buffer is to find one.
+            // Unpinned first: a process that waits for a free buffer is to find one.
             drop(pin);
         }
         self.instance.cache.cleaned(self.done.len());

@@ -168,7 +168,7 @@ pub fn finished(done: &[Completion], len: usize) -> Result<()> {
     Ok(())
 }
 
-/// The engine that is asked for, with buffers of so many bytes.
+/// The engine that is asked for, with buffers of this many bytes.
 pub fn engine(spec: &EngineSpec, bytes: usize) -> Result<Box<dyn Engine>> {
     engine_on(spec, bytes, &[])
 }

@@ -15,7 +15,7 @@ use super::transaction::{Stream, Transaction, share};
 use super::waits::{self, Event};
 use bigiron_workload::units::Pace;
 
-/// Of so many transactions one is looked at closely, in turn by worker: what that costs must not show.
+/// Of this many transactions one is looked at closely, in turn by worker: what that costs must not show.
 const AUDITED: u64 = 64;
 
 /// Draws transactions and does them: a foreground, or the server of a client.

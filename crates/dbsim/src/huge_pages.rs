@@ -38,7 +38,7 @@ impl Permission {
     }
 }
 
-/// Memory of the kind that the job asks for cannot be had.
+/// Memory of the kind that the job asks for is not available.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum Refused {
     #[error("This kernel has no huge pages of {}; {sizes}", PageSize(*page))]
@@ -74,7 +74,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// The pool of pages of so many bytes under `pools`, which is /sys/kernel/mm/hugepages.
+    /// The pool of pages of this many bytes under `pools`, which is /sys/kernel/mm/hugepages.
     fn find(pools: &Path, page: u64) -> Result<Self, Refused> {
         let name = |page: u64| format!("hugepages-{}kB", page >> 10);
         let dir = pools.join(name(page));
@@ -191,7 +191,7 @@ impl Reserved {
             return Err(Refused::TooFew { page, needed, free, how }.into());
         }
         let undo = |raised: bool| {
-            // The lock of whoever was killed lives on in here.
+            // The lock of a killed process lives on in here.
             lock.release();
             let _held = pool.lock()?;
             // Killed before it could tell: then the pool itself tells whether it was raised.

@@ -142,7 +142,7 @@ pub struct Instance<'s> {
     pub log: Log<'s>,
     pub checkpoints: Checkpoints<'s>,
     pub roles: Vec<Role>,
-    /// Transactions after which somebody may have become due who does a request for so many of them.
+    /// Transactions after which somebody may have become due who does a request for this many of them.
     pace: u64,
     /// By process.
     pub counters: &'s [Counters],
@@ -335,12 +335,12 @@ impl<'s> Instance<'s> {
         self.job.classes.iter().filter(fixed).map(|c| c.count).sum()
     }
 
-    /// Requests of a process that does one for `every` so many transactions, before the window; none if the ramp is a time.
+    /// Requests of a process that does one for `every` this many transactions, before the window; none if the ramp is a time.
     pub fn ramp_scans(&self, every: u64) -> u64 {
         self.plan.ramp_transactions().unwrap_or(0) / every
     }
 
-    /// Where such a process ends: after so many requests, those before the window included; `None`: when the window closes.
+    /// Where such a process ends: after this many requests, those before the window included; `None`: when the window closes.
     pub fn scans_end(&self, every: u64) -> Option<u64> {
         let transactions = self.plan.transactions()?;
         Some(self.ramp_scans(every) + (transactions / every).max(1))
@@ -459,7 +459,7 @@ impl<'s> Instance<'s> {
         }
     }
 
-    /// Requests that a process which does one for `every` so many transactions may have done by now. With `idle_at`, sleeps until
+    /// Requests that a process which does one for `every` this many transactions may have done by now. With `idle_at`, sleeps until
     /// they are more than that.
     pub fn scan_due(&self, every: u64, idle_at: Option<u64>) -> u64 {
         let due = || {

@@ -182,7 +182,7 @@ fn digest(record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&record[..4]), &record[16..])
 }
 
-/// To be called last by whoever encodes a record: puts in the checksum as far as it is known without the sequence.
+/// To be called last when a record is encoded: puts in the checksum as far as it is known without the sequence.
 fn finish(record: &mut [u8]) -> usize {
     let sum = digest(record);
     put(record, 4, &sum.to_le_bytes());

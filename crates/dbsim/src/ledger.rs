@@ -138,7 +138,7 @@ impl<'s> Live<'s> {
         self.words[index].fetch_max(word(index, value), SeqCst);
     }
 
-    /// Everything before `lsn` is on disk. To be told before anybody who waits for it is woken.
+    /// Everything before `lsn` is on disk. To be called before the waiters are woken.
     pub fn flushed(&self, lsn: u64) {
         self.raise(FLUSHED, lsn);
     }

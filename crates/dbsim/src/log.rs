@@ -1,6 +1,6 @@
 //! The log buffer that all processes share, and waiting for it to be on disk.
 //!
-//! Invariant: what is in the log buffer always has a place in the current journal: who wants to write redo reserves the place
+//! Invariant: what is in the log buffer always has a place in the current journal: a process that writes redo reserves the place
 //! before it holds anything that others need. So the log writer can always flush, the database writer (which must not write a
 //! block ahead of its redo) never waits in a circle with a log switch, and the switch waits for checkpoint and archiver alone.
 //!
@@ -67,7 +67,7 @@ shared_struct! {
         acknowledged: AtomicU64,
         flushes: AtomicU64,
         flushed_bytes: AtomicU64,
-        /// Who is no foreground waits here for redo to be on disk.
+        /// Other processes than foregrounds wait here for redo to be on disk.
         published: Event,
         spare: [AtomicU64; 3],
 

@@ -12,7 +12,7 @@ struct Run {
 }
 
 impl Run {
-    /// A small job of so many foregrounds, with these lines under `[journal]` and these in the log writer's table, and other processes.
+    /// A small job of this many foregrounds, with these lines under `[journal]` and these in the log writer's table, and other processes.
     fn new(foregrounds: usize, journal: &str, log_writer: &str, others: &str) -> Self {
         Self::with_steps("\"commit\"", foregrounds, journal, log_writer, others)
     }
@@ -94,7 +94,7 @@ fn the_stages_add_up_to_the_commit() {
 
 #[test]
 fn commits_of_many_foregrounds_share_redo_writes() {
-    // Long enough that everybody comes in, on however busy a machine: who is late is not in the group, and the bar is low.
+    // Long enough that everybody comes in, on however busy a machine: a late process is not in the group, and the bar is low.
     let grouped = |foregrounds| {
         let run = Run::new(foregrounds, "", ", group-wait = \"100 ms\"", "").set("transactions", "60");
         fact(&run.go().unwrap(), "commits-per-redo-write")

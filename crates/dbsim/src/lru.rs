@@ -42,7 +42,7 @@ pub struct Lru<'s> {
 }
 
 impl<'s> Lru<'s> {
-    /// Bytes of segment that the lists of so many buffers take.
+    /// Bytes of segment that the lists of this many buffers take.
     pub fn bytes(buffers: usize) -> usize {
         LISTS * size_of::<List>() + buffers * size_of::<Link>() + 4 * 64
     }

@@ -248,7 +248,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// Memory of that kind, or `None` where this machine has none, which has to be said in so many words.
+    /// Memory of that kind, or `None` where this machine has none, which the job must state.
     fn try_new(memory: Memory, bytes: usize) -> Option<CacheMemory> {
         match CacheMemory::new(memory, bytes, Permission::of_this_machine()) {
             Ok(made) => Some(made),

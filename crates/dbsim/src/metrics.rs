@@ -34,7 +34,7 @@ fn waits_for(job: &Job, event: Event) -> bool {
     }
 }
 
-/// Whether a scanner's work is no fixed share of the foregrounds'.
+/// Whether a scanner's work is not a fixed share of the foregrounds'.
 fn scans_freely(job: &Job) -> bool {
     job.classes.iter().any(|c| matches!(c.kind, Class::Scanner { work: Share::Free, .. }))
 }

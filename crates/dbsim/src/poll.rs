@@ -1,6 +1,6 @@
 //! Waiting by looking again and again, for jobs that ask for it.
 //!
-//! Invariant: a poller gives the CPU away between two looks: first to whoever else can run, then for a time that doubles.
+//! Invariant: a poller gives the CPU away between two looks: first to any other runnable process, then for a time that doubles.
 
 use std::time::Duration;
 

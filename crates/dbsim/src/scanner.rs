@@ -1,6 +1,6 @@
 //! The scanner: reads the data files from end to end by large reads past the buffer cache, as a backup or a table scan does.
 //!
-//! Invariant: its work is a fixed share of the foregrounds' (one extent for so many transactions), whatever the speed of either, or
+//! Invariant: its work is a fixed share of the foregrounds' (one extent for this many transactions), whatever the speed of either, or
 //! else as much as it can do.
 
 use anyhow::{Context as _, Result};

@@ -139,7 +139,7 @@ impl<'a> Sort<'a> {
         Ok(Self { spec, meter, stop, from: file(0)?, to: file(1)?, end: 0 })
     }
 
-    /// Sorts so many `keys` as the spec says and returns how many there were; `None` if it was told to stop.
+    /// Sorts this many `keys` as the spec says and returns how many there were; `None` if it was told to stop.
     pub fn run(&mut self, mut keys: impl FnMut() -> u64) -> Result<Option<u64>> {
         let total = self.spec.bytes / KEY as u64;
         let per_run = self.spec.run_bytes() / KEY as u64;

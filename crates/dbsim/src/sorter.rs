@@ -13,7 +13,7 @@ use super::sort::Sort;
 /// Keys are drawn from streams of their own.
 const KEYS: u64 = 1 << 48;
 
-/// Runs sorter `process`: sorts of `bytes` in `memory`, with requests of so many bytes to temporary files.
+/// Runs sorter `process`: sorts of `bytes` in `memory`, with requests of this many bytes to temporary files.
 pub fn run(instance: &Instance<'_>, process: usize, bytes: u64, memory: u64, request: usize) -> Result<()> {
     let spec = sideline::sort_spec(instance.job, bytes, memory, request);
     let name = format!("temp.{process:05}");

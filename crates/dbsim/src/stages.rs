@@ -50,7 +50,7 @@ pub struct CommitRecorder<'s> {
 }
 
 impl<'s> CommitHistograms<'s> {
-    /// Bytes of segment that they take for so many processes.
+    /// Bytes of segment that they take for this many processes.
     pub const fn bytes(processes: usize) -> usize {
         (1 + STAGES.len()) * ShardedHistogram::bytes(processes)
     }

@@ -49,7 +49,7 @@ fn count(outcome: &Outcome, fact: &str) -> f64 {
     outcome.facts[fact].parse().unwrap()
 }
 
-/// Makes the database writers so many, each taking `batch` blocks at once and having `depth` of them under way.
+/// Makes the database writers this many, each taking `batch` blocks at once and having `depth` of them under way.
 fn writers(job: &mut Job, n: usize, batch_of: usize, depth: usize, sort: bool) {
     for class in &mut job.classes {
         if let Kind::DatabaseWriter { engine, batch, sorted } = &mut class.kind {

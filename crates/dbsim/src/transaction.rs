@@ -18,13 +18,13 @@ pub enum Action {
         block: u32,
         change: bool,
     },
-    /// Writes so many bytes of redo that change no block.
+    /// Writes this many bytes of redo that change no block.
     Redo(u32),
     Commit,
     Rollback,
     Cpu(Duration),
     Think(Duration),
-    /// Sorts so many bytes of keys that follow from `seed`.
+    /// Sorts this many bytes of keys that follow from `seed`.
     Sort {
         bytes: u64,
         seed: u64,
@@ -123,7 +123,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Marks gets as changes: by their coins, so that every choice of so many of them is equally likely. What was got right before
+    /// Marks gets as changes: by their coins, so that every choice of this many of them is equally likely. What was got right before
     /// is changed as it is got; what was got before something else was done is got once more.
     fn dirty(&mut self, amount: Amount, actions: &mut Vec<Action>) {
         let mut chosen = std::mem::take(&mut self.got);

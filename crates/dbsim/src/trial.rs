@@ -47,7 +47,7 @@ pub struct JobContext<'a> {
     pub network: Option<&'a Network>,
     /// Called between the parts of a run, never inside the window.
     pub progress: &'a dyn Fn(Progress<'_>),
-    /// Called inside the window, for every interval of the series: for who looks on. Costs what it costs.
+    /// Called inside the window, for every interval of the series: live progress, which perturbs the window.
     pub live: Option<&'a dyn Fn(&Live<'_>)>,
 }
 

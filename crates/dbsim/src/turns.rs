@@ -198,7 +198,7 @@ impl<'s> Turns<'s> {
         self.control.checkpoint.load(SeqCst)
     }
 
-    /// Asks for all changes before `lsn` to be brought to the data files. Whoever does it is to be woken by the caller.
+    /// Asks for all changes before `lsn` to be brought to the data files. The caller wakes the process that does it.
     pub fn ask_checkpoint(&self, lsn: u64) {
         self.control.checkpoint_target.fetch_max(lsn, SeqCst);
     }
@@ -246,7 +246,7 @@ impl<'s> Turns<'s> {
         self.control.archived.load(SeqCst)
     }
 
-    /// Tells that a durable copy of `turn`, of so many bytes, exists. All turns before it have to be archived.
+    /// Tells that a durable copy of `turn`, of this many bytes, exists. All turns before it have to be archived.
     pub fn publish_archived(&self, turn: u64, bytes: u64) {
         assert_eq!(turn, self.archived() + 1, "archived out of turn");
         self.control.archived_bytes.fetch_add(bytes, SeqCst);

@@ -175,7 +175,7 @@ pub struct WaitTable {
 }
 
 impl WaitTable {
-    /// A table for so many workers; to be made before they are forked.
+    /// A table for this many workers; to be made before they are forked.
     pub fn new(workers: usize) -> io::Result<Self> {
         let memory = Arc::new(SharedMemory::new((workers * ROW * size_of::<Count>()).max(1))?);
         Ok(Self { memory, workers })

@@ -89,7 +89,7 @@ impl<'a> Kind<'a> {
         Self { disk: if matches!(self.filesystem, "xfs" | "btrfs") { n } else { 0 }, ..self }
     }
 
-    /// The same for a disk of logical blocks of so many bytes: a file system on it must not have smaller ones, as some tools make them for a small disk.
+    /// The same for a disk of logical blocks of this many bytes: a file system on it must not have smaller ones, as some tools make them for a small disk.
     #[must_use]
     pub fn of_blocks(self, bytes: u32) -> Self {
         Self { wide: bytes > 512, ..self }

@@ -28,7 +28,7 @@ pub const ENOUGH: f64 = 0.95;
 /// A list shorter than this hides what nearly cancels out.
 const FEWEST: usize = 3;
 
-/// The name of what is no instruction: devices, timers, other guests of the clock.
+/// The name of what is not an instruction: devices, timers, other guests of the clock.
 pub const WAITING: &str = "waiting";
 
 /// What one function, or waiting, costs an operation.
@@ -92,7 +92,7 @@ pub struct Causes {
 /// What samples could not tell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Uncertain {
-    /// CPUs that were busy on the average, in the arm that kept more busy, and 1 at least: the time of so many is what is divided among causes.
+    /// CPUs that were busy on the average, in the arm that kept more busy, and 1 at least: the time of all of them is divided among causes.
     pub cpus: f64,
     /// Functions whose difference is within [`ERRORS`](sampled::ERRORS) standard errors, and are no causes therefore.
     pub functions: usize,

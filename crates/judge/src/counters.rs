@@ -4,7 +4,7 @@
 //! alike. The means are what was counted.
 //!
 //! Invariant: a pure function of plan, records and judgement, on which no verdict depends. What a kernel does not tell in one arm has no change, and what is
-//! nothing in both arms is no comparison, nor is what is the same in every pair: such ones do not enter the correction for their number.
+//! nothing in both arms is not a comparison, nor is what is the same in every pair: such ones do not enter the correction for their number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;

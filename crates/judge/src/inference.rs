@@ -51,7 +51,7 @@ impl Inference {
         }
     }
 
-    /// The smallest effect seen with 80 % power from so many pairs; infinite if none would be.
+    /// The smallest effect seen with 80 % power from this many pairs; infinite if none would be.
     pub(super) fn mde(&self, pairs: usize) -> f64 {
         match self {
             Inference::Flip(flip) => power::mde(pairs, flip.sd()),

@@ -265,7 +265,7 @@ pub enum Event {
     Counters { counters: Counters },
     /// When what was marked, a part: the marks' numbers and nanoseconds of `CLOCK_MONOTONIC`.
     Marks { marks: Vec<(u8, u64)> },
-    /// What was waited for, by window in the order of the cuts, on so many CPUs.
+    /// What was waited for, by window in the order of the cuts, on this many CPUs.
     Waits { cpus: u32, traced: Traced, windows: Vec<Waited> },
     /// What was sampled, or why nothing was.
     Samples { taken: Result<Profiles, String> },

@@ -67,7 +67,7 @@ impl Turn {
         Parked { awaited, is_inexact }
     }
 
-    /// The vCPU thread is about to be woken, or finds itself awake. Whoever notices first: the waker, in whose hands it was, else could
+    /// The vCPU thread is about to be woken, or finds itself awake. The first to notice counts: the waker, in whose hands it was, else could
     /// take another turn before the woken thread has run at all.
     pub(crate) fn unpark(&self) {
         // Not if somebody has noticed and the main loop sleeps again already: that must not be forgotten.

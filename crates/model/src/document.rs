@@ -1,6 +1,6 @@
 //! TOML with places: every value knows where it was said, and every complaint names it.
 //!
-//! Invariant: nothing is lost between the text and the tree, so that whoever reads a document can refuse what it does not know.
+//! Invariant: nothing is lost between the text and the tree, so that a reader can refuse what it does not know.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -60,7 +60,7 @@ enum Data {
 /// Reads `text`, which is `what` (`a study`) and called `name`.
 ///
 /// # Errors
-/// If it is no TOML; with the line.
+/// If it is not TOML; with the line.
 pub fn parse(name: &str, text: &str, what: &'static str) -> Result<Table, Refusal> {
     let reader = Reader { name: name.into(), text, what };
     match DeTable::parse(text) {
@@ -198,7 +198,7 @@ impl Table {
         });
         match &mut self.entries[at].1.data {
             Data::Table(table) => table.lay(rest, text, said),
-            _ => Err(Refusal::new(format!("`{said}` does not exist: `{}` is no table", join(&self.name, head)))),
+            _ => Err(Refusal::new(format!("`{said}` does not exist: `{}` is not a table", join(&self.name, head)))),
         }
     }
 
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(a.get("m").unwrap().cannot_be("`z`").to_string(), "`a.m` cannot be `y`; it can be `z`");
         assert_eq!(a.only(&["n", "k"]).unwrap_err().to_string(), "Unknown key `a.m`; did you mean `n`?");
         assert!(root.lay(&["a"], "1", "a").unwrap_err().to_string().contains("is a table"));
-        assert!(root.lay(&["a", "n", "x"], "1", "a.n.x").unwrap_err().to_string().contains("`a.n` is no table"));
+        assert!(root.lay(&["a", "n", "x"], "1", "a.n.x").unwrap_err().to_string().contains("`a.n` is not a table"));
     }
 
     #[test]

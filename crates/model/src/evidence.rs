@@ -1,6 +1,6 @@
 //! Evidence: what a trial of the plan executed when it was run again for evidence. One file for each slot, `evidence/0007.json`.
 //!
-//! Invariant: evidence never changes what is judged; it is no record, and a folder without any is as finished as one with it.
+//! Invariant: evidence never changes what is judged; it is not a record, and a folder without any is as finished as one with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -45,10 +45,7 @@ impl FromStr for HostKind {
 
     fn from_str(word: &str) -> Result<Self, Refusal> {
         Self::ALL.into_iter().find(|kind| kind.name() == word).ok_or_else(|| {
-            Refusal::new(format!(
-                "`{word}` is no host that bigiron knows; it can be {}",
-                suggest::list(Self::ALL.map(Self::name))
-            ))
+            Refusal::new(format!("Unknown host `{word}`; it can be {}", suggest::list(Self::ALL.map(Self::name))))
         })
     }
 }

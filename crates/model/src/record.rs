@@ -96,7 +96,7 @@ pub enum Failure {
     NeverQuiet,
     /// A file system that bigiron had made for it was not mounted.
     MountFailed,
-    /// The agent, or the process that ran the workload, said something that is no event.
+    /// The agent, or the process that ran the workload, said something that is not an event.
     BadEvent,
 }
 

@@ -69,7 +69,7 @@ pub enum Pace {
         /// Times TPC-C's mean think times (12, 12, 10, 5, 5 s), exponential, cut at ten times the mean; 0 is none.
         think: f64,
     },
-    /// Poisson arrivals of so many transactions per second over all terminals; latency counts from the intended start.
+    /// Poisson arrivals of this many transactions per second over all terminals; latency counts from the intended start.
     Open { rate: f64 },
 }
 

@@ -29,7 +29,7 @@ const FILESYSTEM: &str = "ext4";
 /// The images for a job, made now if they are not kept.
 ///
 /// # Errors
-/// A server elsewhere, which a guest cannot reach; programs that cannot be had; a load that fails.
+/// A server elsewhere, which a guest cannot reach; programs that are not available; a load that fails.
 pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
     let in_guest = cx.filesystem.is_some();
     ensure!(

@@ -171,7 +171,7 @@ impl Job {
         Ok(())
     }
 
-    /// What is run on a machine with so many CPUs; with a ramp, its last step.
+    /// What is run on a machine with this many CPUs; with a ramp, its last step.
     pub fn config(&self, clock: Clock, cpus: u32) -> Config {
         let terminals = self.users.last().copied().or(self.terminals).or(self.connections).unwrap_or(1);
         self.config_for(terminals, clock, cpus)
@@ -227,7 +227,7 @@ fn engine(draft: &Draft, said: &Said) -> Result<Engine, Refusal> {
     let url = &said.url;
     if said.sqlite {
         if url != "none" {
-            return Err(draft.get("url").cannot_be("`none` with the engine `sqlite`, which is no server"));
+            return Err(draft.get("url").cannot_be("`none` with the engine `sqlite`, which is not a server"));
         }
         return Ok(Engine::Sqlite { journal: said.journal });
     }

@@ -69,7 +69,7 @@ fn what_contradicts_itself_is_refused_with_what_would_be_right() {
         (&[("rate", "10"), ("think", "spec")], "`off` only with `oltp.rate`"),
         (&[("length", "0")], "1 transaction or more"),
         (&[("length", "soon")], "`auto`"),
-        (&[("engine", "sqlite"), ("url", "postgresql://h/d")], "is no server"),
+        (&[("engine", "sqlite"), ("url", "postgresql://h/d")], "is not a server"),
         (&[("engine", "sqlite"), ("job", "uncached")], "no shared buffers"),
         (&[("url", "mysql://u:secret@h/d")], "`postgresql://USER"),
         (&[("url", "postgresql://h/d"), ("postgres.fsync", "on")], "cannot be set on a server that runs already"),

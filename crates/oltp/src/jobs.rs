@@ -49,7 +49,7 @@ fn parse(name: &str, text: &str) -> Result<Table, Refusal> {
 /// What the job is called in a plan: a file's text takes the place of its path, with its name in the first line unless it says one.
 ///
 /// # Errors
-/// If the file cannot be read, or is no job.
+/// If the file cannot be read, or is not a job.
 pub fn embed(called: &str) -> Result<String, Refusal> {
     if called.contains('\n') || LIBRARY.find(called).is_some() {
         return Ok(called.to_owned());
@@ -71,7 +71,7 @@ impl Draft {
     /// The job that complete `options` name, with what they say beside.
     ///
     /// # Errors
-    /// If there is no such job, or its text is no job.
+    /// If there is no such job, or its text is not a job.
     pub fn new(options: &Options) -> Result<Self, Refusal> {
         let default = &LIBRARY.shipped[0];
         let called = options.get("job").map_or(default.name, String::as_str);

@@ -1,4 +1,4 @@
-//! The driver's ledger: what it was told was committed, to be held against the database after a crash.
+//! The driver's ledger: what it was told was committed, to be compared with the database after a crash.
 //!
 //! Invariant: an entry has left the driver before its transaction counts. Where it goes decides what it outlives: a file of this machine outlives
 //! the driver, a port of a virtual machine outlives that machine's kernel.
@@ -213,7 +213,7 @@ impl Account {
     /// short is none: what it says did not count yet.
     ///
     /// # Errors
-    /// The file is no ledger, or is damaged.
+    /// The file is not a ledger, or is damaged.
     pub fn read(path: &Path) -> Result<(Self, Marks)> {
         let bytes = std::fs::read(path).with_context(|| format!("Cannot read the ledger {}", path.display()))?;
         Self::parse(&bytes).with_context(|| format!("The ledger {}", path.display()))
@@ -259,7 +259,7 @@ impl Account {
     }
 }
 
-/// Entries that are whole in so many bytes of a ledger that one run writes, with the marks of so many districts.
+/// Entries that are whole in this many bytes of a ledger that one run writes, with the marks of this many districts.
 pub fn entries_in(bytes: u64, districts: u64) -> u64 {
     (bytes / RECORD as u64).saturating_sub(1 + districts)
 }

@@ -33,7 +33,7 @@ fn passed(report: &Report) {
     assert!(report.passed(), "{:?}", report.failures().map(ToString::to_string).collect::<Vec<_>>());
 }
 
-/// A trial on a server of its own that dies after so many new orders, by `die`.
+/// A trial on a server of its own that dies after this many new orders, by `die`.
 fn lose(
     trial_database: &TrialDatabase,
     cx: &TrialContext<'_>,

@@ -174,7 +174,7 @@ fn sessions(target: &Target<'_>) -> Option<i64> {
 fn await_sessions(target: &Target<'_>, before: Option<i64>) {
     let Some(before) = before else { return };
     let end = Instant::now() + PATIENCE;
-    // A server that is no PostgreSQL has nothing to say.
+    // A server that is not PostgreSQL has nothing to say.
     while Instant::now() < end && sessions(target).is_some_and(|now| now > before) {
         std::thread::sleep(POLL);
     }

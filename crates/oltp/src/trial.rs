@@ -318,7 +318,7 @@ fn durability(database: &mut dyn Database, target: &Target<'_>) -> Result<Facts>
         Target::Postgres(_) => {
             let (mut all, mut weak) = (Vec::new(), Vec::new());
             for name in settings::of_durability().chain(["wal_sync_method", "shared_buffers", "server_version"]) {
-                // A server that is no PostgreSQL may not have it.
+                // A server that is not PostgreSQL may not have it.
                 let Ok(rows) = database.rows(&format!("SHOW {name}")) else { continue };
                 if let Some(Value::Text(value)) = rows.first().and_then(|row| row.first()) {
                     all.push(format!("{name}={value}"));
@@ -326,7 +326,7 @@ fn durability(database: &mut dyn Database, target: &Target<'_>) -> Result<Facts>
                 }
             }
             facts.insert("durability".to_owned(), all.join(", "));
-            // As above: what is no PostgreSQL has no such list.
+            // As above: what is not PostgreSQL has no such list.
             for found in deviations(database).unwrap_or_default() {
                 let default = if found.default.is_empty() { "nothing" } else { &found.default };
                 facts.insert(format!("setting.{}", found.name), format!("{}, {default} by default", found.value));

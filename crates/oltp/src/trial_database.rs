@@ -76,7 +76,7 @@ impl TrialDatabase {
     /// Gets a freshly loaded database ready: from the guest's images where there are any, else by loading it.
     ///
     /// # Errors
-    /// A server that cannot be had, started or reached; a load that fails; tables of somebody else in the database of a URL.
+    /// A server that is not available, or cannot be started or reached; a load that fails; tables of somebody else in the database of a URL.
     pub fn open(cx: &Context<'_>, job: &Job, config: &Config) -> Result<Self> {
         match &job.engine {
             Engine::Postgres { version, transport, settings } => {
@@ -299,7 +299,7 @@ const WITHOUT_PROCEDURES: &str = "without them the mode is `pipelined` or `round
 /// without.
 ///
 /// # Errors
-/// Tables of these names that are not ours; whatever the load may fail with; procedures that are needed and cannot be had.
+/// Tables of these names that are not ours; whatever the load may fail with; procedures that are needed and missing.
 pub fn load_marked(
     url: &Url,
     scale: Scale,

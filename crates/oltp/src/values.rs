@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::config::Length;
 use bigiron_workload::units;
 
-/// Users of a ramp, at most so many steps.
+/// Users of a ramp, at most this many steps.
 const STEPS_MAX: usize = 1000;
 
 pub const A_MIX: &str = "five percentages `45/43/4/4/4` that make 100 (new-order, payment, order-status, delivery, stock-level), or the last \
@@ -94,7 +94,7 @@ pub fn users(text: &str) -> Option<Vec<u32>> {
     (grows && steps.len() <= STEPS_MAX && steps.iter().all(|n| (1..=1_000_000).contains(n))).then_some(steps)
 }
 
-/// `all` or `A..B` of so many warehouses.
+/// `all` or `A..B` of this many warehouses.
 pub fn touched(text: &str, warehouses: u32) -> Option<(u32, u32)> {
     if text == "all" {
         return Some((1, warehouses));

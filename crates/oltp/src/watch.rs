@@ -83,7 +83,7 @@ impl Watch {
     fn sample(&mut self) {
         const WAITS: &str = "SELECT coalesce(wait_event_type || ':' || wait_event, 'CPU'), count(*) FROM pg_stat_activity \
                              WHERE backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid() GROUP BY 1";
-        // A server that is gone, or is no PostgreSQL, has nothing to say.
+        // A server that is gone, or is not PostgreSQL, has nothing to say.
         let rows = self.session.as_mut().and_then(|session| session.rows(WAITS).ok()).unwrap_or_default();
         for row in rows {
             if let [Value::Text(event), Value::Integer(count)] = &row[..] {

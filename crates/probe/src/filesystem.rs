@@ -172,7 +172,7 @@ fn dates(dir: &Path) -> Answer {
     Ok(if kept == time.tv_sec { "no end seen".to_owned() } else { year(kept).to_string() })
 }
 
-/// The year of so many seconds since 1970, by the mean length of a Gregorian year: right but for a few hours around New Year.
+/// The year of this many seconds since 1970, by the mean length of a Gregorian year: right but for a few hours around New Year.
 fn year(seconds: i64) -> i64 {
     1970 + (seconds as f64 / (365.2425 * 86_400.0)).floor() as i64
 }

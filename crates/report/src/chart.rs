@@ -16,7 +16,7 @@ const HEIGHT: f64 = 340.0;
 const ROOM: [f64; 4] = [124.0, 18.0, 14.0, 44.0];
 /// Loads that make a curve.
 const POINTS: usize = 3;
-/// From so many times the least load on, the axis is logarithmic.
+/// From this many times the least load on, the axis is logarithmic.
 const WIDE: f64 = 10.0;
 /// Room that a label of the horizontal axis needs.
 const LABEL: f64 = 34.0;

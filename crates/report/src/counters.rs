@@ -122,7 +122,7 @@ pub fn sum(counts: &Counts, shown: &Shown<'_>) -> String {
     );
     if !shown.survive && !shown.counters.is_empty() {
         text.push_str(
-            "; those marked ? have an interval of their own that excludes no change, which happens by chance among so many",
+            "; those marked ? have an interval of their own that excludes no change, which happens by chance among this many",
         );
     }
     let left = if shown.survive { surviving.saturating_sub(shown.counters.len()) } else { 0 };

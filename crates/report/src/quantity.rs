@@ -41,7 +41,7 @@ impl Quantity {
         Quantity::scaled(value, unit, half, value)
     }
 
-    /// Two values to be held against each other: one scale (that of the smaller) and one precision for both.
+    /// Two values to be compared: one scale (that of the smaller) and one precision for both.
     pub fn couple(a: f64, b: f64, unit: Unit, half: f64) -> (Quantity, Quantity) {
         let guide = if a.abs() < b.abs() { a } else { b };
         (Quantity::scaled(a, unit, half, guide), Quantity::scaled(b, unit, half, guide))
@@ -123,7 +123,7 @@ impl Serialize for Quantity {
     }
 }
 
-/// Decimals for an estimate and its interval, all in per cent, by the interval's half-width. Where the interval excludes 0, so many that the
+/// Decimals for an estimate and its interval, all in per cent, by the interval's half-width. Where the interval excludes 0, enough decimals that the
 /// estimate and the end next to 0 do not look like it.
 pub fn percent_decimals(value: f64, interval: Option<(f64, f64)>) -> usize {
     let (low, high) = interval.unwrap_or((value, value));

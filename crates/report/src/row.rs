@@ -113,7 +113,7 @@ impl<'a> Row<'a> {
 pub enum Mark {
     /// Holm took the claim back.
     TakenBack,
-    /// So many more pairs would settle it.
+    /// This many more pairs would settle it.
     MorePairs,
     /// `same`, but the interval excludes no change.
     Tiny,
@@ -141,7 +141,7 @@ impl Mark {
             }
             Mark::Tiny => "same (tiny): inside the margin, but real: the 95 % interval excludes no change",
             Mark::Chance => {
-                "worse ?: among so many exploratory metrics, this one may be chance (false discovery rate above 5 %)"
+                "worse ?: among this many exploratory metrics, this one may be chance (false discovery rate above 5 %)"
             }
         }
     }

@@ -325,7 +325,7 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
         ),
         Reason::BaselineFailed => {
             format!(
-                "{baseline}, the baseline, {}, so {arm} has nothing sound to be held against",
+                "{baseline}, the baseline, {}, so {arm} has no valid baseline to compare with",
                 failures(plan, a).unwrap_or_default()
             )
         }

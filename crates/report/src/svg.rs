@@ -14,7 +14,7 @@ pub const WIDTH: f64 = 312.0;
 const EDGE: f64 = 10.0;
 /// Room that a tick's label needs.
 const LABEL: f64 = 31.0;
-/// Beyond so many margins the axis is compressed, so that the margin stays visible beside large changes.
+/// Beyond this many margins the axis is compressed, so that the margin stays visible beside large changes.
 const LINEAR_MARGINS: f64 = 8.0;
 
 /// The axis of a comparison's plots, in improvement on the log scale.

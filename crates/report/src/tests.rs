@@ -182,7 +182,7 @@ fn sentences_say_what_happened() {
     said(three, "7 of 10 pairs, exact clock");
     said(
         &|_, r| fail(&mut r[0], Failure::VerifyFailed, "Block 7 is stale"),
-        "suite: debian:6.1, the baseline, lost or corrupted data in 1 of 10 boots, so debian:6.12 has nothing sound to be held against: \
+        "suite: debian:6.1, the baseline, lost or corrupted data in 1 of 10 boots, so debian:6.12 has no valid baseline to compare with: \
          inconclusive\n",
     );
     said(

@@ -85,7 +85,7 @@ pub fn change(cause: &Cause) -> String {
 
 /// `micro fork-exit: 41,230 → 44,310 ns for one operation, +3,080`.
 pub fn head(causes: &Causes) -> String {
-    // Where more than one CPU was busy, the time of so many is what is divided.
+    // Where more than one CPU was busy, the time of all of them is divided.
     let cpus = match causes.sampled.as_ref().map(|s| format!("{:.2}", s.cpus)) {
         Some(cpus) if cpus != "1.00" => format!(" of {cpus} CPUs"),
         _ => String::new(),

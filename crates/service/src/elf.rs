@@ -65,7 +65,7 @@ impl Libraries {
     /// Takes in the libraries right in `dir`, links among them.
     ///
     /// # Errors
-    /// A file that cannot be read; one that is no ELF file (a linker script) is no library.
+    /// A file that cannot be read; one that is not an ELF file (a linker script) is no library.
     pub fn add(&mut self, dir: &Path) -> anyhow::Result<()> {
         for entry in fs::read_dir(dir).with_context(|| format!("Cannot read {}", dir.display()))? {
             let path = entry?.path();

@@ -12,7 +12,7 @@ use super::recipe::Recipe;
 #[derive(Debug, Error)]
 pub enum ServerError {
     #[error(
-        "Debian has no {title} {wanted} here; versions that can be had: {}",
+        "Debian has no {title} {wanted} here; available versions: {}",
         available.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
     )]
     UnknownVersion { title: &'static str, wanted: u32, available: Vec<u32> },

@@ -12,7 +12,7 @@ use super::error::{ServerError, doing};
 const PREFIX: &str = "bigiron-server-";
 /// `sun_path` of a socket's address, less the zero at its end.
 const LONGEST_SOCKET: usize = 107;
-/// A folder younger than this may belong to somebody who is about to lock it.
+/// A folder younger than this may belong to an owner that is about to lock it.
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// A folder of our own. Dropping it removes it with all that is in it.

@@ -47,7 +47,7 @@ impl Design {
     /// # Panics
     /// If these are not as many as the design has.
     pub fn flip(&self, ab: &[f64], ba: &[f64]) -> Flip {
-        assert_eq!((ab.len(), ba.len()), (self.ab, self.ba), "A design is of so many pairs of either order");
+        assert_eq!((ab.len(), ba.len()), (self.ab, self.ba), "A design is of this many pairs of either order");
         let finite = ab.iter().chain(ba).all(|d| d.is_finite());
         let scale = ab.iter().chain(ba).fold(0.0_f64, |m, d| m.max(d.abs()));
         let set = match &self.draws {

@@ -1,7 +1,7 @@
 //! The t interval of a mean, for designs that are too small for the flip interval.
 //!
 //! A screening of fewer than 8 pairs has no 95 % flip interval at all. Student's interval exists from two pairs on, at the price of an
-//! assumption: that the log ratios are normal. Under a clock that has no noise of its own this is a small price; who wants none pays with pairs.
+//! assumption: that the log ratios are normal. Under a clock that has no noise of its own this is a small price; to avoid it costs pairs.
 //! Invariant: a value θ is outside `interval(alpha)` exactly when `p(θ) <= alpha` (up to rounding).
 
 use crate::power;

@@ -63,7 +63,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A word that is no verdict.
+/// A word that is not a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownVerdict(pub String);
 

@@ -1,6 +1,6 @@
 //! Lists of CPUs as the kernel writes them.
 
-/// The CPUs of a list such as `0,2-3`, sorted; `None` if it is no list of one or more.
+/// The CPUs of a list such as `0,2-3`, sorted; `None` if it is not a list of one or more.
 pub fn parse(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {

@@ -17,7 +17,7 @@ fn check(result: i32) -> io::Result<i32> {
 }
 
 impl Exchange {
-    /// A segment of so many bytes, all zero, and a free semaphore. A process that is killed leaves the semaphore behind.
+    /// A segment of this many bytes, all zero, and a free semaphore. A process that is killed leaves the semaphore behind.
     ///
     /// # Errors
     /// `ENOSPC`: as many segments or semaphores as the machine may have (sysctl `kernel.shmmni`, `kernel.sem`) are in use.

@@ -83,7 +83,7 @@ impl Deref for Piece<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes of it were written.
+        // SAFETY: this many bytes of it were written.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.written) }
     }
 }

@@ -1,6 +1,6 @@
 //! Latches and events in memory that processes share: short exclusion, and sleeping until something has changed.
 //!
-//! Invariant: nothing here spins. Who cannot go on sleeps in the kernel on a futex until the one who can let it go on says so,
+//! Invariant: nothing here spins. A process that cannot go on sleeps in the kernel on a futex until another wakes it,
 //! and who lets others go on wakes no more of them than can.
 
 use std::sync::OnceLock;
@@ -87,7 +87,7 @@ impl Event {
         self.waiters.fetch_sub(1, SeqCst);
     }
 
-    /// Wakes everybody who waits. Costs no system call if nobody does.
+    /// Wakes all waiters. Costs no system call without any.
     pub fn signal(&self) {
         self.signal_some(u32::MAX >> 1);
     }
@@ -365,7 +365,7 @@ mod tests {
                 .unwrap()
             })
             .collect();
-        // Counted as waiting is not yet asleep: who is late sees the new generation, looks once more, and may take the token.
+        // Counted as waiting is not yet asleep: a late process sees the new generation, looks once more, and may take the token.
         until(|| event.waiting() == 10);
         for left in (0..10).rev() {
             tokens.store(1, SeqCst);

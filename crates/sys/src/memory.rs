@@ -22,11 +22,11 @@ pub enum Memory {
     Thp,
     /// System V shared memory of base pages.
     Sysv,
-    /// Reserved huge pages of so many bytes, by `mmap(MAP_HUGETLB)`.
+    /// Reserved huge pages of this many bytes, by `mmap(MAP_HUGETLB)`.
     Huge(u64),
     /// Reserved huge pages by `shmget(SHM_HUGETLB)`.
     SysvHuge(u64),
-    /// A file on a mounted hugetlbfs with pages of so many bytes.
+    /// A file on a mounted hugetlbfs with pages of this many bytes.
     Hugetlbfs(u64),
 }
 

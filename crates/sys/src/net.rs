@@ -14,7 +14,7 @@ pub fn interface_up(name: &str) -> io::Result<()> {
     ask(libc::SIOCSIFFLAGS as _, &request)
 }
 
-/// Gives the interface `address` in a network of so many bits. Needs CAP_NET_ADMIN.
+/// Gives the interface `address` in a network of this many bits. Needs CAP_NET_ADMIN.
 ///
 /// # Errors
 /// Those of the ioctls, e.g. `ENODEV`.

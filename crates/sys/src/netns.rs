@@ -65,7 +65,7 @@ impl Namespace {
     /// Those of `setns` and `mount`.
     pub fn visit<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         aside(|| {
-            // What is mounted here is seen by this thread alone. sysfs shows the network of whoever mounts it.
+            // What is mounted here is seen by this thread alone. sysfs shows the network of the process that mounts it.
             unshare(UnshareFlags::NEWNS)?;
             mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
             self.enter()?;

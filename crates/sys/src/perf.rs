@@ -151,7 +151,7 @@ pub struct Ring {
     tail: u64,
 }
 
-// SAFETY: the mapping is this value's own; whoever has the value may read it and move the tail.
+// SAFETY: the mapping is this value's own; its owner may read it and move the tail.
 unsafe impl Send for Ring {}
 
 impl Ring {
@@ -177,7 +177,7 @@ impl Ring {
         Self::map(open(&attr, -1, cpu as i32)?, DATA)
     }
 
-    /// What happens of `points` on `cpu`, whoever makes it happen: samples with their fields, in the order in which they happened, and processes that are
+    /// What happens of `points` on `cpu`, in any process: samples with their fields, in the order in which they happened, and processes that are
     /// forked as [`Ring::new`] has it. The ring has `data` bytes, a power of two and whole pages.
     ///
     /// # Errors

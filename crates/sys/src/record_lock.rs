@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Locks so many bytes for writing, waiting until nobody else has locked any of them; or unlocks them. They belong to the process.
+/// Locks this many bytes for writing, waiting until nobody else has locked any of them; or unlocks them. They belong to the process.
 ///
 /// # Errors
 /// Those of `fcntl`.

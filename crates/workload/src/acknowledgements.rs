@@ -56,7 +56,7 @@ impl Target {
             Target::Tcp(to) => {
                 let stream =
                     TcpStream::connect(to).with_context(|| format!("Nobody listens for acknowledgements at {to}"))?;
-                // Who waits for a commit waits for this: no gathering of small packets.
+                // A commit waits for this: no gathering of small packets.
                 stream.set_nodelay(true).context("Cannot set up the connection for acknowledgements")?;
                 Box::new(stream)
             }

@@ -238,7 +238,7 @@ pub trait Configured {
     /// The images that its trials start from; those that are not kept yet are built now, which may take minutes.
     ///
     /// # Errors
-    /// What cannot be had or built here, in words for the user.
+    /// What is not available or cannot be built here, in words for the user.
     fn images(&self, _cx: &ImageContext<'_>) -> anyhow::Result<Images> {
         Ok(Images::default())
     }
@@ -304,7 +304,7 @@ pub fn configure<'a>(
 /// The complete options of `workload`: `settings` as they were typed, and the defaults of all others. [`Workload::parse`] reads them.
 ///
 /// # Errors
-/// A name that is no option, or a word that the option does not allow.
+/// A name that is not an option, or a word that the option does not allow.
 pub fn complete<'a>(
     workload: &dyn Workload,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -69,7 +69,7 @@ impl Library {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("it can be {}, {}", suggest::list(self.names()), self.besides),
             };
-            return Err(Refusal::new(format!("`{called}` is no {}; {right}", self.what)));
+            return Err(Refusal::new(format!("`{called}` is not a {}; {right}", self.what)));
         }
         read(self.file, called)
     }

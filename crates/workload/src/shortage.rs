@@ -30,7 +30,7 @@ pub fn killed() -> u64 {
 }
 
 impl Shortage {
-    /// Memory was too little for `whom` (` with 8 users`, or nothing): the kernel has killed so many processes, `seen` is what was noticed of
+    /// Memory was too little for `whom` (` with 8 users`, or nothing): the kernel has killed this many processes, `seen` is what was noticed of
     /// it, and `less` would do besides more memory.
     pub fn of_memory(whom: &str, killed: u64, seen: &str, less: &str) -> Self {
         let memory = fs::read_to_string("/proc/meminfo").map_or(0, |text| labelled(&text, "MemTotal:")) >> 10;

@@ -38,7 +38,7 @@ pub fn duration(text: &str) -> Option<Duration> {
         return None;
     }
     let scale = 10u64.pow(fraction.len() as u32);
-    // A fraction of a unit is refused if it is no whole number of nanoseconds.
+    // A fraction of a unit is refused if it is not a whole number of nanoseconds.
     let part = fraction.parse::<u64>().ok()?.checked_mul(*nanos)?;
     if !part.is_multiple_of(scale) {
         return None;

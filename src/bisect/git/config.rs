@@ -106,7 +106,7 @@ impl Base {
     /// What was given; else the tree's own `.config`, else this machine's configuration, else `defconfig`.
     ///
     /// # Errors
-    /// A file that cannot be read, or is no configuration.
+    /// A file that cannot be read, or is not a configuration.
     pub fn choose(given: Option<&str>, top: Option<&Path>, boot: &Path, running: &str) -> Result<Base, Refusal> {
         if let Some(text) = given {
             return Base::given("config", text);
@@ -127,7 +127,7 @@ impl Base {
     /// What was given by `option`: a file, or the name of a target.
     ///
     /// # Errors
-    /// A file that cannot be read, or is no configuration.
+    /// A file that cannot be read, or is not a configuration.
     pub fn given(option: &str, text: &str) -> Result<Base, Refusal> {
         let is_target = text.ends_with("config") && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         match is_target && !Path::new(text).exists() {
@@ -152,9 +152,9 @@ impl Base {
             }
             false => bytes,
         };
-        let text = String::from_utf8(bytes).map_err(|_| bad("is no text".to_owned()))?;
+        let text = String::from_utf8(bytes).map_err(|_| bad("is not text".to_owned()))?;
         if !text.lines().any(|l| l.starts_with("CONFIG_")) {
-            return Err(bad("is no kernel's configuration: it sets no option".to_owned()));
+            return Err(bad("is not a kernel's configuration: it sets no option".to_owned()));
         }
         if let Err((line, why)) = Options::parse(&text) {
             let said = text.lines().nth(line - 1).unwrap_or_default().trim().chars().take(60).collect::<String>();

@@ -44,7 +44,7 @@ impl Tree {
     pub fn open(dir: &Path) -> Result<Tree, Refusal> {
         let shown = dir.display();
         if !dir.is_dir() {
-            return Err(Refusal::new(format!("--git: `{shown}` is no folder")));
+            return Err(Refusal::new(format!("--git: `{shown}` is not a folder")));
         }
         let tree = Tree { dir: dir.to_path_buf() };
         let output = git(dir, ["rev-parse", "--git-dir"])?;
@@ -53,7 +53,7 @@ impl Tree {
         }
         let why = complaint(&output);
         let message = match why.contains("not a git repository") {
-            true => format!("--git: `{shown}` is no git repository"),
+            true => format!("--git: `{shown}` is not a git repository"),
             false => format!("--git: `{shown}` cannot be read: {why}"),
         };
         Err(Refusal::new(message)
@@ -98,7 +98,7 @@ impl Tree {
     pub fn revision(&self, option: &str, text: &str) -> Result<String, Refusal> {
         let shown = self.dir.display();
         let no = || {
-            Refusal::new(format!("--{option}: `{text}` is no commit of `{shown}`"))
+            Refusal::new(format!("--{option}: `{text}` is not a commit of `{shown}`"))
                 .hint("A tag, a branch, a hash, or what `git rev-parse` takes, such as `v6.12`; has it been fetched?")
         };
         if text.is_empty() || text.starts_with('-') {
@@ -107,7 +107,7 @@ impl Tree {
         let hash = self.ask(&["rev-parse", "--verify", "--quiet", &format!("{text}^{{commit}}")]).map_err(|_| no())?;
         for file in KERNEL {
             if self.ask(&["cat-file", "-e", &format!("{hash}:{file}")]).is_err() {
-                let message = format!("`{text}` of `{shown}` is no kernel's sources for x86-64: it has no {file}");
+                let message = format!("`{text}` of `{shown}` is not a kernel's sources for x86-64: it has no {file}");
                 return Err(Refusal::new(message));
             }
         }
@@ -117,7 +117,7 @@ impl Tree {
     /// `good`, the commits after it on the way to `bad` that touch one of `paths` (of no paths: all), and `bad`.
     ///
     /// # Errors
-    /// They are the same, `good` is no ancestor of `bad`, or no commit between touches `paths`.
+    /// They are the same, `good` is not an ancestor of `bad`, or no commit between touches `paths`.
     pub fn between(&self, good: &str, bad: &str, paths: &[String]) -> Result<Vec<Commit>, Refusal> {
         let shown = self.dir.display();
         let (a, b) = (super::short(good), super::short(bad));
@@ -251,10 +251,10 @@ impl Tree {
     /// The commit of that hash.
     pub fn commit(&self, hash: &str) -> Result<Commit, Refusal> {
         let mut found = self.log(&["-1", hash], &[])?;
-        found.pop().ok_or_else(|| Refusal::new(format!("`{hash}` is no commit of `{}`", self.dir.display())))
+        found.pop().ok_or_else(|| Refusal::new(format!("`{hash}` is not a commit of `{}`", self.dir.display())))
     }
 
-    /// The commits that a merge joins, as the two ends of a search among them; `None` if it is no merge.
+    /// The commits that a merge joins, as the two ends of a search among them; `None` if it is not a merge.
     pub fn merged(&self, commit: &str) -> Option<(String, String)> {
         let parents = self.ask(&["rev-parse", &format!("{commit}^@")]).ok()?;
         let [first, second] = parents.lines().collect::<Vec<_>>()[..] else { return None };
@@ -338,7 +338,7 @@ pub(crate) mod tests {
         assert_eq!((all[1].subject.as_str(), all[1].author.as_str()), ("mm/b: 2", "A <a@b.test>"));
         // A merge counts as what it brings; the bad end stays though it touches other files.
         assert_eq!(hashes(&list(&one, &last, &["mm"]).unwrap()), [&one, &two, &merge, &last]);
-        // What does not hold the good commit is no candidate.
+        // What does not hold the good commit is not a candidate.
         assert_eq!(hashes(&list(&side, &last, &[]).unwrap()), [&side, &merge, &last]);
         assert_eq!(tree.merged(&merge), Some((two.clone(), side_too.clone())));
         assert_eq!(tree.merged(&last), None);
@@ -355,15 +355,15 @@ pub(crate) mod tests {
         assert!(said(&three, &side, &[]).contains(&format!("Where they part is `{}`", super::super::short(&two))));
         assert!(said(&one, &last, &["fs", "net"]).contains("touches fs net"));
         assert_eq!(tree.revision("good", "side").unwrap(), side_too);
-        assert!(tree.revision("good", "v9").unwrap_err().message.contains("--good: `v9` is no commit"));
+        assert!(tree.revision("good", "v9").unwrap_err().message.contains("--good: `v9` is not a commit"));
     }
 
     #[test]
     fn what_is_no_kernel_tree_is_refused() {
         let plain = tempfile::tempdir().unwrap();
         let why = |dir: &Path| Tree::open(dir).unwrap_err().message;
-        assert!(why(plain.path()).contains("is no git repository"));
-        assert!(why(&plain.path().join("x")).contains("is no folder"));
+        assert!(why(plain.path()).contains("is not a git repository"));
+        assert!(why(&plain.path().join("x")).contains("is not a folder"));
         let repo = Repo::new();
         fs::remove_file(repo.dir().join("Kconfig")).unwrap();
         let one = repo.commit("a", "1");

@@ -5,7 +5,7 @@
 //! CACHE/git/KEY/tree/      the sources of the commit at hand
 //! CACHE/git/KEY/build/     what make makes of them; kept from commit to commit, so that only what changed is made again
 //! CACHE/git/KEY/building   there while make runs
-//! CACHE/git/KEY/lock       held by whoever works here, and by the programs that it started
+//! CACHE/git/KEY/lock       held by the process that works here, and by the programs that it started
 //! ```
 //! Invariant: nothing is written to the user's repository, and no kernel is made of what a killed build left half done.
 
@@ -53,7 +53,7 @@ pub enum Done {
 pub enum Configured {
     /// The `.config`.
     Text(String),
-    /// Why it cannot be had.
+    /// Why it is not available.
     Failed(String),
     Interrupted,
 }
@@ -150,7 +150,7 @@ impl Workspace {
     /// Makes a kernel of `commit`, or takes it from the cache; what is said by the way goes to the file `log`.
     ///
     /// # Errors
-    /// What is no fault of the commit's: a full disk, a repository that cannot be read.
+    /// What is not a fault of the commit's: a full disk, a repository that cannot be read.
     pub fn build(
         &self,
         store: &Store,
@@ -200,7 +200,7 @@ impl Workspace {
     /// What the Kconfig of `commit` makes of the recipe's configuration; what is said by the way goes to the file `log`.
     ///
     /// # Errors
-    /// What is no fault of the configuration's: a full disk, a repository that cannot be read.
+    /// What is not a fault of the configuration's: a full disk, a repository that cannot be read.
     pub fn configure(
         &self,
         store: &Store,
@@ -238,7 +238,7 @@ impl Workspace {
         let file = File::create(log).with_context(|| format!("Cannot write `{}`", log.display()))?;
         let marker = self.at("building");
         File::create(&marker)?.sync_all()?;
-        // Whoever make starts holds the lock as long as it lives.
+        // Each program that make starts holds the lock as long as it lives.
         fcntl_setfd(&self.lock, FdFlags::empty())?;
         let make = Make { tree: &self.at("tree"), build: &build, arguments, cancel };
         let ended = work(&make, &file);
@@ -304,7 +304,7 @@ fn take(dir: &Path, tree: &Tree, note: &dyn Fn(&str)) -> anyhow::Result<File> {
             }
             Err(TryLockError::Error(e)) => return Err(KernelError::io("Cannot lock", &path, e).into()),
         }
-        // Whoever held it may have removed it.
+        // Its former holder may have removed it.
         let is_this = fs::metadata(&path).is_ok_and(|there| file.metadata().is_ok_and(|f| f.ino() == there.ino()));
         if is_this {
             file.set_len(0)?;

@@ -271,7 +271,7 @@ impl Builder {
     /// The configuration of a candidate as Kconfig made it, or why it did not; kept in the bisection's folder.
     fn resolved(&self, work: &Work<'_>, index: usize) -> anyhow::Result<Result<String, String>> {
         let candidate = &work.bisection.candidates[index];
-        let (Some(link), Some(links)) = (&candidate.link, &self.links) else { bail!("A candidate is no link") };
+        let (Some(link), Some(links)) = (&candidate.link, &self.links) else { bail!("A candidate is not a link") };
         if let Some(text) = read(&work.dir, &candidate.name)? {
             return Ok(Ok(text));
         }

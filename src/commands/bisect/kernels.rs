@@ -98,7 +98,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     work.finish()
 }
 
-/// Refuses what is no probability of an error.
+/// Refuses what is not a probability of an error.
 pub(super) fn check_error(error: f64) -> Result<(), Refusal> {
     match error > 0.0 && error < 0.5 {
         true => Ok(()),

@@ -15,13 +15,13 @@ pub(super) enum Kind {
     Device,
 }
 
-/// Looks at a place where a file of so many bytes is to be.
+/// Looks at a place where a file of this many bytes is to be.
 ///
 /// # Errors
 /// If it is neither a directory nor a free block device that is named by its path under /dev (which is where a job has to consent).
 pub(super) fn look_at(place: &Path, file_bytes: u64) -> Result<Kind, Refusal> {
     let shown = place.display();
-    let meta = fs::metadata(place).map_err(|e| Refusal::new(format!("`{shown}` is no place for files: {e}")))?;
+    let meta = fs::metadata(place).map_err(|e| Refusal::new(format!("`{shown}` is not a place for files: {e}")))?;
     if meta.is_dir() {
         return Ok(Kind::Directory);
     }
@@ -59,7 +59,7 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(look_at(&file, 1).unwrap_err().message.contains("neither a directory nor a block device"));
-        assert!(look_at(Path::new("/nothing/here"), 1).unwrap_err().message.contains("is no place for files"));
+        assert!(look_at(Path::new("/nothing/here"), 1).unwrap_err().message.contains("is not a place for files"));
         assert!(look_at(Path::new("/dev/null"), 1).unwrap_err().message.contains("neither a directory"));
     }
 }

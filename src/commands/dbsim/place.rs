@@ -38,7 +38,7 @@ impl Place {
     /// Makes a directory below `parent` for a run that `needs` so much.
     ///
     /// # Errors
-    /// If `parent` is no directory to write to, or there is too little room.
+    /// If `parent` is not a directory to write to, or there is too little room.
     pub(super) fn make(parent: &Path, needs: &Needs) -> anyhow::Result<Self> {
         check_space(parent, needs)?;
         let refuse = |e: std::io::Error| {
@@ -52,7 +52,7 @@ impl Place {
         Ok(Place { dir, _lock: lock })
     }
 
-    /// Writes down what is run here, for whoever finds the directory.
+    /// Writes down what is run here, for people who find the directory.
     pub(super) fn describe(&self, job: &str, seed: u64) -> anyhow::Result<()> {
         let path = self.dir.path().join(JOB);
         fs::write(&path, format!("# Run with seed {seed}.\n{job}"))
@@ -85,7 +85,7 @@ pub(super) fn job_of(dir: &Path) -> Result<Job, Refusal> {
     let path = dir.join(JOB);
     let name = path.display().to_string();
     let text = fs::read_to_string(&path).map_err(|e| {
-        Refusal::new(format!("`{}` is no directory of a dbsim run: {name}: {e}", dir.display()))
+        Refusal::new(format!("`{}` is not a directory of a dbsim run: {name}: {e}", dir.display()))
             .hint("`bigiron dbsim run JOB --keep` leaves one")
     })?;
     if !is_free(&dir.join(LOCK)) {
@@ -131,7 +131,7 @@ fn bytes(dir: &Path) -> u64 {
 
 fn check_space(parent: &Path, needs: &Needs) -> Result<(), Refusal> {
     let Ok(stat) = rustix::fs::statvfs(parent) else {
-        return Err(Refusal::new(format!("`{}` is no directory", parent.display()))
+        return Err(Refusal::new(format!("`{}` is not a directory", parent.display()))
             .hint("`--dir` names a directory on the file system to be tested"));
     };
     let (free, wanted) = (stat.f_bavail * stat.f_frsize, needs.storage_bytes.unwrap_or(0) + SPARE);
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(left_over(parent.path()), [(path, 1000)]);
         let kept = Place::make(parent.path(), &Needs::default()).unwrap().keep().unwrap();
         assert_eq!(left_over(parent.path()).len(), 1);
-        assert!(job_of(&kept).unwrap_err().message.contains("is no directory of a dbsim run"));
+        assert!(job_of(&kept).unwrap_err().message.contains("is not a directory of a dbsim run"));
     }
 
     #[test]

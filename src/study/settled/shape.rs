@@ -105,7 +105,7 @@ impl Settled {
         }
         profile.goes_with(self.clock).map_err(|why| {
             let right = suggest::list(storage::names(self.clock));
-            format!("{lever} cannot be had: {why}; {right} would be right")
+            format!("{lever} is not available: {why}; {right} would be right")
         })?;
         if shape.disks > 0 {
             return Err(format!(

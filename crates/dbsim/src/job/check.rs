@@ -45,7 +45,7 @@ fn key(class: &ClassSpec, key: &str) -> String {
     format!("process.{}.{key}", class.name)
 }
 
-/// Who is there, and who needs whom.
+/// The classes of processes, and which need which.
 fn check_processes(job: &Job) -> Result<(), Complaint> {
     ensure(!job.classes.is_empty(), "process", || {
         "A job has at least one process; add a table such as `[process.foreground]`".to_owned()
@@ -209,7 +209,7 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
                 )
             })?;
             ensure(group_bytes.is_multiple_of(job.journal.block), key(class, "group"), || {
-                format!("`group` is no multiple of `journal.block`, {}", print_bytes(job.journal.block as u64))
+                format!("`group` is not a multiple of `journal.block`, {}", print_bytes(job.journal.block as u64))
             })?;
             ensure(job.journal.sync != LogSync::Linked || engine.method == Method::Uring, "journal.sync", || {
                 format!("`linked` requests exist in io_uring only; give process `{}` `io = \"uring\"`", class.name)
@@ -255,7 +255,7 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
             check_engine(class, engine, job.data.direct, "data.direct")?;
             blocks("request", *request)?;
             ensure(bytes.is_multiple_of(*request as u64), key(class, "size"), || {
-                format!("`size` is no multiple of `request`, {}", print_bytes(*request as u64))
+                format!("`size` is not a multiple of `request`, {}", print_bytes(*request as u64))
             })
         }
         Kind::Backup { request, .. } => {
@@ -266,7 +266,7 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
             format!("The cache has {} buffers; `touch` is at most that many", job.buffers())
         }),
         Kind::Client { .. } => ensure(!class.threads, key(class, "threads"), || {
-            "A client and its server are processes; `threads` cannot be had".to_owned()
+            "A client and its server are processes; `threads` is not possible".to_owned()
         }),
         Kind::Requests(requests) => check_requests(job, class, requests),
     }

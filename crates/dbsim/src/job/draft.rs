@@ -108,7 +108,7 @@ impl Draft {
     pub fn parse(file: &str, text: &str) -> Result<Self, Refusal> {
         let root = document::parse(file, text, "a job")?;
         let Some(version) = root.get("dbsim") else {
-            let message = format!("This is no dbsim job: it does not say `dbsim = {VERSION}`");
+            let message = format!("This is not a dbsim job: it does not say `dbsim = {VERSION}`");
             return Err(Refusal::new(message).at(Some(format!("{file}:1"))));
         };
         if version.integer::<u64>()? != VERSION {

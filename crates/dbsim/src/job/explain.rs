@@ -1,4 +1,4 @@
-//! A job in words: who is there, who waits for whom, what is durable when, what it takes, and what it does not test.
+//! A job in words: its processes, which of them wait for which, what is durable when, what it needs, and what it does not test.
 //!
 //! Invariant: every sentence follows from the job; none is about what jobs are like.
 
@@ -280,7 +280,7 @@ fn waits(job: &Job) -> Vec<String> {
     }
     let paced = names(job, |k| matches!(k, Kind::Scanner { work: Share::PerTransactions(_), .. }));
     if !paced.is_empty() {
-        lines.push(format!("{paced}: waits until so many transactions have been done"));
+        lines.push(format!("{paced}: waits until this many transactions have been done"));
     }
     lines
 }

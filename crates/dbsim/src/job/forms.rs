@@ -35,7 +35,7 @@ pub fn share() -> Form<Share> {
         }
         _ => None,
     };
-    printed("`free`, or a request for so many transactions: `per 32 transactions`", read, |share| match share {
+    printed("`free`, or a request for this many transactions: `per 32 transactions`", read, |share| match share {
         Share::Free => "free".to_owned(),
         Share::PerTransactions(n) => format!("per {n} transactions"),
     })

@@ -207,7 +207,7 @@ pub enum Kind {
     Loader { engine: Engine, request: usize, bytes: u64 },
     /// Reads data files and writes a copy.
     Backup { request: usize, bytes_per_second: Option<u64> },
-    /// Connected, mostly asleep: touches so many blocks of the cache once, then wakes so often.
+    /// Connected, mostly asleep: touches this many blocks of the cache once, then wakes so often.
     Idle { touch: usize, every: Duration },
     /// A client process and its server process; the server does the transactions.
     Client { transport: Transport, request: usize, reply: usize },
@@ -227,7 +227,7 @@ pub enum Wake {
 /// How much a background class does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// One request for so many transactions: fixed work, whatever the speed.
+    /// One request for this many transactions: fixed work, whatever the speed.
     PerTransactions(u64),
     /// As much as it can until the window closes.
     Free,
@@ -272,7 +272,7 @@ pub struct Requests {
     pub direct: bool,
     /// `RWF_DSYNC` on writes.
     pub dsync: bool,
-    /// `fdatasync` after so many writes; 0: never.
+    /// `fdatasync` after this many writes; 0: never.
     pub fdatasync_every: u32,
     /// Written blocks carry address, version and checksum, and are checked when read.
     pub verify: bool,

@@ -17,7 +17,7 @@ pub const AS_JOB: &str = "job";
 /// A job file by what it was called: the name of a shipped one, a path, or the text itself (which has more than one line).
 ///
 /// # Errors
-/// If there is no such job, or its text is no job.
+/// If there is no such job, or its text is not a job.
 pub fn draft(called: &str) -> Result<Draft, Refusal> {
     if called.contains('\n') {
         return Draft::parse("job", called);
@@ -269,12 +269,12 @@ mod tests {
             ("cache", "640M", "make `cache.size` at most 120M"),
             ("journal", "1M", "make `journal.size` at least 2M"),
             ("write", "0", "`dbsim.write` cannot be `0`; it can be a number from 1 to 100"),
-            ("job", "otlp", "`otlp` is no job; did you mean `oltp`?"),
+            ("job", "otlp", "`otlp` is not a job; did you mean `oltp`?"),
             ("job", "./nothing.toml", "Cannot read the job file `./nothing.toml`"),
             ("process.foregrond.count", "3", "There is no process `foregrond`; did you mean `foreground`?"),
             ("process.foreground.count", "x", "`dbsim.process.foreground.count` cannot be `x`"),
             ("process.foreground.cuont", "3", "did you mean `process.foreground.count`?"),
-            ("transaction.update.steps", "read 8; commmit", "`commmit` is no step; did you mean `commit`?"),
+            ("transaction.update.steps", "read 8; commmit", "`commmit` is not a step; did you mean `commit`?"),
             ("cache.memory", "huge-3M", "`huge-2M`"),
             ("journal.sync", "linked", "`linked` requests exist in io_uring only"),
         ] {

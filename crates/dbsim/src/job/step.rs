@@ -19,14 +19,14 @@ pub enum Step {
     Cpu(Duration),
     /// Sleeps for so long.
     Think(Duration),
-    /// Sorts so many bytes in memory.
+    /// Sorts this many bytes in memory.
     Sort(u64),
 }
 
 /// How many of the blocks got are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many of them.
+    /// This many of them.
     Count(u32),
     /// Each with this probability, in per cent.
     Percent(u32),

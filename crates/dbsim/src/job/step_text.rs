@@ -42,7 +42,7 @@ impl FromStr for Step {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("a step is {}", verbs()),
             };
-            return Err(format!("`{verb}` is no step; {right}"));
+            return Err(format!("`{verb}` is not a step; {right}"));
         };
         let wrong = || format!("The step `{text}` cannot be read; write one such as `{example}`");
         match (*verb, rest) {
@@ -107,7 +107,7 @@ impl FromStr for Choice {
             }),
             _ => None,
         };
-        found.ok_or_else(|| format!("`{text}` is no choice of blocks; it can be {A_CHOICE}"))
+        found.ok_or_else(|| format!("`{text}` is not a choice of blocks; it can be {A_CHOICE}"))
     }
 }
 

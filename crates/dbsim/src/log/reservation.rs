@@ -46,7 +46,7 @@ pub struct Commit {
 }
 
 impl Log<'_> {
-    /// Room for so many records of so many bytes together; an error if even the empty log buffer has less.
+    /// Room for this many records of this many bytes together; an error if even the empty log buffer has less.
     fn want(&self, records: usize, bytes: usize) -> Result<u64> {
         let want = bytes as u64 + records as u64 * self.overhead();
         let most = self.buffer.len() as u64 - self.overhead() - CHUNK_HEADER as u64;

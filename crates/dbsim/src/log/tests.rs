@@ -25,7 +25,7 @@ fn job(files: usize, block: usize, group: usize, wait: Duration, polling: bool) 
     job
 }
 
-/// A record of so many bytes beyond its header, which names who wrote it as its how many-th.
+/// A record of this many bytes beyond its header, which names who wrote it as its how many-th.
 fn record(process: usize, n: u64, len: usize) -> Vec<u8> {
     let mut record = vec![0; journal::change_bytes(len)];
     let address = super::super::block::Address { file: process as u32, block: n as u32 };
@@ -42,7 +42,7 @@ fn commit_record(process: usize, n: u64) -> Vec<u8> {
     record
 }
 
-/// A transaction of records with payloads of so many bytes; waits for its commit. Every other one is appended all at once.
+/// A transaction of records with payloads of this many bytes; waits for its commit. Every other one is appended all at once.
 fn transact(log: &Log<'_>, process: usize, n: u64, payloads: &[usize]) -> Stages {
     let mut records: Vec<_> = payloads.iter().map(|len| record(process, n, *len)).collect();
     records.push(commit_record(process, n));

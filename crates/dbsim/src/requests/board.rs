@@ -1,4 +1,4 @@
-//! What the processes of request classes share: a clock, their latencies, and for each verifiable block its version and who has it.
+//! What the processes of request classes share: a clock, their latencies, and for each verifiable block its version and its holder.
 //!
 //! Invariant: a block's version changes only under its latch, and the latch is held from before the request is handed over until
 //! its outcome is known: what is read under the latch must be exactly what was written last.
@@ -62,7 +62,7 @@ pub fn verified_bytes(job: &Job) -> Option<usize> {
     classes(job).find(|(_, r)| r.verify).map(|(_, r)| r.bytes)
 }
 
-/// Requests of so many bytes that fit in each data file.
+/// Requests of this many bytes that fit in each data file.
 pub fn per_file(job: &Job, bytes: usize) -> u32 {
     (job.data.bytes / job.data.files as u64 / bytes as u64) as u32
 }
@@ -116,7 +116,7 @@ impl<'s> Board<'s> {
         self.blocks[self.index(address)].latch.try_lock()
     }
 
-    /// Takes a block, asleep until it is free. Who has another block must not: two could wait for each other.
+    /// Takes a block, asleep until it is free. The holder of another block must not: two could wait for each other.
     pub fn lock(&self, address: Address) -> Held<'s> {
         self.blocks[self.index(address)].latch.lock()
     }

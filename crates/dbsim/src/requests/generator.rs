@@ -27,7 +27,7 @@ use super::{check_block, page};
 /// Requests of this class draw from streams of their own, apart from those of transactions.
 const STREAM: u64 = 1 << 40;
 
-/// Latencies that are counted at once: among so many that are nearly alike a bucket is brought into the CPU's caches for several.
+/// Latencies that are counted at once: of this number several fall into one bucket, which then enters the CPU's caches once.
 const LOT: usize = 256;
 
 /// A slot's request, in as few bytes as can be: what a batch touches is what the kernel finds missing in the CPU's caches.

@@ -203,8 +203,8 @@ fn an_open_loop_counts_from_the_intended_start() {
     let outcome = trial::run(&job, &context(dir.path(), 1)).unwrap();
     let (count, latency) = outcome.requests();
     assert_eq!(count, 3_000);
-    // Each has waited for all before it: together they waited a thousand times as long as it took, and whoever is late on a busy machine
-    // (the process, or who waits for its end) cannot make up for that. Without the waits they took as long as it took.
+    // Each has waited for all before it: together they waited a thousand times as long as it took, and a late one on a busy machine
+    // (the process, or its parent) cannot make up for that. Without the waits they took as long as it took.
     assert!(latency.mean().unwrap() * 3_000.0 > outcome.elapsed.as_nanos() as f64 * 3.0);
     // And at a rate that is kept, the window takes as long as the rate says.
     job = reads(300);

@@ -67,7 +67,7 @@ fn versions(page: &[u8], address: Address, last: u32) -> Vec<Vec<RangeInclusive<
     ranges
 }
 
-/// Tells what is wrong with `page`, which is no whole image of the block at `address`. `last` is the latest version that may
+/// Tells what is wrong with `page`, which is not a whole image of the block at `address`. `last` is the latest version that may
 /// be in it.
 pub fn diagnose(page: &[u8], address: Address, last: u32) -> Damage {
     let stamped = block::stamp(page).version;

@@ -78,7 +78,7 @@ pub fn append(dir: &Path, entries: &[Entry]) -> Result<usize, HistoryError> {
     };
     fs::create_dir_all(dir).map_err(io("create the folder of"))?;
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(io("open"))?;
-    // Held by whoever appends, for the moment that it takes; the kernel lets go of it however that ends.
+    // Held while a line is appended; the kernel lets go of it however that ends.
     file.lock().map_err(io("lock"))?;
     let bytes = fs::read(&path).map_err(io("read"))?;
     let known = parse(&bytes).entries;

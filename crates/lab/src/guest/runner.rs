@@ -90,8 +90,9 @@ pub(super) fn run(
 
 /// What the workload's process has said.
 fn event(line: &[u8]) -> Result<Event, Finding> {
-    Event::of_line(line)
-        .map_err(|said| Finding(Failure::BadEvent, format!("The workload's process said `{said}`, which is no event")))
+    Event::of_line(line).map_err(|said| {
+        Finding(Failure::BadEvent, format!("The workload's process said `{said}`, which is not an event"))
+    })
 }
 
 /// Files that a workload may leave for keeping in a guest, and bytes of each: they leave it through a port, a byte at a time.
@@ -123,7 +124,7 @@ fn died(exit: Exit) -> String {
     }
 }
 
-/// The child's way to who waits for its events.
+/// The child's way to the agent, which passes its events on.
 struct Voice<'a> {
     events: File,
     acks: File,

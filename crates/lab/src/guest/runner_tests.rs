@@ -14,7 +14,7 @@ fn a_line_of_the_workload_that_is_no_event_is_a_finding() {
     let error = event(b"\xffgarbage").unwrap_err().into();
     let Event::Failed { failure, message } = trouble(&error) else { panic!("unfit") };
     assert_eq!(failure, Failure::BadEvent);
-    assert!(message.contains("garbage`, which is no event"), "{message}");
+    assert!(message.contains("garbage`, which is not an event"), "{message}");
 }
 
 /// A workload that writes its stages down.

@@ -29,7 +29,7 @@ pub(super) fn lay(workload: &dyn Configured, plan: &Plan, arm: &Arm, name: &str)
 /// What all `workloads` of `arm`, in the plan's order, start from; what is not kept yet is made now, which may take minutes.
 ///
 /// # Errors
-/// What cannot be had or built; what is no longer as the plan says.
+/// What is not available or cannot be built; what is no longer as the plan says.
 pub fn find(workloads: &[impl AsRef<dyn Configured>], plan: &Plan, arm: &Arm) -> anyhow::Result<Foundation> {
     let mut all = Foundation::new();
     for (planned, workload) in plan.workloads.iter().zip(workloads) {

@@ -401,7 +401,7 @@ pub fn once(
         ),
         mounts: vec![Mounts { dir: at, ..Mounts::default() }],
     };
-    // A run of a moment or of a day, which somebody waits for.
+    // A run of a moment or of a day, with a user waiting.
     let (mut heard, end) = work(&task, None, cancel, phase)?;
     let prefix = format!("{}.", workload.name());
     let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();

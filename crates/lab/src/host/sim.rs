@@ -25,7 +25,7 @@ use bigiron_model::values::Values;
 pub struct Script {
     /// Real time that a trial takes, milliseconds.
     pub delay_ms: u64,
-    /// Up to so many milliseconds more, drawn from the slot's boot seed.
+    /// Up to this many milliseconds more, drawn from the slot's boot seed.
     pub spread_ms: u64,
     /// How many trials may run side by side.
     pub parallel: usize,

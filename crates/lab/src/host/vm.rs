@@ -362,7 +362,7 @@ fn see_to_its_end(
     }
 }
 
-/// Takes what a guest has said since the last call. A line that is no event comes back: the guest's doing, unless the disk is full.
+/// Takes what a guest has said since the last call. A line that is not an event comes back: the guest's doing, unless the disk is full.
 fn hear(
     watch: &mut Watch,
     heard: &mut Heard,
@@ -383,9 +383,9 @@ fn hear(
 /// What a disk of the host begins with.
 pub(super) enum Content<'a> {
     Image(&'a Path),
-    /// A file system of so many MiB.
+    /// A file system of this many MiB.
     Empty(u64),
-    /// The journal of one of so many MiB.
+    /// The journal of one of this many MiB.
     Journal(u64),
 }
 

@@ -1,7 +1,7 @@
 //! Setting levers in a running kernel and reading them back.
 //!
 //! Invariant: a setting that returns was seen in force; how to take a change back is noted before it is made. When one setting fails, those
-//! before it are in force: whoever asked takes everything back to a mark of its own.
+//! before it are in force: the caller takes everything back to a mark of its own.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -68,7 +68,7 @@ fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn Notes, applied: &mut 
     let what = Typed(setting).to_string();
     match action {
         Action::Write { paths, text } => {
-            let named = runtime::find(&setting.0).ok_or("it is no lever")?;
+            let named = runtime::find(&setting.0).ok_or("it is not a lever")?;
             for path in paths {
                 applied.changes.push(write(named.lever, &what, &path, &text, notes)?);
                 if let Some(pair) = site.link.made().filter(|_| path.starts_with("/proc/sys/net")) {
@@ -84,7 +84,7 @@ fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn Notes, applied: &mut 
         }
         Action::Pin(cpus) => applied.placement.cpus = cpus,
         Action::Link { attribute, text } => {
-            let named = runtime::find(&setting.0).ok_or("it is no lever")?;
+            let named = runtime::find(&setting.0).ok_or("it is not a lever")?;
             applied.changes.extend(net::apply(site.link.get()?, named.lever, attribute, &text)?);
         }
         Action::Policy(policy) => applied.placement.memory = Some(policy),

@@ -12,7 +12,7 @@ const MOUNT: &str = "/sys/fs/cgroup";
 /// Why no cgroup can limit memory on the machine below `root`; `None` if nothing speaks against it.
 pub(super) fn missing(root: &Path) -> Option<String> {
     let Ok(offered) = read(&below(root, Path::new(MOUNT)).join("cgroup.controllers")) else {
-        return Some(format!("`{MOUNT}` is no cgroup of version 2, which alone bigiron uses"));
+        return Some(format!("`{MOUNT}` is not a cgroup of version 2, which alone bigiron uses"));
     };
     let has = offered.split_whitespace().any(|c| c == "memory");
     (!has).then(|| format!("`{MOUNT}/cgroup.controllers` offers `{}`, and `memory` is not among them", offered.trim()))

@@ -88,7 +88,7 @@ pub(super) fn available(pair: &Pair, lever: &Lever, text: &str, attribute: Attri
     Ok(())
 }
 
-/// Whether `release` is of a series before `first`; what is no number is taken for new.
+/// Whether `release` is of a series before `first`; what is not a number is taken for new.
 fn is_older(release: &str, first: (u32, u32)) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < first)

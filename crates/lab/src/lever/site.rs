@@ -34,7 +34,7 @@ pub enum Action {
     Write { paths: Vec<PathBuf>, text: String },
     /// A swap device.
     Swap(Swap),
-    /// A cgroup with so many bytes.
+    /// A cgroup with this many bytes.
     Limit(u64),
     /// The workload's CPUs.
     Pin(Vec<u32>),
@@ -71,7 +71,7 @@ impl Site<'_> {
                 Some(why) => Err(why),
                 None => {
                     self.writable(Path::new("/sys/fs/cgroup/cgroup.subtree_control"))?;
-                    Ok(Action::Limit(text.parse().map_err(|_| "it is no number of bytes".to_owned())?))
+                    Ok(Action::Limit(text.parse().map_err(|_| "it is not a number of bytes".to_owned())?))
                 }
             },
             _ => {
@@ -199,7 +199,7 @@ impl Site<'_> {
     }
 
     fn pinned(&self, list: &str) -> Result<Vec<u32>, String> {
-        let cpus = bigiron_sys::cpu_list::parse(list).ok_or_else(|| format!("`{list}` is no list of CPUs"))?;
+        let cpus = bigiron_sys::cpu_list::parse(list).ok_or_else(|| format!("`{list}` is not a list of CPUs"))?;
         let path = Path::new("/sys/devices/system/cpu/online");
         let online = read(&below(self.root, path)).map_err(|e| format!("`{}`: {e}", path.display()))?;
         let has = bigiron_sys::cpu_list::parse(&online).unwrap_or_default();

@@ -26,7 +26,7 @@ pub const LEVERS: &[Lever] = &[
     lever(
         THREADS,
         Takes::Words(&[("1", "1"), ("2", "2"), ("4", "4")]),
-        "threads of a core (SMT): so many CPUs are siblings, which share nothing but their place in the topology",
+        "threads of a core (SMT): this many CPUs are siblings, which share nothing but their place in the topology",
     ),
     lever(
         DISKS,

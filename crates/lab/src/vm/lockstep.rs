@@ -47,7 +47,7 @@ impl Library {
         Self::new().map_err(|e| format!("the library cannot be put into memory ({e})"))
     }
 
-    /// Makes `command`, a QEMU whose guest has so many vCPUs, load the library, before those that the user asks for. It is read while this
+    /// Makes `command`, a QEMU whose guest has this many vCPUs, load the library, before those that the user asks for. It is read while this
     /// process and the library live.
     pub fn preload(&self, command: &mut Command, cpus: u32) {
         // The loader splits at blanks and colons, so that a path of the user's could not be told; this one has neither.
@@ -71,7 +71,7 @@ fn fits(program: &Path) -> Result<(), String> {
     let name = program.display();
     let bytes = std::fs::read(program).map_err(|e| format!("`{name}` cannot be read ({e})"))?;
     let elf = ElfFile64::<object::Endianness>::parse(&*bytes).map_err(|_| {
-        format!("`{name}` is no program for x86-64 but a script or such, and what it starts is not known")
+        format!("`{name}` is not a program for x86-64 but a script or such, and what it starts is not known")
     })?;
     let mut interpreters = elf.elf_program_headers().iter();
     match interpreters.find_map(|h| h.interpreter(elf.endian(), &*bytes).ok().flatten()) {

@@ -50,7 +50,7 @@ pub enum QemuError {
     Missing,
     #[error("`{program}` cannot be run: {cause}")]
     Broken { program: String, cause: io::Error },
-    #[error("`{program} --version` says `{said}`, which is no version of QEMU; 7.2 or newer would be right")]
+    #[error("`{program} --version` says `{said}`, which is not a version of QEMU; 7.2 or newer would be right")]
     Unknown { program: String, said: String },
     #[error("QEMU is {0}; 7.2 or newer is needed")]
     TooOld(Version),

@@ -99,7 +99,7 @@ fn read(file: &File) -> Result<Option<Vec<Entry>>> {
     let mut head = [0; SECTOR];
     ensure!(length >= SECTOR as u64, "It is empty");
     reader.read_exact(&mut head)?;
-    ensure!(number(&head, 0) == MAGIC, "It is no log of writes");
+    ensure!(number(&head, 0) == MAGIC, "It is not a log of writes");
     let sector = u64::from(u32::from_le_bytes([head[24], head[25], head[26], head[27]]));
     ensure!(sector == SECTOR as u64, "Its sectors have {sector} bytes, not {SECTOR}");
     let (mut entries, mut at) = (Vec::new(), SECTOR as u64);
@@ -246,6 +246,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("log"), [7; 600]).unwrap();
         let error = lose_power(&dir.path().join("log"), &dir.path().join("disk"), Honesty::Honest, &mut rng(1));
-        assert!(format!("{:#}", error.unwrap_err()).contains("no log of writes"));
+        assert!(format!("{:#}", error.unwrap_err()).contains("not a log of writes"));
     }
 }

@@ -19,9 +19,9 @@ use crate::record::Record;
 /// Held by the bigiron at work in a folder; the kernel lets go of it when that process ends, however it ends.
 pub(super) const LOCK: &str = "lock";
 /// A process that was killed lets go of its lock only when the kernel has taken it down, children that it was just starting
-/// included: whoever kills and resumes at once is not to be refused.
+/// included: a user who kills bigiron and resumes at once must not be refused.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// Where torn lines are kept, for whoever wants to look.
+/// Where torn lines are kept, for inspection.
 const TORN: &str = "records.torn";
 /// Room kept free for a record to come: several times the largest seen.
 const RESERVE_BYTES: u64 = 128 << 10;

@@ -38,7 +38,7 @@ pub fn conditions(database: &mut dyn Database, fresh: bool) -> Result<Report> {
     of_load(database, fresh.then_some(DELIVERED))
 }
 
-/// With so many delivered orders in each district, if it is known.
+/// With this many delivered orders in each district, if it is known.
 pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Result<Report> {
     tune(database);
     let mut found: [Found; 12] = Default::default();

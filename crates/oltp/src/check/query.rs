@@ -10,7 +10,7 @@ use super::super::pg::PgError;
 /// Seconds from 1970 to 2000, in microseconds.
 const EPOCH: i64 = 946_684_800_000_000;
 
-/// The rows of a query of which all columns are integers, as so many as `N`; NULL is 0, as of a sum over nothing.
+/// The rows of a query with `N` columns, all integers; NULL is 0, as of a sum over nothing.
 pub(super) fn integers<const N: usize>(database: &mut dyn Database, sql: &str) -> Result<Vec<[i64; N]>> {
     database.rows(sql)?.into_iter().map(|row| array(&row, sql)).collect()
 }

@@ -153,7 +153,7 @@ fn nothing_holds_of_nothing() {
     assert!(Marks::take(&mut engine).is_err());
 }
 
-/// A run of so many orders of which `remote` lines and `remote` payments go elsewhere, without transactions.
+/// A run of this many orders of which `remote` lines and `remote` payments go elsewhere, without transactions.
 fn planted(orders: u32, remote_lines: u32, remote_payments: u32, customer: &str) -> Report {
     let (_directory, mut engine) = fixture::engine(2);
     let marks = Marks::take(&mut engine).unwrap();

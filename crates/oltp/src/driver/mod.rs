@@ -49,7 +49,7 @@ pub use dates::FIRST as FIRST_DATE;
 pub use shift::{Ledger, Trouble};
 pub use tally::{Counts, Tally};
 
-/// After so many connections the one who watches is told: thousands take a slow guest minutes.
+/// After this many connections the one who watches is told: thousands take a slow guest minutes.
 const CONNECTIONS_TOLD: u32 = 50;
 /// How often the one who watches looks in between.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -137,7 +137,7 @@ pub fn files(config: &Config) -> u64 {
 /// Drives the target from the first transaction to the last answer.
 ///
 /// # Errors
-/// If a connection cannot be had, or a transaction fails for another reason than a deadlock, a serialization failure or the loss of the server. The
+/// If a connection cannot be made, or a transaction fails for another reason than a deadlock, a serialization failure or the loss of the server. The
 /// loss is no error: [`Driven::lost`].
 pub fn run(drive: Drive<'_>) -> Result<Driven> {
     let Drive { config, target, seed, after, watch, ledger } = drive;
@@ -190,7 +190,7 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
         look_on(&hear, watch);
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
     });
-    // Whoever watched has seen all sessions, with their memory and their CPU time: only now they go.
+    // The watcher has seen all sessions, with their memory and their CPU time: only now they end.
     let reports: Vec<Report> = reports.into_iter().map(|ended| Ok(ended?.0)).collect::<Result<_>>()?;
     driven(reports, control.window().unwrap_or(0))
 }

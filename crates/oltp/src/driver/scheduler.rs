@@ -1,4 +1,4 @@
-//! Who asks next, and on which connection: thousands of terminals and a few connections, without a socket or a clock.
+//! Which terminal is next, and on which connection: thousands of terminals and a few connections, without a socket or a clock.
 //!
 //! Invariant: what happens depends on the seed, the terminals' numbers and the times handed in alone: events of the same time go in the order
 //! of the terminals, nothing that has arrived is lost, and a latency counts from when the terminal, or the schedule, meant to begin.
@@ -13,7 +13,7 @@ use crate::input::{Input, Kind, Request};
 use crate::output::{Output, TransactionError};
 use crate::terminal::Terminal;
 
-/// A deadlock or a serialization failure is tried again at once, so many times.
+/// A deadlock or a serialization failure is tried again at once, this many times.
 pub const RETRIES: u32 = 10;
 
 /// A user: what it asks for, and how long it takes.

@@ -17,7 +17,7 @@ use super::way::{self, Way};
 use super::words::Words;
 use super::{LoadError, Loaded, Progress};
 
-/// With so many connections, tables are split over them: what is lost by rows that are not frozen is less than what idle processors lose.
+/// With this many connections, tables are split over them: what is lost by rows that are not frozen is less than what idle processors lose.
 const SPLIT_FROM: u32 = 8;
 /// For sorting keys, of each connection.
 const SORT_MEMORY: &str = "256MB";

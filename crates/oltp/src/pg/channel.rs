@@ -65,7 +65,7 @@ impl Channel {
             while let Some(length) = self.link.ready()? {
                 each(Message::parse(self.link.take(length))?);
             }
-            // What has been decrypted wakes nobody who waits for the socket.
+            // Decrypted bytes do not wake a process that polls the socket.
             if !self.link.wire().has_plaintext() {
                 break;
             }

@@ -288,7 +288,7 @@ impl<'a> Body<'a> {
         Ok(i32::from_be_bytes(*head))
     }
 
-    /// A length and so many bytes; a length of -1 is NULL.
+    /// A length and this many bytes; a length of -1 is NULL.
     fn value(&mut self) -> Result<Option<&'a [u8]>, PgError> {
         match self.i32()? {
             -1 => Ok(None),

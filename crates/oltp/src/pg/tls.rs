@@ -33,10 +33,10 @@ pub(super) struct Tls {
 
 impl Tls {
     /// # Errors
-    /// Why this URL's server cannot be verified: no certificates of authorities, or a host that is no name.
+    /// Why this URL's server cannot be verified: no certificates of authorities, or a host that is not a name.
     pub(super) fn new(url: &Url) -> Result<Tls, String> {
         let Host::Tcp(host) = &url.host else { return Err("encryption is for TCP".to_owned()) };
-        let name = ServerName::try_from(host.clone()).map_err(|_| format!("`{host}` is no host's name"))?;
+        let name = ServerName::try_from(host.clone()).map_err(|_| format!("`{host}` is not a host's name"))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mode = match url.sslmode {
             // As libpq has it: who names authorities wants them asked.

@@ -27,7 +27,7 @@ pub enum Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SslMode {
     Disable,
-    /// Encrypted, whoever the server is.
+    /// Encrypted, without checking the server's identity.
     Require,
     /// Encrypted, with a certificate that a known authority signed.
     VerifyCa,
@@ -83,7 +83,7 @@ pub enum UrlError {
     NoHost,
     #[error("One server at a time: `{0}` names several hosts")]
     SeveralHosts(String),
-    #[error("`{0}` is no port; one is between 1 and 65535")]
+    #[error("`{0}` is not a port; one is between 1 and 65535")]
     Port(String),
     #[error("`{0}` has a % that is not followed by two hexadecimal digits; write a % itself as %25")]
     Percent(String),
@@ -91,7 +91,7 @@ pub enum UrlError {
     PercentInPassword,
     #[error("`{0}` holds a zero byte, which no server accepts")]
     Zero(&'static str),
-    #[error("`[{0}` is no IPv6 address in brackets, as in postgresql://user@[::1]:5432/database")]
+    #[error("`[{0}` is not an IPv6 address in brackets, as in postgresql://user@[::1]:5432/database")]
     Bracket(String),
     #[error("The URL's parameter `{word}` is not known{}; there are {}", .nearest.map(|n| format!(", `{n}` is meant?")).unwrap_or_default(), PARAMETERS.join(", "))]
     Parameter { word: String, nearest: Option<&'static str> },

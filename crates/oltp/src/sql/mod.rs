@@ -58,7 +58,7 @@ pub fn prepare(connection: &mut Connection, mode: Mode) -> Result<(), PgError> {
 /// Installs, or replaces, the functions of [`Mode::Procedures`], in a schema of their own.
 ///
 /// # Errors
-/// If the database is no PostgreSQL, or refuses.
+/// If the database is not PostgreSQL, or refuses.
 pub fn install_procedures(database: &mut dyn Database) -> anyhow::Result<()> {
     ensure!(database.dialect() == Dialect::Postgres, "Stored procedures need PostgreSQL");
     database.execute(PROCEDURES).context("Cannot install the stored procedures")

@@ -17,7 +17,7 @@ pub const ITEMS: u32 = 120;
 /// The date of all that was loaded.
 pub const LOADED: i64 = 1_000_000;
 
-/// A database of so many warehouses in a directory that goes with it.
+/// A database of this many warehouses in a directory that goes with it.
 pub fn engine(warehouses: u32) -> (tempfile::TempDir, Engine) {
     let directory = tempfile::tempdir().unwrap();
     let mut engine = Engine::open(&directory.path().join("oltp.db"), SqliteJournal::Wal).unwrap();

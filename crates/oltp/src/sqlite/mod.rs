@@ -76,7 +76,7 @@ impl Engine {
     /// is part of opening.
     ///
     /// # Errors
-    /// The file cannot be opened or is no database, or a setting cannot be had: a file system without shared mappings has no write-ahead log.
+    /// The file cannot be opened or is not a database, or a setting is not possible: a file system without shared mappings has no write-ahead log.
     pub fn open_with(path: &Path, options: &Options) -> Result<Self> {
         let connection = Connection::open(path).with_context(|| format!("Cannot open {}", path.display()))?;
         connection.busy_timeout(options.busy)?;

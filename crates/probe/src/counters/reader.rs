@@ -48,7 +48,7 @@ impl Reader {
     pub fn start(own: bool, keep: impl Fn(Option<&Counted>)) -> io::Result<Self> {
         let (orders, orders_in) = pipe_with(PipeFlags::CLOEXEC)?;
         let (answers, answers_in) = pipe_with(PipeFlags::CLOEXEC)?;
-        // In the child these are all that is held of the pipes, so that it sees the end of whoever asks.
+        // In the child these are all that is held of the pipes, so that it sees the asking process end.
         let theirs = (File::from(orders_in), File::from(answers));
         let ours = (File::from(orders), File::from(answers_in));
         let mut theirs = Some(theirs);
@@ -73,7 +73,7 @@ impl Reader {
 
 /// The reader's life: ends with those who could ask.
 fn serve(own: bool, keep: &dyn Fn(Option<&Counted>), mut orders: &File, mut answers: &File) {
-    // Whoever is answered would otherwise run at once where both share a CPU, and this process would go to sleep in the middle of what is
+    // The process that is answered would otherwise run at once where both share a CPU, and this process would go to sleep in the middle of what is
     // measured. Without the right to it that is how it is.
     let _ = priority::before_all_others();
     let (mut before, mut sum): (Option<Reading>, Option<Counted>) = (None, None);

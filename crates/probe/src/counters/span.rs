@@ -3,7 +3,7 @@
 //! Readings are taken by a process of their own ([`super::reader`]), before the clock is read at the beginning, and after it is read at the end,
 //! so that they are in no measured time.
 //!
-//! Invariant: unless [`arm`] was called an edge is its clock and its mark. A window's counters are kept where it is cut, for whoever armed this,
+//! Invariant: unless [`arm`] was called an edge is its clock and its mark. A window's counters are kept where it is cut, for the process that armed this,
 //! whichever of its descendants cuts it.
 
 use std::io;

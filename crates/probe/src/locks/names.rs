@@ -1,6 +1,6 @@
-//! What a wait is called: the class of its lock by the tracepoint's flags, who wanted it by the call chain, and the lock by its symbol or by who wants it.
+//! What a wait is called: the class of its lock by the tracepoint's flags, the caller by the call chain, and the lock by its symbol or its caller.
 //!
-//! Invariant: an address is looked up and never shown; a lock that is no variable of the kernel's has the name that its caller is known to take it by, or none.
+//! Invariant: an address is looked up and never shown; a lock that is not a variable of the kernel's has the name that its caller is known to take it by, or none.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -83,7 +83,7 @@ impl Places {
         name.as_deref()
     }
 
-    /// Who wanted a lock: the innermost function of `stack` that is no locking code.
+    /// Who wanted a lock: the innermost function of `stack` that is not locking code.
     pub fn caller(&self, stack: &[u64], symbols: &Symbols) -> String {
         let is_locking = |address: u64, name: &str| {
             self.locking.iter().any(|range| range.contains(&address)) || LOCKING.iter().any(|p| name.starts_with(p))
@@ -97,7 +97,7 @@ impl Places {
 /// Beginnings of the names that linkers give to places among variables.
 const LABELS: [&str; 7] = ["__start_", "__stop_", "__end_", "__bss_", "_sdata", "_edata", "__init_"];
 
-/// Less than one symbol of so many is a variable: most are not named.
+/// Less than one symbol in this number is a variable: most have no name.
 const FEW: usize = 10;
 
 const BOUNDS: [[&str; 2]; 2] = [["__sched_text_start", "__sched_text_end"], ["__lock_text_start", "__lock_text_end"]];

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// Who waits: a thread, or an interrupt that came while a CPU had no thread to run.
+/// The waiter: a thread, or an interrupt that came while a CPU had no thread to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waiter {
     Thread(u32),

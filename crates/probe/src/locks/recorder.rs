@@ -22,7 +22,7 @@ use crate::sampled::recorder::{online, refusal};
 use bigiron_model::waits::Traced;
 use bigiron_sys::perf::{Ring, Tracepoint};
 
-/// How often rings are emptied, by the clock of whoever is traced: virtual time in a guest under the exact clock.
+/// How often rings are emptied, by the clock of the traced processes: virtual time in a guest under the exact clock.
 const EVERY: Duration = Duration::from_millis(20);
 
 /// Bytes of a ring: some twenty thousand waits of a CPU from one emptying to the next. Who may not lock as much gets less, down to the last.

@@ -1,6 +1,6 @@
 //! `/proc/lock_stat`, the kernel's own account of its locks where it was built with CONFIG_LOCK_STAT (Documentation/locking/lockstat.rst).
 //!
-//! Invariant: a line that is not understood is no lock; the sums are over all lines that are.
+//! Invariant: a line that is not understood is not a lock; the sums are over all lines that are.
 
 use bigiron_model::waits::{LockStat, StatLock};
 

@@ -43,7 +43,7 @@ impl Tracefs {
         };
         let mut text = String::new();
         File::from(file).read_to_string(&mut text).map_err(|e| format!("{path} of tracefs: {e}"))?;
-        Format::parse(&text).map(Some).ok_or_else(|| format!("{path} of tracefs is no format"))
+        Format::parse(&text).map(Some).ok_or_else(|| format!("{path} of tracefs is not a format"))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Processes that execute the same program, one forked from the other, share an image. A process that executes another program gets a new one.
 //!
-//! Invariant: whoever descends from the trial's process is the trial's, whatever becomes of its parents; whoever was there before is not.
+//! Invariant: every descendant of the trial's process is the trial's, whatever becomes of its parents; a process from before is not.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

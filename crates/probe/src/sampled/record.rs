@@ -84,7 +84,7 @@ const PROT_EXEC: u32 = 4;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const EXECUTES: u16 = 1 << 13;
 
-/// Bytes from the time to the end in a record that is no sample: it ends with process and thread, time, and CPU.
+/// Bytes from the time to the end in a record that is not a sample: it ends with process and thread, time, and CPU.
 const TIME: usize = 16;
 
 /// The records in `bytes` in order, with their times in nanoseconds of `CLOCK_MONOTONIC`.
@@ -242,7 +242,7 @@ pub(super) mod tests {
         record(SAMPLE, &words)
     }
 
-    /// The same of a record that is no sample: it ends with process, time and CPU.
+    /// The same of a record that is not a sample: it ends with process, time and CPU.
     fn told(kind: u32, words: &[u64]) -> Vec<u8> {
         record(kind, &[words, &[halves(1, 1), 77, halves(0, 0)]].concat())
     }

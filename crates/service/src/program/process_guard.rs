@@ -1,6 +1,6 @@
 //! The process that starts a workload's programs, takes stock of them and leaves nothing of them running.
 //!
-//! A process of its own because it must outlive the trial's: when that one is killed, whoever killed it, the process guard reads the end of its
+//! A process of its own because it must outlive the trial's: when that one is killed, by anything, the process guard reads the end of its
 //! line and kills what a program has started, daemons included (they become its children, whatever they do to get away).
 //! Invariant: between two runs, and after the process guard, no process of a program exists.
 
@@ -241,7 +241,7 @@ impl<'a> Life<'a> {
 enum Waited {
     Ended,
     Limit,
-    /// Whoever wanted the run is gone.
+    /// The trial's process is gone.
     Alone,
 }
 

@@ -57,7 +57,7 @@ fn named(fd: u32, flags: Flags) -> u64 {
 }
 
 impl Registered {
-    /// The kernel knows all buffers, in pieces of so many each.
+    /// The kernel knows all buffers, in pieces of this many each.
     pub(super) fn know_buffers(&mut self, each: usize) {
         *self = Self { opcodes: [opcode::ReadFixed::CODE, opcode::WriteFixed::CODE], each, ..std::mem::take(self) };
     }

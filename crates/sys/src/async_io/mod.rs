@@ -84,7 +84,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// The request of `slot` has transferred so many bytes.
+    /// The request of `slot` has transferred this many bytes.
     pub fn of(slot: usize, bytes: usize) -> Self {
         Self { slot, res: bytes as i64 }
     }
@@ -94,7 +94,7 @@ impl Completion {
         Self { slot, res: result.map_or_else(|e| -i64::from(e.raw_os_error()), |n| n as i64) }
     }
 
-    /// Whether it has transferred exactly so many bytes.
+    /// Whether it has transferred exactly this many bytes.
     #[inline]
     pub fn is_of(&self, bytes: usize) -> bool {
         self.res == bytes as i64

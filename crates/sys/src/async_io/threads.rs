@@ -105,7 +105,7 @@ fn serve(shared: &Shared) {
 fn carry_out(work: &Work) -> Completion {
     // SAFETY: the slot is in flight, so its buffer of at least `len` bytes is this thread's alone until the completion.
     let buffer = unsafe { std::slice::from_raw_parts_mut(work.address as *mut u8, work.len) };
-    // SAFETY: whoever asked keeps the file open until the request has ended (documented in `Request`).
+    // SAFETY: the caller keeps the file open until the request has ended (documented in `Request`).
     let fd = unsafe { BorrowedFd::borrow_raw(work.fd) };
     let request =
         Request { slot: work.slot, fd, offset: work.offset, len: work.len, write: work.write, dsync: work.dsync };

@@ -39,7 +39,7 @@ impl<'s> SharedHistogram<'s> {
         Recorder { shards: vec![self], alone: true }
     }
 
-    /// The same by the lot of so many at most.
+    /// The same in lots of at most this many.
     pub fn lot_recorder(self, lot: usize) -> LotRecorder<'s> {
         LotRecorder::of(self.recorder(), lot)
     }
@@ -70,7 +70,7 @@ pub struct ShardedHistogram<'s> {
 }
 
 impl<'s> ShardedHistogram<'s> {
-    /// Bytes of segment that it takes for so many processes.
+    /// Bytes of segment that it takes for this many processes.
     pub const fn bytes(processes: usize) -> usize {
         let shards = if processes < SHARDS { processes } else { SHARDS };
         shards * (SharedHistogram::BYTES + 64)
@@ -88,7 +88,7 @@ impl<'s> ShardedHistogram<'s> {
         Recorder { shards, alone: self.alone }
     }
 
-    /// The same by the lot.
+    /// The same, counted in lots.
     pub fn lot_recorder(&self, process: usize) -> LotRecorder<'s> {
         LotRecorder::of(self.recorder(process), LOT)
     }
@@ -115,7 +115,7 @@ impl Recorder<'_> {
         self.record_all([(ns, 1)]);
     }
 
-    /// Counts latencies in nanoseconds, each so many times.
+    /// Counts latencies in nanoseconds, each this many times.
     #[inline]
     fn record_all(&self, latencies: impl IntoIterator<Item = (u64, u64)>) {
         let mut sum = 0;
@@ -129,7 +129,7 @@ impl Recorder<'_> {
             }
             to.sum.store(to.sum.load(Relaxed) + sum, Relaxed);
         } else {
-            // By CPU, so that on small machines no cache line goes from one to another. Who is moved meanwhile loses no count.
+            // By CPU, so that on small machines no cache line goes from one to another. A process that is moved meanwhile loses no count.
             let to = &self.shards[sched_getcpu() % self.shards.len()];
             for (ns, count) in latencies {
                 to.buckets[index(ns)].fetch_add(count, Relaxed);
@@ -143,7 +143,7 @@ impl Recorder<'_> {
 /// Entries that the [`LotRecorder`] of one of many processes keeps, at most: half a KiB.
 const LOT: usize = 32;
 
-/// Counts latencies by the lot, the last when it is dropped: for a process that sleeps between any two, and finds the histogram's pages
+/// Counts latencies in lots, the last one when it is dropped: for a process that sleeps between any two, and finds the histogram's pages
 /// in no cache of its CPU each time it has been woken, and for one whose requests leave no room in the caches for pages of its own.
 /// Who dies takes the lot in hand along.
 pub struct LotRecorder<'s> {

@@ -84,12 +84,12 @@ pub struct Board<'s> {
 }
 
 impl<'s> Board<'s> {
-    /// Bytes of segment for so many members.
+    /// Bytes of segment for this many members.
     pub const fn bytes(members: usize) -> usize {
         members * (2 * PAGE + size_of::<WorkerTimes>()) + 2 * PAGE
     }
 
-    /// For so many members, in a new part of `segment`.
+    /// For this many members, in a new part of `segment`.
     ///
     /// # Errors
     /// The system has no pipe left.
@@ -163,7 +163,7 @@ pub struct Stage {
     pub cpu_ns: u64,
 }
 
-/// The members, as their parent sees them. Dropping it kills and reaps whoever is left.
+/// The members, as their parent sees them. Dropping it kills and reaps the members that are left.
 pub struct WorkerGroup<'a> {
     board: &'a Board<'a>,
     families: Vec<Family>,

@@ -26,7 +26,7 @@ impl Wiring {
     /// A pair if one is asked for, else a loopback; in the network that was made for the trial, if one was.
     ///
     /// # Errors
-    /// It cannot be had on this machine.
+    /// It is not available on this machine.
     pub fn of(pair: bool, network: Option<&Network>) -> Result<Self> {
         let no_pair = "No network between clients and servers (`network = \"loopback\"` does without)";
         match (pair, network) {

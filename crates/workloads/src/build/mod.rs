@@ -397,7 +397,7 @@ fn outcome(spec: &Spec, cx: &Context<'_>, runs: &[Vec<Run>], builds: u32) -> any
     Ok(outcome)
 }
 
-/// `bigiron worker build-tree DIR FILES FUNCTIONS`: writes a generated tree and says what its program prints, for whoever wants to build it by hand.
+/// `bigiron worker build-tree DIR FILES FUNCTIONS`: writes a generated tree and says what its program prints, to build it by hand.
 pub fn worker_tree(args: &[String]) -> i32 {
     let [dir, files, functions] = args else {
         eprintln!("bigiron worker build-tree DIR FILES FUNCTIONS");

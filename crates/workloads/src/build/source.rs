@@ -21,7 +21,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Of so many source files (besides that of the main program) with so many functions each.
+    /// Of this many source files (besides that of the main program) with this many functions each.
     pub fn new(files: usize, functions: usize) -> Self {
         Self { units: Units::draw(files, functions) }
     }

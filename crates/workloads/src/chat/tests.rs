@@ -71,7 +71,7 @@ fn a_worker_that_fails_ends_the_run_and_says_why() {
                             0 => Ok(()),
                             1 => Err(worker_group::Trouble::Wrong("Twice the same".to_owned())),
                             2 => Err(worker_group::Trouble::Io("Cannot send", std::io::ErrorKind::BrokenPipe.into())),
-                            // Waits for somebody who has failed.
+                            // Waits for a worker that has failed.
                             3 => loop {
                                 std::thread::sleep(std::time::Duration::from_secs(600));
                             },

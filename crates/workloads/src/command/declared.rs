@@ -24,7 +24,7 @@ impl Reduce {
         match word {
             "median" => Ok(Reduce::Median),
             "mean" => Ok(Reduce::Mean),
-            _ => Err(format!("`{word}` is no way to make one value of several; it can be `median` or `mean`")),
+            _ => Err(format!("`{word}` is not a way to make one value of several; it can be `median` or `mean`")),
         }
     }
 
@@ -149,7 +149,7 @@ impl Declared {
                 break;
             }
             let (key, value) =
-                piece.split_once('=').ok_or_else(|| wrong(format!("`{piece}` is no setting; {FORM}")))?;
+                piece.split_once('=').ok_or_else(|| wrong(format!("`{piece}` is not a setting; {FORM}")))?;
             match key.trim() {
                 "unit" => unit = Some(value.trim()),
                 "better" => better = Some(direction(value.trim()).map_err(wrong)?),
@@ -213,7 +213,7 @@ impl Declared {
                 group.ok_or_else(|| missing(format!("nothing in {} matches `{}`", self.source, pattern.as_str())))?
             }
         };
-        let value: f64 = found.trim().parse().map_err(|_| missing(format!("`{found}` is no number")))?;
+        let value: f64 = found.trim().parse().map_err(|_| missing(format!("`{found}` is not a number")))?;
         let value = value * self.factor;
         if self.kind.takes(value) {
             return Ok(value);
@@ -245,7 +245,7 @@ fn direction(word: &str) -> Result<Better, String> {
     match word {
         "higher" => Ok(Better::Higher),
         "lower" => Ok(Better::Lower),
-        _ => Err(format!("`{word}` is no direction; `better` is `higher` or `lower`")),
+        _ => Err(format!("`{word}` is not a direction; `better` is `higher` or `lower`")),
     }
 }
 
@@ -261,11 +261,11 @@ fn pointer(text: &str) -> Result<Find, String> {
     if text.is_empty() || text.starts_with('/') {
         return Ok(Find::Json(text.to_owned()));
     }
-    Err(format!("`{text}` is no JSON pointer; one begins with `/`, such as `/{}`", text.replace('.', "/")))
+    Err(format!("`{text}` is not JSON pointer; one begins with `/`, such as `/{}`", text.replace('.', "/")))
 }
 
 fn pattern(text: &str) -> Result<Find, String> {
-    let pattern = Regex::new(text).map_err(|e| format!("`{text}` is no regular expression: {e}"))?;
+    let pattern = Regex::new(text).map_err(|e| format!("`{text}` is not a regular expression: {e}"))?;
     match pattern.captures_len() - 1 {
         1 => Ok(Find::Regex(pattern)),
         0 => Err(format!("`{text}` has no group; put the number in parentheses, such as `([0-9.]+)`")),
@@ -312,7 +312,7 @@ mod tests {
     fn what_is_missing_is_named() {
         for (text, output, want) in [
             ("t,unit=s,better=lower,regex=took (.*)", "nothing", "nothing in standard output matches `took (.*)`"),
-            ("t,unit=s,better=lower,regex=took (.*)", "took ages", "`ages` is no number"),
+            ("t,unit=s,better=lower,regex=took (.*)", "took ages", "`ages` is not a number"),
             ("t,unit=s,better=lower,json=/t", "hello", "standard output is no JSON"),
             ("t,unit=s,better=lower,from=stderr,json=/t", "{}", "standard error has nothing at `/t`"),
             ("t,unit=s,better=lower,json=/t", "{\"t\": [1]}", "is no number: [1]"),
@@ -335,12 +335,12 @@ mod tests {
             ("t,unit=s,better=less,json=/t", "`better` is `higher` or `lower`"),
             ("t,unit=s,better=lower", "does not say where it is found"),
             ("t,unit=s,better=lower,json=a.b", "such as `/a/b`"),
-            ("t,unit=s,better=lower,regex=([0-9]+", "is no regular expression"),
+            ("t,unit=s,better=lower,regex=([0-9]+", "is not a regular expression"),
             ("t,unit=s,better=lower,regex=[0-9]+", "has no group"),
             ("t,unit=s,better=lower,regex=(a)(b)", "has 2 groups"),
             ("t,units=s,better=lower,json=/t", "did you mean `unit`?"),
             ("t,unit=s,better=lower,of=best,json=/t", "`median` or `mean`"),
-            ("t,unit=s,better=lower,json", "is no setting"),
+            ("t,unit=s,better=lower,json", "is not a setting"),
         ] {
             let error = Declared::parse(text).unwrap_err();
             assert!(error.contains(want), "{text}: {error}");

@@ -347,7 +347,7 @@ impl Generator {
         (!fit.is_empty()).then(|| fit[self.below(fit.len())])
     }
 
-    /// A file that is there and has so many bytes at least.
+    /// A file that is there and has this many bytes at least.
     fn of_bytes(&mut self, bytes: u64) -> usize {
         for _ in 0..4 {
             if let Some(n) = self.small(true)

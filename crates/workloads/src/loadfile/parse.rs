@@ -20,7 +20,7 @@ const LONGEST: u64 = 16 << 20;
 /// Reads the text of the loadfile called `name`.
 ///
 /// # Errors
-/// A line that is no request.
+/// A line that is not a request.
 pub fn parse(name: &str, text: &str) -> Result<Loadfile, Refusal> {
     let mut reader = Reader::default();
     for (number, line) in text.lines().enumerate() {
@@ -155,7 +155,7 @@ impl Reader {
         let word = shape.word(words, what)?;
         if !word.quoted {
             return Err(Refusal::new(format!(
-                "`{}` is no {what}; one is in quotation marks, such as `\"\\clients\\client1\\a\"`",
+                "`{}` is not a {what}; one is in quotation marks, such as `\"\\clients\\client1\\a\"`",
                 word.text
             )));
         }
@@ -214,8 +214,8 @@ fn kind(word: &str) -> Result<Kind, Refusal> {
     }
     let names = || Kind::ALL.iter().map(|(_, name, _)| *name);
     Err(Refusal::new(match suggest::nearest(word, names()) {
-        Some(near) => format!("`{word}` is no request; did you mean `{near}`?"),
-        None => format!("`{word}` is no request; it can be {}", suggest::list(names())),
+        Some(near) => format!("`{word}` is not a request; did you mean `{near}`?"),
+        None => format!("`{word}` is not a request; it can be {}", suggest::list(names())),
     }))
 }
 
@@ -235,8 +235,8 @@ fn status(kind: Kind, word: Option<Word<'_>>) -> Result<Status, Refusal> {
     }
     found.ok_or_else(|| {
         Refusal::new(match suggest::nearest(word.text, names()) {
-            Some(near) => format!("`{}` is no status that is known; did you mean `{near}`?", word.text),
-            None => format!("`{}` is no status that is known; it can be {}", word.text, suggest::list(names())),
+            Some(near) => format!("`{}` is not a status that is known; did you mean `{near}`?", word.text),
+            None => format!("`{}` is not a status that is known; it can be {}", word.text, suggest::list(names())),
         })
     })
 }
@@ -269,7 +269,7 @@ impl Shape {
         match number {
             Ok(n) if n <= most && !word.quoted => Ok(n),
             Ok(n) if !word.quoted => Err(Refusal::new(format!("The {what} {n} is too large; at most {most}"))),
-            _ => Err(Refusal::new(format!("`{}` is no {what}; it is `{}`", word.text, usage(self.kind)))),
+            _ => Err(Refusal::new(format!("`{}` is not a {what}; it is `{}`", word.text, usage(self.kind)))),
         }
     }
 

@@ -22,7 +22,7 @@ const fn option(name: &'static str, default: &'static str, summary: &'static str
     OptionDef { name, default, allowed: &[], summary }
 }
 
-/// Who asks.
+/// The clients.
 pub const CLIENTS_OPTION: OptionDef = option("clients", "4", "Clients, each of which replays the loadfile");
 /// What they ask for.
 pub const LOADFILE: OptionDef =

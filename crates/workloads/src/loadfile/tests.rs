@@ -45,16 +45,16 @@ fn blank_lines_and_comments_count_as_lines_only() {
 #[test]
 fn a_wrong_line_is_refused_with_what_would_be_right() {
     for (line, says) in [
-        ("Clsoe 7 NT_STATUS_OK", "load.txt:2: `Clsoe` is no request; did you mean `Close`?"),
+        ("Clsoe 7 NT_STATUS_OK", "load.txt:2: `Clsoe` is not a request; did you mean `Close`?"),
         ("Close 7", "load.txt:2: The status is missing; a Close ends with one, such as `NT_STATUS_OK`"),
         ("Close NT_STATUS_OK", "load.txt:2: The handle is missing; it is `Close HANDLE STATUS`"),
         ("Close 8 NT_STATUS_OK", "load.txt:2: Handle 8 is not open; an NTCreateX of it has to come before"),
         (
             "Close 7 NT_STATUS_OKAY",
-            "load.txt:2: `NT_STATUS_OKAY` is no status that is known; did you mean `NT_STATUS_OK`?",
+            "load.txt:2: `NT_STATUS_OKAY` is not a status that is known; did you mean `NT_STATUS_OK`?",
         ),
         ("Close 7 NT_STATUS_OK 5", "load.txt:2: `5` is too much; a line ends with its status"),
-        ("ReadX 7 0 x 1 NT_STATUS_OK", "load.txt:2: `x` is no size; it is `ReadX HANDLE OFFSET SIZE READ STATUS`"),
+        ("ReadX 7 0 x 1 NT_STATUS_OK", "load.txt:2: `x` is not a size; it is `ReadX HANDLE OFFSET SIZE READ STATUS`"),
         ("ReadX 7 0 8 9 NT_STATUS_OK", "load.txt:2: The number of bytes read 9 is too large; at most 8"),
         ("WriteX 7 0 8 7 NT_STATUS_OK", "both the same can"),
         ("ReadX 7 0 99999999 9 NT_STATUS_OK", "at most 16777216"),

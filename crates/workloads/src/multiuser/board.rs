@@ -77,7 +77,7 @@ pub struct Board<'s> {
 }
 
 impl<'s> Board<'s> {
-    /// Bytes of segment that a board for so many users and tests takes.
+    /// Bytes of segment that a board for this many users and tests takes.
     pub fn bytes(users: usize, tests: usize) -> usize {
         users * size_of::<Lane>() + tests * size_of::<Total>() + WORD + 2 * PAGE
     }
@@ -93,7 +93,7 @@ impl<'s> Board<'s> {
         }
     }
 
-    /// Opens the gate: everybody who waits at it goes on.
+    /// Opens the gate: all that wait at it go on.
     pub fn open(&self) {
         self.common.open.store(1, Release);
         self.gate.call();

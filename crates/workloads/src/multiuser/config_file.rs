@@ -32,7 +32,7 @@ impl ConfigFile {
     /// Reads `text`; `name` is what refusals call it. `VERBOSE` and `BRIEF`, which only change what the ancestor prints, are read and mean nothing.
     ///
     /// # Errors
-    /// A line that is no key and value, an unknown key, a value that the key does not take.
+    /// A line that is not a key and value, an unknown key, a value that the key does not take.
     pub fn parse(name: &str, text: &str) -> Result<Self, Refusal> {
         let mut file = Self::default();
         for (number, line) in lines(text) {

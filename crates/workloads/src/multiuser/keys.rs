@@ -79,7 +79,7 @@ pub const KEYS: &[Key<Said>] = &[
         "Users from one point of a ramp to the next; `auto`: the config file's, else as many as CPUs"),
     key!(Said, "adaptive": adaptive = "on", switch(), "Whether a ramp's increment follows what its points took"),
     key!(Said, "crossover": crossover = AUTO, text("`on`, `off`, or jobs per minute such as 10", crossover),
-        "A ramp ends at so many jobs per minute for each user; `on` is 1, `off` never; `auto`: the config file's, else off"),
+        "A ramp ends at this many jobs per minute for each user; `on` is 1, `off` never; `auto`: the config file's, else off"),
     key!(Said, "quick": quick = "off", switch(), "The crossover of 60 jobs per minute for each user"),
     key!(Said, "guess-peak": guess_peak = AUTO, or(AUTO, switch()),
         "A ramp ends when its rate falls or rises no more; `auto`: if nothing else ends it"),

@@ -46,7 +46,7 @@ impl Mix {
     /// The mix that `called` names or holds.
     ///
     /// # Errors
-    /// There is no such mix, test or file, or the file is no workfile.
+    /// There is no such mix, test or file, or the file is not a workfile.
     pub fn of(called: &str) -> Result<Self, Refusal> {
         if let Some(shipped) = LIBRARY.find(called) {
             return Ok(Self { name: called.to_owned(), file: Workfile::parse(called, shipped.text)? });
@@ -77,7 +77,7 @@ impl Mix {
 /// What a mix is called in a plan: a file's text takes the place of its path.
 ///
 /// # Errors
-/// If the file cannot be read, or is no workfile.
+/// If the file cannot be read, or is not a workfile.
 pub fn embed(called: &str) -> Result<String, Refusal> {
     let mix = Mix::of(called)?;
     let is_a_file = LIBRARY.find(called).is_none() && embedded(called).is_none() && listed(called)?.is_none();
@@ -90,7 +90,7 @@ pub fn embed(called: &str) -> Result<String, Refusal> {
 /// What a config file is called in a plan: its text.
 ///
 /// # Errors
-/// If the file cannot be read, or is no config file.
+/// If the file cannot be read, or is not a config file.
 pub fn embed_config(called: &str) -> Result<String, Refusal> {
     if called == super::keys::NONE || embedded(called).is_some() {
         return Ok(called.to_owned());
@@ -103,7 +103,7 @@ pub fn embed_config(called: &str) -> Result<String, Refusal> {
 /// The config file that `called` names or holds.
 ///
 /// # Errors
-/// If the file cannot be read, or is no config file.
+/// If the file cannot be read, or is not a config file.
 pub fn config(called: &str) -> Result<ConfigFile, Refusal> {
     match embedded(called) {
         _ if called == super::keys::NONE => Ok(ConfigFile::default()),
@@ -208,7 +208,7 @@ mod tests {
         let refuse = |called: &str| Mix::of(called).err().unwrap().to_string();
         assert_eq!(refuse("add_int,add_lnog"), "There is no test `add_lnog`; did you mean `add_long`?");
         assert_eq!(refuse("add_int,add_int"), "`add_int` stands in the list twice; name each test once");
-        assert_eq!(refuse("newdbase"), "`newdbase` is no mix of multiuser; did you mean `new_dbase`?");
+        assert_eq!(refuse("newdbase"), "`newdbase` is not a mix of multiuser; did you mean `new_dbase`?");
         assert!(refuse("quite-another").contains("`aim9`, a workfile, or tests separated by commas"));
     }
 }

@@ -31,7 +31,7 @@ pub struct Multiuser;
 
 /// Memory that a user's process takes, with page tables and kernel structures, before it does anything: about 70 KiB more than this.
 const USER_MEMORY: u64 = 96 << 10;
-/// A ramp without an end is expected to reach so many users.
+/// A ramp without an end is expected to reach this many users.
 const EXPECTED_USERS: u32 = 64;
 /// Bytes of file system for what users make besides files, each; and for all together, with the tree of names.
 const USER_STORAGE: u64 = 48 << 10;

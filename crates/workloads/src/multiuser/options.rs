@@ -192,7 +192,7 @@ impl Said {
             Users::Config => Ok(Load::List(USERS.to_vec())),
             Users::Auto => self.climb().map(Load::Ramp),
             Users::List(text, _) if said => Err(format!(
-                "`multiuser.users={text}` is no ramp, and has neither `start`, `end`, `increment` nor a crossover or a guess of its peak; say `auto`"
+                "`multiuser.users={text}` is not a ramp, and has neither `start`, `end`, `increment` nor a crossover or a guess of its peak; say `auto`"
             )),
             Users::List(_, users) => Ok(Load::List(users.clone())),
         }
@@ -263,7 +263,7 @@ mod tests {
         }
         assert!(refused(&[("users", "4194304")]).contains("the kernel numbers 4194003 at most"));
         assert!(refused(&[("users", "auto"), ("guess-peak", "off")]).starts_with("The ramp has no end; give"));
-        assert!(refused(&[("users", "1,2"), ("start", "2")]).contains("is no ramp"));
+        assert!(refused(&[("users", "1,2"), ("start", "2")]).contains("is not a ramp"));
         assert!(refused(&[("users", "auto"), ("quick", "on"), ("crossover", "3")]).contains("give one of both"));
         assert!(refused(&[("start", "5"), ("end", "2")]).contains("of 5 are more users than"));
     }

@@ -125,7 +125,7 @@ fn failure(work: &Work<'_>, trouble: Trouble, text: &str, killed: u64) -> anyhow
     let users = users(work.users);
     match trouble {
         Trouble::WrongData => anyhow!(WrongData(format!("With {users}: {text}"))),
-        // Who is not heard of may have been killed in the middle of anything.
+        // A user that does not report may have been killed in the middle of anything.
         _ if killed > 0 || trouble == Trouble::NoMemory => {
             anyhow!(Shortage::of_memory(&format!(" with {users}"), killed, text, "ask for fewer users"))
         }

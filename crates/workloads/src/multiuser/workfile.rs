@@ -103,7 +103,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     kib.filter(|n| *n <= MOST_KIB).ok_or_else(|| format!("cannot be `{text}`; the most is {}M", MOST_KIB / 1024))
 }
 
-/// The shortest form of so many KiB that [`size`] reads.
+/// The shortest form of this many KiB that [`size`] reads.
 pub fn print_size(kib: u64) -> String {
     if kib > 0 && kib.is_multiple_of(1024) { format!("{}M", kib / 1024) } else { format!("{kib}K") }
 }

@@ -130,7 +130,7 @@ fn receive<'b>(stream: &mut TcpStream, buffer: &'b mut [u8]) -> io::Result<Optio
     Ok(Some(&buffer[..LENGTH + length]))
 }
 
-/// What a packet of so many bytes says of its length: the bytes that follow.
+/// What a packet of this many bytes says of its length: the bytes that follow.
 fn length(bytes: usize) -> [u8; LENGTH] {
     ((bytes - LENGTH) as u32).to_be_bytes()
 }

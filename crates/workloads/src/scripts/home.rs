@@ -175,7 +175,7 @@ const WIDTH: usize = 60;
 const COUNT: usize = 64;
 const ROUNDS: u32 = 50;
 
-/// Prints so many numbers of the sequence.
+/// Prints this many numbers of the sequence.
 const FIBONACCI: &str =
     "#!/bin/sh\na=0 b=1 n=$1\nwhile [ \"$n\" -gt 0 ]; do\n    echo $a\n    c=$((a + b)) a=$b b=$c n=$((n - 1))\ndone\n";
 

@@ -207,7 +207,7 @@ fn draws(settings: &Settings, seed: u64, phase: Phase, threads: usize, thread: u
 /// A stage of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Files are made, empty, one for each of so many threads; who has none removes the last one's.
+    /// Files are made, empty, one for each of this many threads; the other threads remove theirs.
     Make { threads: usize },
     /// A phase, or the part of it that is one thread's.
     Phase { phase: Phase, threads: usize, row: usize, turn: Option<usize> },

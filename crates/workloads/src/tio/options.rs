@@ -123,7 +123,7 @@ impl Settings {
         })
     }
 
-    /// Blocks of each file with so many threads.
+    /// Blocks of each file with this many threads.
     pub fn blocks(&self, threads: usize) -> u64 {
         self.bytes / threads as u64 / self.block as u64
     }
@@ -163,7 +163,7 @@ impl Phase {
         matches!(self, Self::RandomWrite | Self::RandomRead)
     }
 
-    /// The metric of its throughput with so many threads.
+    /// The metric of its throughput with this many threads.
     pub fn rate(self, threads: usize) -> String {
         format!("{}-{threads}t", self.name())
     }

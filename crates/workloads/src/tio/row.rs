@@ -24,7 +24,7 @@ impl Row<'_> {
         100.0 * self.stage.cpu_ns as f64 / self.stage.ns as f64
     }
 
-    /// Operations, in per cent, that took longer than so many seconds.
+    /// Operations, in per cent, that took longer than this many seconds.
     fn slower_percent(&self, seconds: u64) -> f64 {
         let slow: u64 =
             self.latency.buckets().1.iter().filter(|(ns, _)| *ns > seconds * 1_000_000_000).map(|(_, n)| n).sum();

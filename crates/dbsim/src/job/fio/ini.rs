@@ -47,7 +47,7 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Section>, Refusal> {
         }
         if let Some(name) = line.strip_prefix('[') {
             let Some(name) = name.strip_suffix(']').map(str::trim).filter(|n| !n.is_empty()) else {
-                return refuse(format!("`{line}` is no section; write `[NAME]`"));
+                return refuse(format!("`{line}` is not a section; write `[NAME]`"));
             };
             in_job = Some(name != "global");
             if name != "global" {
@@ -99,7 +99,7 @@ mod tests {
     fn what_is_no_job_file_is_refused_with_its_line() {
         for (text, want) in [
             ("bs=4k\n", "f.fio:1: `bs=4k` stands before the first section"),
-            ("[a\n", "f.fio:1: `[a` is no section"),
+            ("[a\n", "f.fio:1: `[a` is not a section"),
             ("[a]\nsize=${SIZE}\n", "f.fio:2: Variables"),
             ("[global]\nbs=4k\n", "f.fio: There is no job in the file"),
         ] {

@@ -17,7 +17,7 @@ use bigiron_model::refusal::Refusal;
 /// The text of a dbsim job that does what the fio job file called `file` says.
 ///
 /// # Errors
-/// If the file is no fio job file, or something in it cannot be expressed; with the line.
+/// If the file is not a fio job file, or something in it cannot be expressed; with the line.
 pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
     let sections = ini::parse(file, text)?;
     let mut imported: Vec<Imported> = Vec::new();
@@ -78,7 +78,7 @@ pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
     // What a job as a whole must keep is judged by the job's own rules.
     Draft::parse(file, &out)
         .and_then(|draft| draft.job())
-        .map_err(|refusal| Refusal::new(format!("What comes of `{file}` is no dbsim job: {}", refusal.message)))?;
+        .map_err(|refusal| Refusal::new(format!("What comes of `{file}` is not a dbsim job: {}", refusal.message)))?;
     Ok(out)
 }
 

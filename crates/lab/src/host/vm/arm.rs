@@ -283,7 +283,7 @@ fn wanted_modules(
                     wanted.push("nbd");
                 }
                 Medium::HostFile => wanted.extend(["virtio_pci", "virtio_blk"]),
-                Medium::Folder => anyhow::bail!("Storage `{}` is no disk of a guest", storage::LOCAL),
+                Medium::Folder => anyhow::bail!("Storage `{}` is not a disk of a guest", storage::LOCAL),
             }
         }
         let filesystem = kind(plan, arm).filesystem;

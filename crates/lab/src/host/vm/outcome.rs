@@ -32,7 +32,7 @@ pub(super) fn verdict(
     let status = match ended {
         Ended::Hung(why) => return Ok(Some((Failure::Hang, with_tail(why, console)))),
         Ended::Malformed(line) => {
-            let message = format!("The guest said `{line}` {}, which is no event", heard.last_step());
+            let message = format!("The guest said `{line}` {}, which is not an event", heard.last_step());
             return Ok(Some((Failure::BadEvent, with_tail(&message, console))));
         }
         Ended::Exited(status) => *status,

@@ -95,13 +95,13 @@ fn hugepages(want: &str, words: &[&str], seen: &Seen<'_>) -> Result<(), String> 
     };
     // On several nodes: `0:4,1:4`.
     let pages = |part: &str| part.rsplit(':').next().and_then(|n| n.parse::<u64>().ok());
-    let wanted = want.split(',').map(pages).sum::<Option<u64>>().ok_or("it is no number of pages")?;
+    let wanted = want.split(',').map(pages).sum::<Option<u64>>().ok_or("it is not a number of pages")?;
     let got = read(&path, seen)?;
     if got.parse() == Ok(wanted) { Ok(()) } else { Err(format!("`{path}` says `{got}`")) }
 }
 
 fn hugepagesz(name: &str, want: &str, seen: &Seen<'_>) -> Result<(), String> {
-    let kib = kib(want).ok_or("it is no size of huge pages")?;
+    let kib = kib(want).ok_or("it is not a size of huge pages")?;
     if name == "default_hugepagesz" {
         let meminfo = read("/proc/meminfo", seen)?;
         let got = field(&meminfo, "Hugepagesize:").ok_or("/proc/meminfo shows no `Hugepagesize`")?;

@@ -37,7 +37,7 @@ pub struct Entry {
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
-    /// Seconds since 1970; 0 of what is no file.
+    /// Seconds since 1970; 0 of what is not a file.
     pub modified_s: i64,
 }
 

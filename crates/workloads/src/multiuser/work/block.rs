@@ -69,7 +69,7 @@ impl<'a> Block<'a> {
         self.0
     }
 
-    /// Which write it is of; `None` if it is no block `number`.
+    /// Which write it is of; `None` if it is not a block `number`.
     #[inline]
     pub fn write_of(&self, number: u64) -> Option<u64> {
         let word = |at: usize| u64::from_le_bytes(self.0[at..at + 8].try_into().expect("eight bytes"));

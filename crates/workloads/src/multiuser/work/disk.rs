@@ -163,7 +163,7 @@ impl Own {
         Opened::open(self.0.clone(), OpenOptions::new().read(true).write(write), way)
     }
 
-    /// Creates it with so many blocks, through the page cache.
+    /// Creates it with this many blocks, through the page cache.
     pub(super) fn fill(&self, blocks: u64) -> anyhow::Result<()> {
         let mut opened = self.create(Way::Cached)?;
         let mut buffer = Buffer::plain();

@@ -62,7 +62,7 @@ fn read_all(from: impl AsFd, mut bytes: &mut [u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes and reads so many messages.
+/// Writes and reads this many messages.
 fn exchange(place: &mut Place<'_>, what: &str, count: u64, from: impl AsFd, to: impl AsFd) -> anyhow::Result<()> {
     let (mut sent, mut found) = ([b'.'; LARGEST], [0; LARGEST]);
     for _ in 0..place.times(count) {

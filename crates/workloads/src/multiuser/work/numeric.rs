@@ -1,6 +1,6 @@
 //! Numbers: primes, zeros, logarithms and powers, angles, a series.
 //!
-//! Invariant: every result is held against another way to it, or against what it cannot exceed.
+//! Invariant: every result is compared with another way to compute it, or with a bound.
 
 use std::f64::consts::FRAC_PI_2;
 use std::hint::black_box;

@@ -13,7 +13,7 @@ use bigiron_sys::heap::Heap;
 /// Bytes that every disk test reads or writes at a time.
 pub const BLOCK: usize = 1024;
 
-/// Blocks of a file of so many bytes: one at least.
+/// Blocks of a file of this many bytes: one at least.
 pub(super) fn blocks(file_bytes: u64) -> u64 {
     (file_bytes / BLOCK as u64).max(1)
 }
