@@ -14,6 +14,7 @@ pub mod image;
 mod local;
 pub mod modinfo;
 pub mod modules;
+pub mod payload;
 mod sources;
 pub mod spec;
 pub mod store;

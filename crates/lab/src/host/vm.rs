@@ -7,6 +7,7 @@ pub mod crash;
 mod evidence;
 mod files;
 mod images;
+mod kernel;
 mod outcome;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ use bigiron_model::storage::DISK_CACHE_FACT;
 use bigiron_model::values::Values;
 use bigiron_workload::registry::Registry;
 use files::Files;
+use kernel::Start;
 
 /// Idle seconds of the guest's clock before work. Free under the exact clock.
 const SETTLE_EXACT_S: u32 = 5;
@@ -83,7 +85,7 @@ impl VmHost {
         let arms = plan
             .arms
             .iter()
-            .zip(kernels)
+            .zip(kernels.iter().zip(kernel::forms(kernels, plan.clock)?))
             .map(|(arm, kernel)| {
                 let workloads = registry.of_arm(plan, arm).map_err(anyhow::Error::msg)?;
                 arm::prepare(&workloads, plan, arm, kernel, cache, &agent)
@@ -145,6 +147,26 @@ impl VmHost {
         phase: &dyn Fn(Phase),
         profile: Option<(&Plugin, &Path)>,
     ) -> Result<Booted, HostError> {
+        let starts = kernel::starts(&self.arms[trial.slot.arm], trial);
+        let mut starts = starts.map_err(|e| HostError::Void(format!("A kernel in memory: {e}")))?.into_iter();
+        let mut booted = self.attempt(trial, phase, profile, &starts.next().expect("there is one at least"))?;
+        for start in starts {
+            if booted.heard.hello.is_some() {
+                break;
+            }
+            booted = self.attempt(trial, phase, profile, &start)?;
+        }
+        Ok(booted)
+    }
+
+    /// Starts a kernel and sees its guest to its end.
+    fn attempt(
+        &self,
+        trial: &Trial<'_>,
+        phase: &dyn Fn(Phase),
+        profile: Option<(&Plugin, &Path)>,
+        start: &Start,
+    ) -> Result<Booted, HostError> {
         let begun = Instant::now();
         let arm = &self.arms[trial.slot.arm];
         let files = Files::in_dir(trial.artifacts);
@@ -160,7 +182,7 @@ impl VmHost {
             nodes: shape.nodes,
             threads: shape.threads,
             seed: trial.slot.boot_seed,
-            kernel: &arm.kernel,
+            kernel: &start.path,
             initramfs: &files.initramfs,
             cmdline: &arm.cmdline,
             console: &files.console,
@@ -196,7 +218,11 @@ impl VmHost {
         let metrics = if failure.is_none() { heard.metrics() } else { Values::default() };
         let set_up = heard.set_up();
         let overhead = (started - begun) + set_up + stopped.elapsed();
-        let facts = std::mem::take(&mut heard.facts).into_iter().chain(disk_fact(&disks)).chain(self.cpu_fact());
+        let facts = std::mem::take(&mut heard.facts)
+            .into_iter()
+            .chain(disk_fact(&disks))
+            .chain(self.cpu_fact())
+            .chain([start.fact()]);
         let result = TrialResult {
             failure,
             guest: heard.guest.take(),

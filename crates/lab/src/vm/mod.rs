@@ -3,10 +3,12 @@
 pub mod disk;
 pub mod initramfs;
 pub mod lockstep;
+pub mod memory_file;
 pub mod patience;
 pub mod probe;
 pub mod process;
 pub mod profile;
 pub mod qemu;
+pub mod unpacked;
 pub mod watch;
 pub mod writes;

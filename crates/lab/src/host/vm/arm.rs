@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 
 use super::images::ArmImages;
+use super::kernel::Form;
 use crate::lever::{self, vm};
 use crate::protocol::{Module, RawDisks};
 use crate::vm::initramfs::Archive;
@@ -20,6 +21,7 @@ use bigiron_workload::Configured;
 /// What is the same for every boot of an arm.
 pub(super) struct PreparedArm {
     pub(super) kernel: PathBuf,
+    pub(super) form: Form,
     /// Agent, modules, file-system images.
     pub(super) archive: Vec<u8>,
     /// The modules in the archive, in the order in which they load.
@@ -41,6 +43,7 @@ impl PreparedArm {
     pub(super) fn bare(kernel: PathBuf, images: ArmImages) -> Self {
         Self {
             kernel,
+            form: Form::Packed("in tests".to_owned()),
             archive: Vec::new(),
             modules: Vec::new(),
             lever_modules: Vec::new(),
@@ -62,7 +65,7 @@ pub(super) fn prepare(
     workloads: &[Box<dyn Configured>],
     plan: &Plan,
     arm: &Arm,
-    kernel: &Kernel,
+    (kernel, form): (&Kernel, Form),
     cache: &Path,
     agent: &[u8],
 ) -> anyhow::Result<PreparedArm> {
@@ -133,6 +136,7 @@ pub(super) fn prepare(
     }
     Ok(PreparedArm {
         kernel: kernel.image.clone(),
+        form,
         archive: archive.finish(),
         modules: to_load,
         lever_modules,
