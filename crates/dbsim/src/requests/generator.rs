@@ -3,6 +3,9 @@
 //! Invariant: between a request's two readings of the clock there is nothing but the engine: drawing and filling come before,
 //! checking and counting behind. Nothing is allocated in the loop.
 
+mod issued;
+mod verification;
+
 use std::hint::cold_path;
 use std::os::fd::BorrowedFd;
 
@@ -22,42 +25,14 @@ use super::super::job::Requests;
 use super::super::pace::{self, Starts};
 use super::board::{self, Action, Board};
 use super::draws::{Draws, Position};
-use super::{check_block, page};
+use super::page;
+use issued::Issued;
 
 /// Requests of this class draw from streams of their own, apart from those of transactions.
 const STREAM: u64 = 1 << 40;
 
 /// Latencies that are counted at once: of this number several fall into one bucket, which then enters the CPU's caches once.
 const LOT: usize = 256;
-
-/// A slot's request, in as few bytes as can be: what a batch touches is what the kernel finds missing in the CPU's caches.
-#[derive(Clone, Copy)]
-struct Issued {
-    /// When it was handed over, in ticks.
-    start: u64,
-    block: u32,
-    /// The file, and in the highest bit whether it is written.
-    file: u32,
-}
-
-impl Issued {
-    const WRITE: u32 = 1 << 31;
-
-    #[inline]
-    fn new(address: Address, write: bool, start: u64) -> Self {
-        Self { start, block: address.block, file: address.file | if write { Self::WRITE } else { 0 } }
-    }
-
-    #[inline]
-    fn address(self) -> Address {
-        Address { file: self.file & !Self::WRITE, block: self.block }
-    }
-
-    #[inline]
-    fn writes(self) -> bool {
-        self.file & Self::WRITE != 0
-    }
-}
 
 /// Requests that have ended of those that began at one moment.
 #[derive(Clone, Copy, Default)]
@@ -415,51 +390,6 @@ impl<'a, E: Engine> Generator<'a, E> {
         Ok(())
     }
 
-    /// The same for verifiable requests: each has its block for itself, and what it writes is filled in.
-    #[inline(never)]
-    fn draw_verifiable(&mut self, size: usize) -> Result<()> {
-        for _ in 0..size {
-            let (address, write) = self.draws.draw(&mut self.at);
-            let held = self.take(address)?;
-            let slot = self.free.pop().context("A batch larger than the depth")?.into();
-            self.held[slot] = Some(held);
-            if write {
-                self.seal(slot, address);
-            }
-            self.issued[slot] = Issued::new(address, write, 0);
-            // On the list and not yet in the engine, which is asked for the buffers of the requests to come.
-            let Requests { bytes, dsync, .. } = *self.spec;
-            self.lists.requests.push(request(bytes, dsync, self.files, slot, address, write));
-        }
-        self.start_now();
-        Ok(())
-    }
-
-    /// Takes a block for this process alone. Nobody sleeps for a block with another in hand: what is under way is ended first.
-    fn take(&mut self, address: Address) -> Result<Held<'a>> {
-        if let Some(held) = self.board.try_lock(address) {
-            return Ok(held);
-        }
-        self.start_now();
-        self.drain()?;
-        Ok(self.board.lock(address))
-    }
-
-    /// Has the batch begin now. With verification there were blocks to fill, and others to check, since the last reading.
-    fn start_now(&mut self) {
-        let start = self.board.ticks.now();
-        for r in &self.lists.requests {
-            self.issued[r.slot].start = start;
-        }
-    }
-
-    fn seal(&mut self, slot: usize, address: Address) {
-        let version = self.board.version(address) + 1;
-        self.sequence += 1;
-        let label = page::Label { address, version, process: self.process as u32, sequence: self.sequence };
-        page::seal(&mut self.engine.buffer(slot)[..self.spec.bytes], &label);
-    }
-
     /// Hands the batch over and waits until nothing is in flight.
     #[inline(never)]
     fn drain(&mut self) -> Result<()> {
@@ -524,24 +454,6 @@ impl<'a, E: Engine> Generator<'a, E> {
                 anyhow::Error::from(std::io::Error::from(e.kind())).context(text)
             }
         }
-    }
-
-    /// The requests of the free slots from the `first` on have ended: what was read is checked, what was written is on record, and
-    /// others may have the blocks.
-    #[inline(never)]
-    fn verify(&mut self, first: usize) -> Result<()> {
-        for &slot in &self.free[first..] {
-            let slot = usize::from(slot);
-            let (address, write) = (self.issued[slot].address(), self.issued[slot].writes());
-            let version = self.board.version(address);
-            if write {
-                self.board.written(address, version + 1);
-            } else {
-                check_block(&self.engine.buffer(slot)[..self.spec.bytes], address, version)?;
-            }
-            self.held[slot] = None;
-        }
-        Ok(())
     }
 
     #[inline(never)]
