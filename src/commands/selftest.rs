@@ -88,7 +88,7 @@ fn text(card: &NoiseCard) -> String {
     let _ = writeln!(
         out,
         "\n{:<width$}  {:>9}  {:>9}  {:>17}",
-        "metric (* primary)", "A to A", "SD, pair", "smallest visible"
+        "metric (* primary)", "A to A", "SD, pair", "MDE"
     );
     for n in &card.gate.noise {
         let mde = n.mde_percent.map_or_else(|| "none".to_owned(), |mde| format!("{mde:.3} %"));

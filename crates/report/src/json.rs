@@ -340,7 +340,7 @@ fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
         change: &row.change,
         ci95: row.ci95.as_ref().map(ends),
         ci90: row.ci90.as_ref().map(ends),
-        smallest_visible: &row.visible,
+        smallest_visible: &row.mde,
         margin: &row.margin,
         p: line.estimate.map(|e| e.p),
         claim_p: line.claim_p,
