@@ -14,7 +14,7 @@ use crate::study::arm::ArmText;
 use bigiron_lab::lever;
 use bigiron_lab::lever::apply;
 use bigiron_lab::lever::runtime;
-use bigiron_lab::lever::runtime::{Lever, Place};
+use bigiron_lab::lever::runtime::{Lever, LeverTarget};
 use bigiron_lab::lever::site::Site;
 use bigiron_lab::lever::{Scope, boot, fault};
 use bigiron_lab::undo::{Ledger, chosen};
@@ -98,7 +98,7 @@ fn show(name: &str) -> anyhow::Result<String> {
     }
     let link = Link::lazy();
     let site = environment::here(Path::new("."), &link);
-    if let Place::Link(attribute) = lever.place {
+    if let LeverTarget::Link(attribute) = lever.place {
         out.push_str(&between(&site, attribute));
         let _ = writeln!(out, "more: bigiron doc {family}");
         return Ok(out);
@@ -148,15 +148,17 @@ fn between(site: &Site<'_>, attribute: Attribute) -> String {
 
 fn place(lever: &Lever) -> String {
     match lever.place {
-        Place::File(path) => path.to_owned(),
-        Place::Disk(file) => format!("/sys/block/DISK/queue/{file} of every disk that the data lies on"),
-        Place::Device(file) => format!("/sys/block/DEVICE/queue/{file} of the device that the file system lies on"),
-        Place::Named(_) => "the file that its name says".to_owned(),
-        Place::Workload => "the processes of the workload".to_owned(),
-        Place::Swap => "/dev/zramN".to_owned(),
-        Place::Link(attribute) => attribute.place(),
-        Place::Machine => "QEMU's arguments, before the guest boots".to_owned(),
-        Place::FileSystem => "the workload's disk, before it is mounted".to_owned(),
+        LeverTarget::File(path) => path.to_owned(),
+        LeverTarget::Disk(file) => format!("/sys/block/DISK/queue/{file} of every disk that the data lies on"),
+        LeverTarget::Device(file) => {
+            format!("/sys/block/DEVICE/queue/{file} of the device that the file system lies on")
+        }
+        LeverTarget::Named(_) => "the file that its name says".to_owned(),
+        LeverTarget::Workload => "the processes of the workload".to_owned(),
+        LeverTarget::Swap => "/dev/zramN".to_owned(),
+        LeverTarget::Link(attribute) => attribute.place(),
+        LeverTarget::Machine => "QEMU's arguments, before the guest boots".to_owned(),
+        LeverTarget::FileSystem => "the workload's disk, before it is mounted".to_owned(),
     }
 }
 

@@ -85,11 +85,7 @@ fn text(card: &NoiseCard) -> String {
     }
     let name = |n: &aa::Noise| format!("{} {}{}", n.workload, n.metric, if n.primary { " *" } else { "" });
     let width = card.gate.noise.iter().map(|n| name(n).chars().count()).max().unwrap_or(0).max(18);
-    let _ = writeln!(
-        out,
-        "\n{:<width$}  {:>9}  {:>9}  {:>17}",
-        "metric (* primary)", "A to A", "SD, pair", "MDE"
-    );
+    let _ = writeln!(out, "\n{:<width$}  {:>9}  {:>9}  {:>17}", "metric (* primary)", "A to A", "SD, pair", "MDE");
     for n in &card.gate.noise {
         let mde = n.mde_percent.map_or_else(|| "none".to_owned(), |mde| format!("{mde:.3} %"));
         let _ = writeln!(out, "{:<width$}  {:>+7.3} %  {:>7.3} %  {mde:>17}", name(n), n.change_percent, n.sd_percent);

@@ -31,7 +31,7 @@ use bigiron_report::why::Why;
 use bigiron_report::{Extras, Report};
 
 use self::environment::Environment;
-use self::study_folder::Place;
+use self::study_folder::StudyFolder;
 use crate::session::{self, Event};
 use crate::study::question::Question;
 use crate::study::settled::{self, Surroundings};
@@ -103,7 +103,7 @@ pub fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
     }
     let jobs = hosts::jobs(&settled, request.jobs, &environment)?;
     let (folder, kernels) = match study_folder::find(&settled, request.out)? {
-        Place::Finished(folder) => {
+        StudyFolder::Finished(folder) => {
             // Alone it has begun nothing yet that a signal would have to leave in order: a signal ends the process.
             let never = Arc::default();
             let stop = request.part.map_or(&never, |part| part.cancel);
@@ -124,13 +124,13 @@ pub fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
                 });
             return finish(folder, judged, reruns::unless_interrupted(looked)?, stop, observer);
         }
-        Place::Unfinished(folder) => {
+        StudyFolder::Unfinished(folder) => {
             same_programs(&folder, &environment)?;
             observer.note(&format!("Resuming the study in `{}`", folder.dir().display()));
             let kernels = hosts::kept(&settled, &hosts::identities(folder.plan()), &environment)?;
             (folder, kernels)
         }
-        Place::New(prepared) => {
+        StudyFolder::New(prepared) => {
             let (identities, kernels) = match request.part {
                 Some(part) => (part.kernels.to_vec(), hosts::kept(&settled, part.kernels, &environment)?),
                 None => hosts::kernels(&settled, &environment)?,

@@ -16,23 +16,23 @@ use bigiron_model::store::{Folder, Tally};
 pub const RESULTS: &str = "bigiron-results";
 
 /// The folder for a question.
-pub enum Place {
+pub enum StudyFolder {
     New(Prepared),
     Unfinished(Folder),
     Finished(Folder),
 }
 
 /// Finds the folder: the one named, or the first of the default ones in which the question is not answered yet.
-pub fn find(settled: &Settled, out: Option<&Path>) -> anyhow::Result<Place> {
+pub fn find(settled: &Settled, out: Option<&Path>) -> anyhow::Result<StudyFolder> {
     if let Some(dir) = out {
         if !has_plan(dir) {
-            return Ok(Place::New(Prepared::new(dir)?));
+            return Ok(StudyFolder::New(Prepared::new(dir)?));
         }
         let folder = Folder::open(dir)?;
         if folder.plan().question_sha256 != settled.sha256() {
             return Err(another(dir, folder.plan()).into());
         }
-        return Ok(if finished(&folder)? { Place::Finished(folder) } else { Place::Unfinished(folder) });
+        return Ok(if finished(&folder)? { StudyFolder::Finished(folder) } else { StudyFolder::Unfinished(folder) });
     }
     let name = settled.folder_name();
     for number in 1.. {
@@ -42,11 +42,11 @@ pub fn find(settled: &Settled, out: Option<&Path>) -> anyhow::Result<Place> {
             if is_taken(&dir) {
                 continue;
             }
-            return Ok(Place::New(Prepared::new(&dir)?));
+            return Ok(StudyFolder::New(Prepared::new(&dir)?));
         }
         let folder = Folder::open(&dir)?;
         if folder.plan().question_sha256 == settled.sha256() && !finished(&folder)? {
-            return Ok(Place::Unfinished(folder));
+            return Ok(StudyFolder::Unfinished(folder));
         }
     }
     unreachable!("numbers do not end")

@@ -30,7 +30,7 @@ use bigiron_model::suggest;
 use bigiron_stats::power;
 
 pub use self::typed::Typed;
-use super::question::{Places, Question};
+use super::question::{Question, QuestionPlaces};
 use super::{schedule, setting};
 
 /// What is run if nothing is said: the workloads that take seconds.
@@ -97,7 +97,7 @@ pub struct Settled {
     #[serde(skip)]
     pub warning: Option<String>,
     #[serde(skip)]
-    pub places: Places,
+    pub places: QuestionPlaces,
 }
 
 /// An arm whose kernel is not known yet.

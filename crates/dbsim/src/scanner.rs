@@ -17,7 +17,7 @@ use super::waits::{self, Event};
 
 /// What a scanner reads at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct ScanRead {
     file: usize,
     offset: u64,
     len: usize,
@@ -29,9 +29,9 @@ struct Scanner<'a> {
     files: DataFiles,
     engine: Box<dyn Engine>,
     /// By the engine's buffer: what is being read into it.
-    slots: Vec<Option<Place>>,
+    slots: Vec<Option<ScanRead>>,
     work: Share,
-    places: Places,
+    places: ScanOrder,
     /// A page-aligned buffer for one block.
     page: Frames<'a>,
     /// Requests made, and requests read and checked.
@@ -57,7 +57,7 @@ pub fn run(
         engine: files::engine(engine, request)?,
         slots: vec![None; engine.depth],
         work,
-        places: Places::new(job, request, (instance.roles[process].number, instance.class(process).count)),
+        places: ScanOrder::new(job, request, (instance.roles[process].number, instance.class(process).count)),
         page: scratch.frames(1, BLOCK),
         next: 0,
         checked: 0,
@@ -131,7 +131,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn check(&mut self, slot: usize, place: Place) -> Result<()> {
+    fn check(&mut self, slot: usize, place: ScanRead) -> Result<()> {
         for (i, block) in self.engine.buffer(slot)[..place.len].chunks_exact(BLOCK).enumerate() {
             let first = (place.offset / BLOCK as u64) as u32;
             let address = Address { file: place.file as u32, block: first + i as u32 };
@@ -142,7 +142,7 @@ impl Scanner<'_> {
 }
 
 /// Where a scanner's requests go: through all files from end to end, again and again. Several scanners begin apart.
-struct Places {
+struct ScanOrder {
     request: u64,
     file_bytes: u64,
     /// Requests to a file, the last of which may be shorter, and to all files.
@@ -151,7 +151,7 @@ struct Places {
     start: u64,
 }
 
-impl Places {
+impl ScanOrder {
     /// Of scanner `number` of `count`.
     fn new(job: &Job, request: usize, (number, count): (usize, usize)) -> Self {
         let file_bytes = u64::from(job.blocks_per_file()) * BLOCK as u64;
@@ -160,11 +160,11 @@ impl Places {
         Self { request: request as u64, file_bytes, per_file, all, start: all * number as u64 / count.max(1) as u64 }
     }
 
-    fn of(&self, n: u64) -> Place {
+    fn of(&self, n: u64) -> ScanRead {
         let at = (self.start + n) % self.all;
         let offset = at % self.per_file * self.request;
         let len = self.request.min(self.file_bytes - offset) as usize;
-        Place { file: (at / self.per_file) as usize, offset, len }
+        ScanRead { file: (at / self.per_file) as usize, offset, len }
     }
 }
 
@@ -178,10 +178,10 @@ mod tests {
     fn every_byte_is_read_once_a_round() {
         let job = Job::parse(&testing::options(&Dbsim, [("data", "20M"), ("cache", "1M")]).unwrap()).unwrap();
         for request in [8 << 10, 1 << 20, 3 << 19, 4 << 20] {
-            let places = Places::new(&job, request, (1, 3));
+            let places = ScanOrder::new(&job, request, (1, 3));
             let mut round: Vec<_> = (0..places.all).map(|n| places.of(n)).collect();
             assert_eq!(places.of(places.all), round[0]);
-            assert_ne!(places.of(0), Places::new(&job, request, (0, 3)).of(0));
+            assert_ne!(places.of(0), ScanOrder::new(&job, request, (0, 3)).of(0));
             round.sort_by_key(|p| (p.file, p.offset));
             let mut at = (0, 0);
             for p in round {

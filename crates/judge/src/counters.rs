@@ -112,7 +112,7 @@ struct Numbers<'a> {
 const FEWEST_REQUESTS: f64 = 10.0;
 
 /// A workload and, unless amounts are meant, the metrics that have the same windows in all trials.
-type Place = (String, Vec<String>);
+type CounterScope = (String, Vec<String>);
 
 /// By comparison, in the judgement's order; empty where nothing was counted or the study is not finished. Ends early if `stop` is set.
 pub fn counters(
@@ -186,8 +186,8 @@ fn both<'a>(pair: &Pair<'a>) -> Option<[&'a Counters; 2]> {
 }
 
 /// All windows of the plan's workloads that were counted, in the order of its metrics, each workload's amounts after its windows.
-fn places(plan: &Plan, read: &[(Order, [&Counters; 2])]) -> Vec<Place> {
-    let mut places: Vec<Place> = Vec::new();
+fn places(plan: &Plan, read: &[(Order, [&Counters; 2])]) -> Vec<CounterScope> {
+    let mut places: Vec<CounterScope> = Vec::new();
     let trials = || read.iter().flat_map(|(_, of)| of.iter());
     for workload in &plan.workloads {
         let windows = |counters: &'_ &Counters| -> Vec<Vec<String>> {
@@ -212,7 +212,7 @@ fn places(plan: &Plan, read: &[(Order, [&Counters; 2])]) -> Vec<Place> {
     places
 }
 
-fn numbers<'a>(counters: &'a Counters, (workload, metrics): &Place) -> Option<Numbers<'a>> {
+fn numbers<'a>(counters: &'a Counters, (workload, metrics): &CounterScope) -> Option<Numbers<'a>> {
     let Some(metric) = metrics.first() else {
         let amounts = counters.amounts_of(workload);
         let by_name = amounts.into_iter().map(|(name, n)| (name, Some(n as f64))).collect();
@@ -243,7 +243,7 @@ fn known(of: &Numbers<'_>, name: &str) -> Option<f64> {
 fn counter(
     plan: &Plan,
     designs: &Designs,
-    place: &Place,
+    place: &CounterScope,
     name: &str,
     numbers: &[(Order, [Numbers<'_>; 2])],
 ) -> Option<Counter> {

@@ -25,7 +25,7 @@ pub struct Table {
 #[derive(Clone, Debug)]
 pub struct Key {
     pub text: String,
-    place: Place,
+    place: ValuePlace,
     offset: usize,
 }
 
@@ -33,12 +33,12 @@ pub struct Key {
 #[derive(Clone, Debug)]
 pub struct Value {
     key: String,
-    place: Place,
+    place: ValuePlace,
     data: Data,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum ValuePlace {
     Line(Rc<str>, usize),
     /// Said apart from the text; the key is its full name, which is place enough.
     Apart,
@@ -79,9 +79,9 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    fn place(&self, offset: usize) -> Place {
+    fn place(&self, offset: usize) -> ValuePlace {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        Place::Line(Rc::clone(&self.name), 1 + before.iter().filter(|b| **b == b'\n').count())
+        ValuePlace::Line(Rc::clone(&self.name), 1 + before.iter().filter(|b| **b == b'\n').count())
     }
 
     fn table(&self, name: String, table: &DeTable<'_>) -> Table {
@@ -126,11 +126,11 @@ fn sentence(message: &str) -> String {
     letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
 }
 
-impl Place {
+impl ValuePlace {
     fn text(&self) -> Option<String> {
         match self {
-            Place::Line(name, line) => Some(format!("{name}:{line}")),
-            Place::Apart => None,
+            ValuePlace::Line(name, line) => Some(format!("{name}:{line}")),
+            ValuePlace::Apart => None,
         }
     }
 }
@@ -216,7 +216,7 @@ impl Table {
     }
 
     fn set(&mut self, key: &str, data: Data, said: &str) -> usize {
-        let value = Value { key: said.to_owned(), place: Place::Apart, data };
+        let value = Value { key: said.to_owned(), place: ValuePlace::Apart, data };
         match self.entries.iter().position(|(k, _)| k.text == key) {
             Some(i) => {
                 self.entries[i].1 = value;
@@ -224,7 +224,7 @@ impl Table {
             }
             None => {
                 let offset = self.entries.last().map_or(0, |(k, _)| k.offset);
-                self.entries.push((Key { text: key.to_owned(), place: Place::Apart, offset }, value));
+                self.entries.push((Key { text: key.to_owned(), place: ValuePlace::Apart, offset }, value));
                 self.entries.len() - 1
             }
         }
@@ -244,14 +244,14 @@ impl Key {
 impl Value {
     /// A value that is said apart from any text; a complaint will call it `key`.
     pub fn said(key: &str, text: &str) -> Self {
-        Value { key: key.to_owned(), place: Place::Apart, data: Data::Said(text.to_owned()) }
+        Value { key: key.to_owned(), place: ValuePlace::Apart, data: Data::Said(text.to_owned()) }
     }
 
     /// Line of the text; 0 for what was said apart from it.
     pub fn line(&self) -> usize {
         match &self.place {
-            Place::Line(_, line) => *line,
-            Place::Apart => 0,
+            ValuePlace::Line(_, line) => *line,
+            ValuePlace::Apart => 0,
         }
     }
 

@@ -86,7 +86,7 @@ fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> Result<()> {
 
 fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Result<Loaded> {
     let memory = rustix::system::sysinfo();
-    let place = tpcc::Place {
+    let place = tpcc::LoadSettings {
         server: &root.about.hash,
         filesystem: FILESYSTEM,
         room: ROOM,

@@ -342,22 +342,22 @@ $(O)/object: image\n\
 \t@if [ -f broken ]; then echo 'x.c:1:2: error: no such thing' >&2; exit 1; fi\n\
 \tcp $< $@\n\techo made >> $(O)/made\n";
 
-    struct Place {
+    struct TestBuild {
         repo: Repo,
         store: Store,
         _cache: tempfile::TempDir,
         recipe: Recipe,
     }
 
-    impl Place {
-        fn new() -> Place {
+    impl TestBuild {
+        fn new() -> TestBuild {
             let (repo, cache) = (Repo::new(), tempfile::tempdir().unwrap());
             repo.write("Makefile", MAKEFILE);
             repo.write("Kconfig", "config DEVTMPFS\n\tbool\n");
             repo.commit("image", bzimage("6.9.0"));
             let arguments = Arguments::parse(&["-j1".to_owned()]).unwrap();
             let recipe = Recipe::new(Base::Target("tinyconfig".to_owned()), Vec::new(), arguments);
-            Place { repo, store: Store::at(cache.path()).unwrap(), _cache: cache, recipe }
+            TestBuild { repo, store: Store::at(cache.path()).unwrap(), _cache: cache, recipe }
         }
 
         fn open(&self) -> anyhow::Result<Workspace> {
@@ -391,7 +391,7 @@ $(O)/object: image\n\
 
     #[test]
     fn commits_become_kernels_and_the_repository_stays_as_it_is() {
-        let place = Place::new();
+        let place = TestBuild::new();
         let one = place.repo.git(&["rev-parse", "HEAD"]);
         let two = place.repo.commit("comment", "nothing");
         let three = place.repo.commit("image", bzimage("6.9.1"));
@@ -426,7 +426,7 @@ $(O)/object: image\n\
 
     #[test]
     fn what_cannot_be_built_says_why() {
-        let place = Place::new();
+        let place = TestBuild::new();
         let broken = place.repo.commit("broken", "");
         place.repo.git(&["rm", "-q", "broken"]);
         place.repo.write("lacks", "CONFIG_DEVTMPFS\nCONFIG_EXT4_FS\n");
@@ -446,7 +446,7 @@ $(O)/object: image\n\
 
     #[test]
     fn one_works_there_at_a_time_and_what_a_killed_one_left_is_not_built_upon() {
-        let place = Place::new();
+        let place = TestBuild::new();
         let one = place.repo.git(&["rev-parse", "HEAD"]);
         let two = place.repo.commit("image", bzimage("6.9.1"));
         let at = place.open().unwrap();

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Described, Options, Outcome, Place, Report, Row};
+use super::{ChangePlace, Described, Options, Outcome, Report, Row};
 use crate::bisect::{Candidate, Source, What};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
@@ -24,7 +24,7 @@ struct Document<'a> {
     outcome: Outcome,
     text: &'a [String],
     /// Null unless there is one.
-    place: Option<&'a Place>,
+    place: Option<&'a ChangePlace>,
     /// The commits of the place, if kernels were built of commits.
     #[serde(skip_serializing_if = "<[Described]>::is_empty")]
     commits: &'a [Described],

@@ -1,6 +1,6 @@
 //! What is said of a search among kernels.
 
-use super::{More, Outcome, Place, Report, Row, change, changed, metric, nothing, probability, unmeasured};
+use super::{ChangePlace, More, Outcome, Report, Row, change, changed, metric, nothing, probability, unmeasured};
 use crate::bisect::search::{Known, Side};
 use crate::bisect::{Found, Search, Standing, What};
 use bigiron_model::clock::Clock;
@@ -123,9 +123,9 @@ impl Told<'_, '_> {
             .map_or_else(|| "not measured".to_owned(), |l| changed(l.mean, l.interval))
     }
 
-    fn span(&self, good: usize, bad: usize, probability: f64) -> Place {
+    fn span(&self, good: usize, bad: usize, probability: f64) -> ChangePlace {
         let between = (good + 1..bad).map(|i| self.name(i).to_owned()).collect();
-        Place { good: self.name(good).to_owned(), bad: self.name(bad).to_owned(), probability, between }
+        ChangePlace { good: self.name(good).to_owned(), bad: self.name(bad).to_owned(), probability, between }
     }
 
     fn place(&self, report: &mut Report<'_>, good: usize, bad: usize, p: f64) {

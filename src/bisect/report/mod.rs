@@ -40,7 +40,7 @@ pub struct Report<'a> {
     pub outcome: Outcome,
     /// What was found; the first says it in one sentence.
     pub sentences: Vec<String>,
-    pub place: Option<Place>,
+    pub place: Option<ChangePlace>,
     /// The commits at one of which the change is, as far as they are shown.
     pub commits: Vec<Described>,
     /// The options at one of which the change is.
@@ -78,7 +78,7 @@ pub enum Outcome {
 
 /// Where the change lies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Place {
+pub struct ChangePlace {
     pub good: String,
     pub bad: String,
     pub probability: f64,

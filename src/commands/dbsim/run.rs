@@ -11,8 +11,8 @@ use anyhow::{anyhow, bail};
 use super::super::{FAILED, output};
 use super::device::{self, Kind};
 use super::live::Display;
-use super::place::{self, Place};
 use super::result::RunResult;
+use super::run_directory::{self, RunDirectory};
 use super::runner::{self, Event, Order, Runner};
 use super::tables::Tables;
 use crate::cli::{DbsimFormat, DbsimRun};
@@ -38,11 +38,11 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
     }
     let mut job = Job::parse(&options).map_err(Refusal::new)?;
     let needs = job.needs();
-    place::check_memory(&needs)?;
+    run_directory::check_memory(&needs)?;
     warn_of_left_over(&args.dir);
     let seed = args.seed.map_or_else(schedule::draw_seed, Ok)?;
     let cancel = signals::cancelled_by_signals()?;
-    let place = Place::make(&args.dir, &needs)?;
+    let place = RunDirectory::make(&args.dir, &needs)?;
     let others = elsewhere(&mut job)?;
     let text = job::print(&job);
     place.describe(&text, seed)?;
@@ -52,10 +52,10 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
     drop(display);
     // What became of the run comes first, what became of its directories second.
     let tidied = if args.keep && outcome.is_ok() {
-        let kept: Result<Vec<_>, _> = std::iter::once(place).chain(others).map(Place::keep).collect();
+        let kept: Result<Vec<_>, _> = std::iter::once(place).chain(others).map(RunDirectory::keep).collect();
         kept.map(|kept| output::note(&format!("Kept: {}", kept[0].display())))
     } else {
-        std::iter::once(place).chain(others).try_for_each(Place::remove)
+        std::iter::once(place).chain(others).try_for_each(RunDirectory::remove)
     };
     let Found { tables, valid, wrong } = outcome?;
     tidied?;
@@ -76,7 +76,7 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
 }
 
 fn warn_of_left_over(dir: &Path) {
-    for (path, bytes) in place::left_over(dir) {
+    for (path, bytes) in run_directory::left_over(dir) {
         let (path, bytes) = (path.display(), size::print_bytes(bytes.next_multiple_of(1 << 20)));
         output::line(format_args!(
             "warning: `{path}` with {bytes} is left of a run that was killed; remove it if nobody needs it"
@@ -85,14 +85,14 @@ fn warn_of_left_over(dir: &Path) {
 }
 
 /// Gives the job directories of its own in the places that it names. Devices are taken as they are, if nothing else uses them.
-fn elsewhere(job: &mut Job) -> anyhow::Result<Vec<Place>> {
+fn elsewhere(job: &mut Job) -> anyhow::Result<Vec<RunDirectory>> {
     let mut made = Vec::new();
     let count = job.data.places.len();
     let file = job.data.bytes / job.data.files as u64;
     for place in &mut job.data.places {
         if device::look_at(place, file)? == Kind::Directory {
             let bytes = file * job.data.files.div_ceil(count) as u64;
-            made.push(Place::make(place, &Needs { storage_bytes: Some(bytes), ..Needs::default() })?);
+            made.push(RunDirectory::make(place, &Needs { storage_bytes: Some(bytes), ..Needs::default() })?);
             *place = made[made.len() - 1].work();
         }
     }
@@ -101,7 +101,7 @@ fn elsewhere(job: &mut Job) -> anyhow::Result<Vec<Place>> {
             return Err(Refusal::new(format!("`{}` is a device; journals are files", place.display())).into());
         }
         let bytes = job.journal.bytes * job.journal.files as u64;
-        made.push(Place::make(place, &Needs { storage_bytes: Some(bytes), ..Needs::default() })?);
+        made.push(RunDirectory::make(place, &Needs { storage_bytes: Some(bytes), ..Needs::default() })?);
         *place = made[made.len() - 1].work();
     }
     Ok(made)
@@ -155,8 +155,8 @@ fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) ->
 }
 
 pub(super) fn verify(dir: &Path, acks: Option<&Path>) -> anyhow::Result<u8> {
-    let job = place::job_of(dir)?;
-    let work = place::work(dir);
+    let job = run_directory::job_of(dir)?;
+    let work = run_directory::work(dir);
     // Neither seed nor clock matter to what is on disk.
     let cx = JobContext { dir: &work, seed: 0, clock: Clock::Wall, network: None, progress: &|_| {}, live: None };
     match dbsim::examine(&job, &cx, acks.map_or(Acks::Ledger, Acks::Stream)) {

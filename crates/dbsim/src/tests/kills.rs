@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal};
 
-use super::stack::{self, Lie, Mode, Place, Remembered};
+use super::stack::{self, Lie, Mode, Remembered, StackFile};
 use super::*;
 use bigiron_sys::process::{Child, fork_child};
 use bigiron_sys::shared_memory::SharedMemory;
@@ -139,8 +139,8 @@ fn a_stack_that_lies_about_a_write_is_found_out() {
 
 fn put(bench: &Bench, write: &Remembered, bytes: &[u8]) {
     let path = match write.place {
-        Place::Journal(j) => files::journal_path(bench.path(), j),
-        Place::Data(f) => files::data_path(bench.path(), f),
+        StackFile::Journal(j) => files::journal_path(bench.path(), j),
+        StackFile::Data(f) => files::data_path(bench.path(), f),
     };
     File::options().write(true).open(path).unwrap().write_all_at(bytes, write.offset).unwrap();
 }
@@ -181,7 +181,7 @@ fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
         }
         // Redo that was acknowledged goes with the cache; then blocks as well.
         let flushed = bench.ledger().flushed;
-        let redo = |w: &&Remembered| w.done && matches!(w.place, Place::Journal(_)) && w.offset > 0;
+        let redo = |w: &&Remembered| w.done && matches!(w.place, StackFile::Journal(_)) && w.offset > 0;
         let acknowledged =
             |w: &&Remembered| journal::ChunkHeader::read(&w.after).is_some_and(|c| c.lsn + u64::from(c.len) <= flushed);
         let last = writes.iter().rfind(|w| redo(w) && acknowledged(w)).unwrap();
@@ -191,7 +191,7 @@ fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
         }
         put(&bench, last, &last.after);
         assert!(bench.check(Acks::Ledger).passed());
-        let block = writes.iter().rfind(|w| w.done && matches!(w.place, Place::Data(_)));
+        let block = writes.iter().rfind(|w| w.done && matches!(w.place, StackFile::Data(_)));
         if let Some(block) =
             block.filter(|b| !writes.iter().any(|w| !w.done && w.offset == b.offset && w.place == b.place))
         {

@@ -9,7 +9,7 @@ use super::block::Mounts;
 use super::channel;
 use crate::lever::apply::{self, Placement};
 use crate::lever::disks::Disks;
-use crate::lever::runtime::{self, Place};
+use crate::lever::runtime::{self, LeverTarget};
 use crate::lever::site::Site;
 use crate::protocol::{Event, Job};
 use crate::undo::Thrown;
@@ -49,8 +49,8 @@ pub(super) fn set(job: &Job, mounts: &[Mounts], link: &Link) -> anyhow::Result<P
 
 fn is_below(lever: &str, folder: &str) -> bool {
     runtime::find(lever).is_some_and(|named| match named.lever.place {
-        Place::Named(path) => path(named.rest).is_ok_and(|path| path.starts_with(folder)),
-        Place::File(path) => path.starts_with(folder),
+        LeverTarget::Named(path) => path(named.rest).is_ok_and(|path| path.starts_with(folder)),
+        LeverTarget::File(path) => path.starts_with(folder),
         _ => false,
     })
 }

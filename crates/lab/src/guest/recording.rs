@@ -3,7 +3,7 @@
 use crate::protocol::{Event, Job};
 use bigiron_model::purpose::Purpose;
 use bigiron_model::waits::{Traced, Waited};
-use bigiron_probe::locks::names::Places;
+use bigiron_probe::locks::names::LockSymbols;
 use bigiron_probe::locks::recorder as locks;
 use bigiron_probe::locks::waits::waited;
 use bigiron_probe::recorder::Recorder;
@@ -59,7 +59,7 @@ impl Recording {
                 let named = recorder.map(Recorder::stop).and_then(|recording| {
                     let kallsyms = kallsyms();
                     let symbols = Symbols::new(&kallsyms, Vec::new())?;
-                    let (windows, traced) = waited(&recording, &spans, &symbols, &Places::new(&kallsyms));
+                    let (windows, traced) = waited(&recording, &spans, &symbols, &LockSymbols::new(&kallsyms));
                     Ok(Event::Waits { cpus: recording.cpus, traced, windows })
                 });
                 named.unwrap_or_else(|why| Event::Waits {

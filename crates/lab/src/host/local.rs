@@ -39,7 +39,7 @@ use bigiron_model::record::{Failure, GuestIdentity, HostCost};
 use bigiron_model::values::Values;
 use bigiron_model::waits::Waiting;
 use bigiron_model::workload::{Options, Window};
-use bigiron_probe::locks::names::Places;
+use bigiron_probe::locks::names::LockSymbols;
 use bigiron_probe::locks::recorder as locks;
 use bigiron_probe::locks::waits::waited;
 use bigiron_probe::noise::{Sample, Watch};
@@ -309,7 +309,7 @@ fn waiting(trial: &Trial<'_>, ran: &mut Ran) -> anyhow::Result<Waiting> {
     let kallsyms = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let symbols = Symbols::new(&kallsyms, Vec::new()).map_err(anyhow::Error::msg)?;
     let spans = Spans::of_numbers(&ran.marks);
-    let (windows, traced) = waited(recording, &spans, &symbols, &Places::new(&kallsyms));
+    let (windows, traced) = waited(recording, &spans, &symbols, &LockSymbols::new(&kallsyms));
     waits::evidence(trial, ran.result.metrics.clone(), &ran.windows, (recording.cpus, traced, &windows), Vec::new())
 }
 

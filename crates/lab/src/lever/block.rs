@@ -1,10 +1,10 @@
 //! `block.*`: the queues of the disks that the study's data lies on.
 
-use super::runtime::{Lever, Place, Touches};
+use super::runtime::{Lever, LeverTarget, Touches};
 use super::takes::Takes;
 
 const fn queue(name: &'static str, file: &'static str, takes: Takes, summary: &'static str) -> Lever {
-    Lever { name, place: Place::Disk(file), takes, touches: Touches::Nothing, since: None, summary }
+    Lever { name, place: LeverTarget::Disk(file), takes, touches: Touches::Nothing, since: None, summary }
 }
 
 const COUNT: Takes = Takes::Number { least: 0, most: i64::MAX };
@@ -13,7 +13,7 @@ const SWITCH: Takes = Takes::Switch { on: "1", off: "0" };
 pub const LEVERS: &[Lever] = &[
     Lever {
         name: "block.scheduler",
-        place: Place::Disk("scheduler"),
+        place: LeverTarget::Disk("scheduler"),
         takes: Takes::Offered,
         touches: Touches::Queue,
         since: None,
@@ -23,7 +23,7 @@ pub const LEVERS: &[Lever] = &[
     queue("block.nr-requests", "nr_requests", COUNT, "requests that the scheduler, or without one the device, holds"),
     Lever {
         name: "block.read-ahead",
-        place: Place::Device("read_ahead_kb"),
+        place: LeverTarget::Device("read_ahead_kb"),
         takes: Takes::Kib,
         touches: Touches::Nothing,
         since: None,

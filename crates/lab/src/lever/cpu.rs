@@ -1,16 +1,16 @@
 //! `cpu.*`: which CPUs, how fast, and how tasks are put onto them.
 
-use super::runtime::{Lever, Place, Touches};
+use super::runtime::{Lever, LeverTarget, Touches};
 use super::takes::Takes;
 
 const fn file(name: &'static str, path: &'static str, takes: Takes, summary: &'static str) -> Lever {
-    Lever { name, place: Place::File(path), takes, touches: Touches::Nothing, since: None, summary }
+    Lever { name, place: LeverTarget::File(path), takes, touches: Touches::Nothing, since: None, summary }
 }
 
 pub const LEVERS: &[Lever] = &[
     Lever {
         name: "cpu.pin",
-        place: Place::Workload,
+        place: LeverTarget::Workload,
         takes: Takes::Cpus,
         touches: Touches::Nothing,
         since: None,
@@ -54,7 +54,7 @@ pub const LEVERS: &[Lever] = &[
     ),
     Lever {
         name: "cpu.sched.NAME",
-        place: Place::Named(tunable),
+        place: LeverTarget::Named(tunable),
         takes: Takes::Text,
         touches: Touches::Nothing,
         since: Some("5.13"),

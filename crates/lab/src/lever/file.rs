@@ -1,11 +1,11 @@
 //! `file.PATH=VALUE`: any file of /sys or /proc/sys, for what has no lever of its own.
 
-use super::runtime::{Lever, Place, Touches};
+use super::runtime::{Lever, LeverTarget, Touches};
 use super::takes::Takes;
 
 pub const LEVERS: &[Lever] = &[Lever {
     name: "file.PATH",
-    place: Place::Named(path),
+    place: LeverTarget::Named(path),
     takes: Takes::Text,
     touches: Touches::Nothing,
     since: None,

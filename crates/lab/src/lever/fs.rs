@@ -2,7 +2,7 @@
 
 use rustix::mount::MountFlags;
 
-use super::runtime::{Lever, Place, Touches};
+use super::runtime::{Lever, LeverTarget, Touches};
 use super::takes::Takes;
 use bigiron_image as image;
 use bigiron_model::setting::Setting;
@@ -11,7 +11,7 @@ use bigiron_model::storage::Profile;
 use bigiron_model::suggest;
 
 const fn lever(name: &'static str, summary: &'static str) -> Lever {
-    Lever { name, place: Place::FileSystem, takes: Takes::Text, touches: Touches::Nothing, since: None, summary }
+    Lever { name, place: LeverTarget::FileSystem, takes: Takes::Text, touches: Touches::Nothing, since: None, summary }
 }
 
 /// Where the journal lies.

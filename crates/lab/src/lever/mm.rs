@@ -1,16 +1,16 @@
 //! `mm.*`: memory management: huge pages, reclaim, swap.
 
-use super::runtime::{Lever, Place, Touches};
+use super::runtime::{Lever, LeverTarget, Touches};
 use super::takes::Takes;
 
 const fn file(name: &'static str, path: &'static str, takes: Takes, summary: &'static str) -> Lever {
-    Lever { name, place: Place::File(path), takes, touches: Touches::Nothing, since: None, summary }
+    Lever { name, place: LeverTarget::File(path), takes, touches: Touches::Nothing, since: None, summary }
 }
 
 pub const LEVERS: &[Lever] = &[
     Lever {
         name: "mm.thp",
-        place: Place::File("/sys/kernel/mm/transparent_hugepage/enabled"),
+        place: LeverTarget::File("/sys/kernel/mm/transparent_hugepage/enabled"),
         takes: Takes::Offered,
         // khugepaged raises it as soon as it runs, and lowers it never to what somebody had set.
         touches: Touches::Files(&["/proc/sys/vm/min_free_kbytes"]),
@@ -49,7 +49,7 @@ pub const LEVERS: &[Lever] = &[
     ),
     Lever {
         name: "mm.mglru",
-        place: Place::File("/sys/kernel/mm/lru_gen/enabled"),
+        place: LeverTarget::File("/sys/kernel/mm/lru_gen/enabled"),
         takes: Takes::Switch { on: "y", off: "n" },
         touches: Touches::Nothing,
         since: Some("6.1"),
@@ -81,7 +81,7 @@ pub const LEVERS: &[Lever] = &[
     ),
     Lever {
         name: "mm.swap",
-        place: Place::Swap,
+        place: LeverTarget::Swap,
         takes: Takes::Swap,
         touches: Touches::Nothing,
         since: None,

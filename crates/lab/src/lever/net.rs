@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is set is set at both ends and read back at both, and what could only be set without effect is refused.
 
-use super::runtime::{Lever, Place, Touches};
+use super::runtime::{Lever, LeverTarget, Touches};
 use super::takes::Takes;
 use bigiron_model::record::Change;
 use bigiron_sys::network::{Attribute, End, Link, Offload, Pair};
@@ -26,7 +26,7 @@ pub fn link(wanted: bool, make: fn() -> Result<Pair, String>) -> anyhow::Result<
 const NAPI_SINCE: (u32, u32) = (5, 13);
 
 const fn device(name: &'static str, attribute: Attribute, takes: Takes, summary: &'static str) -> Lever {
-    Lever { name, place: Place::Link(attribute), takes, touches: Touches::Nothing, since: None, summary }
+    Lever { name, place: LeverTarget::Link(attribute), takes, touches: Touches::Nothing, since: None, summary }
 }
 
 const fn offload(name: &'static str, offload: Offload, summary: &'static str) -> Lever {

@@ -9,7 +9,7 @@ use bigiron_sys::network::Attribute;
 
 /// What a lever's setting is written into.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum LeverTarget {
     /// A file; `*` in a component stands for every one there is, `NAME` for what the lever's own name ends in.
     File(&'static str),
     /// A file of `queue/` of every disk that the data lies on.
@@ -45,7 +45,7 @@ pub enum Touches {
 pub struct Lever {
     /// With the family; what is after the last `.` may be `NAME`, for any.
     pub name: &'static str,
-    pub place: Place,
+    pub place: LeverTarget,
     pub takes: Takes,
     pub touches: Touches,
     /// The first kernel that has it, where that is worth saying.
@@ -106,7 +106,7 @@ impl Lever {
 
     /// Whether a local study can have it; those of file systems and machines are a guest's.
     pub fn is_local(&self) -> bool {
-        !matches!(self.place, Place::FileSystem | Place::Machine)
+        !matches!(self.place, LeverTarget::FileSystem | LeverTarget::Machine)
     }
 
     /// Whether only root can set it, as far as the lever itself says.
@@ -129,7 +129,7 @@ pub(super) fn check(lever: &str, value: &str) -> Result<(), LeverError> {
     };
     let unknown = |right| LeverError::Unknown { lever: lever.to_owned(), right };
     let wrong = |right| LeverError::Value { lever: lever.to_owned(), value: value.to_owned(), right };
-    if let Place::Named(path) = named.lever.place {
+    if let LeverTarget::Named(path) = named.lever.place {
         path(named.rest).map_err(unknown)?;
     } else if !named.rest.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) {
         return Err(unknown("a name has letters, digits, `_`, `-` and `.`".to_owned()));
@@ -142,7 +142,7 @@ pub(super) fn check(lever: &str, value: &str) -> Result<(), LeverError> {
     }
     named.lever.takes.written(value).map_err(wrong)?;
     match named.lever.place {
-        Place::FileSystem => fs::check(lever, value).map_err(wrong),
+        LeverTarget::FileSystem => fs::check(lever, value).map_err(wrong),
         _ => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{Access, access};
 
 use super::disks::Disks;
 use super::policy::{self, Policy};
-use super::runtime::{self, Lever, Named, Place};
+use super::runtime::{self, Lever, LeverTarget, Named};
 use super::swap::{self, Swap};
 use super::takes::Takes;
 use super::{cgroup, net};
@@ -55,19 +55,19 @@ impl Site<'_> {
         let lever = named.lever;
         let text = lever.takes.written(value)?;
         match (lever.place, lever.takes) {
-            (Place::FileSystem, _) => Err("it acts on the disk of a guest".to_owned()),
-            (Place::Machine, _) => Err("it acts on the machine of a guest".to_owned()),
-            (Place::Swap, _) => match swap::missing(self.root) {
+            (LeverTarget::FileSystem, _) => Err("it acts on the disk of a guest".to_owned()),
+            (LeverTarget::Machine, _) => Err("it acts on the machine of a guest".to_owned()),
+            (LeverTarget::Swap, _) => match swap::missing(self.root) {
                 Some(why) => Err(why),
                 None => self.as_root("/dev/zram0, /proc/swaps").and_then(|()| Ok(Action::Swap(swap::parse(value)?))),
             },
-            (Place::Link(attribute), _) => {
+            (LeverTarget::Link(attribute), _) => {
                 net::available(self.link.get()?, lever, &text, attribute)?;
                 Ok(Action::Link { attribute, text })
             }
-            (Place::Workload, Takes::Cpus) => self.pinned(value).map(Action::Pin),
-            (Place::Workload, Takes::Policy) => policy::resolve(value, self.root).map(Action::Policy),
-            (Place::Workload, _) => match cgroup::missing(self.root) {
+            (LeverTarget::Workload, Takes::Cpus) => self.pinned(value).map(Action::Pin),
+            (LeverTarget::Workload, Takes::Policy) => policy::resolve(value, self.root).map(Action::Policy),
+            (LeverTarget::Workload, _) => match cgroup::missing(self.root) {
                 Some(why) => Err(why),
                 None => {
                     self.writable(Path::new("/sys/fs/cgroup/cgroup.subtree_control"))?;
@@ -92,18 +92,22 @@ impl Site<'_> {
     pub fn paths(&self, named: &Named<'_>) -> Result<Vec<PathBuf>, String> {
         let lever = named.lever;
         let paths: Vec<PathBuf> = match lever.place {
-            Place::File(pattern) => self.matching(pattern),
-            Place::Named(path) => vec![path(named.rest)?.into()],
-            Place::Disk(file) => {
+            LeverTarget::File(pattern) => self.matching(pattern),
+            LeverTarget::Named(path) => vec![path(named.rest)?.into()],
+            LeverTarget::Disk(file) => {
                 let file = file.replace("NAME", named.rest);
                 let disks = self.disks.as_ref().map_err(Clone::clone)?;
                 disks.disks.iter().map(|disk| format!("/sys/block/{disk}/queue/{file}").into()).collect()
             }
-            Place::Device(file) => {
+            LeverTarget::Device(file) => {
                 let disks = self.disks.as_ref().map_err(Clone::clone)?;
                 disks.devices.iter().map(|disk| format!("/sys/block/{disk}/queue/{file}").into()).collect()
             }
-            Place::Workload | Place::Swap | Place::Link(_) | Place::FileSystem | Place::Machine => Vec::new(),
+            LeverTarget::Workload
+            | LeverTarget::Swap
+            | LeverTarget::Link(_)
+            | LeverTarget::FileSystem
+            | LeverTarget::Machine => Vec::new(),
         };
         for path in &paths {
             if !below(self.root, path).exists() {
@@ -111,7 +115,7 @@ impl Site<'_> {
             }
         }
         match (paths.is_empty(), lever.place) {
-            (true, Place::File(pattern)) => Err(format!("there is no `{pattern}`")),
+            (true, LeverTarget::File(pattern)) => Err(format!("there is no `{pattern}`")),
             _ => Ok(paths),
         }
     }

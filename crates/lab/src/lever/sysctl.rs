@@ -1,11 +1,11 @@
 //! `sysctl.NAME=VALUE`: a file below /proc/sys.
 
-use super::runtime::{Lever, Place, Touches};
+use super::runtime::{Lever, LeverTarget, Touches};
 use super::takes::Takes;
 
 pub const LEVERS: &[Lever] = &[Lever {
     name: "sysctl.NAME",
-    place: Place::Named(path),
+    place: LeverTarget::Named(path),
     takes: Takes::Text,
     touches: Touches::Nothing,
     since: None,

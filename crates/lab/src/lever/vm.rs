@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::runtime::{Lever, Place, Touches};
+use super::runtime::{Lever, LeverTarget, Touches};
 use super::takes::Takes;
 use bigiron_model::setting::Setting;
 use bigiron_sys::cpu_list;
@@ -18,7 +18,7 @@ pub const BLOCK_SIZE: &str = "vm.block-size";
 const SECTOR: u32 = 512;
 
 const fn lever(name: &'static str, takes: Takes, summary: &'static str) -> Lever {
-    Lever { name, place: Place::Machine, takes, touches: Touches::Nothing, since: None, summary }
+    Lever { name, place: LeverTarget::Machine, takes, touches: Touches::Nothing, since: None, summary }
 }
 
 pub const LEVERS: &[Lever] = &[

@@ -36,9 +36,9 @@ pub fn data_bytes(scale: Scale) -> u64 {
     u64::from(scale.warehouses) * WAREHOUSE_BYTES + REST_BYTES
 }
 
-/// Where and how a database is loaded.
+/// How a database is loaded.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct LoadSettings<'a> {
     /// What the server's programs are: a tree's hash.
     pub server: &'a str,
     /// Only `ext4` so far.
@@ -58,7 +58,7 @@ pub struct Place<'a> {
 pub fn ensure(
     store: &Store,
     server: &Programs,
-    place: &Place<'_>,
+    place: &LoadSettings<'_>,
     scale: Scale,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<Loaded> {
@@ -105,8 +105,13 @@ mod tests {
         let server = Programs::of(&RECIPE, &tree).unwrap();
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
-        let place =
-            Place { server: &tree.about.hash, filesystem: "ext4", room: 256 << 20, memory_bytes: 2 << 30, jobs: 2 };
+        let place = LoadSettings {
+            server: &tree.about.hash,
+            filesystem: "ext4",
+            room: 256 << 20,
+            memory_bytes: 2 << 30,
+            jobs: 2,
+        };
         let started = Instant::now();
         let loaded = ensure(&store, &server, &place, Scale { warehouses }, &|line| {
             eprintln!("{:6.2} s  {line}", started.elapsed().as_secs_f64());

@@ -1,5 +1,5 @@
 use super::*;
-use crate::locks::names::Places;
+use crate::locks::names::LockSymbols;
 use crate::locks::waits::waited;
 use crate::sampled::record::{Mapping, Stack};
 use crate::sampled::spans::Spans;
@@ -58,7 +58,7 @@ fn happens(collector: &mut Collector, time: u64, pid: u32, kind: u16, words: &[i
 
 fn windows(recording: &Recording) -> (Vec<bigiron_model::waits::Waited>, Traced) {
     let spans = Spans::new([(From, 100), (To, 200), (Cut, 200), (From, 300), (Cut, 400)]);
-    waited(recording, &spans, &Symbols::new(SYMBOLS, Vec::new()).unwrap(), &Places::new(SYMBOLS))
+    waited(recording, &spans, &Symbols::new(SYMBOLS, Vec::new()).unwrap(), &LockSymbols::new(SYMBOLS))
 }
 
 #[test]

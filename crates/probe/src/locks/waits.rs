@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::names::{Places, class, taken};
+use super::names::{LockSymbols, class, taken};
 use super::recorder::{Recording, What};
 use crate::sampled::programs::Role;
 use crate::sampled::spans::Spans;
@@ -21,7 +21,7 @@ enum Key {
 }
 
 /// Windows' waits in the order of the windows, without what only the workload knows of them; and how they were traced.
-pub fn waited(recording: &Recording, spans: &Spans, symbols: &Symbols, places: &Places) -> (Vec<Waited>, Traced) {
+pub fn waited(recording: &Recording, spans: &Spans, symbols: &Symbols, places: &LockSymbols) -> (Vec<Waited>, Traced) {
     let programs = &recording.programs;
     let key = |what: What, image: u32| match what {
         What::Lock { flags, variable, stack } => {

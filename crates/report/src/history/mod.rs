@@ -27,7 +27,7 @@ pub struct View {
 }
 
 /// Change points of several series at one place.
-struct Place<'a> {
+struct SharedChange<'a> {
     before: &'a Point,
     after: &'a Point,
     /// The largest first.
@@ -55,15 +55,16 @@ impl View {
     }
 
     /// The change points of all series by place, in the order of versions.
-    fn places(&self) -> Vec<Place<'_>> {
-        let mut places: Vec<Place<'_>> = Vec::new();
+    fn places(&self) -> Vec<SharedChange<'_>> {
+        let mut places: Vec<SharedChange<'_>> = Vec::new();
         for series in &self.series {
             for change in &series.changes {
                 let (before, after) = (&series.kernels[change.at - 1], &series.kernels[change.at]);
-                let same = |p: &&mut Place<'_>| p.before.release == before.release && p.after.release == after.release;
+                let same =
+                    |p: &&mut SharedChange<'_>| p.before.release == before.release && p.after.release == after.release;
                 match places.iter_mut().find(same) {
                     Some(place) => place.changes.push((series, change)),
-                    None => places.push(Place { before, after, changes: vec![(series, change)] }),
+                    None => places.push(SharedChange { before, after, changes: vec![(series, change)] }),
                 }
             }
         }

@@ -16,7 +16,7 @@ use anyhow::{Context as _, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::cgroup::{Group, Place};
+use super::cgroup::{CgroupParent, RunCgroup};
 use super::measured::{Counted, Ended, Run};
 use bigiron_probe::counters::span;
 use bigiron_sys::launch;
@@ -114,7 +114,7 @@ fn serve(orders: &Orders<'_>, line: UnixStream) -> i32 {
 struct Life<'a> {
     orders: &'a Orders<'a>,
     outputs: OwnedFd,
-    cgroups: Option<Place>,
+    cgroups: Option<CgroupParent>,
 }
 
 impl<'a> Life<'a> {
@@ -123,7 +123,7 @@ impl<'a> Life<'a> {
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let outputs = rustix::fs::open(orders.outputs, flags, rustix::fs::Mode::empty())
             .with_context(|| format!("Cannot open {}", orders.outputs.display()))?;
-        let cgroups = Place::find();
+        let cgroups = CgroupParent::find();
         if let Some(root) = &orders.root {
             rustix::process::chroot(root).with_context(|| format!("Cannot enter {}", root.display()))?;
             rustix::process::chdir("/")?;
@@ -175,7 +175,7 @@ impl<'a> Life<'a> {
             Err(e) => return Some(Err(anyhow!(e).context("The program cannot be waited for"))),
         };
         let (left, later) = sweep(group.as_ref());
-        let counted = group.as_ref().map_or_else(Counted::default, Group::counted);
+        let counted = group.as_ref().map_or_else(Counted::default, RunCgroup::counted);
         let ended = match (waited, exit) {
             (Err(e), _) => return Some(Err(e)),
             (Ok(Waited::Alone), _) => return None,
@@ -191,7 +191,7 @@ impl<'a> Life<'a> {
         program: &Program,
         name: &str,
         measured: bool,
-    ) -> anyhow::Result<(Instant, Option<Group<'_>>, launch::Running)> {
+    ) -> anyhow::Result<(Instant, Option<RunCgroup<'_>>, launch::Running)> {
         let stderr = self.output(&format!("{name}.stderr"))?;
         let stdout = match self.orders.keep_stdout {
             true => self.output(&format!("{name}.stdout"))?,
@@ -199,7 +199,7 @@ impl<'a> Life<'a> {
         };
         let group = self.cgroups.as_ref().and_then(|place| place.group(name));
         let started = if measured { span::open(Instant::now) } else { Instant::now() };
-        let running = program.start(stdout.as_fd(), stderr.as_fd(), group.as_ref().map(Group::fd));
+        let running = program.start(stdout.as_fd(), stderr.as_fd(), group.as_ref().map(RunCgroup::fd));
         let running = running.with_context(|| {
             let (path, dir) = (program.path.to_string_lossy(), program.dir.to_string_lossy());
             format!("Cannot run `{path}` in `{dir}`")
@@ -246,7 +246,7 @@ enum Waited {
 }
 
 /// Ends all that is left of a run and reaps it: how many processes still ran, and what all of them have used.
-fn sweep(group: Option<&Group<'_>>) -> (u32, Usage) {
+fn sweep(group: Option<&RunCgroup<'_>>) -> (u32, Usage) {
     let mut killed = BTreeSet::new();
     let mut usage = Usage::default();
     loop {

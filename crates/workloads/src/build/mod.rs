@@ -181,7 +181,7 @@ impl Configured for Spec {
     }
 
     fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>> {
-        let place = Place::of(self, cx);
+        let place = BuildFolder::of(self, cx);
         place.work_folder.make(cx)?;
         Outputs::make(&cx.dir)?;
         match &self.tree {
@@ -196,7 +196,7 @@ impl Configured for Spec {
 
 impl Running for &Spec {
     fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
-        let (spec, place, outputs): (&Spec, _, _) = (self, Place::of(self, cx), Outputs::make(&cx.dir)?);
+        let (spec, place, outputs): (&Spec, _, _) = (self, BuildFolder::of(self, cx), Outputs::make(&cx.dir)?);
         let mut builder = Builder::found(spec, cx, &place, &outputs)?;
         let steps = spec.warmup + spec.runs * spec.loads.len() as u32;
         if !spec.prepare.is_empty() {
@@ -230,7 +230,7 @@ impl Running for &Spec {
     }
 
     fn verify(self: Box<Self>, cx: &Context<'_>) -> anyhow::Result<()> {
-        let (spec, place): (&Spec, _) = (*self, Place::of(*self, cx));
+        let (spec, place): (&Spec, _) = (*self, BuildFolder::of(*self, cx));
         if spec.tree.is_some() {
             // What a tree of the user's must do is his to say, and was looked at after each build.
             return Ok(());
@@ -266,13 +266,13 @@ fn of(name: &str, load: Load) -> String {
 }
 
 /// Where the tree is built.
-struct Place {
+struct BuildFolder {
     work_folder: WorkFolder,
     /// As programs see it.
     dir: PathBuf,
 }
 
-impl Place {
+impl BuildFolder {
     fn of(spec: &Spec, cx: &Context<'_>) -> Self {
         let work_folder = WorkFolder::of(cx, "build");
         let dir = match &spec.tree {
@@ -299,7 +299,7 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn found(spec: &'a Spec, cx: &Context<'_>, place: &Place, outputs: &'a Outputs) -> anyhow::Result<Self> {
+    fn found(spec: &'a Spec, cx: &Context<'_>, place: &BuildFolder, outputs: &'a Outputs) -> anyhow::Result<Self> {
         let check = if spec.tree.is_none() { format!("./program >> {PRINTED}") } else { spec.check.clone() };
         let mut lines = vec![format!("exec make -s {}", spec.clean), check, spec.prepare.clone()];
         lines.extend(spec.loads.iter().map(|load| {

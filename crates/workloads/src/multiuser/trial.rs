@@ -18,7 +18,7 @@ use super::ramp::Ramp;
 use super::rates::Spread;
 use super::single;
 use super::user_processes::{self, Seen, Times, Work};
-use super::work::{Disk, Group, Needs, Test};
+use super::work::{Group, Needs, Test, TestDirectory};
 use bigiron_workload::limits;
 use bigiron_workload::{Context, Outcome, Progress, WrongData};
 
@@ -70,7 +70,7 @@ pub fn run(settings: &Settings, cx: &Context<'_>) -> Result<Outcome> {
     let mut outcome = match settings.mode {
         Mode::Single => {
             let file_bytes = settings.file_bytes(1, cx.clock);
-            let disk = Disk::lay_out(&dirs[0], file_bytes, settings.mix.tests()).context("Laying out")?;
+            let disk = TestDirectory::lay_out(&dirs[0], file_bytes, settings.mix.tests()).context("Laying out")?;
             let before = names(&dirs[0])?;
             let outcome = single::run(settings, cx, &disk)?;
             nothing_else(&dirs[0], &before)?;
@@ -100,7 +100,7 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Outco
     let jobs = tests.iter().map(|(_, calls)| *calls).sum();
     let mut curve = Curve::default();
     let mut times = vec![Times::default(); tests.len()];
-    let mut disks: Vec<Disk> = Vec::new();
+    let mut disks: Vec<TestDirectory> = Vec::new();
     let mut before = Vec::new();
     let more_space = match settings.most_users() {
         (_, true) => "say with `multiuser.end` how many users there has to be room for",
@@ -112,7 +112,7 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Outco
         limits::check(processes(settings, users))?;
         let file_bytes = settings.file_bytes(users, cx.clock);
         if disks.is_empty() || settings.has_pool() {
-            let lay = |dir: &PathBuf| Disk::lay_out(dir, file_bytes, tests.iter().map(|(t, _)| *t));
+            let lay = |dir: &PathBuf| TestDirectory::lay_out(dir, file_bytes, tests.iter().map(|(t, _)| *t));
             disks = dirs.iter().map(lay).collect::<Result<_>>().map_err(|e| match board::trouble(&e) {
                 Trouble::Full => user_processes::full(users, file_bytes, more_space, &format!("{e:#}")).into(),
                 _ => e.context(format!("Laying out for {step}")),

@@ -15,7 +15,7 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::board::{Board, Trouble};
-use super::work::{Disk, Place, Scale, Test};
+use super::work::{Scale, Test, TestDirectory, UserContext};
 use bigiron_probe::counters::span;
 use bigiron_sys::family::{Children, Family};
 use bigiron_sys::launch::children_usage;
@@ -37,7 +37,7 @@ pub struct Work<'a> {
     pub seed: u64,
     pub executable: &'a Path,
     /// Each user works in one of them.
-    pub disks: &'a [Disk],
+    pub disks: &'a [TestDirectory],
     /// With how often each user runs each.
     pub tests: &'a [(&'static Test, u32)],
     pub scale: Scale,
@@ -130,7 +130,7 @@ fn failure(work: &Work<'_>, trouble: Trouble, text: &str, killed: u64) -> anyhow
             anyhow!(Shortage::of_memory(&format!(" with {users}"), killed, text, "ask for fewer users"))
         }
         Trouble::Full => {
-            anyhow!(full(work.users, work.disks.first().map_or(0, Disk::file_bytes), work.more_space, text))
+            anyhow!(full(work.users, work.disks.first().map_or(0, TestDirectory::file_bytes), work.more_space, text))
         }
         _ => anyhow!("With {users}: {text}"),
     }
@@ -210,7 +210,7 @@ fn lead(work: &Work<'_>, board: &Board<'_>, children: &mut Children) -> Result<(
 fn user(work: &Work<'_>, board: &Board<'_>, number: u32, ready: Option<OwnedFd>) -> i32 {
     let mut draws = SplitMix64::seed_from_u64(work.seed ^ (u64::from(number) << 32));
     let Some(disk) = work.disks.get(below(&mut draws, work.disks.len())) else { return 1 };
-    let mut place = Place::new(disk, work.executable, number, work.seed).scaled(work.scale).syncing(work.syncs);
+    let mut place = UserContext::new(disk, work.executable, number, work.seed).scaled(work.scale).syncing(work.syncs);
     let order = order(work.tests, &mut draws);
     let mut times = vec![Times::default(); work.tests.len()];
     if ready.is_some_and(|ready| File::from(ready).write_all(b".").is_err()) {
@@ -281,16 +281,16 @@ mod tests {
         assert!((300..500).contains(&last), "{last}");
     }
 
-    fn test(name: &'static str, run: fn(&mut Place<'_>) -> Result<()>) -> &'static Test {
+    fn test(name: &'static str, run: fn(&mut UserContext<'_>) -> Result<()>) -> &'static Test {
         let (credit, group, needs) = (work::Credit::Blocks, work::Group::Cpu, work::Needs::Nothing);
         Box::leak(Box::new(Test { name, credit, unit: "calls", group, run, needs, summary: "" }))
     }
 
     /// Runs `users` who each call a test that succeeds and one that is `run`.
-    fn point(users: u32, run: fn(&mut Place<'_>) -> Result<()>) -> Result<Seen> {
+    fn point(users: u32, run: fn(&mut UserContext<'_>) -> Result<()>) -> Result<Seen> {
         let dir = tempfile::tempdir().unwrap();
         let tests = [(test("good", |_| Ok(())), 3), (test("other", run), 2)];
-        let disks = [Disk::lay_out(dir.path(), 1024, tests.iter().map(|(t, _)| *t)).unwrap()];
+        let disks = [TestDirectory::lay_out(dir.path(), 1024, tests.iter().map(|(t, _)| *t)).unwrap()];
         let executable = Path::new("/bin/true");
         let (disks, tests, more_space) = (&disks[..], &tests[..], "buy a larger one");
         super::run(&Work { users, seed: 5, executable, disks, tests, scale: Scale::FULL, syncs: false, more_space })
@@ -316,7 +316,8 @@ mod tests {
 
     #[test]
     fn a_full_disk_and_a_dead_user_are_named() {
-        let full = |_: &mut Place<'_>| Err(std::io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write `f`");
+        let full =
+            |_: &mut UserContext<'_>| Err(std::io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write `f`");
         let error = point(1, full).unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(Shortage::Space(_))));
         let text = error.to_string();

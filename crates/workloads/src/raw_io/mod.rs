@@ -3,19 +3,19 @@
 //!
 //! Invariant: which requests a cell has depends on the options, the seed and the clock's name alone.
 
+mod block_sequence;
 mod cell;
 mod disk;
 mod options;
-mod places;
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::OFlags;
 
+use self::block_sequence::shares;
 use self::cell::Part;
 use self::options::{Cell, Matrix, OPTIONS, Pattern};
-use self::places::shares;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::counters::span;
@@ -137,7 +137,7 @@ impl Running for &Matrix {
 
     fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
         let matrix: &Matrix = *self;
-        let last = places::last_writes(matrix, cx.seed);
+        let last = block_sequence::last_writes(matrix, cx.seed);
         for (n, path) in disk::paths(cx.devices, &cx.dir, matrix.disks)?.iter().enumerate() {
             disk::verify(path, &disk::stamp(cx.seed, n), &last[n])?;
         }

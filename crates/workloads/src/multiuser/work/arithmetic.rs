@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::hint::black_box;
 use std::ops::{Add, Div, Mul};
 
-use super::Place;
+use super::UserContext;
 use super::verdict::expect;
 use bigiron_sys::register::{Division, Register};
 

@@ -10,24 +10,24 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use super::Place;
+use super::UserContext;
 use super::block::{AGAIN, Block, Buffer, FIRST};
-use super::place::{BLOCK, Disk};
+use super::user_context::{BLOCK, TestDirectory};
 use super::verdict::{expect, wrong};
 
-/// The file that users read and copy from, under [`Disk::dir`].
+/// The file that users read and copy from, under [`TestDirectory::dir`].
 const SOURCE: &str = "source";
 /// What the names of a user's files begin with.
 const OWN: &str = "work";
 
-impl Disk {
+impl TestDirectory {
     pub(super) fn source(&self) -> PathBuf {
         self.dir().join(SOURCE)
     }
 }
 
 /// Writes the source file.
-pub(super) fn lay_out(disk: &Disk) -> anyhow::Result<()> {
+pub(super) fn lay_out(disk: &TestDirectory) -> anyhow::Result<()> {
     let path = disk.source();
     let write = || -> io::Result<()> {
         let file = File::create(&path)?;
@@ -44,7 +44,7 @@ pub(super) fn lay_out(disk: &Disk) -> anyhow::Result<()> {
 }
 
 /// Removes it.
-pub(super) fn clear(disk: &Disk) -> anyhow::Result<()> {
+pub(super) fn clear(disk: &TestDirectory) -> anyhow::Result<()> {
     match fs::remove_file(disk.source()) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             Err(e).with_context(|| format!("Cannot remove `{}`", disk.source().display()))
@@ -75,7 +75,7 @@ impl Way {
         }
     }
 
-    fn sync(self, place: &Place<'_>) {
+    fn sync(self, place: &UserContext<'_>) {
         if matches!(self, Way::Synced | Way::Direct) {
             place.sync();
         }
@@ -86,7 +86,7 @@ impl Way {
     }
 
     /// Blocks that a call works on: half the file's where each write waits for the disk.
-    fn blocks(self, disk: &Disk) -> u64 {
+    fn blocks(self, disk: &TestDirectory) -> u64 {
         if self == Way::Synchronous { disk.half_blocks() } else { disk.blocks() }
     }
 }
@@ -150,7 +150,7 @@ pub(super) struct Own(PathBuf);
 
 impl Own {
     /// A name that no other file has or had.
-    pub(super) fn new(place: &mut Place<'_>) -> Self {
+    pub(super) fn new(place: &mut UserContext<'_>) -> Self {
         place.kept.files += 1;
         Self(place.own(&format!("{OWN}{}", place.kept.files)))
     }
@@ -187,7 +187,7 @@ impl Drop for Own {
 }
 
 /// Opens the source file.
-fn source(place: &Place<'_>, way: Way) -> anyhow::Result<Opened> {
+fn source(place: &UserContext<'_>, way: Way) -> anyhow::Result<Opened> {
     // Reading needs no O_SYNC.
     let way = if way == Way::Direct { Way::Direct } else { Way::Cached };
     Opened::open(place.disk().source(), OpenOptions::new().read(true), way)
@@ -204,7 +204,7 @@ fn read_through(opened: &mut Opened, blocks: u64, way: Way) -> anyhow::Result<()
 }
 
 /// Every block in order; of the source file, or (with syncs) of a file of one's own.
-pub(super) fn sequential_read(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
+pub(super) fn sequential_read(place: &mut UserContext<'_>, way: Way) -> anyhow::Result<()> {
     let blocks = place.disk().blocks();
     let own = if way == Way::Synced {
         let own = Own::new(place);
@@ -225,7 +225,7 @@ pub(super) fn sequential_read(place: &mut Place<'_>, way: Way) -> anyhow::Result
 }
 
 /// A new file of as many blocks.
-pub(super) fn sequential_write(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
+pub(super) fn sequential_write(place: &mut UserContext<'_>, way: Way) -> anyhow::Result<()> {
     let blocks = way.blocks(place.disk());
     let own = Own::new(place);
     let mut opened = own.create(way)?;
@@ -242,7 +242,7 @@ pub(super) fn sequential_write(place: &mut Place<'_>, way: Way) -> anyhow::Resul
 }
 
 /// A copy of the source file.
-pub(super) fn copy(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
+pub(super) fn copy(place: &mut UserContext<'_>, way: Way) -> anyhow::Result<()> {
     let blocks = way.blocks(place.disk());
     way.sync(place);
     let mut from = source(place, way)?;
@@ -263,7 +263,7 @@ pub(super) fn copy(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
 }
 
 /// As many blocks read, or written again, at random places of a new file.
-fn random(place: &mut Place<'_>, way: Way, write: bool) -> anyhow::Result<()> {
+fn random(place: &mut UserContext<'_>, way: Way, write: bool) -> anyhow::Result<()> {
     let blocks = way.blocks(place.disk());
     let own = Own::new(place);
     own.fill(blocks)?;
@@ -290,16 +290,16 @@ fn random(place: &mut Place<'_>, way: Way, write: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn random_read(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
+pub(super) fn random_read(place: &mut UserContext<'_>, way: Way) -> anyhow::Result<()> {
     random(place, way, false)
 }
 
-pub(super) fn random_write(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
+pub(super) fn random_write(place: &mut UserContext<'_>, way: Way) -> anyhow::Result<()> {
     random(place, way, true)
 }
 
 /// Half as many blocks as a new file has read at random places and written back, `O_SYNC`.
-pub fn update(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn update(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let (blocks, rounds) = (place.disk().blocks(), place.disk().half_blocks());
     let own = Own::new(place);
     own.fill(blocks)?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::Place;
+use super::UserContext;
 use bigiron_sys::process::Program;
 
 /// The shell, if this machine has one.
@@ -39,7 +39,7 @@ pub fn interpreter() -> &'static str {
 }
 
 /// Runs the script and waits for it.
-pub(super) fn run(place: &mut Place<'_>, script: &Script) -> anyhow::Result<()> {
+pub(super) fn run(place: &mut UserContext<'_>, script: &Script) -> anyhow::Result<()> {
     let list = place.disk().listed();
     let has_shell = *place.kept.has_shell.get_or_insert_with(|| Path::new(SHELL).exists());
     let program = if has_shell { by_shell(script, &list) } else { by_worker(place.executable(), script, &list) };
