@@ -78,12 +78,12 @@ pub enum Standing {
         folder: String,
         sets: Vec<Vec<usize>>,
     },
-    Done(Found),
+    Done(LeverSearchResult),
 }
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum LeverSearchResult {
     Nothing(Verdict),
     Unmeasured,
     /// Each of these alone makes at least half of the difference; the largest first.
@@ -126,10 +126,10 @@ impl LeverSearch<'_> {
     pub fn standing(&self) -> Standing {
         let Some(ends) = self.studies.first().and_then(|s| s.arms.first()) else { return Standing::Ends };
         if ends.ratios.is_empty() {
-            return Standing::Done(Found::Unmeasured);
+            return Standing::Done(LeverSearchResult::Unmeasured);
         }
         if !differs(ends.verdict) {
-            return Standing::Done(Found::Nothing(ends.verdict));
+            return Standing::Done(LeverSearchResult::Nothing(ends.verdict));
         }
         let all: Vec<usize> = (0..self.differences().len()).collect();
         if self.studies.len() < 2 {
@@ -140,16 +140,16 @@ impl LeverSearch<'_> {
         let share = |i: &usize| self.share(&[*i]).unwrap_or(0.0);
         let alone: Vec<usize> = visible.iter().copied().filter(|i| share(i) >= HALF).collect();
         if !alone.is_empty() {
-            return Standing::Done(Found::Alone(alone));
+            return Standing::Done(LeverSearchResult::Alone(alone));
         }
         if all.len() == 2 {
-            return Standing::Done(Found::Together(all));
+            return Standing::Done(LeverSearchResult::Together(all));
         }
         for size in 2..=visible.len().min(all.len() - 1) {
             let mut set = visible[..size].to_vec();
             set.sort_unstable();
             match self.share(&set) {
-                Some(share) if share >= MOST => return Standing::Done(Found::Together(set)),
+                Some(share) if share >= MOST => return Standing::Done(LeverSearchResult::Together(set)),
                 None if self.seen(&set).is_none() => {
                     return Standing::Study { folder: format!("together-{size:02}"), sets: vec![set] };
                 }
@@ -157,10 +157,10 @@ impl LeverSearch<'_> {
             }
         }
         if visible.len() == all.len() {
-            return Standing::Done(Found::Together(all));
+            return Standing::Done(LeverSearchResult::Together(all));
         }
         if all.len() > COUPLES_OF {
-            return Standing::Done(Found::Unexplained);
+            return Standing::Done(LeverSearchResult::Unexplained);
         }
         let couples: Vec<Vec<usize>> = all
             .iter()
@@ -172,8 +172,8 @@ impl LeverSearch<'_> {
             return Standing::Study { folder: COUPLES.to_owned(), sets: couples };
         }
         Standing::Done(match self.best_couple(&all) {
-            Some((set, share)) if share >= MOST => Found::Together(set),
-            _ => Found::Unexplained,
+            Some((set, share)) if share >= MOST => LeverSearchResult::Together(set),
+            _ => LeverSearchResult::Unexplained,
         })
     }
 

@@ -28,12 +28,12 @@ pub enum Standing {
     Ends,
     /// This kernel is to be tested.
     Test(usize),
-    Done(Found),
+    Done(SearchResult),
 }
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum SearchResult {
     /// The ends do not differ: there is nothing to be found.
     Nothing(Verdict),
     /// An end did not deliver the metric in any pair.
@@ -145,21 +145,21 @@ impl Search<'_> {
     pub fn standing(&self) -> Standing {
         let Some(ends) = self.tests.first().and_then(|t| t.arms.first()) else { return Standing::Ends };
         if ends.ratios.is_empty() {
-            return Standing::Done(Found::Unmeasured);
+            return Standing::Done(SearchResult::Unmeasured);
         }
-        let Some(posterior) = self.posterior() else { return Standing::Done(Found::Nothing(ends.verdict)) };
+        let Some(posterior) = self.posterior() else { return Standing::Done(SearchResult::Nothing(ends.verdict)) };
         let best = posterior.likeliest();
         if best.probability >= 1.0 - self.bisection.error {
-            return Standing::Done(Found::Place(best));
+            return Standing::Done(SearchResult::Place(best));
         }
         if !bisect::neither(&self.points()).is_empty() {
-            return Standing::Done(Found::Several);
+            return Standing::Done(SearchResult::Several);
         }
         match posterior.next() {
             Some(kernel) if self.tests.len() + self.failed_builds() <= self.bisection.steps as usize => {
                 Standing::Test(kernel)
             }
-            _ => Standing::Done(Found::Unsettled(posterior.credible(1.0 - self.bisection.error))),
+            _ => Standing::Done(SearchResult::Unsettled(posterior.credible(1.0 - self.bisection.error))),
         }
     }
 
@@ -318,7 +318,7 @@ mod tests {
         let mut search = Search { bisection: &bisection, tests, builds: BTreeMap::new() };
         assert_eq!(search.standing(), Standing::Test(3));
         search.builds.insert(3, built(None));
-        let Standing::Done(Found::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        let Standing::Done(SearchResult::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
         assert_eq!((span.good, span.bad), (2, 4));
         let known = search.known();
         assert_eq!(known[3].side, Side::Skipped);
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(search.known()[1].changed, Some(0.0));
         assert!(matches!(search.standing(), Standing::Test(3 | 4)));
         search.builds.insert(3, built(Some("bad")));
-        let Standing::Done(Found::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        let Standing::Done(SearchResult::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
         assert_eq!((span.good, span.bad, span.probability), (2, 3, 1.0));
         // One configuration more makes another kernel.
         let other = Identity { config_sha256: Some("d".to_owned()), ..kernel("bad") };
@@ -348,7 +348,7 @@ mod tests {
         // Where configurations are searched, one that leaves no trace in the image makes none.
         let configs = Bisection { what: What::Configs, ..bisection.clone() };
         let search = Search { bisection: &configs, ..search };
-        assert!(matches!(search.standing(), Standing::Done(Found::Place(_))), "{:?}", search.standing());
+        assert!(matches!(search.standing(), Standing::Done(SearchResult::Place(_))), "{:?}", search.standing());
     }
 
     #[test]
@@ -359,6 +359,6 @@ mod tests {
             let Standing::Test(next) = search.standing() else { panic!("{:?}", search.standing()) };
             search.builds.insert(next, built(None));
         }
-        assert!(matches!(search.standing(), Standing::Done(Found::Unsettled(_))));
+        assert!(matches!(search.standing(), Standing::Done(SearchResult::Unsettled(_))));
     }
 }

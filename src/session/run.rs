@@ -113,7 +113,7 @@ struct Session<'a> {
     voids_before: u32,
 }
 
-struct Ended {
+struct FinishedTrial {
     slot: u32,
     wall: Duration,
     /// The session was told to stop before this trial ended.
@@ -124,7 +124,7 @@ struct Ended {
 impl Session<'_> {
     fn work(&mut self, host: &dyn Host, width: usize) -> Result<(), SessionError> {
         self.within_limit()?;
-        let (sender, ended) = mpsc::channel::<Ended>();
+        let (sender, ended) = mpsc::channel::<FinishedTrial>();
         // What trials look at: the user's interruption, or a reason of our own to end them.
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -190,7 +190,7 @@ impl Session<'_> {
     }
 
     /// Turns what a trial came to into a record, if it is to be recorded at all.
-    fn end(&mut self, ended: Ended) -> Result<(), SessionError> {
+    fn end(&mut self, ended: FinishedTrial) -> Result<(), SessionError> {
         let (id, artifacts) = self.running.remove(&ended.slot).expect("only running trials end");
         self.idle_until = Instant::now() + gap(self.plan);
         self.ran += 1;
@@ -343,7 +343,7 @@ fn run_trial(
     artifacts: &Path,
     stop: &AtomicBool,
     events: &(dyn Fn(Event) + Sync),
-) -> Ended {
+) -> FinishedTrial {
     let slot = &plan.slots[id.slot as usize];
     let (arm, purpose) = (&plan.arms[slot.arm], Purpose::Judge);
     let trial = Trial { plan, slot, arm, purpose, attempt: id.attempt, artifacts, cancel: stop };
@@ -351,7 +351,7 @@ fn run_trial(
     // Where a panic unwinds (tests, debug builds) it must not leave the session waiting for this trial for ever.
     let result = catch_unwind(AssertUnwindSafe(|| host.run(&trial, &|phase| events(Event::Phase(id.clone(), phase)))))
         .unwrap_or_else(|_| Err(HostError::Fatal("bigiron's own code panicked; this is a bug".to_owned())));
-    Ended { slot: id.slot, wall: start.elapsed(), late: false, result }
+    FinishedTrial { slot: id.slot, wall: start.elapsed(), late: false, result }
 }
 
 /// Idleness before each boot.

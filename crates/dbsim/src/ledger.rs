@@ -306,7 +306,7 @@ impl Drop for LedgerFile {
 }
 
 /// What there is of a ledger in a directory.
-pub enum Found {
+pub enum LedgerLookup {
     Whole(Ledger),
     /// It is there, but not as it was written.
     Damaged(&'static str),
@@ -324,18 +324,20 @@ impl Ledger {
     #[cfg(test)]
     pub fn load(dir: &Path) -> Result<Self> {
         match Self::find(dir)? {
-            Found::Whole(ledger) => Ok(ledger),
-            Found::Damaged(how) => bail!("The ledger is damaged: {how}"),
-            Found::NotRenamed => bail!("The ledger has not got its name"),
+            LedgerLookup::Whole(ledger) => Ok(ledger),
+            LedgerLookup::Damaged(how) => bail!("The ledger is damaged: {how}"),
+            LedgerLookup::NotRenamed => bail!("The ledger has not got its name"),
         }
     }
 
     /// What there is of the ledger of the run in `dir`. An error if there has been none.
-    pub fn find(dir: &Path) -> Result<Found> {
+    pub fn find(dir: &Path) -> Result<LedgerLookup> {
         if let Some(bytes) = read(&path(dir))? {
-            let Some((body, sum)) = bytes.split_last_chunk::<8>() else { return Ok(Found::Damaged("it is empty")) };
+            let Some((body, sum)) = bytes.split_last_chunk::<8>() else {
+                return Ok(LedgerLookup::Damaged("it is empty"));
+            };
             if u64::from_le_bytes(*sum) != u64::from(crc32c::crc32c(body)) {
-                return Ok(Found::Damaged("its checksum is wrong"));
+                return Ok(LedgerLookup::Damaged("its checksum is wrong"));
             }
             return Ok(Self::parse(body));
         }
@@ -343,7 +345,7 @@ impl Ledger {
             return Ok(Self::parse(&bytes));
         }
         if unfinished(dir).exists() {
-            return Ok(Found::NotRenamed);
+            return Ok(LedgerLookup::NotRenamed);
         }
         if link(dir).is_symlink() {
             bail!(
@@ -353,8 +355,8 @@ impl Ledger {
         bail!("No ledger: there has been no run in {}", dir.display())
     }
 
-    fn parse(bytes: &[u8]) -> Found {
-        Self::read_words(bytes).map_or_else(Found::Damaged, Found::Whole)
+    fn parse(bytes: &[u8]) -> LedgerLookup {
+        Self::read_words(bytes).map_or_else(LedgerLookup::Damaged, LedgerLookup::Whole)
     }
 
     fn read_words(bytes: &[u8]) -> Result<Self, &'static str> {
@@ -484,9 +486,9 @@ mod tests {
         ledger_file.close(&live).unwrap();
         let bytes = std::fs::read(path(dir.path())).unwrap();
         std::fs::write(path(dir.path()), &bytes[..bytes.len() - 8]).unwrap();
-        assert!(matches!(Ledger::find(dir.path()).unwrap(), Found::Damaged(_)));
+        assert!(matches!(Ledger::find(dir.path()).unwrap(), LedgerLookup::Damaged(_)));
         std::fs::rename(path(dir.path()), unfinished(dir.path())).unwrap();
-        assert!(matches!(Ledger::find(dir.path()).unwrap(), Found::NotRenamed));
+        assert!(matches!(Ledger::find(dir.path()).unwrap(), LedgerLookup::NotRenamed));
         clear(dir.path()).unwrap();
         assert!(Ledger::load(dir.path()).is_err());
     }

@@ -43,14 +43,14 @@ pub enum Stage {
 
 /// A row of the parts' table.
 #[derive(Debug, PartialEq, Eq)]
-struct Row {
+struct PartRow {
     part: u32,
     stage: i64,
     seed: u64,
     said: String,
 }
 
-impl Row {
+impl PartRow {
     fn of(row: &[Value]) -> Result<Self> {
         let [Value::Integer(part), Value::Integer(stage), Value::Integer(seed), Value::Text(said)] = row else {
             bail!("The parts' table is not one of bigiron's: {row:?}");
@@ -154,7 +154,7 @@ impl Rendezvous {
     }
 
     /// The rows of the parts that have come so far or have failed.
-    fn rows(&self, stage: Stage) -> Result<Vec<Row>> {
+    fn rows(&self, stage: Stage) -> Result<Vec<PartRow>> {
         let (wanted, failed) = (stage as u32, Stage::Failed as u32);
         let sql =
             format!("SELECT part, stage, seed, said FROM {TABLE} WHERE stage IN ({wanted}, {failed}) ORDER BY part");
@@ -163,13 +163,13 @@ impl Rendezvous {
             Err(PgError::Server(why)) if why.sqlstate.to_string() == "42P01" && stage == Stage::Loaded => Vec::new(),
             other => other?,
         };
-        rows.iter().map(|row| Row::of(row)).collect()
+        rows.iter().map(|row| PartRow::of(row)).collect()
     }
 
     /// What the parts said, by their numbers.
-    fn said(&self, rows: impl Iterator<Item = Row>) -> Result<BTreeMap<u32, String>> {
+    fn said(&self, rows: impl Iterator<Item = PartRow>) -> Result<BTreeMap<u32, String>> {
         let mut said = BTreeMap::new();
-        for Row { part, stage, seed, said: text } in rows {
+        for PartRow { part, stage, seed, said: text } in rows {
             ensure!(seed == self.seed, "Part {part} has another seed: all parts take the same `--seed`");
             ensure!(stage != Stage::Failed as i64, "Part {part} has failed: {text}");
             said.insert(part, text);
@@ -193,7 +193,7 @@ impl Rendezvous {
 
 /// What a part has found, as it travels.
 #[derive(Debug, Serialize, Deserialize)]
-struct Found {
+struct PartResult {
     window_ns: u64,
     window: [[u64; 3]; 5],
     whole: [[u64; 3]; 5],
@@ -213,7 +213,7 @@ struct Found {
 pub fn written(driven: &Driven) -> Result<String> {
     let counts = |all: &[Counts; 5]| all.map(|c| [c.committed, c.rolled_back, c.retries]);
     let ns = |d: Duration| d.as_nanos() as u64;
-    let found = Found {
+    let found = PartResult {
         window_ns: driven.window_ns,
         window: counts(&driven.tally.window),
         whole: counts(&driven.tally.whole),
@@ -235,7 +235,7 @@ pub fn merge(own: &mut Driven, parts: &[String]) -> Result<()> {
     let mut tally = Tally::default();
     (own.window_ns, own.cpu, own.threads, own.backlog, own.longest_queue) = (0, ThreadCpu::default(), 0, 0, 0);
     for (part, text) in (1..).zip(parts) {
-        let found: Found = serde_json::from_str(text).with_context(|| format!("What part {part} has found"))?;
+        let found: PartResult = serde_json::from_str(text).with_context(|| format!("What part {part} has found"))?;
         let counts = |all: [[u64; 3]; 5]| {
             all.map(|[committed, rolled_back, retries]| Counts { committed, rolled_back, retries })
         };

@@ -10,7 +10,7 @@ use anyhow::bail;
 
 use super::Recipe;
 use super::config::{self, Base};
-use super::make::{Ended, Make};
+use super::make::{Make, MakeEnd};
 
 /// Characters of a complaint that are kept.
 const COMPLAINT: usize = 160;
@@ -23,11 +23,11 @@ pub(super) enum Step {
 }
 
 /// How a run of make ended.
-pub(super) fn made(ended: Ended) -> Step {
+pub(super) fn made(ended: MakeEnd) -> Step {
     match ended {
-        Ended::Done => Step::Done,
-        Ended::Failed => Step::Failed(None),
-        Ended::Interrupted => Step::Interrupted,
+        MakeEnd::Done => Step::Done,
+        MakeEnd::Failed => Step::Failed(None),
+        MakeEnd::Interrupted => Step::Interrupted,
     }
 }
 

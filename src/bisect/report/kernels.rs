@@ -2,7 +2,7 @@
 
 use super::{ChangePlace, More, Outcome, Report, Row, change, changed, metric, nothing, probability, unmeasured};
 use crate::bisect::search::{Known, Side};
-use crate::bisect::{Found, Search, Standing, What};
+use crate::bisect::{Search, SearchResult, Standing, What};
 use bigiron_model::clock::Clock;
 use bigiron_report::sentence::join;
 
@@ -78,25 +78,25 @@ impl Told<'_, '_> {
                     format!("Unfinished: {} is to be tested next; the same command goes on", self.name(next));
                 report.sentences.push(sentence);
             }
-            Standing::Done(Found::Nothing(verdict)) => {
+            Standing::Done(SearchResult::Nothing(verdict)) => {
                 nothing(report, verdict, &self.whole());
             }
-            Standing::Done(Found::Unmeasured) => {
+            Standing::Done(SearchResult::Unmeasured) => {
                 report.outcome = Outcome::Unmeasured;
                 let ends = &self.search.tests[0];
                 let failed = [(self.name(0), &ends.failed), (self.name(last), &ends.arms[0].failed)];
                 report.sentences.push(unmeasured(bisection, &failed));
             }
-            Standing::Done(Found::Place(span)) => {
+            Standing::Done(SearchResult::Place(span)) => {
                 report.outcome = Outcome::Found;
                 self.place(report, span.good, span.bad, span.probability);
                 return Some(span.bad);
             }
-            Standing::Done(Found::Several) => {
+            Standing::Done(SearchResult::Several) => {
                 report.outcome = Outcome::Several;
                 self.several(report);
             }
-            Standing::Done(Found::Unsettled(span)) => {
+            Standing::Done(SearchResult::Unsettled(span)) => {
                 report.outcome = Outcome::Unsettled;
                 let (good, bad) = (self.name(span.good), self.name(span.bad));
                 report.sentences.push(format!(

@@ -2,7 +2,7 @@
 
 use super::{Outcome, Report, Row, change, changed, metric, nothing, unmeasured};
 use crate::bisect::folder::ENDS;
-use crate::bisect::levers::{Found, HALF, LeverSearch, MOST, Standing};
+use crate::bisect::levers::{HALF, LeverSearch, LeverSearchResult, MOST, Standing};
 use crate::bisect::seen::{SeenArm, differs};
 use bigiron_model::clock::Clock;
 use bigiron_report::quantity::Quantity;
@@ -52,16 +52,16 @@ fn conclude(search: &LeverSearch<'_>, report: &mut Report<'_>) -> Vec<String> {
     };
     let mut names = Vec::new();
     match found {
-        Found::Nothing(verdict) => {
+        LeverSearchResult::Nothing(verdict) => {
             nothing(report, verdict, &whole);
         }
-        Found::Unmeasured => {
+        LeverSearchResult::Unmeasured => {
             report.outcome = Outcome::Unmeasured;
             let study = &search.studies[0];
             let failed = [(good.name.as_str(), &study.failed), (bad.name.as_str(), &study.arms[0].failed)];
             report.sentences.push(unmeasured(bisection, &failed));
         }
-        Found::Alone(levers) => {
+        LeverSearchResult::Alone(levers) => {
             report.outcome = Outcome::Found;
             names = levers.iter().map(|i| search.name(&[*i])).collect();
             let makes = if levers.len() == 1 { "makes" } else { "make, each alone," };
@@ -69,7 +69,7 @@ fn conclude(search: &LeverSearch<'_>, report: &mut Report<'_>) -> Vec<String> {
             report.sentences.push(format!("{} {makes} the difference of {}", join(&said), metric(bisection)));
             report.sentences.push(over_all);
         }
-        Found::Together(set) => {
+        LeverSearchResult::Together(set) => {
             report.outcome = Outcome::FoundWithOthers;
             names.push(search.name(&set));
             let said: Vec<String> = set.iter().map(|i| format!("`{}`", search.name(&[*i]))).collect();
@@ -82,7 +82,7 @@ fn conclude(search: &LeverSearch<'_>, report: &mut Report<'_>) -> Vec<String> {
             ));
             report.sentences.push(over_all);
         }
-        Found::Unexplained => {
+        LeverSearchResult::Unexplained => {
             report.outcome = Outcome::Unexplained;
             report.sentences.push(format!(
                 "No lever alone makes half of the difference of {}, and no set that was tried most of it: it takes several",

@@ -18,7 +18,7 @@ use crate::bisect::git::config::Base;
 use crate::bisect::git::make::Arguments;
 use crate::bisect::git::workspace::Configured;
 use crate::bisect::git::{Built, Outcome, Recipe, Tree, built, short};
-use crate::bisect::{Candidate, Found, Link, Source, Standing, What};
+use crate::bisect::{Candidate, Link, SearchResult, Source, Standing, What};
 use crate::cli::BisectConfig;
 use crate::commands::output;
 use crate::commands::output::Terminal;
@@ -327,7 +327,7 @@ impl Work<'_> {
     /// Keeps what is to be told of the options at which the change was found.
     fn tell_of_options(&self, builder: &Builder, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
-        let Standing::Done(Found::Place(span)) = search.standing() else { return Ok(()) };
+        let Standing::Done(SearchResult::Place(span)) = search.standing() else { return Ok(()) };
         let of = |index: usize| &self.bisection.candidates[index];
         let (good, bad) = (of(span.good).name.clone(), of(span.bad).name.clone());
         if Switched::read(&self.dir)?.is_some_and(|known| known.good == good && known.bad == bad) {

@@ -19,7 +19,7 @@ use crate::bisect::git::make::Arguments;
 use crate::bisect::git::touched::Function;
 use crate::bisect::git::workspace::Done;
 use crate::bisect::git::{Built, Commit, Outcome, Recipe, Touched, Tree, Workspace, built, short};
-use crate::bisect::{Candidate, Found, Search, Source, Standing, What};
+use crate::bisect::{Candidate, Search, SearchResult, Source, Standing, What};
 use crate::cli::Bisect;
 use crate::commands::output;
 use crate::conduct::environment::{Environment, refuse};
@@ -314,7 +314,7 @@ impl Work<'_> {
     /// Keeps what is to be told of the commits at which the change was found.
     fn tell(&self, tree: &Tree, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
-        let Standing::Done(Found::Place(span)) = search.standing() else { return Ok(()) };
+        let Standing::Done(SearchResult::Place(span)) = search.standing() else { return Ok(()) };
         let hash = |index: usize| self.bisection.candidates[index].commit.as_ref().map_or("", |c| c.hash.as_str());
         let known = Touched::read(&self.dir)?;
         if known.is_some_and(|known| known.good == hash(span.good) && known.bad == hash(span.bad)) {

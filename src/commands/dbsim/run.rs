@@ -57,7 +57,7 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
     } else {
         std::iter::once(place).chain(others).try_for_each(RunDirectory::remove)
     };
-    let Found { tables, valid, wrong } = outcome?;
+    let RunFindings { tables, valid, wrong } = outcome?;
     tidied?;
     let result = RunResult {
         bigiron: env!("CARGO_PKG_VERSION"),
@@ -108,14 +108,14 @@ fn elsewhere(job: &mut Job) -> anyhow::Result<Vec<RunDirectory>> {
 }
 
 /// What a run found, and whether it was right if that was asked.
-struct Found {
+struct RunFindings {
     tables: Tables,
     valid: Option<bool>,
     wrong: Option<String>,
 }
 
 /// Runs a child, shows how far it is, and hears what it found.
-fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) -> anyhow::Result<Found> {
+fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) -> anyhow::Result<RunFindings> {
     let (sender, receiver) = mpsc::channel();
     // The child is forked before there is a second thread.
     let runner = Runner::start(order, |from| {
@@ -148,7 +148,7 @@ fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) ->
     }
     let exit = runner.wait()?;
     match (found, exit) {
-        (Some(tables), Exit::Status(0)) => Ok(Found { tables: *tables, valid, wrong }),
+        (Some(tables), Exit::Status(0)) => Ok(RunFindings { tables: *tables, valid, wrong }),
         (_, Exit::Signal(n)) => Err(anyhow!("The process that ran the job was killed by signal {n}")),
         (_, Exit::Status(n)) => Err(anyhow!("The process that ran the job ended with status {n} before it was done")),
     }

@@ -21,7 +21,7 @@ use crate::study::settled;
 use bigiron_archive::Kernel;
 use bigiron_lab::host::HostError;
 use bigiron_lab::host::foundation;
-use bigiron_lab::host::vm::crash::{End, Life, Machine};
+use bigiron_lab::host::vm::crash::{Life, Machine, PowerCycleEnd};
 use bigiron_lab::vm::writes::{Fate, Honesty};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Failure;
@@ -136,7 +136,7 @@ fn test(args: &OltpCrashTest, job: &Job, machine: &mut Machine<'_>, tested: &mut
     let cancel = signals::cancelled_by_signals()?;
     let districts = u64::from(job.scale.warehouses) * u64::from(DISTRICTS);
     let mut draws = rng(tested.seed ^ 1);
-    let boot = |machine: &mut Machine<'_>, end: &End<'_>| -> anyhow::Result<Life> {
+    let boot = |machine: &mut Machine<'_>, end: &PowerCycleEnd<'_>| -> anyhow::Result<Life> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -153,7 +153,7 @@ fn test(args: &OltpCrashTest, job: &Job, machine: &mut Machine<'_>, tested: &mut
         let wanted = 1 + draws.next_u64() % args.commits;
         let then = Duration::from_micros(draws.next_u64() % (AFTER_MS * 1000));
         let when = |bytes| ledger::entries_in(bytes, districts) >= wanted;
-        let life = boot(machine, &End::Kill { when: &when, then })?;
+        let life = boot(machine, &PowerCycleEnd::Kill { when: &when, then })?;
         if !judge(&life, tested) {
             return Ok(());
         }
@@ -162,7 +162,7 @@ fn test(args: &OltpCrashTest, job: &Job, machine: &mut Machine<'_>, tested: &mut
         tested.rounds.push(Round { round, acknowledged: all - before, disk: life.fate.map(lost), proved: None });
         output::note(&format!("Round {round}: killed after {} acknowledged transactions", all - before));
     }
-    let life = boot(machine, &End::Proof)?;
+    let life = boot(machine, &PowerCycleEnd::Proof)?;
     judge(&life, tested);
     Ok(())
 }

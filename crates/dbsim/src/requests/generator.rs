@@ -36,14 +36,14 @@ const LOT: usize = 256;
 
 /// Requests that have ended of those that began at one moment.
 #[derive(Clone, Copy, Default)]
-struct Ended {
+struct CompletionCounts {
     /// When they began, in ticks.
     start: u64,
     reads: u64,
     writes: u64,
 }
 
-impl Ended {
+impl CompletionCounts {
     fn add(&mut self, other: Self) {
         self.reads += other.reads;
         self.writes += other.writes;
@@ -98,13 +98,13 @@ struct Account<'g, 'a> {
     /// The moment, in ticks.
     now: u64,
     /// Those of the last that began together.
-    group: Ended,
-    all: Ended,
+    group: CompletionCounts,
+    all: CompletionCounts,
     /// The first that did not transfer what it had to.
     failed: Option<Completion>,
 }
 
-impl async_io::Ended for Account<'_, '_> {
+impl async_io::CompletionHandler for Account<'_, '_> {
     // Inlined, as all of a batch's way is: the lines of code that a batch touches, the kernel misses in the CPU's caches.
     // So a `cold_path` here, and in the drawing and the engine, is what plain requests do not come by, be it usual for others.
     #[inline(always)]
@@ -124,7 +124,7 @@ impl async_io::Ended for Account<'_, '_> {
         if issued.start != self.group.start {
             cold_path();
             self.record();
-            self.group = Ended { start: issued.start, ..Ended::default() };
+            self.group = CompletionCounts { start: issued.start, ..CompletionCounts::default() };
         }
         if issued.writes() {
             self.group.writes += 1;
@@ -139,7 +139,7 @@ impl async_io::Ended for Account<'_, '_> {
 impl Account<'_, '_> {
     /// Everything that has ended, when, and what has failed.
     #[inline(always)]
-    fn close(&mut self) -> (Ended, u64, Option<Completion>) {
+    fn close(&mut self) -> (CompletionCounts, u64, Option<Completion>) {
         self.record();
         (self.all, self.now, self.failed)
     }
@@ -158,7 +158,7 @@ impl Account<'_, '_> {
 
 // By value and not inlined: what a batch counts can be in registers, and this is there once.
 #[inline(never)]
-fn record(recorders: &mut [LotRecorder<'_>; board::ACTIONS], ns: u64, ended: Ended) {
+fn record(recorders: &mut [LotRecorder<'_>; board::ACTIONS], ns: u64, ended: CompletionCounts) {
     for (action, count) in [(Action::Read, ended.reads), (Action::Write, ended.writes)] {
         if count > 0 {
             recorders[action as usize].record_many(ns, count);
@@ -410,8 +410,8 @@ impl<'a, E: Engine> Generator<'a, E> {
             ticks: &self.board.ticks,
             late: self.late,
             now: self.now,
-            group: Ended::default(),
-            all: Ended::default(),
+            group: CompletionCounts::default(),
+            all: CompletionCounts::default(),
             failed: None,
         };
         if let Err(e) = self.engine.exchange(min, max, &mut self.lists, &mut account) {

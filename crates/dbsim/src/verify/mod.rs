@@ -21,7 +21,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::acks;
 use super::control_file;
 use super::job::{EXTENT, Job, Kind};
-use super::ledger::{Found, Ledger};
+use super::ledger::{Ledger, LedgerLookup};
 
 pub use finding::VerifyFailed;
 
@@ -84,9 +84,9 @@ pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
     let mut report = Report::default();
     let ledger = match acks {
         Acks::Ledger => match Ledger::find(dir)? {
-            Found::Whole(ledger) => Ok(ledger),
-            Found::Damaged(how) => Err(VerifyFailed::LedgerDamaged(how)),
-            Found::NotRenamed => Err(VerifyFailed::LostRename("ledger")),
+            LedgerLookup::Whole(ledger) => Ok(ledger),
+            LedgerLookup::Damaged(how) => Err(VerifyFailed::LedgerDamaged(how)),
+            LedgerLookup::NotRenamed => Err(VerifyFailed::LostRename("ledger")),
         },
         Acks::Stream(path) => Ok(acks::load(job, path)?),
     };

@@ -54,7 +54,7 @@ use bigiron_sys::network::{Link, Pair};
 use bigiron_workload::Workload;
 use bigiron_workload::registry::Registry;
 
-use worker::{End, Limit, ended, work};
+use worker::{Limit, WorkerEnd, ended, work};
 
 pub use worker::worker;
 
@@ -244,7 +244,7 @@ impl Host for LocalHost {
 }
 
 /// A trial that has ended.
-struct Ran {
+struct FinishedTrial {
     result: TrialResult,
     windows: Vec<(String, Window)>,
     /// Marks' numbers and times.
@@ -289,7 +289,7 @@ impl Recorders {
 }
 
 /// What a trial executed, by what was recorded.
-fn sampled(trial: &Trial<'_>, ran: &mut Ran) -> anyhow::Result<Evidence> {
+fn sampled(trial: &Trial<'_>, ran: &mut FinishedTrial) -> anyhow::Result<Evidence> {
     if let Some((failure, message)) = &ran.result.failure {
         bail!("{}: {message}", failure.verb());
     }
@@ -301,7 +301,7 @@ fn sampled(trial: &Trial<'_>, ran: &mut Ran) -> anyhow::Result<Evidence> {
 }
 
 /// What a trial waited for, by what was recorded.
-fn waiting(trial: &Trial<'_>, ran: &mut Ran) -> anyhow::Result<Waiting> {
+fn waiting(trial: &Trial<'_>, ran: &mut FinishedTrial) -> anyhow::Result<Waiting> {
     if let Some((failure, message)) = &ran.result.failure {
         bail!("{}: {message}", failure.verb());
     }
@@ -315,7 +315,7 @@ fn waiting(trial: &Trial<'_>, ran: &mut Ran) -> anyhow::Result<Waiting> {
 
 impl LocalHost {
     /// Runs a trial, and records meanwhile what it is run for.
-    fn trial(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Ran, HostError> {
+    fn trial(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<FinishedTrial, HostError> {
         let begun = Instant::now();
         let dir = folder(trial.artifacts)?;
         let mut task = self.task(trial, dir.path()).map_err(fatal)?;
@@ -358,7 +358,7 @@ impl LocalHost {
             },
             evidence: None,
         };
-        Ok(Ran { result, windows: heard.windows, marks: heard.marks, recorded })
+        Ok(FinishedTrial { result, windows: heard.windows, marks: heard.marks, recorded })
     }
 }
 
@@ -427,12 +427,12 @@ fn folder(below: &Path) -> Result<tempfile::TempDir, HostError> {
     make().with_context(|| format!("Cannot make a folder in {}", below.display())).map_err(fatal)
 }
 
-fn failure(heard: &mut Heard, end: End) -> Option<(Failure, String)> {
+fn failure(heard: &mut Heard, end: WorkerEnd) -> Option<(Failure, String)> {
     match (heard.failed.take(), end) {
         (Some(failure), _) => Some(failure),
-        (None, End::Hung(why)) => Some((Failure::Hang, why)),
-        (None, End::Exited(_)) if heard.done => None,
-        (None, End::Exited(status)) => {
+        (None, WorkerEnd::Hung(why)) => Some((Failure::Hang, why)),
+        (None, WorkerEnd::Exited(_)) if heard.done => None,
+        (None, WorkerEnd::Exited(status)) => {
             Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status))))
         }
     }

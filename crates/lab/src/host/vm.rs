@@ -26,7 +26,7 @@ use crate::vm::lockstep::Library;
 use crate::vm::process::Process;
 use crate::vm::profile::Plugin;
 use crate::vm::qemu::{Accelerator, Config, Qemu};
-use crate::vm::watch::{Ended, Watch};
+use crate::vm::watch::{VmEnd, Watch};
 use arm::{PreparedArm, storage_of};
 use bigiron_archive::Kernel;
 use bigiron_image as image;
@@ -336,7 +336,7 @@ fn see_to_its_end(
     heard: &mut Heard,
     phase: &dyn Fn(Phase),
     speaking: &mut dyn FnMut(&Process),
-) -> Result<Ended, HostError> {
+) -> Result<VmEnd, HostError> {
     loop {
         if cancel.load(Ordering::Relaxed) {
             return Err(HostError::Cancelled);
@@ -345,18 +345,18 @@ fn see_to_its_end(
         let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
         if let Some(line) = hear(watch, heard, files, phase)? {
             process.kill();
-            return Ok(Ended::Malformed(line));
+            return Ok(VmEnd::Malformed(line));
         }
         // By then the kernel has waited for many a timer.
         if heard.hello.is_some() {
             speaking(process);
         }
         if let Some(status) = status {
-            return Ok(Ended::Exited(status));
+            return Ok(VmEnd::Exited(status));
         }
         if let Some(why) = watch.hung(process.cpu_seconds(), heard.last_step()) {
             process.kill();
-            return Ok(Ended::Hung(why));
+            return Ok(VmEnd::Hung(why));
         }
         std::thread::sleep(POLL);
     }

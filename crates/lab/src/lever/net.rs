@@ -5,7 +5,7 @@
 use super::runtime::{Lever, LeverTarget, Touches};
 use super::takes::Takes;
 use bigiron_model::record::Change;
-use bigiron_sys::network::{Attribute, End, Link, Offload, Pair};
+use bigiron_sys::network::{Attribute, Link, Offload, Pair, PairEnd};
 
 /// Why a study has no devices that could be set.
 pub const NOBODY: &str = "no workload of this study has clients behind network devices; dbsim has with `dbsim.run.network=veth` and \
@@ -121,14 +121,14 @@ fn is_off(text: &str) -> bool {
     matches!(text, "0" | "off")
 }
 
-fn has_gro(end: &End) -> Result<bool, String> {
+fn has_gro(end: &PairEnd) -> Result<bool, String> {
     let read = end.read(Attribute::Offload(Offload::Gro));
     read.map(|value| value == "on").map_err(|e| format!("the kernel does not say whether there is GRO: {e}"))
 }
 
 /// What each end says of `attribute`.
 pub fn shown(pair: &Pair, attribute: Attribute) -> Vec<(String, Result<String, String>)> {
-    let read = |end: &End| (end.called(attribute), end.read(attribute).map_err(|e| e.to_string()));
+    let read = |end: &PairEnd| (end.called(attribute), end.read(attribute).map_err(|e| e.to_string()));
     pair.ends().into_iter().map(read).collect()
 }
 

@@ -17,7 +17,7 @@ pub const IDLE_FACTOR: u32 = 10;
 
 /// How a VM came to its end.
 #[derive(Debug)]
-pub enum Ended {
+pub enum VmEnd {
     Exited(ExitStatus),
     /// Killed by us; why.
     Hung(String),

@@ -10,18 +10,18 @@ use super::super::database::Database;
 use super::super::ledger::{Account, Entry, Fact};
 use super::audit::Marks;
 use super::query::{instant, integers, micros, tune};
-use super::{Check, Found, Report};
+use super::{Check, Report, Violations};
 
 /// The entries by date, those that were found in the database ticked off.
 struct Book<'a> {
     entries: HashMap<i64, (&'a Fact, bool)>,
     /// Rows of the run that no entry explains.
-    unasked: Found,
+    unasked: Violations,
 }
 
 impl Book<'_> {
     /// Holds a row that stands for a transaction against its entry.
-    fn found(&mut self, date: i64, fact: &Fact, wrong: &mut Found) {
+    fn found(&mut self, date: i64, fact: &Fact, wrong: &mut Violations) {
         match self.entries.get_mut(&date) {
             Some((Fact::Unknown, _)) => {}
             Some((told, ticked)) if *told == fact => *ticked = true,
@@ -34,7 +34,7 @@ impl Book<'_> {
     }
 
     /// Adds what was acknowledged and is not there.
-    fn lost(&self, of_kind: impl Fn(&Fact) -> bool, wrong: &mut Found) {
+    fn lost(&self, of_kind: impl Fn(&Fact) -> bool, wrong: &mut Violations) {
         let mut lost: Vec<_> = self.entries.iter().filter(|(_, (fact, ticked))| !ticked && of_kind(fact)).collect();
         lost.sort_by_key(|(date, _)| **date);
         for (_, (fact, _)) in lost {
@@ -50,13 +50,13 @@ impl Book<'_> {
 /// The database refuses a query, or two entries have the same date.
 pub fn prove(database: &mut dyn Database, since: &Marks, account: &Account) -> Result<Report> {
     tune(database);
-    let mut book = Book { entries: HashMap::with_capacity(account.entries.len()), unasked: Found::default() };
+    let mut book = Book { entries: HashMap::with_capacity(account.entries.len()), unasked: Violations::default() };
     for Entry { date, fact } in &account.entries {
         if book.entries.insert(*date, (fact, false)).is_some() {
             bail!("Two transactions of the ledger have the date {date}");
         }
     }
-    let mut wrong: [Found; 3] = Default::default();
+    let mut wrong: [Violations; 3] = Default::default();
     orders(database, since, &mut book, &mut wrong[0])?;
     payments(database, since, &mut book, &mut wrong[1])?;
     deliveries(database, since, &mut book, &mut wrong[2])?;
@@ -69,7 +69,7 @@ pub fn prove(database: &mut dyn Database, since: &Marks, account: &Account) -> R
     Ok(Report { checks: checks(new_orders, payments, deliveries, unasked) })
 }
 
-fn checks(new_orders: Found, payments: Found, deliveries: Found, unasked: Found) -> Vec<Check> {
+fn checks(new_orders: Violations, payments: Violations, deliveries: Violations, unasked: Violations) -> Vec<Check> {
     vec![
         new_orders.check("acknowledged-new-orders", "every acknowledged new order is there"),
         payments.check("acknowledged-payments", "every acknowledged payment is there"),
@@ -78,7 +78,7 @@ fn checks(new_orders: Found, payments: Found, deliveries: Found, unasked: Found)
     ]
 }
 
-fn orders(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong: &mut Found) -> Result<()> {
+fn orders(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong: &mut Violations) -> Result<()> {
     let marks = since.store(database)?;
     let date = micros(database.dialect(), "o_entry_d");
     for [warehouse] in integers(database, "SELECT w_id FROM warehouse ORDER BY w_id")? {
@@ -95,7 +95,7 @@ fn orders(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong
     Marks::forget(&marks, database)
 }
 
-fn payments(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong: &mut Found) -> Result<()> {
+fn payments(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong: &mut Violations) -> Result<()> {
     let dialect = database.dialect();
     let sql = format!(
         "SELECT {}, h_w_id, h_d_id, h_c_w_id, h_c_d_id, h_c_id, h_amount FROM history WHERE h_date > {}",
@@ -111,7 +111,7 @@ fn payments(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wro
     Ok(())
 }
 
-fn deliveries(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong: &mut Found) -> Result<()> {
+fn deliveries(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong: &mut Violations) -> Result<()> {
     let dialect = database.dialect();
     let sql = format!(
         "SELECT {}, ol_w_id, count(DISTINCT ol_d_id) FROM order_line WHERE ol_delivery_d > {} GROUP BY ol_delivery_d, ol_w_id",

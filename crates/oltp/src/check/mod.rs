@@ -104,12 +104,12 @@ impl Report {
 
 /// Violations as they are found: counted, the first ones remembered.
 #[derive(Default)]
-struct Found {
+struct Violations {
     count: u64,
     examples: Vec<String>,
 }
 
-impl Found {
+impl Violations {
     fn add(&mut self, example: impl FnOnce() -> String) {
         self.add_many(1, example);
     }

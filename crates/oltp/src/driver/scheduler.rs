@@ -67,10 +67,10 @@ struct Lane {
 
 /// What has become of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RequestEnd {
     /// It is to be sent again, on the same connection.
     Again,
-    Done(Done),
+    Done(AnsweredRequest),
     /// It failed for good, and the run with it.
     Failed {
         kind: Kind,
@@ -87,7 +87,7 @@ pub enum Ended {
 
 /// A transaction that has its answer.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct AnsweredRequest {
     pub request: Request,
     pub output: Output,
     /// Nanoseconds from the intended start.
@@ -202,13 +202,13 @@ impl<U: User> ConnectionScheduler<U> {
     ///
     /// # Panics
     /// If the connection is free.
-    pub fn ended(&mut self, lane: usize, now: u64, result: Result<Output, TransactionError>) -> Ended {
+    pub fn ended(&mut self, lane: usize, now: u64, result: Result<Output, TransactionError>) -> RequestEnd {
         let Lane { user_state, intended, retries, request } = &mut self.lanes[lane];
         let (user_state, retries_before) = (*user_state, *retries);
         let result = match result {
             Err(TransactionError::Retry(_)) if *retries < RETRIES => {
                 *retries += 1;
-                return Ended::Again;
+                return RequestEnd::Again;
             }
             other => other,
         };
@@ -222,13 +222,13 @@ impl<U: User> ConnectionScheduler<U> {
                 if self.arrivals.is_none() {
                     self.sit(user_state, now, request.input.kind());
                 }
-                Ended::Done(Done { request, output, latency, retries: retries_before })
+                RequestEnd::Done(AnsweredRequest { request, output, latency, retries: retries_before })
             }
-            Err(TransactionError::Disconnected(why)) => Ended::InDoubt { request, why },
-            Err(TransactionError::NoSpace(why)) => Ended::NoSpace(why),
-            Err(TransactionError::Failed(why)) => Ended::Failed { kind: request.input.kind(), why },
+            Err(TransactionError::Disconnected(why)) => RequestEnd::InDoubt { request, why },
+            Err(TransactionError::NoSpace(why)) => RequestEnd::NoSpace(why),
+            Err(TransactionError::Failed(why)) => RequestEnd::Failed { kind: request.input.kind(), why },
             Err(TransactionError::Retry(why)) => {
-                Ended::Failed { kind: request.input.kind(), why: format!("{why}; tried again {RETRIES} times") }
+                RequestEnd::Failed { kind: request.input.kind(), why: format!("{why}; tried again {RETRIES} times") }
             }
         }
     }

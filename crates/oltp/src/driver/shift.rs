@@ -10,7 +10,7 @@ use bigiron_sys::load::now_ns;
 
 use super::control::Control;
 use super::poll::Stop;
-use super::scheduler::{ConnectionScheduler, Ended, User};
+use super::scheduler::{ConnectionScheduler, RequestEnd, User};
 use super::tally::Tally;
 
 /// Hears of every answer, in the order of the thread's answers: the client's own book of what was acknowledged.
@@ -99,8 +99,8 @@ impl<'a, U: User> Shift<'a, U> {
     pub fn answer(&mut self, lane: usize, result: Result<Output, TransactionError>) -> bool {
         let now = now_ns();
         match self.scheduler.ended(lane, now, result) {
-            Ended::Again => return true,
-            Ended::Done(done) => {
+            RequestEnd::Again => return true,
+            RequestEnd::Done(done) => {
                 let in_window = self.control.ended(now);
                 if let Some(ledger) = &mut self.ledger {
                     ledger(&done.request, &done.output);
@@ -111,9 +111,9 @@ impl<'a, U: User> Shift<'a, U> {
                     self.scheduler.stop();
                 }
             }
-            Ended::Failed { kind, why } => self.fail(Trouble::Failed(format!("{}: {why}", kind.name()))),
-            Ended::NoSpace(why) => self.fail(Trouble::Lost(format!("{FULL}: {why}"))),
-            Ended::InDoubt { request, why } => {
+            RequestEnd::Failed { kind, why } => self.fail(Trouble::Failed(format!("{}: {why}", kind.name()))),
+            RequestEnd::NoSpace(why) => self.fail(Trouble::Lost(format!("{FULL}: {why}"))),
+            RequestEnd::InDoubt { request, why } => {
                 self.in_doubt.push(request);
                 self.fail(Trouble::Lost(why));
             }

@@ -6,7 +6,7 @@ use crate::input::Kind;
 use crate::output::Output;
 use bigiron_sys::load::Histogram;
 
-use super::scheduler::Done;
+use super::scheduler::AnsweredRequest;
 
 /// Counts of one kind of transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Counts {
         self.retries += other.retries;
     }
 
-    fn count(&mut self, done: &Done) {
+    fn count(&mut self, done: &AnsweredRequest) {
         match done.output {
             Output::RolledBack => self.rolled_back += 1,
             _ => self.committed += 1,
@@ -53,7 +53,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn count(&mut self, done: &Done, in_window: bool) {
+    pub fn count(&mut self, done: &AnsweredRequest, in_window: bool) {
         let kind = done.request.input.kind().index();
         self.whole[kind].count(done);
         if let Output::Delivery { delivered } = done.output {

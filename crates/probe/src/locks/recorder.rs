@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::format::{Field, Format};
 use super::names::{IMAGE, MUTEX, SPIN};
-use super::pairing::{Begin, Pairing, Waiter};
+use super::pairing::{Pairing, WaitBegin, Waiter};
 use super::tracefs::Tracefs;
 use crate::recorder::Recorder;
 use crate::sampled::programs::Programs;
@@ -230,7 +230,7 @@ impl Collector {
                 let variable = (lock >= IMAGE).then_some(lock);
                 let what = What::Lock { flags: kept, variable, stack: self.recording.stack(sample.stack.kernel) };
                 let origin = self.recording.origin(Origin { what, image });
-                self.pairing.begin(waiter, lock, Begin { time, origin, spins: flags & SPIN != 0, goes_on });
+                self.pairing.begin(waiter, lock, WaitBegin { time, origin, spins: flags & SPIN != 0, goes_on });
                 return Some(());
             }
             if end.is_it(raw) {
@@ -244,7 +244,7 @@ impl Collector {
             let origin = self.recording.origin(Origin { what: What::Futex, image });
             // The one before may have ended with its thread.
             self.pairing.forget(waiter, FUTEX);
-            self.pairing.begin(waiter, FUTEX, Begin { time, origin, spins: false, goes_on: false });
+            self.pairing.begin(waiter, FUTEX, WaitBegin { time, origin, spins: false, goes_on: false });
         } else if exit.is_it(raw) {
             // Exits of other operations have no begin, and are told of all the same.
             let before = self.pairing.unpaired;

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cgroup::{CgroupParent, RunCgroup};
-use super::measured::{Counted, Ended, Run};
+use super::measured::{Counted, MeasuredRun, RunEnd};
 use bigiron_probe::counters::span;
 use bigiron_sys::launch;
 use bigiron_sys::launch::{Program, Usage};
@@ -69,7 +69,7 @@ impl ProcessGuard {
     ///
     /// # Errors
     /// The program cannot be started.
-    pub fn run(&mut self, program: usize, name: &str) -> anyhow::Result<Run> {
+    pub fn run(&mut self, program: usize, name: &str) -> anyhow::Result<MeasuredRun> {
         self.ask(program, name, NOT_MEASURED)
     }
 
@@ -77,17 +77,17 @@ impl ProcessGuard {
     ///
     /// # Errors
     /// As above.
-    pub fn measure(&mut self, program: usize, name: &str) -> anyhow::Result<Run> {
+    pub fn measure(&mut self, program: usize, name: &str) -> anyhow::Result<MeasuredRun> {
         self.ask(program, name, MEASURED)
     }
 
-    fn ask(&mut self, program: usize, name: &str, measured: &str) -> anyhow::Result<Run> {
+    fn ask(&mut self, program: usize, name: &str, measured: &str) -> anyhow::Result<MeasuredRun> {
         let line = self.line.as_mut().expect("open until it is dropped");
         let gone = "The guard of the programs is gone";
         writeln!(line.get_mut(), "{program} {measured} {name}").context(gone)?;
         let mut answer = String::new();
         line.read_line(&mut answer)?;
-        let answer: Result<Run, String> = serde_json::from_str(&answer).context(gone)?;
+        let answer: Result<MeasuredRun, String> = serde_json::from_str(&answer).context(gone)?;
         answer.map_err(anyhow::Error::msg)
     }
 }
@@ -154,7 +154,13 @@ impl<'a> Life<'a> {
     }
 
     /// One run; `None` if the line ended meanwhile.
-    fn run(&self, program: &Program, name: &str, measured: bool, line: &UnixStream) -> Option<anyhow::Result<Run>> {
+    fn run(
+        &self,
+        program: &Program,
+        name: &str,
+        measured: bool,
+        line: &UnixStream,
+    ) -> Option<anyhow::Result<MeasuredRun>> {
         let begun = self.start(program, name, measured);
         let (started, group, running) = match begun {
             Ok(begun) => begun,
@@ -179,11 +185,11 @@ impl<'a> Life<'a> {
         let ended = match (waited, exit) {
             (Err(e), _) => return Some(Err(e)),
             (Ok(Waited::Alone), _) => return None,
-            (Ok(Waited::Limit), _) => Ended::Limit,
-            (Ok(Waited::Ended), Exit::Status(n)) => Ended::Status(n),
-            (Ok(Waited::Ended), Exit::Signal(n)) => Ended::Signal(n),
+            (Ok(Waited::Limit), _) => RunEnd::Limit,
+            (Ok(Waited::Ended), Exit::Status(n)) => RunEnd::Status(n),
+            (Ok(Waited::Ended), Exit::Signal(n)) => RunEnd::Signal(n),
         };
-        Some(Ok(Run::new(wall_ns, ended, usage.and(later), counted, left)))
+        Some(Ok(MeasuredRun::new(wall_ns, ended, usage.and(later), counted, left)))
     }
 
     fn start(

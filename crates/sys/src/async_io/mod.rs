@@ -122,14 +122,14 @@ impl Lists<'_> {
 }
 
 /// What is told of requests that have ended. (Not a closure, which cannot be asked to be inlined.)
-pub trait Ended {
+pub trait CompletionHandler {
     /// What has ended is about to be told.
     fn begin(&mut self);
 
     fn ended(&mut self, completion: Completion);
 }
 
-impl Ended for Vec<Completion> {
+impl CompletionHandler for Vec<Completion> {
     fn begin(&mut self) {}
 
     #[inline(always)]
@@ -191,7 +191,13 @@ pub trait Engine: Send {
     }
 
     /// [`Engine::submit_and_take`] of all that is ready or on the list. `to` is told of what has ended once all of it is there.
-    fn exchange(&mut self, min: usize, max: usize, lists: &mut Lists<'_>, to: &mut impl Ended) -> io::Result<()>
+    fn exchange(
+        &mut self,
+        min: usize,
+        max: usize,
+        lists: &mut Lists<'_>,
+        to: &mut impl CompletionHandler,
+    ) -> io::Result<()>
     where
         Self: Sized,
     {
@@ -221,7 +227,7 @@ fn exchange_lists(
     min: usize,
     max: usize,
     lists: &mut Lists<'_>,
-    to: &mut impl Ended,
+    to: &mut impl CompletionHandler,
 ) -> io::Result<()> {
     let result = engine.submit_and_take(&lists.requests, min, max, &mut lists.done);
     lists.requests.clear();

@@ -14,7 +14,7 @@ use rustix::io_uring::{IoringEnterFlags, io_uring_enter};
 
 use super::buffers::Buffers;
 use super::entry::Registered;
-use super::{Completion, Ended, Engine, Lists, Request, Spec, explain, transferred};
+use super::{Completion, CompletionHandler, Engine, Lists, Request, Spec, explain, transferred};
 
 const REGISTER_RING_FDS: u32 = 20;
 /// Bytes that the kernel registers as one buffer, at most.
@@ -233,7 +233,7 @@ impl Uring {
 
     /// Hands over what is queued, waits until `min` requests have ended and tells `to` of those that have, `max` of them at most.
     #[inline(always)]
-    fn go(&mut self, min: usize, max: usize, to: &mut impl Ended) -> io::Result<()> {
+    fn go(&mut self, min: usize, max: usize, to: &mut impl CompletionHandler) -> io::Result<()> {
         if min > max || min > self.buffers.pending() {
             self.hand_over()?;
             return Err(io::ErrorKind::InvalidInput.into());
@@ -250,7 +250,7 @@ impl Uring {
 
     /// Waits on until `min` requests have ended, and tells of those that have.
     #[inline(always)]
-    fn reap(&mut self, min: usize, max: usize, to: &mut impl Ended) -> io::Result<()> {
+    fn reap(&mut self, min: usize, max: usize, to: &mut impl CompletionHandler) -> io::Result<()> {
         if min > 0 && self.ring.completion().len() < min {
             self.wait_for(min)?;
         }
@@ -412,7 +412,13 @@ impl Engine for Uring {
     }
 
     #[inline(always)]
-    fn exchange(&mut self, min: usize, max: usize, lists: &mut Lists<'_>, to: &mut impl Ended) -> io::Result<()> {
+    fn exchange(
+        &mut self,
+        min: usize,
+        max: usize,
+        lists: &mut Lists<'_>,
+        to: &mut impl CompletionHandler,
+    ) -> io::Result<()> {
         if !lists.requests.is_empty() {
             cold_path();
             let pushed = self.push(&lists.requests);

@@ -17,7 +17,7 @@ use self::source::Tree;
 use self::spec::{AUTO, GENERATED, Load, Spec};
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
-use bigiron_service::program::measured::Run;
+use bigiron_service::program::measured::MeasuredRun;
 use bigiron_service::program::outputs::Outputs;
 use bigiron_service::program::process_guard::{Orders, ProcessGuard};
 use bigiron_service::program::root;
@@ -207,7 +207,7 @@ impl Running for &Spec {
             builder.build(&format!("warmup-{}", n + 1), spec.loads.len() - 1, false)?;
         }
         let mut windows = Vec::new();
-        let mut runs: Vec<Vec<Run>> = spec.loads.iter().map(|_| Vec::new()).collect();
+        let mut runs: Vec<Vec<MeasuredRun>> = spec.loads.iter().map(|_| Vec::new()).collect();
         for n in 0..spec.runs {
             for (place, load) in spec.loads.iter().enumerate() {
                 let name = format!("{}-{}", load.word(), n + 1);
@@ -319,7 +319,7 @@ impl<'a> Builder<'a> {
         Ok(Self { spec, process_guard: ProcessGuard::found(&orders)?, outputs, lines, builds: 0 })
     }
 
-    fn step(&mut self, name: &str, program: usize, line: &str, measured: bool) -> anyhow::Result<Run> {
+    fn step(&mut self, name: &str, program: usize, line: &str, measured: bool) -> anyhow::Result<MeasuredRun> {
         let run =
             if measured { self.process_guard.measure(program, name) } else { self.process_guard.run(program, name) }?;
         succeeded(&run, &format!("{name}: `{line}`"), name, self.spec.limit, self.outputs)?;
@@ -328,7 +328,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Builds from nothing under the load at `place`, and looks at what was built.
-    fn build(&mut self, name: &str, place: usize, measured: bool) -> anyhow::Result<Run> {
+    fn build(&mut self, name: &str, place: usize, measured: bool) -> anyhow::Result<MeasuredRun> {
         let line = |n: usize| self.lines[n].clone();
         let (clean, check, make) = (line(CLEAN), line(CHECK), line(LOADS + place));
         self.step(&format!("{name}-clean"), CLEAN, &clean, false)?;
@@ -355,11 +355,11 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn outcome(spec: &Spec, cx: &Context<'_>, runs: &[Vec<Run>], builds: u32) -> anyhow::Result<Outcome> {
+fn outcome(spec: &Spec, cx: &Context<'_>, runs: &[Vec<MeasuredRun>], builds: u32) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::default();
     let mut logs = 0.0;
     for (load, runs) in spec.loads.iter().zip(runs) {
-        let mean = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>() as f64 / runs.len() as f64;
+        let mean = |of: fn(&MeasuredRun) -> u64| runs.iter().map(of).sum::<u64>() as f64 / runs.len() as f64;
         let (elapsed, user, system) = (mean(|r| r.wall_ns), mean(|r| r.user_ns), mean(|r| r.system_ns));
         ensure!(elapsed > 0.0, "The clock did not move while the tree was built");
         logs += elapsed.ln();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use anyhow::{Context as _, Result};
 use rustix::fd::BorrowedFd;
 
-use super::carrier::{End, receive, send};
+use super::carrier::{ConnectionEnd, receive, send};
 use super::message::{Buffer, Header, LARGEST, Next, SENDERS, Stamp};
 use super::spec::{Spec, Workers};
 use super::worker_group::{Board, Taken, Trouble};
@@ -112,7 +112,7 @@ impl<'a> Rooms<'a> {
     }
 
     /// The connections of `count` users: of each the user's end and the server's.
-    fn connect(&self, count: usize) -> Result<(Vec<End>, Vec<End>)> {
+    fn connect(&self, count: usize) -> Result<(Vec<ConnectionEnd>, Vec<ConnectionEnd>)> {
         let ends = (0..count).map(|_| self.spec.carrier.both_ways());
         Ok(ends.collect::<Result<Vec<_>, _>>().context("No connection")?.into_iter().unzip())
     }
@@ -165,7 +165,7 @@ impl<'a> Rooms<'a> {
         Ok(())
     }
 
-    fn play(&self, room: usize, user: usize, part: usize, end: &End) -> Result<(), Trouble> {
+    fn play(&self, room: usize, user: usize, part: usize, end: &ConnectionEnd) -> Result<(), Trouble> {
         match part {
             0 => self.listen(room, user, end.reader()),
             1 => self.say(room, user, end.writer()),

@@ -19,7 +19,7 @@ use self::spec::{ENVIRONMENT, Spec, What};
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::{Options, Window};
 use bigiron_service::program::measured;
-use bigiron_service::program::measured::Run;
+use bigiron_service::program::measured::MeasuredRun;
 use bigiron_service::program::outputs::Outputs;
 use bigiron_service::program::process_guard::{Orders, ProcessGuard};
 use bigiron_service::program::root;
@@ -282,7 +282,7 @@ fn reduced(spec: &Spec, values: &BTreeMap<String, Vec<f64>>) -> BTreeMap<String,
     values.iter().map(|(name, of)| (name.clone(), how(name).of(of))).collect()
 }
 
-fn facts(spec: &Spec, runs: &[Run]) -> BTreeMap<String, String> {
+fn facts(spec: &Spec, runs: &[MeasuredRun]) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::from([
         ("run".to_owned(), spec.what.typed()),
         ("repeats".to_owned(), spec.repeats.to_string()),

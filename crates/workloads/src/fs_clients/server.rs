@@ -58,7 +58,7 @@ struct Open {
 }
 
 /// What is found by a name.
-enum Found {
+enum NameLookup {
     /// Under the name asked for.
     Here(Stat),
     /// Under one that is written differently.
@@ -137,10 +137,10 @@ impl<'a> FileServer<'a> {
         &self.paths[path as usize]
     }
 
-    fn find(&mut self, path: u32) -> Result<Found, Refused> {
+    fn find(&mut self, path: u32) -> Result<NameLookup, Refused> {
         let name = &self.paths[path as usize];
         match rustix::fs::stat(name.as_c_str()) {
-            Ok(stat) => return Ok(Found::Here(stat)),
+            Ok(stat) => return Ok(NameLookup::Here(stat)),
             Err(Errno::NOENT | Errno::NOTDIR) => {}
             Err(e) => return Err(e.into()),
         }
@@ -152,13 +152,13 @@ impl<'a> FileServer<'a> {
             }
         })?;
         Ok(match (there, found) {
-            (false, _) => Found::Nowhere,
-            (true, None) => Found::Nothing,
+            (false, _) => NameLookup::Nowhere,
+            (true, None) => NameLookup::Nothing,
             (true, Some(entry)) => {
                 let mut other = name.as_bytes().to_vec();
                 other.truncate(other.len() - last.len());
                 other.extend(entry);
-                Found::Otherwise(CString::new(other).map_err(|e| anyhow!(e))?)
+                NameLookup::Otherwise(CString::new(other).map_err(|e| anyhow!(e))?)
             }
         })
     }
@@ -166,10 +166,10 @@ impl<'a> FileServer<'a> {
     /// The name under which something is there; without one the answer says what is missing.
     fn existing(&mut self, path: u32) -> Result<Option<CString>, Refused> {
         match self.find(path)? {
-            Found::Here(_) => Ok(None),
-            Found::Otherwise(name) => Ok(Some(name)),
-            Found::Nothing => Err(Refused::With(Status::NameNotFound)),
-            Found::Nowhere => Err(Refused::With(Status::PathNotFound)),
+            NameLookup::Here(_) => Ok(None),
+            NameLookup::Otherwise(name) => Ok(Some(name)),
+            NameLookup::Nothing => Err(Refused::With(Status::NameNotFound)),
+            NameLookup::Nowhere => Err(Refused::With(Status::PathNotFound)),
         }
     }
 
@@ -181,11 +181,11 @@ impl<'a> FileServer<'a> {
     fn create(&mut self, path: u32, options: u32, disposition: Disposition, handle: u32) -> Result<(), Refused> {
         let found = self.find(path)?;
         let directory = match &found {
-            Found::Nowhere => return Err(Refused::With(Status::PathNotFound)),
-            Found::Here(stat) => rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir(),
+            NameLookup::Nowhere => return Err(Refused::With(Status::PathNotFound)),
+            NameLookup::Here(stat) => rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir(),
             _ => false,
         };
-        let other = if let Found::Otherwise(name) = &found { Some(name.as_c_str()) } else { None };
+        let other = if let NameLookup::Otherwise(name) = &found { Some(name.as_c_str()) } else { None };
         let name = other.unwrap_or(&self.paths[path as usize]);
         let mut made = false;
         let flags = if options & DIRECTORY != 0 || directory {
@@ -202,7 +202,7 @@ impl<'a> FileServer<'a> {
             flags.set(OFlags::CREATE, disposition.creates());
             flags.set(OFlags::TRUNC, disposition.truncates());
             flags.set(OFlags::SYNC, self.syncing.writes);
-            made = disposition.creates() && matches!(found, Found::Nothing);
+            made = disposition.creates() && matches!(found, NameLookup::Nothing);
             flags
         };
         let fd = match rustix::fs::open(name, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
@@ -255,9 +255,9 @@ impl<'a> FileServer<'a> {
     /// How many entries fit a pattern.
     fn list(&mut self, path: u32) -> Result<u32, Refused> {
         match self.find(path)? {
-            Found::Here(_) | Found::Otherwise(_) => return Ok(1),
-            Found::Nowhere => return Err(Refused::With(Status::PathNotFound)),
-            Found::Nothing => {}
+            NameLookup::Here(_) | NameLookup::Otherwise(_) => return Ok(1),
+            NameLookup::Nowhere => return Err(Refused::With(Status::PathNotFound)),
+            NameLookup::Nothing => {}
         }
         let pattern = last_part(&self.paths[path as usize]);
         let mut count = 0;
@@ -301,7 +301,7 @@ impl<'a> FileServer<'a> {
             }
             Action::Rename { from, to } => {
                 let (old, new) = (self.existing(from)?, self.find(to)?);
-                let new = if let Found::Otherwise(name) = &new { Some(name.as_c_str()) } else { None };
+                let new = if let NameLookup::Otherwise(name) = &new { Some(name.as_c_str()) } else { None };
                 rustix::fs::rename(old.as_deref().unwrap_or(self.path(from)), new.unwrap_or(self.path(to)))?;
                 self.changed(to)
             }

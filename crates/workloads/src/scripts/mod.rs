@@ -20,7 +20,7 @@ use self::tasks::{ALWAYS, Task};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
-use bigiron_service::program::measured::Run;
+use bigiron_service::program::measured::MeasuredRun;
 use bigiron_service::program::outputs::Outputs;
 use bigiron_service::program::process_guard::{Orders, ProcessGuard};
 use bigiron_service::program::root;
@@ -283,7 +283,7 @@ fn all(users: u32) -> String {
     )
 }
 
-fn outcome(spec: &Spec, runs: &[(u32, Run)]) -> anyhow::Result<Outcome> {
+fn outcome(spec: &Spec, runs: &[(u32, MeasuredRun)]) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::default();
     let (mut peak, mut at) = (0.0, 0);
     for (users, run) in runs {
@@ -301,7 +301,7 @@ fn outcome(spec: &Spec, runs: &[(u32, Run)]) -> anyhow::Result<Outcome> {
         let peak = (*users == at).then(|| PRIMARY.to_owned());
         Window { metrics: named.into_iter().chain(peak).collect(), operations: u64::from(*users), ns: run.wall_ns }
     }));
-    let sum = |of: fn(&Run) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>() as f64;
+    let sum = |of: fn(&MeasuredRun) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>() as f64;
     let values = [
         (PRIMARY, peak),
         ("elapsed", sum(|r| r.wall_ns)),

@@ -50,7 +50,7 @@ pub(super) fn work(
     limit: Option<Limit>,
     cancel: &AtomicBool,
     phase: &dyn Fn(Phase),
-) -> Result<(Heard, End), HostError> {
+) -> Result<(Heard, WorkerEnd), HostError> {
     phase(Phase::Booting);
     let mut heard = Heard::default();
     let mut process = Process::start(task).map_err(fatal)?;
@@ -58,28 +58,28 @@ pub(super) fn work(
     heard.take(Event::Ready, phase);
     let talked = converse(task, &mut process, limit.map(Silence::new), cancel, &mut heard, phase).map_err(fatal)?;
     let end = match talked {
-        Talked::Out(status) => End::Exited(status),
-        Talked::Hung(why) => {
+        ConversationEnd::Out(status) => WorkerEnd::Exited(status),
+        ConversationEnd::Hung(why) => {
             let left = match process.kill_all() {
                 0 => String::new(),
                 n => format!("; {n} of its processes cannot be killed"),
             };
-            End::Hung(format!("{why}{left}"))
+            WorkerEnd::Hung(format!("{why}{left}"))
         }
-        Talked::Cancelled => return Err(HostError::Cancelled),
+        ConversationEnd::Cancelled => return Err(HostError::Cancelled),
     };
     Ok((heard, end))
 }
 
 /// How a trial's process came to its end.
-pub(super) enum End {
+pub(super) enum WorkerEnd {
     Exited(ExitStatus),
     /// Killed by us; why.
     Hung(String),
 }
 
 /// Why nothing more is read from a trial's process.
-enum Talked {
+enum ConversationEnd {
     /// It has ended.
     Out(ExitStatus),
     Hung(String),
@@ -126,7 +126,7 @@ fn converse(
     cancel: &AtomicBool,
     heard: &mut Heard,
     phase: &dyn Fn(Phase),
-) -> anyhow::Result<Talked> {
+) -> anyhow::Result<ConversationEnd> {
     let (mut events, mut acks) = process.channel();
     let mut line = serde_json::to_vec(task)?;
     line.push(b'\n');
@@ -135,10 +135,10 @@ fn converse(
     let mut said = Vec::new();
     while !heard.done {
         if cancel.load(Ordering::Relaxed) {
-            return Ok(Talked::Cancelled);
+            return Ok(ConversationEnd::Cancelled);
         }
         if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), heard)) {
-            return Ok(Talked::Hung(why));
+            return Ok(ConversationEnd::Hung(why));
         }
         match poll(&mut [PollFd::new(&events, PollFlags::IN)], Some(&POLL)) {
             Ok(0) | Err(Errno::INTR) => continue,
@@ -164,13 +164,13 @@ fn converse(
     }
     loop {
         if let Some(status) = process.ended()? {
-            return Ok(Talked::Out(status));
+            return Ok(ConversationEnd::Out(status));
         }
         if cancel.load(Ordering::Relaxed) {
-            return Ok(Talked::Cancelled);
+            return Ok(ConversationEnd::Cancelled);
         }
         if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), heard)) {
-            return Ok(Talked::Hung(why));
+            return Ok(ConversationEnd::Hung(why));
         }
         std::thread::sleep(Duration::from_millis(1));
     }

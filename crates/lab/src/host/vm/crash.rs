@@ -22,7 +22,7 @@ use crate::protocol::{Crash, Job, WorkloadJob};
 use crate::vm::disk::{Cache, Disk};
 use crate::vm::process::Process;
 use crate::vm::qemu::Config;
-use crate::vm::watch::{Ended, Watch};
+use crate::vm::watch::{VmEnd, Watch};
 use crate::vm::writes::{self, Fate, Honesty};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Failure;
@@ -33,7 +33,7 @@ const ACKNOWLEDGED: &str = "/acknowledged";
 const WATCHING: Duration = Duration::from_millis(2);
 
 /// When a life ends.
-pub enum End<'a> {
+pub enum PowerCycleEnd<'a> {
     /// So long after the predicate says yes to the bytes that were acknowledged in this life.
     Kill { when: &'a dyn Fn(u64) -> bool, then: Duration },
     /// When the proof is done.
@@ -83,7 +83,12 @@ impl<'a> Machine<'a> {
     ///
     /// # Errors
     /// The host's own, and the user's interruption.
-    pub fn live(&mut self, end: &End<'_>, cancel: &AtomicBool, phase: &dyn Fn(Phase)) -> Result<Life, HostError> {
+    pub fn live(
+        &mut self,
+        end: &PowerCycleEnd<'_>,
+        cancel: &AtomicBool,
+        phase: &dyn Fn(Phase),
+    ) -> Result<Life, HostError> {
         let fatal = |e: anyhow::Error| HostError::Fatal(format!("{e:#}"));
         let files = Files::in_dir(&self.dir);
         let (running, log, acks) = (self.dir.join("running.disk"), self.dir.join("writes.log"), self.dir.join("acks"));
@@ -153,7 +158,7 @@ impl<'a> Machine<'a> {
         mut process: Process,
         files: &Files,
         acks: &Path,
-        end: &End<'_>,
+        end: &PowerCycleEnd<'_>,
         cancel: &AtomicBool,
         phase: &dyn Fn(Phase),
     ) -> Result<(Life, bool), HostError> {
@@ -166,17 +171,17 @@ impl<'a> Machine<'a> {
             let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
             if let Some(line) = hear(&mut watch, &mut heard, files, phase)? {
                 process.kill();
-                break Ended::Malformed(line);
+                break VmEnd::Malformed(line);
             }
             if let Some(status) = status {
-                break Ended::Exited(status);
+                break VmEnd::Exited(status);
             }
             let length = fs::metadata(acks).map_or(0, |m| m.len());
             if length != told {
                 told = length;
                 watch.seen();
             }
-            if let (None, End::Kill { when, then }) = (due, end)
+            if let (None, PowerCycleEnd::Kill { when, then }) = (due, end)
                 && when(told)
             {
                 due = Some(Instant::now() + *then);
@@ -187,7 +192,7 @@ impl<'a> Machine<'a> {
             }
             if let Some(why) = watch.hung(process.cpu_seconds(), heard.last_step()) {
                 process.kill();
-                break Ended::Hung(why);
+                break VmEnd::Hung(why);
             }
             std::thread::sleep(if told > 0 { WATCHING } else { POLL });
         };
@@ -197,7 +202,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The job of the next life. In the first one the disk is made.
-    fn job(&self, end: &End<'_>) -> anyhow::Result<Job> {
+    fn job(&self, end: &PowerCycleEnd<'_>) -> anyhow::Result<Job> {
         let (plan, arm, planned) = (self.plan, &self.host.arms[0], &self.plan.workloads[0]);
         ensure!(arm.raw_disks.is_none(), "The disks of `vm.disks` are in the guest's memory and would lose everything");
         ensure!(
@@ -223,7 +228,7 @@ impl<'a> Machine<'a> {
             shape: Shape::of(&plan.arms[0].settings),
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
-                proves_only: matches!(end, End::Proof),
+                proves_only: matches!(end, PowerCycleEnd::Proof),
             }),
             workloads: vec![WorkloadJob {
                 name: planned.name.clone(),

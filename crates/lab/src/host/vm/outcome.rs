@@ -7,7 +7,7 @@ use bigiron_lockstep::OUT_OF_TURN;
 use crate::host::HostError;
 use crate::host::heard::Heard;
 use crate::protocol;
-use crate::vm::watch::Ended;
+use crate::vm::watch::VmEnd;
 use bigiron_model::record::Failure;
 
 /// Lines of the console that go into a failed trial's message.
@@ -15,7 +15,7 @@ const TAIL_LINES: usize = 20;
 
 /// The trial's failure, from how the VM ended, what the guest had said until then, its console, and what QEMU said of errors.
 pub(super) fn verdict(
-    ended: &Ended,
+    ended: &VmEnd,
     heard: &Heard,
     console: &str,
     errors: &str,
@@ -30,12 +30,12 @@ pub(super) fn verdict(
         return Ok(Some((Failure::Panic, with_tail(&message, console))));
     }
     let status = match ended {
-        Ended::Hung(why) => return Ok(Some((Failure::Hang, with_tail(why, console)))),
-        Ended::Malformed(line) => {
+        VmEnd::Hung(why) => return Ok(Some((Failure::Hang, with_tail(why, console)))),
+        VmEnd::Malformed(line) => {
             let message = format!("The guest said `{line}` {}, which is not an event", heard.last_step());
             return Ok(Some((Failure::BadEvent, with_tail(&message, console))));
         }
-        Ended::Exited(status) => *status,
+        VmEnd::Exited(status) => *status,
     };
     if heard.done && status.code() == Some(protocol::EXIT_DONE_STATUS) {
         if heard.failed.is_none() && errors.contains(OUT_OF_TURN) {
@@ -104,8 +104,8 @@ mod tests {
 
     const PANIC: &str = "[    8.5] Kernel panic - not syncing: Attempted to kill init!\n[    8.6] more";
 
-    fn exited(code: i32) -> Ended {
-        Ended::Exited(ExitStatus::from_raw(code << 8))
+    fn exited(code: i32) -> VmEnd {
+        VmEnd::Exited(ExitStatus::from_raw(code << 8))
     }
 
     fn heard(events: &[Event]) -> Heard {
@@ -128,7 +128,7 @@ mod tests {
         Event::Hello { protocol: 1, guest }
     }
 
-    fn failure(ended: &Ended, events: &[Event], console: &str) -> Option<Failure> {
+    fn failure(ended: &VmEnd, events: &[Event], console: &str) -> Option<Failure> {
         verdict(ended, &heard(events), console, "").unwrap().map(|(failure, _)| failure)
     }
 
@@ -140,9 +140,9 @@ mod tests {
         assert_eq!(failure(&done, &[hello(), failed, Event::Done], ""), Some(Failure::VerifyFailed));
         assert_eq!(failure(&exited(0), &[hello()], PANIC), Some(Failure::Panic));
         assert_eq!(failure(&exited(0), &[], PANIC), Some(Failure::Panic));
-        assert_eq!(failure(&Ended::Hung("stuck".to_owned()), &[hello()], PANIC), Some(Failure::Panic));
-        assert_eq!(failure(&Ended::Hung("stuck".to_owned()), &[hello()], ""), Some(Failure::Hang));
-        let garbage = || Ended::Malformed("garbage".to_owned());
+        assert_eq!(failure(&VmEnd::Hung("stuck".to_owned()), &[hello()], PANIC), Some(Failure::Panic));
+        assert_eq!(failure(&VmEnd::Hung("stuck".to_owned()), &[hello()], ""), Some(Failure::Hang));
+        let garbage = || VmEnd::Malformed("garbage".to_owned());
         assert_eq!(failure(&garbage(), &[hello()], ""), Some(Failure::BadEvent));
         assert_eq!(failure(&garbage(), &[], PANIC), Some(Failure::Panic));
         assert_eq!(failure(&exited(0), &[hello()], ""), Some(Failure::EarlyExit));
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_the_host_did_is_no_outcome_of_the_arm() {
-        let killed = Ended::Exited(ExitStatus::from_raw(9));
+        let killed = VmEnd::Exited(ExitStatus::from_raw(9));
         assert!(matches!(verdict(&killed, &heard(&[hello()]), "", ""), Err(HostError::Void(_))));
         assert!(matches!(verdict(&exited(1), &heard(&[]), "", "bad argument"), Err(HostError::Fatal(_))));
         assert!(matches!(verdict(&exited(1), &heard(&[hello()]), "", "I/O error"), Err(HostError::Void(_))));

@@ -327,7 +327,7 @@ pub fn update(place: &mut UserContext<'_>) -> anyhow::Result<()> {
 /// The tests as the catalogue has them.
 macro_rules! ways {
     ($($name:ident: $act:ident, $way:ident);+ $(;)?) => {$(
-        pub fn $name(place: &mut Place<'_>) -> anyhow::Result<()> {
+        pub fn $name(place: &mut UserContext<'_>) -> anyhow::Result<()> {
             $act(place, Way::$way)
         }
     )+};
