@@ -18,7 +18,7 @@ use bigiron_model::metric::MetricDef;
 use bigiron_model::provenance::Provenance;
 use bigiron_model::setting::Setting;
 use bigiron_model::store::folder::write_whole;
-use bigiron_model::store::{Folder, StoreError, Tally};
+use bigiron_model::store::{Folder, SlotTally, StoreError};
 
 /// Version of the description's format.
 pub const SCHEMA: u32 = 1;
@@ -235,6 +235,6 @@ pub fn study(dir: &Path, folder: &str) -> Result<Option<Folder>, StoreError> {
 /// The same, if every slot has its record.
 pub fn finished(dir: &Path, folder: &str) -> Result<Option<Folder>, StoreError> {
     let Some(study) = study(dir, folder)? else { return Ok(None) };
-    let done = Tally::of(study.plan(), &study.records()?.records).missing().is_empty();
+    let done = SlotTally::of(study.plan(), &study.records()?.records).missing().is_empty();
     Ok(done.then_some(study))
 }

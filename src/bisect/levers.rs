@@ -70,7 +70,7 @@ pub struct LeverSearch<'a> {
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
+pub enum LeverSearchState {
     /// The two arms are to be compared.
     Ends,
     /// A study of these sets of levers, as numbers of [`LeverSearch::differences`], each set an arm.
@@ -123,44 +123,44 @@ impl LeverSearch<'_> {
     }
 
     /// How it stands.
-    pub fn standing(&self) -> Standing {
-        let Some(ends) = self.studies.first().and_then(|s| s.arms.first()) else { return Standing::Ends };
+    pub fn standing(&self) -> LeverSearchState {
+        let Some(ends) = self.studies.first().and_then(|s| s.arms.first()) else { return LeverSearchState::Ends };
         if ends.ratios.is_empty() {
-            return Standing::Done(LeverSearchResult::Unmeasured);
+            return LeverSearchState::Done(LeverSearchResult::Unmeasured);
         }
         if !differs(ends.verdict) {
-            return Standing::Done(LeverSearchResult::Nothing(ends.verdict));
+            return LeverSearchState::Done(LeverSearchResult::Nothing(ends.verdict));
         }
         let all: Vec<usize> = (0..self.differences().len()).collect();
         if self.studies.len() < 2 {
             let sets = all.iter().map(|i| vec![*i]).collect();
-            return Standing::Study { folder: EACH.to_owned(), sets };
+            return LeverSearchState::Study { folder: EACH.to_owned(), sets };
         }
-        let visible = self.visible(&all);
+        let contributing = self.contributing(&all);
         let share = |i: &usize| self.share(&[*i]).unwrap_or(0.0);
-        let alone: Vec<usize> = visible.iter().copied().filter(|i| share(i) >= HALF).collect();
+        let alone: Vec<usize> = contributing.iter().copied().filter(|i| share(i) >= HALF).collect();
         if !alone.is_empty() {
-            return Standing::Done(LeverSearchResult::Alone(alone));
+            return LeverSearchState::Done(LeverSearchResult::Alone(alone));
         }
         if all.len() == 2 {
-            return Standing::Done(LeverSearchResult::Together(all));
+            return LeverSearchState::Done(LeverSearchResult::Together(all));
         }
-        for size in 2..=visible.len().min(all.len() - 1) {
-            let mut set = visible[..size].to_vec();
+        for size in 2..=contributing.len().min(all.len() - 1) {
+            let mut set = contributing[..size].to_vec();
             set.sort_unstable();
             match self.share(&set) {
-                Some(share) if share >= MOST => return Standing::Done(LeverSearchResult::Together(set)),
+                Some(share) if share >= MOST => return LeverSearchState::Done(LeverSearchResult::Together(set)),
                 None if self.seen(&set).is_none() => {
-                    return Standing::Study { folder: format!("together-{size:02}"), sets: vec![set] };
+                    return LeverSearchState::Study { folder: format!("together-{size:02}"), sets: vec![set] };
                 }
                 _ => {}
             }
         }
-        if visible.len() == all.len() {
-            return Standing::Done(LeverSearchResult::Together(all));
+        if contributing.len() == all.len() {
+            return LeverSearchState::Done(LeverSearchResult::Together(all));
         }
         if all.len() > COUPLES_OF {
-            return Standing::Done(LeverSearchResult::Unexplained);
+            return LeverSearchState::Done(LeverSearchResult::Unexplained);
         }
         let couples: Vec<Vec<usize>> = all
             .iter()
@@ -169,21 +169,21 @@ impl LeverSearch<'_> {
             .collect();
         let tried = self.studies.iter().any(|s| s.folder == COUPLES);
         if !tried && !couples.is_empty() {
-            return Standing::Study { folder: COUPLES.to_owned(), sets: couples };
+            return LeverSearchState::Study { folder: COUPLES.to_owned(), sets: couples };
         }
-        Standing::Done(match self.best_couple(&all) {
+        LeverSearchState::Done(match self.best_couple(&all) {
             Some((set, share)) if share >= MOST => LeverSearchResult::Together(set),
             _ => LeverSearchResult::Unexplained,
         })
     }
 
     /// The levers that make some of the difference alone, the largest share first.
-    fn visible(&self, all: &[usize]) -> Vec<usize> {
+    fn contributing(&self, all: &[usize]) -> Vec<usize> {
         let share = |i: usize| self.share(&[i]).unwrap_or(0.0);
         let is_real = |i: &usize| share(*i) > 0.0 && self.seen(&[*i]).is_some_and(|arm| differs(arm.verdict));
-        let mut visible: Vec<usize> = all.iter().copied().filter(is_real).collect();
-        visible.sort_by(|a, b| share(*b).total_cmp(&share(*a)));
-        visible
+        let mut contributing: Vec<usize> = all.iter().copied().filter(is_real).collect();
+        contributing.sort_by(|a, b| share(*b).total_cmp(&share(*a)));
+        contributing
     }
 
     fn best_couple(&self, all: &[usize]) -> Option<(Vec<usize>, f64)> {

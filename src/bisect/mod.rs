@@ -15,5 +15,5 @@ pub mod search;
 pub mod seen;
 
 pub use folder::{Bisection, Candidate, Link, Source, What};
-pub use search::{Search, SearchResult, Standing};
+pub use search::{Search, SearchResult, SearchState};
 pub use seen::Seen;

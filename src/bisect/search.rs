@@ -8,7 +8,7 @@ use bigiron_stats::Verdict;
 use bigiron_stats::bisect::{self, Level, Point, Posterior, Span};
 
 use super::folder::{Bisection, What};
-use super::git::{Built, Outcome};
+use super::git::{BuildOutcome, Built};
 use super::seen::{Seen, differs};
 use bigiron_model::identity::Identity;
 
@@ -23,7 +23,7 @@ pub struct Search<'a> {
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
+pub enum SearchState {
     /// The two ends are to be compared.
     Ends,
     /// This kernel is to be tested.
@@ -48,7 +48,7 @@ pub enum SearchResult {
 
 /// A kernel as the search knows it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct KnownKernel {
     pub boots: u32,
     pub level: Option<Level>,
     /// P(it lies after the change); `None` while the ends are not known to differ.
@@ -138,34 +138,34 @@ impl Search<'_> {
 
     /// Why a candidate could not be built.
     pub fn unbuilt(&self, index: usize) -> Option<&Built> {
-        self.builds.get(&index).filter(|built| built.outcome == Outcome::Failed)
+        self.builds.get(&index).filter(|built| built.outcome == BuildOutcome::Failed)
     }
 
     /// How it stands.
-    pub fn standing(&self) -> Standing {
-        let Some(ends) = self.tests.first().and_then(|t| t.arms.first()) else { return Standing::Ends };
+    pub fn standing(&self) -> SearchState {
+        let Some(ends) = self.tests.first().and_then(|t| t.arms.first()) else { return SearchState::Ends };
         if ends.ratios.is_empty() {
-            return Standing::Done(SearchResult::Unmeasured);
+            return SearchState::Done(SearchResult::Unmeasured);
         }
-        let Some(posterior) = self.posterior() else { return Standing::Done(SearchResult::Nothing(ends.verdict)) };
+        let Some(posterior) = self.posterior() else { return SearchState::Done(SearchResult::Nothing(ends.verdict)) };
         let best = posterior.likeliest();
         if best.probability >= 1.0 - self.bisection.error {
-            return Standing::Done(SearchResult::Place(best));
+            return SearchState::Done(SearchResult::Place(best));
         }
         if !bisect::neither(&self.points()).is_empty() {
-            return Standing::Done(SearchResult::Several);
+            return SearchState::Done(SearchResult::Several);
         }
         match posterior.next() {
             Some(kernel) if self.tests.len() + self.failed_builds() <= self.bisection.steps as usize => {
-                Standing::Test(kernel)
+                SearchState::Test(kernel)
             }
-            _ => Standing::Done(SearchResult::Unsettled(posterior.credible(1.0 - self.bisection.error))),
+            _ => SearchState::Done(SearchResult::Unsettled(posterior.credible(1.0 - self.bisection.error))),
         }
     }
 
     /// Builds that came to nothing: each is a step as well.
     fn failed_builds(&self) -> usize {
-        self.builds.values().filter(|built| built.outcome == Outcome::Failed).count()
+        self.builds.values().filter(|built| built.outcome == BuildOutcome::Failed).count()
     }
 
     /// The candidates that are on neither side.
@@ -174,7 +174,7 @@ impl Search<'_> {
     }
 
     /// Every candidate.
-    pub fn known(&self) -> Vec<Known> {
+    pub fn known(&self) -> Vec<KnownKernel> {
         let points = self.points();
         let (levels, posterior, neither) = (bisect::levels(&points), self.posterior(), self.neither());
         let error = self.bisection.error;
@@ -202,7 +202,7 @@ impl Search<'_> {
                 let log = built.log.as_ref().map_or_else(String::new, |log| format!("; the log is {log}"));
                 format!("could not be built: {why}{log}")
             }));
-            Known { boots, level: levels[index], changed, side, failed }
+            KnownKernel { boots, level: levels[index], changed, side, failed }
         };
         self.bisection.candidates.iter().enumerate().map(of).collect()
     }
@@ -302,7 +302,7 @@ mod tests {
     fn built(image: Option<&str>) -> Built {
         Built {
             commit: short("0123456789abcdef").to_owned(),
-            outcome: if image.is_some() { Outcome::Built } else { Outcome::Failed },
+            outcome: if image.is_some() { BuildOutcome::Built } else { BuildOutcome::Failed },
             why: image.is_none().then(|| "no such header".to_owned()),
             seconds: 1.0,
             image_bytes: None,
@@ -316,9 +316,9 @@ mod tests {
         let bisection = commits(6);
         let tests = vec![seen(5, &[0.1; 8]), seen(2, &[0.0, 0.001]), seen(4, &[0.1, 0.101])];
         let mut search = Search { bisection: &bisection, tests, builds: BTreeMap::new() };
-        assert_eq!(search.standing(), Standing::Test(3));
+        assert_eq!(search.standing(), SearchState::Test(3));
         search.builds.insert(3, built(None));
-        let Standing::Done(SearchResult::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
         assert_eq!((span.good, span.bad), (2, 4));
         let known = search.known();
         assert_eq!(known[3].side, Side::Skipped);
@@ -331,24 +331,24 @@ mod tests {
         let bisection = commits(6);
         let tests = vec![seen(5, &[0.1; 8])];
         let mut search = Search { bisection: &bisection, tests, builds: BTreeMap::new() };
-        assert_eq!(search.standing(), Standing::Test(2));
+        assert_eq!(search.standing(), SearchState::Test(2));
         for (index, image) in [(0, "good"), (5, "bad"), (2, "good")] {
             search.builds.insert(index, built(Some(image)));
         }
         assert_eq!(search.known()[2].side, Side::Same(0));
         assert_eq!(search.known()[1].changed, Some(0.0));
-        assert!(matches!(search.standing(), Standing::Test(3 | 4)));
+        assert!(matches!(search.standing(), SearchState::Test(3 | 4)));
         search.builds.insert(3, built(Some("bad")));
-        let Standing::Done(SearchResult::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
         assert_eq!((span.good, span.bad, span.probability), (2, 3, 1.0));
         // One configuration more makes another kernel.
         let other = Identity { config_sha256: Some("d".to_owned()), ..kernel("bad") };
         search.builds.insert(3, Built { kernel: Some(other), ..built(Some("bad")) });
-        assert!(matches!(search.standing(), Standing::Test(3 | 4)));
+        assert!(matches!(search.standing(), SearchState::Test(3 | 4)));
         // Where configurations are searched, one that leaves no trace in the image makes none.
         let configs = Bisection { what: What::Configs, ..bisection.clone() };
         let search = Search { bisection: &configs, ..search };
-        assert!(matches!(search.standing(), Standing::Done(SearchResult::Place(_))), "{:?}", search.standing());
+        assert!(matches!(search.standing(), SearchState::Done(SearchResult::Place(_))), "{:?}", search.standing());
     }
 
     #[test]
@@ -356,9 +356,9 @@ mod tests {
         let bisection = Bisection { steps: 2, ..commits(9) };
         let mut search = Search { bisection: &bisection, tests: vec![seen(8, &[0.1; 8])], builds: BTreeMap::new() };
         for _ in 0..2 {
-            let Standing::Test(next) = search.standing() else { panic!("{:?}", search.standing()) };
+            let SearchState::Test(next) = search.standing() else { panic!("{:?}", search.standing()) };
             search.builds.insert(next, built(None));
         }
-        assert!(matches!(search.standing(), Standing::Done(SearchResult::Unsettled(_))));
+        assert!(matches!(search.standing(), SearchState::Done(SearchResult::Unsettled(_))));
     }
 }

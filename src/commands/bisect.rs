@@ -16,7 +16,7 @@ use crate::bisect::config::Switched;
 use crate::bisect::folder;
 use crate::bisect::git::{Built, Touched};
 use crate::bisect::levers::LeverSearch;
-use crate::bisect::report::{More, Outcome, Report, json, text};
+use crate::bisect::report::{BisectOutcome, BisectReport, FolderExtras, json, text};
 use crate::bisect::{Bisection, Search, Seen, What};
 use crate::cli::{Bisect, BisectAction, BisectCommon, BisectFormat, FailOn};
 use crate::commands::output::Terminal;
@@ -138,10 +138,11 @@ pub(super) fn again(dir: &Path, bisection: &Bisection, format: BisectFormat, fai
 }
 
 /// Exit status under `--fail-on`: what the ends show, and whether what makes it was found.
-fn status(studies: &[Seen], found: Outcome, fail_on: &[FailOn]) -> u8 {
+fn status(studies: &[Seen], found: BisectOutcome, fail_on: &[FailOn]) -> u8 {
     use bigiron_stats::Verdict;
     let verdict = studies.first().and_then(|ends| ends.arms.first()).map(|arm| arm.verdict);
-    let is_answer = matches!(found, Outcome::Found | Outcome::FoundWithOthers | Outcome::NoDifference);
+    let is_answer =
+        matches!(found, BisectOutcome::Found | BisectOutcome::FoundWithOthers | BisectOutcome::NoDifference);
     match verdict {
         Some(Verdict::Worse) if !fail_on.is_empty() => super::WORSE,
         _ if !is_answer && fail_on.contains(&FailOn::Inconclusive) => super::INCONCLUSIVE,
@@ -167,14 +168,14 @@ fn rendered(dir: &Path, bisection: &Bisection, format: BisectFormat, stop: &Atom
     Ok(match bisection.what {
         What::Kernels | What::Commits | What::Configs => {
             let search = search(dir, bisection, studies)?;
-            let more = More { dir, touched: Touched::read(dir)?, switched: Switched::read(dir)? };
-            laid_out(&Report::kernels(&search, &more), format)
+            let more = FolderExtras { dir, touched: Touched::read(dir)?, switched: Switched::read(dir)? };
+            laid_out(&BisectReport::kernels(&search, &more), format)
         }
-        What::Levers => laid_out(&Report::levers(&LeverSearch { bisection, studies }), format),
+        What::Levers => laid_out(&BisectReport::levers(&LeverSearch { bisection, studies }), format),
     })
 }
 
-fn laid_out(report: &Report<'_>, format: BisectFormat) -> String {
+fn laid_out(report: &BisectReport<'_>, format: BisectFormat) -> String {
     match format {
         BisectFormat::Text => text(report),
         BisectFormat::Json => json(report),
@@ -182,14 +183,14 @@ fn laid_out(report: &Report<'_>, format: BisectFormat) -> String {
 }
 
 /// How it ended, if it did.
-fn outcome(dir: &Path, bisection: &Bisection, studies: &[Seen]) -> anyhow::Result<Outcome> {
+fn outcome(dir: &Path, bisection: &Bisection, studies: &[Seen]) -> anyhow::Result<BisectOutcome> {
     let studies = studies.to_vec();
     Ok(match bisection.what {
         What::Kernels | What::Commits | What::Configs => {
-            let more = More { dir, touched: None, switched: None };
-            Report::kernels(&search(dir, bisection, studies)?, &more).outcome
+            let more = FolderExtras { dir, touched: None, switched: None };
+            BisectReport::kernels(&search(dir, bisection, studies)?, &more).outcome
         }
-        What::Levers => Report::levers(&LeverSearch { bisection, studies }).outcome,
+        What::Levers => BisectReport::levers(&LeverSearch { bisection, studies }).outcome,
     })
 }
 
@@ -202,7 +203,7 @@ fn studies(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Resu
         (_, What::Levers) => {
             let search = LeverSearch { bisection, studies: seen.to_vec() };
             match search.standing() {
-                crate::bisect::levers::Standing::Study { folder, .. } => Some(folder),
+                crate::bisect::levers::LeverSearchState::Study { folder, .. } => Some(folder),
                 _ => None,
             }
         }
@@ -217,7 +218,7 @@ fn studies(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Resu
 
 /// Whether nothing is left to be booted.
 fn is_finished(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Result<bool> {
-    Ok(outcome(dir, bisection, &studies(dir, bisection, stop)?)? != Outcome::Unfinished)
+    Ok(outcome(dir, bisection, &studies(dir, bisection, stop)?)? != BisectOutcome::Unfinished)
 }
 
 /// The bisection's folder, and what it holds of this question already: the one named, or the first of the default ones that is not finished.

@@ -24,7 +24,7 @@ use crate::night::folder::{Group, Night, NightArm};
 use crate::night::grid::{Grid, Studied};
 use crate::night::previous::{last, previous};
 use crate::night::report as print;
-use crate::night::report::Report;
+use crate::night::report::NightReport;
 use crate::night::rows::{self, Budget, Row};
 use crate::study::question::Question;
 use crate::study::settled::{self, SCREENING_PAIRS, Settled};
@@ -125,7 +125,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
 }
 
 /// What the night has taken of this machine, in all its sessions.
-fn cost(report: &Report) -> String {
+fn cost(report: &NightReport) -> String {
     let cpu = report.cpu_s;
     let time = if cpu < 100.0 { format!("{cpu:.0} s") } else { format!("{:.1} min", cpu / 60.0) };
     format!("{} boots, {time} of CPU time", report.boots)
@@ -138,7 +138,7 @@ pub(super) fn again(dir: &Path, night: &Night, format: HistoryFormat, fail_on: &
     Ok(status(&report, fail_on))
 }
 
-fn rendered(report: &Report, format: HistoryFormat) -> String {
+fn rendered(report: &NightReport, format: HistoryFormat) -> String {
     match format {
         HistoryFormat::Text => print::text(report),
         HistoryFormat::Json => print::json(report),
@@ -146,7 +146,7 @@ fn rendered(report: &Report, format: HistoryFormat) -> String {
     }
 }
 
-fn status(report: &Report, fail_on: &[FailOn]) -> u8 {
+fn status(report: &NightReport, fail_on: &[FailOn]) -> u8 {
     use bigiron_stats::Verdict;
     match report.grid.verdict() {
         Some(Verdict::Worse) if !fail_on.is_empty() => super::WORSE,
@@ -365,12 +365,12 @@ fn studies(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<Vec<S
 }
 
 /// Everything that is said of a night.
-fn report(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<Report> {
+fn report(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<NightReport> {
     let studies = studies(dir, night, stop)?;
     let names: Vec<String> = night.arms.iter().map(|a| a.name.clone()).collect();
     let entries = collect::entries(night, &studies);
     let records = || studies.iter().flat_map(|s| &s.records);
-    Ok(Report {
+    Ok(NightReport {
         grid: Grid::new(&names, &studies),
         night: night.clone(),
         previous: previous(&entries, &studies, &History::read(dir)?),

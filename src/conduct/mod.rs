@@ -32,7 +32,7 @@ use bigiron_report::{Extras, Report};
 
 use self::environment::Environment;
 use self::study_folder::StudyFolder;
-use crate::session::{self, Event};
+use crate::session::{self, SessionEvent};
 use crate::study::question::Question;
 use crate::study::settled::{self, Surroundings};
 use crate::study::{repeat, schedule};
@@ -44,7 +44,7 @@ pub trait Observer: Sync {
     /// Something that may spoil the result.
     fn warn(&self, text: &str);
     /// Hears the events of one session from now on, from several threads.
-    fn session(&self) -> Box<dyn Fn(Event) + Sync>;
+    fn session(&self) -> Box<dyn Fn(SessionEvent) + Sync>;
 }
 
 /// A study to be conducted.

@@ -10,7 +10,7 @@ use crate::study::settled::Settled;
 use bigiron_model::plan::Plan;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
-use bigiron_model::store::{Folder, Tally};
+use bigiron_model::store::{Folder, SlotTally};
 
 /// Where studies go if nothing is said.
 pub const RESULTS: &str = "bigiron-results";
@@ -62,7 +62,7 @@ fn is_taken(dir: &Path) -> bool {
 
 /// Whether every slot has its record.
 pub fn finished(folder: &Folder) -> anyhow::Result<bool> {
-    Ok(Tally::of(folder.plan(), &folder.records()?.records).missing().is_empty())
+    Ok(SlotTally::of(folder.plan(), &folder.records()?.records).missing().is_empty())
 }
 
 fn another(dir: &Path, plan: &Plan) -> Refusal {

@@ -11,7 +11,7 @@ use bigiron_judge::history::{Entry, EntryRow, History};
 use bigiron_judge::line;
 use bigiron_judge::line::{Line, Order, Pair};
 use bigiron_judge::standing;
-use bigiron_judge::standing::Standing;
+use bigiron_judge::standing::SlotStanding;
 use bigiron_judge::{Comparison, State};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
@@ -138,9 +138,9 @@ fn pairs<'a>(study: &'a Studied, then: &'a [Record]) -> Vec<Pair<'a>> {
     let standings = standing::standings(&study.plan, &study.records).slots;
     let first = |pair: u32| study.plan.slots.iter().find(|s| s.pair == pair && s.arm == 0).map_or(0, |s| s.position);
     let of = |then: &'a Record| {
-        let now: Standing<'a> = *standings.get(then.slot as usize)?;
+        let now: SlotStanding<'a> = *standings.get(then.slot as usize)?;
         let order = if first(then.pair) < then.position { Order::Ab } else { Order::Ba };
-        Some(Pair { pair: then.pair, order, a: Standing::Completed(then), b: now })
+        Some(Pair { pair: then.pair, order, a: SlotStanding::Completed(then), b: now })
     };
     then.iter().filter_map(of).collect()
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use anyhow::Result;
 
-use bigiron_sys::latch::{Event, Latch};
+use bigiron_sys::latch::{EventCount, Latch};
 use bigiron_sys::segment::{Segment, shared_struct};
 
 use super::job::{Job, Kind};
@@ -25,7 +25,7 @@ shared_struct! {
         /// The checkpointer is to be woken when redo is durable up to here.
         alarm: AtomicU64,
         /// The checkpointer sleeps here.
-        checkpointer: Event,
+        checkpointer: EventCount,
         publishing: Latch,
         unused: [std::sync::atomic::AtomicU32; 1],
     }
@@ -121,7 +121,7 @@ impl<'s> Checkpoints<'s> {
     }
 
     /// Where the checkpointer sleeps.
-    pub fn checkpointer(&self) -> &Event {
+    pub fn checkpointer(&self) -> &EventCount {
         &self.control.checkpointer
     }
 }

@@ -12,7 +12,7 @@ use super::cache::Pin;
 use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Milestone, Phase};
 use super::job::Engine as EngineSpec;
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 struct DatabaseWriter<'a> {
     instance: &'a Instance<'a>,
@@ -49,7 +49,7 @@ pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, batch: 
     let due = || instance.checkpoints.due(number, instance.log.checkpoint_due());
     let mut served = 0;
     while !instance.reached(Phase::Leave) {
-        waits::during(Event::Idle, || {
+        waits::during(WaitEvent::Idle, || {
             cache.wait_work(number, served, || due().is_some() || instance.reached(Phase::Leave));
         });
         served = cache.free_waits();
@@ -75,7 +75,7 @@ impl DatabaseWriter<'_> {
             self.write(batch)?;
         }
         if let Some(lsn) = checkpoints.pass(self.number, lsn) {
-            waits::during(Event::DataFileSync, || self.files.sync(self.instance.job))?;
+            waits::during(WaitEvent::DataFileSync, || self.files.sync(self.instance.job))?;
             checkpoints.publish(lsn, || {
                 self.instance.ledger.checkpoint(lsn);
                 log.publish_checkpoint(lsn);
@@ -137,15 +137,15 @@ impl DatabaseWriter<'_> {
             requests.push(self.files.request(slot, files::address(job, number), true));
         }
         if log.flushed() < lsn {
-            waits::during(Event::WriteAhead, || log.wait_flushed(lsn));
+            waits::during(WaitEvent::WriteAhead, || log.wait_flushed(lsn));
         }
         // A wait as well: some engines write right here.
-        waits::during(Event::DataFileWrite, || self.engine.submit(&requests)).context("Cannot write blocks")
+        waits::during(WaitEvent::DataFileWrite, || self.engine.submit(&requests)).context("Cannot write blocks")
     }
 
     fn reap(&mut self, min: usize) -> Result<()> {
         self.done.clear();
-        let waited = waits::during(Event::DataFileWrite, || self.engine.wait(min, &mut self.done));
+        let waited = waits::during(WaitEvent::DataFileWrite, || self.engine.wait(min, &mut self.done));
         waited.context("Cannot wait for written blocks")?;
         files::finished(&self.done, BLOCK).context("Cannot write a block")?;
         for completion in &self.done {

@@ -20,7 +20,7 @@ use super::ledger::CommitEntry;
 use super::log::Reservation;
 use super::stages::{CommitRecorder, Stages};
 use super::transaction::{Action, Transaction};
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// Longest filler record: a `redo` step of more bytes writes several.
 const FILLER_MAX: usize = 8192;
@@ -155,7 +155,7 @@ impl<'a> Executor<'a> {
             Some(redo) => redo.commit(records, requested),
             None => log.commit(self.worker, records, requested)?,
         };
-        let stages = waits::during(Event::LogFileSync, || log.wait(&commit));
+        let stages = waits::during(WaitEvent::LogFileSync, || log.wait(&commit));
         for (block, version) in self.changed.drain(..) {
             self.instance.ledger.committed(block, version);
         }
@@ -205,7 +205,7 @@ impl<'a> Executor<'a> {
     fn read_block(&self, number: u32, page: &mut [u8]) -> Result<()> {
         let address = files::address(self.instance.job, number);
         let start = Instant::now();
-        waits::during(Event::DataFileRead, || self.files.read(address, page))?;
+        waits::during(WaitEvent::DataFileRead, || self.files.read(address, page))?;
         if self.measuring() {
             self.reads.record(start.elapsed().as_nanos() as u64);
         }
@@ -231,7 +231,7 @@ impl<'a> Executor<'a> {
     }
 
     fn think(&self, time: Duration) {
-        let _waiting = waits::enter(Event::Think);
+        let _waiting = waits::enter(WaitEvent::Think);
         self.instance.sleep(time);
     }
 

@@ -12,7 +12,7 @@ use super::instance::{Counters, Instance, Milestone, Phase};
 use super::pace::{self, Starts};
 use super::plan::Span;
 use super::transaction::{Stream, Transaction, share};
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 use bigiron_workload::units::Pace;
 
 /// Of this many transactions one is looked at closely, in turn by worker: what that costs must not show.
@@ -169,7 +169,7 @@ impl<F: FnMut(Option<u64>) -> Result<()>> Driver<'_, F> {
     /// Sleeps until the next transaction is to begin; its intended start, if it has one. An error if the run went on before that.
     fn wait(&self, starts: &mut Starts) -> Result<Option<u64>, Option<u64>> {
         let slept_until = |deadline| {
-            let _waiting = waits::enter(Event::Pace);
+            let _waiting = waits::enter(WaitEvent::Pace);
             self.instance.sleep_until(deadline)
         };
         match starts {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use rustix::process::Pid;
 
-use bigiron_sys::latch::Event;
+use bigiron_sys::latch::EventCount;
 use bigiron_sys::load::{ShardedHistogram, SharedHistogram};
 use bigiron_sys::network::Wiring;
 use bigiron_sys::process::Exit;
@@ -118,12 +118,12 @@ shared_struct! {
         stretch: AtomicU32,
         stretch_done: AtomicU32,
         unused: AtomicU32,
-        changed: Event,
+        changed: EventCount,
         /// What everybody looks at all the time is not in the cache line that everybody changes.
         apart: [AtomicU64; 4],
         /// Transactions ended so far, ramp included: what paces the scanner.
         transactions: AtomicU64,
-        paced: Event,
+        paced: EventCount,
     }
 }
 

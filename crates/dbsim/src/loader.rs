@@ -19,7 +19,7 @@ use super::job::{Engine as EngineSpec, Job, Kind};
 use super::sideline::{self, Traffic};
 use super::temp::Meter;
 use super::verify::VerifyFailed;
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// Path of a loader's file.
 fn path(dir: &Path, number: usize) -> PathBuf {
@@ -72,14 +72,14 @@ pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, request
                 break;
             }
             done.clear();
-            waits::during(Event::DataFileWrite, || engine.wait(1, &mut done)).context("Cannot load blocks")?;
+            waits::during(WaitEvent::DataFileWrite, || engine.wait(1, &mut done)).context("Cannot load blocks")?;
             files::finished(&done, request).context("Cannot load blocks")?;
             for c in &done {
                 traffic.io(true, request);
                 free.push(c.slot);
             }
         }
-        waits::during(Event::DataFileSync, || file.sync_data()).context("Cannot sync the loaded file")?;
+        waits::during(WaitEvent::DataFileSync, || file.sync_data()).context("Cannot sync the loaded file")?;
         loaded.store(at / BLOCK as u64, SeqCst);
         Ok(at == bytes)
     })

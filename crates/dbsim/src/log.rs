@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::time::Duration;
 
 use bigiron_sys::broadcast::Broadcast;
-use bigiron_sys::latch::Event;
+use bigiron_sys::latch::EventCount;
 use bigiron_sys::load::now_ns;
 use bigiron_sys::segment::{LatchedBytes, LockedBytes, Segment, shared_struct};
 
@@ -68,13 +68,13 @@ shared_struct! {
         flushes: AtomicU64,
         flushed_bytes: AtomicU64,
         /// Other processes than foregrounds wait here for redo to be on disk.
-        published: Event,
+        published: EventCount,
         spare: [AtomicU64; 3],
 
         /// 1: the log writer sleeps, or is about to.
         asleep: AtomicU64,
         /// The log writer sleeps here.
-        writer: Event,
+        writer: EventCount,
     }
 }
 
@@ -87,7 +87,7 @@ shared_struct! {
         acknowledged: AtomicU64,
         taken: AtomicU64,
         durable: AtomicU64,
-        room: Event,
+        room: EventCount,
         unused: [AtomicU64; 3],
     }
 }

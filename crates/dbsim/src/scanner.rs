@@ -13,7 +13,7 @@ use super::files::{self, DataFiles};
 use super::instance::{Counters, Instance, Milestone, Phase};
 use super::job::{Engine as EngineSpec, Job, Share};
 use super::torn;
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// What a scanner reads at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Scanner<'_> {
                 return Ok(());
             }
             done.clear();
-            waits::during(Event::DataFileScan, || self.engine.wait(1, &mut done))
+            waits::during(WaitEvent::DataFileScan, || self.engine.wait(1, &mut done))
                 .context("Cannot wait for an extent")?;
             for c in &done {
                 let place = self.slots[c.slot].take().context("An extent came that was not asked for")?;
@@ -124,7 +124,7 @@ impl Scanner<'_> {
     fn due(&self, idle: bool) -> u64 {
         match self.work {
             Share::PerTransactions(every) if idle => {
-                waits::during(Event::Idle, || self.instance.scan_due(every, Some(self.next)))
+                waits::during(WaitEvent::Idle, || self.instance.scan_due(every, Some(self.next)))
             }
             Share::PerTransactions(every) => self.instance.scan_due(every, None),
             Share::Free => u64::MAX,

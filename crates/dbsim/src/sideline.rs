@@ -15,7 +15,7 @@ use super::instance::{Counters, Instance, Milestone, Phase};
 use super::job::{Job, Kind};
 use super::sort::SortSpec;
 use super::temp::Meter;
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// Takes `process` through the run. `job` does one job, asks its argument at every request whether to give up, and says whether it
 /// came to its end.
@@ -25,7 +25,7 @@ pub fn drive(
     mut job: impl FnMut(&dyn Fn() -> bool) -> Result<bool>,
 ) -> Result<()> {
     instance.arrive(Milestone::Ready)?;
-    waits::during(Event::Idle, || instance.wait_for(Phase::Measure));
+    waits::during(WaitEvent::Idle, || instance.wait_for(Phase::Measure));
     let last = if instance.by_time() { Phase::Close } else { Phase::Leave };
     let stop = || instance.reached(last);
     loop {
@@ -37,7 +37,7 @@ pub fn drive(
         }
     }
     instance.arrive(Milestone::Done)?;
-    waits::during(Event::Idle, || instance.wait_for(Phase::Leave));
+    waits::during(WaitEvent::Idle, || instance.wait_for(Phase::Leave));
     Ok(())
 }
 
@@ -46,7 +46,7 @@ pub fn limit(instance: &Instance<'_>, start: u64, bytes: u64, per_second: Option
     let Some(per_second) = per_second else { return };
     let due = start + (bytes as f64 * 1e9 / per_second as f64) as u64;
     while now_ns() < due && !stop() {
-        waits::during(Event::Pace, || instance.sleep_until(due));
+        waits::during(WaitEvent::Pace, || instance.sleep_until(due));
     }
 }
 

@@ -36,7 +36,7 @@ impl Bench {
     }
 
     /// Lays out, runs and verifies.
-    fn run(&self) -> Result<Outcome> {
+    fn run(&self) -> Result<WorkloadResult> {
         let cx = Context { seed: 11, clock: Clock::Wall, cpus: 1, ..testing::context(self.dir.path()) };
         files::lay_out(&self.job, &cx.dir, |_| {})?;
         let outcome = result(&self.job, &run(&self.job, &job_context(&cx))?)?;
@@ -45,7 +45,7 @@ impl Bench {
     }
 }
 
-fn count(outcome: &Outcome, fact: &str) -> f64 {
+fn count(outcome: &WorkloadResult, fact: &str) -> f64 {
     outcome.facts[fact].parse().unwrap()
 }
 

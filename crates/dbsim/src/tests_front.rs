@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::job::{Amount, Choice, Kind, Length, Memory, PhaseSpec, Share, Step, TransactionSpec};
 use super::outcome::JobOutcome;
-use super::waits::Event;
+use super::waits::WaitEvent;
 use super::*;
 use bigiron_model::clock::Clock;
 use bigiron_workload::units::Pace;
@@ -95,8 +95,8 @@ fn every_step_is_done_and_what_is_left_behind_verifies() {
     // What ends without a word is committed; what changed nothing does not wait.
     assert_eq!(outcome.counts.commits, count("update") + count("late") + 2 * count("two"));
     assert!(outcome.kinds[2].latency.quantile(0.0).unwrap() >= 2_000_000, "computes and thinks");
-    assert_eq!(outcome.waits().of(Event::Think).count, count("late"));
-    let syncs = outcome.waits().of(Event::LogFileSync);
+    assert_eq!(outcome.waits().of(WaitEvent::Think).count, count("late"));
+    let syncs = outcome.waits().of(WaitEvent::LogFileSync);
     assert!(syncs.count > 0 && syncs.count <= outcome.counts.commits + outcome.counts.rollbacks);
     assert!(outcome.counts.log.flushed_bytes > 9_000 * count("update"));
 }
@@ -109,7 +109,7 @@ fn a_job_that_only_reads_needs_no_log() {
     });
     let outcome = bench.run().unwrap();
     assert_eq!((outcome.counts.commits, outcome.commits.count()), (0, 0));
-    assert!(outcome.waits().of(Event::DataFileRead).count > 0);
+    assert!(outcome.waits().of(WaitEvent::DataFileRead).count > 0);
     // All of the data fits: then no read is promised.
     let bench = Bench::new(|job| {
         job.transactions = vec![kind("lookup", 1, &[READ])];
@@ -220,11 +220,11 @@ fn waits_and_cpu_explain_the_time_of_transactions() {
         foregrounds(job).count = 8;
     });
     let outcome = bench.run().unwrap();
-    for event in [Event::LogFileSync, Event::DataFileRead] {
+    for event in [WaitEvent::LogFileSync, WaitEvent::DataFileRead] {
         assert!(outcome.waits().of(event).count > 0, "{}", event.name());
     }
     let scanner = outcome.classes.iter().find(|c| c.kind == "scanner").unwrap();
-    assert!(scanner.waits.of(Event::DataFileScan).count > 0);
+    assert!(scanner.waits.of(WaitEvent::DataFileScan).count > 0);
     // Whatever else the machine does: no worker waits longer than the window lasts.
     for class in &outcome.classes {
         assert!(

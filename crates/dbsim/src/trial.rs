@@ -29,7 +29,7 @@ use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
 use super::verify::{Acks, Verdict};
-use super::waits::Tallies;
+use super::waits::WaitTallies;
 use super::worker_group::WorkerGroup;
 use super::{block, files, honest_sync, loader, log_facts, pace, placing, requests, sideline};
 use bigiron_workload::footprint::Footprint;
@@ -186,7 +186,7 @@ struct Totals {
     ended: u64,
     counts: Counts,
     /// By worker.
-    waits: Vec<Tallies>,
+    waits: Vec<WaitTallies>,
 }
 
 impl Totals {
@@ -323,7 +323,7 @@ impl Window {
                 name: spec.name.clone(),
                 kind: spec.kind.word(),
                 workers: 0,
-                waits: Tallies::default(),
+                waits: WaitTallies::default(),
                 audit: Audit::default(),
                 requests: requests::outcome(instance, class),
             };

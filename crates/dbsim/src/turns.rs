@@ -6,7 +6,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use bigiron_sys::latch::Event;
+use bigiron_sys::latch::EventCount;
 use bigiron_sys::segment::{Segment, shared_struct};
 
 use super::job::{Job, Kind};
@@ -29,10 +29,10 @@ shared_struct! {
         wait_ns: [AtomicU64; 2],
         /// What the last switch waited for longest: 1 + [`Cause`], or 0 for nothing.
         cause: AtomicU64,
-        checkpointed: Event,
+        checkpointed: EventCount,
         /// Archivers sleep here.
-        archiver: Event,
-        copied: Event,
+        archiver: EventCount,
+        copied: EventCount,
     }
 }
 
@@ -182,12 +182,12 @@ impl<'s> Turns<'s> {
     }
 
     /// Signalled when a checkpoint has been reached.
-    pub fn checkpointed(&self) -> &Event {
+    pub fn checkpointed(&self) -> &EventCount {
         &self.control.checkpointed
     }
 
     /// Signalled when a journal has been archived.
-    pub fn copied(&self) -> &Event {
+    pub fn copied(&self) -> &EventCount {
         &self.control.copied
     }
 
@@ -223,7 +223,7 @@ impl<'s> Turns<'s> {
     }
 
     /// Where archivers sleep.
-    pub fn archiver(&self) -> &Event {
+    pub fn archiver(&self) -> &EventCount {
         &self.control.archiver
     }
 

@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 
 use super::inference::Inference;
 use super::line::{self, Order, Pair};
-use super::standing::{self, Standing};
+use super::standing::{self, SlotStanding};
 use super::workers::{self, Stopped};
 use super::{ALPHA, Judgement, State};
 use bigiron_model::counter_words as words;
@@ -178,9 +178,9 @@ fn counts(plan: &Plan, designs: &Designs, pairs: &[Pair<'_>], stop: &AtomicBool)
 
 /// What was counted in both trials of a pair.
 fn both<'a>(pair: &Pair<'a>) -> Option<[&'a Counters; 2]> {
-    let of = |standing: &Standing<'a>| match standing {
-        Standing::Completed(record) => record.counters.as_ref(),
-        Standing::Failed(_) | Standing::Missing => None,
+    let of = |standing: &SlotStanding<'a>| match standing {
+        SlotStanding::Completed(record) => record.counters.as_ref(),
+        SlotStanding::Failed(_) | SlotStanding::Missing => None,
     };
     Some([of(&pair.a)?, of(&pair.b)?])
 }

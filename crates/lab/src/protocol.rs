@@ -43,7 +43,7 @@ pub const EXIT_DONE_STATUS: i32 = EXIT_DONE as i32 * 2 + 1;
 
 /// One trial's work, as the guest needs to know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Job {
+pub struct GuestJob {
     pub protocol: u32,
     pub clock: Clock,
     /// Seconds of the guest's clock to idle before the first workload: background work after boot ends there.
@@ -87,7 +87,7 @@ pub struct Job {
     pub workloads: Vec<WorkloadJob>,
 }
 
-impl Job {
+impl GuestJob {
     /// A job to be judged that runs nothing yet, on a machine as it is.
     pub fn new(clock: Clock, seed: u64) -> Self {
         Self {
@@ -172,7 +172,7 @@ pub struct WorkloadJob {
     pub storage: Option<Storage>,
     /// Trees that are mounted read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub trees: Vec<Tree>,
+    pub trees: Vec<PmemFileSystem>,
     /// The name of the image that the storage starts from, if it does not start empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
@@ -183,7 +183,7 @@ pub struct WorkloadJob {
 
 /// A read-only file system on persistent memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tree {
+pub struct PmemFileSystem {
     pub name: String,
     /// Slot of the pmem device.
     pub pmem: usize,
@@ -202,7 +202,7 @@ pub struct Storage {
     pub copy: Option<Copy>,
     /// Files that are laid onto the empty file system when it is mounted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub files: Option<Tree>,
+    pub files: Option<PmemFileSystem>,
     /// The disk of its journal, where that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalDisk>,
@@ -246,7 +246,7 @@ pub enum Device {
 /// What the guest says, in order: `hello`, `ready`, `quiet`, then per workload `step`…, `result` or `failed`, last `done`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
+pub enum GuestEvent {
     /// The agent runs: the kernel is up.
     Hello { protocol: u32, guest: GuestIdentity },
     /// What levers changed in the running kernel.
@@ -295,7 +295,7 @@ pub enum Event {
 /// Characters of a malformed line that are shown.
 const SHOWN: usize = 200;
 
-impl Event {
+impl GuestEvent {
     /// The event that a line holds.
     ///
     /// # Errors

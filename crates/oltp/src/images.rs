@@ -97,7 +97,7 @@ fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Resul
 }
 
 /// A report's checks in words, if all of them hold.
-fn all_hold(report: &check::Report) -> Result<Vec<String>> {
+fn all_hold(report: &check::CheckReport) -> Result<Vec<String>> {
     let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
     ensure!(failures.is_empty(), "Right after the load the data are not right: {}", failures.join("; "));
     Ok(report.checks.iter().map(ToString::to_string).collect())

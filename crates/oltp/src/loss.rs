@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Error, Result, anyhow};
 
-use super::check::{self, Marks, Report};
+use super::check::{self, CheckReport, Marks};
 use super::config::{Config, Engine};
 use super::driver::{Driven, Ledger};
 use super::ledger::{Account, Entry, Stream};
@@ -137,7 +137,7 @@ impl Loss {
     /// What of the acknowledged transactions was proved, and what is wrong.
     fn findings(&self, trial_database: &TrialDatabase) -> Result<(String, Vec<String>)> {
         let mut database = trial_database.database()?;
-        let failures = |report: &Report| report.failures().map(ToString::to_string).collect::<Vec<_>>();
+        let failures = |report: &CheckReport| report.failures().map(ToString::to_string).collect::<Vec<_>>();
         let mut findings = failures(&check::conditions(&mut *database, false)?);
         if self.book.is_full {
             return Ok(("the transactions were too many to be held against the client's book; ".to_owned(), findings));

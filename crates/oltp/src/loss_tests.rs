@@ -29,7 +29,7 @@ use bigiron_workload::testing;
 /// So long may it take until a run has done what a test waits for.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-fn passed(report: &Report) {
+fn passed(report: &CheckReport) {
     assert!(report.passed(), "{:?}", report.failures().map(ToString::to_string).collect::<Vec<_>>());
 }
 

@@ -24,7 +24,7 @@ use super::watch::Seen;
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_workload::limits;
-use bigiron_workload::{Outcome, Progress, WrongData};
+use bigiron_workload::{Progress, WorkloadResult, WrongData};
 
 /// Dates of a step, in microseconds: more than it can have transactions, in however many parts.
 const STEP_DATES: i64 = 100_000_000_000_000;
@@ -50,11 +50,11 @@ struct Steps {
 ///
 /// # Errors
 /// If not even the first step is held; if the data are not right afterwards, or cannot be checked.
-pub fn run(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<Outcome> {
+pub fn run(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<WorkloadResult> {
     trial::told(cx, of_steps(job, trial_database, cx))
 }
 
-fn of_steps(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<Outcome> {
+fn of_steps(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<WorkloadResult> {
     let config = job.config(cx.clock, cx.cpus);
     limits::allow_files(super::driver::files(&config))?;
     let mut opening = Opening::new(job, &config, &trial_database.target(), cx)?;
@@ -84,7 +84,7 @@ fn of_steps(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>
     facts.extend(steps.facts);
     facts.insert("within-limits".to_owned(), format!("all kinds with {users} users"));
     let values = BTreeMap::from([(USERS_HELD.to_owned(), f64::from(users))]);
-    Ok(Outcome { windows, ..opening.close(&trial_database.target(), facts, values)? })
+    Ok(WorkloadResult { windows, ..opening.close(&trial_database.target(), facts, values)? })
 }
 
 fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, mut book: Book) -> Result<Steps> {

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use crate::server::{cluster, testing};
     use bigiron_model::clock::Clock;
-    use bigiron_workload::Outcome;
+    use bigiron_workload::WorkloadResult;
 
     fn driven(orders: u64, latencies: &[u64]) -> Driven {
         let mut tally = Tally::default();
@@ -312,7 +312,7 @@ mod tests {
     fn two_processes_make_one_run_and_a_third_that_fails_ends_it_for_all() {
         let server = testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")]);
         let url = &cluster::url(&server.cluster, Transport::Unix).unwrap();
-        let part = |part: u32| -> Result<(Outcome, (u32, u32))> {
+        let part = |part: u32| -> Result<(WorkloadResult, (u32, u32))> {
             let of = format!("{part}/2");
             let job = fixture::job(&[
                 ("url", "postgresql://db/test"),

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::check::{self, Marks, Report};
+use super::check::{self, CheckReport, Marks};
 use super::claims;
 use super::config::{self, Config};
 use super::database::{Database, Value};
@@ -28,7 +28,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
-use bigiron_workload::{Outcome, Progress, Sink};
+use bigiron_workload::{Progress, Sink, WorkloadResult};
 
 /// What the run tells the check after it, in the trial's directory.
 const NOTES: &str = "oltp.json";
@@ -106,7 +106,7 @@ pub fn warm(job: &Job, target: &Target<'_>) -> Result<()> {
 ///
 /// # Errors
 /// If something was not measured, the server was lost (a [`Loss`]), the data are not what the inputs make of them, or the job's claim does not hold.
-pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
+pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<WorkloadResult> {
     told(cx, alone_or_shared(job, target, cx))
 }
 
@@ -119,7 +119,7 @@ pub fn told<T>(cx: &TrialContext<'_>, ran: Result<T>) -> Result<T> {
     ran
 }
 
-fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
+fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<WorkloadResult> {
     let config = job.config(cx.clock, cx.cpus);
     let mut opening = Opening::new(job, &config, target, cx)?;
     let mut book = opening.book(job, &config, cx)?;
@@ -143,7 +143,7 @@ fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Res
     if let Some(claim) = claims::assert(job, &driven, &seen)? {
         facts.insert("claim".to_owned(), claim);
     }
-    Ok(Outcome { windows: vec![window], programs, ..opening.close(target, facts, values)? })
+    Ok(WorkloadResult { windows: vec![window], programs, ..opening.close(target, facts, values)? })
 }
 
 /// What is known before a run, to be held against what is there after it.
@@ -215,7 +215,7 @@ impl Opening {
     ///
     /// # Errors
     /// If the data are not what the inputs make of them.
-    pub fn close(mut self, target: &Target<'_>, facts: Facts, values: BTreeMap<String, f64>) -> Result<Outcome> {
+    pub fn close(mut self, target: &Target<'_>, facts: Facts, values: BTreeMap<String, f64>) -> Result<WorkloadResult> {
         let mut database = database(target)?;
         self.facts.extend(facts);
         if self.lost.is_none() {
@@ -229,7 +229,7 @@ impl Opening {
         for table in check::sums(&mut *database)? {
             self.facts.insert(format!("rows.{}", table.table), table.rows.to_string());
         }
-        Ok(Outcome { values, facts: self.facts, ..Outcome::default() })
+        Ok(WorkloadResult { values, facts: self.facts, ..WorkloadResult::default() })
     }
 }
 
@@ -292,7 +292,7 @@ fn agreement(notes: &Notes, database: &mut dyn Database) -> Result<Facts> {
     Ok(Facts::from([("agreement".to_owned(), text)]))
 }
 
-fn passed(report: &Report, when: &str) -> Result<()> {
+fn passed(report: &CheckReport, when: &str) -> Result<()> {
     let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
     ensure!(failures.is_empty(), "The data {when} are not right: {}", failures.join("; "));
     Ok(())

@@ -22,8 +22,8 @@ use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_workload::acknowledgements::Target;
 use bigiron_workload::{
-    Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Outcome, Running, Workload,
-    keys,
+    Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload,
+    WorkloadResult, keys,
 };
 
 /// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.
@@ -164,7 +164,7 @@ struct Open<'a> {
 }
 
 impl Running for Open<'_> {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         let Open { job, trial_database } = self;
         // A ramp may have to start the trial database's server again, so the context borrows nothing of it.
         let (unavailable, rendezvous) =

@@ -149,7 +149,7 @@ pub struct Progress<'a> {
 
 /// A workload's result: a value for every declared metric, and facts for the record that are not compared.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct WorkloadResult {
     /// By the metric's name.
     pub values: BTreeMap<String, f64>,
     /// Things a reader of the record wants to know: counts, sizes, engine really used, fsync behaviour.
@@ -277,7 +277,7 @@ pub trait Running {
     ///
     /// # Errors
     /// What went wrong; lost data are a [`WrongData`].
-    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome>;
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult>;
     /// Checks the data that the run left behind, and ends what was started.
     ///
     /// # Errors

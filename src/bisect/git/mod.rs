@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-pub use built::{Built, Outcome};
+pub use built::{BuildOutcome, Built};
 pub use history::{Commit, Tree};
 pub use recipe::Recipe;
 pub use touched::Touched;

@@ -35,7 +35,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a build ended.
 #[derive(Debug)]
-pub enum Done {
+pub enum BuildEnd {
     Kernel {
         kernel: Box<Kernel>,
         /// What make took.
@@ -50,7 +50,7 @@ pub enum Done {
 
 /// What came of laying out a configuration.
 #[derive(Debug)]
-pub enum Configured {
+pub enum ConfigEnd {
     /// The `.config`.
     Text(String),
     /// Why it is not available.
@@ -159,10 +159,10 @@ impl Workspace {
         log: &Path,
         cancel: &AtomicBool,
         note: &dyn Fn(&str),
-    ) -> anyhow::Result<Done> {
+    ) -> anyhow::Result<BuildEnd> {
         let name = recipe.name(commit);
         if let Some(kernel) = cached(store, &name)? {
-            return Ok(Done::Kernel { kernel: Box::new(kernel), seconds: 0.0 });
+            return Ok(BuildEnd::Kernel { kernel: Box::new(kernel), seconds: 0.0 });
         }
         self.room(commit, store)?;
         let begun = Instant::now();
@@ -177,24 +177,24 @@ impl Workspace {
         let build = self.at("build");
         let seconds = begun.elapsed().as_secs_f64();
         let why = match ended {
-            Step::Interrupted => return Ok(Done::Interrupted),
+            Step::Interrupted => return Ok(BuildEnd::Interrupted),
             Step::Failed(Some(why)) => Some(why),
             Step::Failed(None) => Some(reason(log)?),
             Step::Done if !image(&build).is_file() => Some("make made no arch/x86/boot/bzImage".to_owned()),
             Step::Done => None,
         };
         if let Some(why) = why {
-            return Ok(Done::Failed { why, seconds });
+            return Ok(BuildEnd::Failed { why, seconds });
         }
         match store.add(&name, &Spec::BuildTree(build), None, note) {
             Ok(_) => {}
             Err(e @ (KernelError::Image { .. } | KernelError::BuildTree { .. } | KernelError::OtherRelease { .. })) => {
-                return Ok(Done::Failed { why: e.to_string(), seconds });
+                return Ok(BuildEnd::Failed { why: e.to_string(), seconds });
             }
             Err(e) => return Err(e.into()),
         }
         let kernel = cached(store, &name)?.context("The kernel that was built is not in the cache")?;
-        Ok(Done::Kernel { kernel: Box::new(kernel), seconds })
+        Ok(BuildEnd::Kernel { kernel: Box::new(kernel), seconds })
     }
 
     /// What the Kconfig of `commit` makes of the recipe's configuration; what is said by the way goes to the file `log`.
@@ -208,14 +208,14 @@ impl Workspace {
         recipe: &Recipe,
         log: &Path,
         cancel: &AtomicBool,
-    ) -> anyhow::Result<Configured> {
+    ) -> anyhow::Result<ConfigEnd> {
         self.room(commit, store)?;
         let ended = self.making(commit, log, &recipe.arguments, cancel, |make, file| configure(make, recipe, file))?;
         Ok(match ended {
-            Step::Interrupted => Configured::Interrupted,
-            Step::Failed(Some(why)) => Configured::Failed(why),
-            Step::Failed(None) => Configured::Failed(reason(log)?),
-            Step::Done => Configured::Text(fs::read_to_string(self.at("build").join(".config"))?),
+            Step::Interrupted => ConfigEnd::Interrupted,
+            Step::Failed(Some(why)) => ConfigEnd::Failed(why),
+            Step::Failed(None) => ConfigEnd::Failed(reason(log)?),
+            Step::Done => ConfigEnd::Text(fs::read_to_string(self.at("build").join(".config"))?),
         })
     }
 
@@ -364,7 +364,7 @@ $(O)/object: image\n\
             Workspace::open(&self.store, &Tree::open(self.repo.dir()).unwrap(), &|_| {})
         }
 
-        fn build(&self, at: &Workspace, commit: &str) -> anyhow::Result<Done> {
+        fn build(&self, at: &Workspace, commit: &str) -> anyhow::Result<BuildEnd> {
             let log = self.store.dir().join("log");
             at.build(&self.store, commit, &self.recipe, &log, &AtomicBool::new(false), &|_| {})
         }
@@ -375,16 +375,16 @@ $(O)/object: image\n\
         fs::read_to_string(at.at("build/made")).unwrap_or_default().lines().count()
     }
 
-    fn kernel(done: Done) -> Kernel {
+    fn kernel(done: BuildEnd) -> Kernel {
         match done {
-            Done::Kernel { kernel, .. } => *kernel,
+            BuildEnd::Kernel { kernel, .. } => *kernel,
             other => panic!("{other:?}"),
         }
     }
 
-    fn why(done: Done) -> String {
+    fn why(done: BuildEnd) -> String {
         match done {
-            Done::Failed { why, .. } => why,
+            BuildEnd::Failed { why, .. } => why,
             other => panic!("{other:?}"),
         }
     }
@@ -469,6 +469,6 @@ $(O)/object: image\n\
         cancel.store(true, Ordering::Relaxed);
         let three = place.repo.commit("image", bzimage("6.9.2"));
         let done = at.build(&place.store, &three, &place.recipe, &at.at("log"), &cancel, &|_| {}).unwrap();
-        assert!(matches!(done, Done::Interrupted) && !at.at("building").exists());
+        assert!(matches!(done, BuildEnd::Interrupted) && !at.at("building").exists());
     }
 }

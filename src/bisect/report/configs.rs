@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Report;
+use super::BisectReport;
 use super::commits::some;
 use super::kernels::Told;
 use crate::bisect::Source;
@@ -43,7 +43,7 @@ impl Told<'_, '_> {
     }
 
     /// Says what to do with a place among configurations.
-    pub(super) fn configs(&self, report: &mut Report<'_>, good: usize, bad: usize) {
+    pub(super) fn configs(&self, report: &mut BisectReport<'_>, good: usize, bad: usize) {
         report.next.push("What Kconfig made of the two".to_owned());
         report.commands.push(format!("diff {} {}", self.config(good), self.config(bad)));
         let Some(source) = &self.search.bisection.source else { return };
@@ -74,7 +74,7 @@ impl Told<'_, '_> {
     }
 
     /// Commands that search each part of a chain with several changes.
-    pub(super) fn parts_of_configs(&self, report: &mut Report<'_>, ends: &[usize]) {
+    pub(super) fn parts_of_configs(&self, report: &mut BisectReport<'_>, ends: &[usize]) {
         let Some(source) = &self.search.bisection.source else { return };
         for pair in ends.windows(2) {
             let (a, b) = (self.name(pair[0]), self.name(pair[1]));

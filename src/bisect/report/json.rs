@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{ChangePlace, Described, Options, Outcome, Report, Row};
+use super::{BisectOutcome, BisectReport, CandidateRow, ChangePlace, CommitDetails, Options};
 use crate::bisect::{Candidate, Source, What};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
@@ -21,13 +21,13 @@ struct Document<'a> {
     error: f64,
     workload: &'a str,
     metric: &'a MetricDef,
-    outcome: Outcome,
+    outcome: BisectOutcome,
     text: &'a [String],
     /// Null unless there is one.
     place: Option<&'a ChangePlace>,
     /// The commits of the place, if kernels were built of commits.
-    #[serde(skip_serializing_if = "<[Described]>::is_empty")]
-    commits: &'a [Described],
+    #[serde(skip_serializing_if = "<[CommitDetails]>::is_empty")]
+    commits: &'a [CommitDetails],
     /// What differs in the configurations of the place, if kernels were built in several.
     #[serde(skip_serializing_if = "Option::is_none")]
     switched: Option<&'a Options>,
@@ -36,7 +36,7 @@ struct Document<'a> {
     tests: usize,
     boots: u32,
     candidates: &'a [Candidate],
-    rows: &'a [Row],
+    rows: &'a [CandidateRow],
     next: &'a [String],
     commands: &'a [String],
     method: &'a [String],
@@ -44,7 +44,7 @@ struct Document<'a> {
 }
 
 /// The whole report as one indented JSON document.
-pub fn json(report: &Report<'_>) -> String {
+pub fn json(report: &BisectReport<'_>) -> String {
     let b = report.bisection;
     let document = Document {
         schema: SCHEMA,

@@ -1,19 +1,22 @@
 //! What is said of a search among kernels.
 
-use super::{ChangePlace, More, Outcome, Report, Row, change, changed, metric, nothing, probability, unmeasured};
-use crate::bisect::search::{Known, Side};
-use crate::bisect::{Search, SearchResult, Standing, What};
+use super::{
+    BisectOutcome, BisectReport, CandidateRow, ChangePlace, FolderExtras, change, changed, metric, nothing,
+    probability, unmeasured,
+};
+use crate::bisect::search::{KnownKernel, Side};
+use crate::bisect::{Search, SearchResult, SearchState, What};
 use bigiron_model::clock::Clock;
 use bigiron_report::sentence::join;
 
-impl<'a> Report<'a> {
+impl<'a> BisectReport<'a> {
     /// The report of a search among kernels, commits or configurations, of which `more` tells more.
-    pub fn kernels(search: &Search<'a>, more: &More<'_>) -> Report<'a> {
+    pub fn kernels(search: &Search<'a>, more: &FolderExtras<'_>) -> BisectReport<'a> {
         let bisection = search.bisection;
         let known = search.known();
-        let mut report = Report {
+        let mut report = BisectReport {
             bisection,
-            outcome: Outcome::Unfinished,
+            outcome: BisectOutcome::Unfinished,
             sentences: Vec::new(),
             place: None,
             commits: Vec::new(),
@@ -33,7 +36,7 @@ impl<'a> Report<'a> {
         let told = Told { search, known: &known, more };
         let marked = told.conclude(&mut report);
         report.rows = (0..known.len()).map(|i| told.row(i, marked == Some(i))).collect();
-        if report.outcome == Outcome::Several {
+        if report.outcome == BisectOutcome::Several {
             // The probabilities are those of one change.
             for row in &mut report.rows {
                 (row.weight, row.shown) = (None, String::new());
@@ -50,8 +53,8 @@ const CONFIGS_HEAD: &[&str] = &["kernel", "change", "95 %", "boots", "after", ""
 /// What is said, of what is known.
 pub(super) struct Told<'a, 'b> {
     pub(super) search: &'b Search<'a>,
-    known: &'b [Known],
-    pub(super) more: &'b More<'b>,
+    known: &'b [KnownKernel],
+    pub(super) more: &'b FolderExtras<'b>,
 }
 
 impl Told<'_, '_> {
@@ -64,40 +67,40 @@ impl Told<'_, '_> {
     }
 
     /// Puts the sentences; the kernel at which the change is, if it was found.
-    fn conclude(&self, report: &mut Report<'_>) -> Option<usize> {
+    fn conclude(&self, report: &mut BisectReport<'_>) -> Option<usize> {
         let bisection = self.search.bisection;
         let last = bisection.candidates.len() - 1;
         match self.search.standing() {
-            Standing::Ends => {
+            SearchState::Ends => {
                 report
                     .sentences
                     .push("Unfinished: the two ends are not compared yet; the same command goes on".to_owned());
             }
-            Standing::Test(next) => {
+            SearchState::Test(next) => {
                 let sentence =
                     format!("Unfinished: {} is to be tested next; the same command goes on", self.name(next));
                 report.sentences.push(sentence);
             }
-            Standing::Done(SearchResult::Nothing(verdict)) => {
+            SearchState::Done(SearchResult::Nothing(verdict)) => {
                 nothing(report, verdict, &self.whole());
             }
-            Standing::Done(SearchResult::Unmeasured) => {
-                report.outcome = Outcome::Unmeasured;
+            SearchState::Done(SearchResult::Unmeasured) => {
+                report.outcome = BisectOutcome::Unmeasured;
                 let ends = &self.search.tests[0];
                 let failed = [(self.name(0), &ends.failed), (self.name(last), &ends.arms[0].failed)];
                 report.sentences.push(unmeasured(bisection, &failed));
             }
-            Standing::Done(SearchResult::Place(span)) => {
-                report.outcome = Outcome::Found;
+            SearchState::Done(SearchResult::Place(span)) => {
+                report.outcome = BisectOutcome::Found;
                 self.place(report, span.good, span.bad, span.probability);
                 return Some(span.bad);
             }
-            Standing::Done(SearchResult::Several) => {
-                report.outcome = Outcome::Several;
+            SearchState::Done(SearchResult::Several) => {
+                report.outcome = BisectOutcome::Several;
                 self.several(report);
             }
-            Standing::Done(SearchResult::Unsettled(span)) => {
-                report.outcome = Outcome::Unsettled;
+            SearchState::Done(SearchResult::Unsettled(span)) => {
+                report.outcome = BisectOutcome::Unsettled;
                 let (good, bad) = (self.name(span.good), self.name(span.bad));
                 report.sentences.push(format!(
                     "Not settled by {} tests: {} changes between `{good}` and `{bad}`, with a probability of {}",
@@ -128,7 +131,7 @@ impl Told<'_, '_> {
         ChangePlace { good: self.name(good).to_owned(), bad: self.name(bad).to_owned(), probability, between }
     }
 
-    fn place(&self, report: &mut Report<'_>, good: usize, bad: usize, p: f64) {
+    fn place(&self, report: &mut BisectReport<'_>, good: usize, bad: usize, p: f64) {
         let bisection = self.search.bisection;
         let neither = self.search.neither();
         let (a, b) = (self.name(good), self.name(bad));
@@ -164,7 +167,7 @@ impl Told<'_, '_> {
             ));
         }
         if !neither.is_empty() {
-            report.outcome = Outcome::FoundWithOthers;
+            report.outcome = BisectOutcome::FoundWithOthers;
             report.sentences.push(format!(
                 "There is more than one change: {} {} near neither end",
                 self.at_levels(&neither),
@@ -198,7 +201,7 @@ impl Told<'_, '_> {
         ));
     }
 
-    fn several(&self, report: &mut Report<'_>) {
+    fn several(&self, report: &mut BisectReport<'_>) {
         let bisection = self.search.bisection;
         let neither = self.search.neither();
         let last = self.known.len() - 1;
@@ -245,7 +248,7 @@ impl Told<'_, '_> {
         join(&kernels.iter().map(level).collect::<Vec<_>>())
     }
 
-    fn row(&self, index: usize, marked: bool) -> Row {
+    fn row(&self, index: usize, marked: bool) -> CandidateRow {
         let known = &self.known[index];
         let level = known.level.map(|l| change(l.mean, l.interval));
         let (change, interval) = level.map_or((None, None), |(change, interval)| (Some(change), interval));
@@ -265,7 +268,7 @@ impl Told<'_, '_> {
         if let Side::Same(other) = known.side {
             notes.push(format!("`{name}` is, byte for byte, `{}`: it was not booted", self.name(other)));
         }
-        Row {
+        CandidateRow {
             notes,
             subject: self.search.bisection.candidates[index].subject(),
             build: self.search.builds.get(&index).cloned(),

@@ -16,9 +16,9 @@ use crate::bisect::config::kconfig::Described;
 use crate::bisect::config::{Candidates, Chain, Change, Kconfig, Options, Switched, candidates};
 use crate::bisect::git::config::Base;
 use crate::bisect::git::make::Arguments;
-use crate::bisect::git::workspace::Configured;
-use crate::bisect::git::{Built, Outcome, Recipe, Tree, built, short};
-use crate::bisect::{Candidate, Link, SearchResult, Source, Standing, What};
+use crate::bisect::git::workspace::ConfigEnd;
+use crate::bisect::git::{BuildOutcome, Built, Recipe, Tree, built, short};
+use crate::bisect::{Candidate, Link, SearchResult, SearchState, Source, What};
 use crate::cli::BisectConfig;
 use crate::commands::output;
 use crate::commands::output::Terminal;
@@ -226,9 +226,9 @@ impl Builder {
     fn configured(&self, commit: &str, recipe: &Recipe) -> anyhow::Result<Result<String, String>> {
         let workspace = self.workspace()?;
         match workspace.configure(&self.store, commit, recipe, &workspace.log(), &self.cancel)? {
-            Configured::Text(text) => Ok(Ok(text)),
-            Configured::Failed(why) => Ok(Err(why)),
-            Configured::Interrupted => bail!("Interrupted; the same command goes on"),
+            ConfigEnd::Text(text) => Ok(Ok(text)),
+            ConfigEnd::Failed(why) => Ok(Err(why)),
+            ConfigEnd::Interrupted => bail!("Interrupted; the same command goes on"),
         }
     }
 
@@ -297,21 +297,21 @@ impl Builder {
         };
         let text = match self.resolved(work, index)? {
             Ok(text) => text,
-            Err(why) => return Ok(Some(new(Outcome::Failed, Some(why), None))),
+            Err(why) => return Ok(Some(new(BuildOutcome::Failed, Some(why), None))),
         };
         let options = parsed(&text)?;
         for other in all.iter().filter(|other| other.name != *name) {
             let Some(Built { kernel: Some(kernel), .. }) = Built::read(&work.dir, &other.name)? else { continue };
             let Some(text) = read(&work.dir, &other.name)? else { continue };
             if parsed(&text)?.changes(&options).is_empty() && self.is_there(&kernel)? {
-                return Ok(Some(new(Outcome::Cached, None, Some(kernel))));
+                return Ok(Some(new(BuildOutcome::Cached, None, Some(kernel))));
             }
         }
         let stranger = self.links.as_ref().and_then(|links| links.chain.stranger(&options));
         Ok(stranger.map(|option| {
             let value = options.value(&option);
             let why = format!("it has CONFIG_{option}={value}, as neither end has it");
-            new(Outcome::Failed, Some(why), None)
+            new(BuildOutcome::Failed, Some(why), None)
         }))
     }
 
@@ -327,7 +327,7 @@ impl Work<'_> {
     /// Keeps what is to be told of the options at which the change was found.
     fn tell_of_options(&self, builder: &Builder, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
-        let Standing::Done(SearchResult::Place(span)) = search.standing() else { return Ok(()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.standing() else { return Ok(()) };
         let of = |index: usize| &self.bisection.candidates[index];
         let (good, bad) = (of(span.good).name.clone(), of(span.bad).name.clone());
         if Switched::read(&self.dir)?.is_some_and(|known| known.good == good && known.bad == bad) {

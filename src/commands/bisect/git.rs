@@ -17,9 +17,9 @@ use crate::bisect::folder::ENDS;
 use crate::bisect::git::config::Base;
 use crate::bisect::git::make::Arguments;
 use crate::bisect::git::touched::Function;
-use crate::bisect::git::workspace::Done;
-use crate::bisect::git::{Built, Commit, Outcome, Recipe, Touched, Tree, Workspace, built, short};
-use crate::bisect::{Candidate, Search, SearchResult, Source, Standing, What};
+use crate::bisect::git::workspace::BuildEnd;
+use crate::bisect::git::{BuildOutcome, Built, Commit, Recipe, Touched, Tree, Workspace, built, short};
+use crate::bisect::{Candidate, Search, SearchResult, SearchState, Source, What};
 use crate::cli::Bisect;
 use crate::commands::output;
 use crate::conduct::environment::{Environment, refuse};
@@ -200,7 +200,7 @@ impl Builder {
             }
             let built = self.one(work, index)?;
             let is_end = index == 0 || index + 1 == work.bisection.candidates.len();
-            if built.outcome == Outcome::Failed && is_end {
+            if built.outcome == BuildOutcome::Failed && is_end {
                 bail!(
                     "{} is an end of the search and could not be built: {}{}",
                     work.bisection.candidates[index].name,
@@ -284,16 +284,16 @@ impl Builder {
             kernel: None,
         };
         Ok(match done {
-            Done::Interrupted => bail!("Interrupted; the same command goes on"),
-            Done::Failed { why, seconds } => {
+            BuildEnd::Interrupted => bail!("Interrupted; the same command goes on"),
+            BuildEnd::Failed { why, seconds } => {
                 output::note(&format!("{} cannot be built: {why}", candidate.name));
-                Built { why: Some(why), log: Some(log), ..new(Outcome::Failed, seconds) }
+                Built { why: Some(why), log: Some(log), ..new(BuildOutcome::Failed, seconds) }
             }
-            Done::Kernel { kernel, seconds } => {
+            BuildEnd::Kernel { kernel, seconds } => {
                 let image_bytes = fs::metadata(&kernel.image).ok().map(|m| m.len());
                 let of = match seconds {
-                    0.0 => Built { ..new(Outcome::Cached, 0.0) },
-                    _ => Built { log: Some(log), ..new(Outcome::Built, seconds) },
+                    0.0 => Built { ..new(BuildOutcome::Cached, 0.0) },
+                    _ => Built { log: Some(log), ..new(BuildOutcome::Built, seconds) },
                 };
                 Built { image_bytes, kernel: Some(kernel.identity), ..of }
             }
@@ -314,7 +314,7 @@ impl Work<'_> {
     /// Keeps what is to be told of the commits at which the change was found.
     fn tell(&self, tree: &Tree, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
-        let Standing::Done(SearchResult::Place(span)) = search.standing() else { return Ok(()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.standing() else { return Ok(()) };
         let hash = |index: usize| self.bisection.candidates[index].commit.as_ref().map_or("", |c| c.hash.as_str());
         let known = Touched::read(&self.dir)?;
         if known.is_some_and(|known| known.good == hash(span.good) && known.bad == hash(span.bad)) {

@@ -2,7 +2,7 @@
 
 use super::{Work, ask, place, search, studies};
 use crate::bisect::folder::{ENDS, finished};
-use crate::bisect::{Bisection, Candidate, Search, Standing, What, list};
+use crate::bisect::{Bisection, Candidate, Search, SearchState, What, list};
 use crate::cli::Bisect;
 use crate::commands::output;
 use crate::commands::output::Terminal;
@@ -141,9 +141,9 @@ impl Work<'_> {
             let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
             let last = self.bisection.candidates.len() - 1;
             let (folder, kernel) = match search.standing() {
-                Standing::Ends => (ENDS.to_owned(), last),
-                Standing::Test(kernel) => (Bisection::step(search.tests.len()), kernel),
-                Standing::Done(_) => {
+                SearchState::Ends => (ENDS.to_owned(), last),
+                SearchState::Test(kernel) => (Bisection::step(search.tests.len()), kernel),
+                SearchState::Done(_) => {
                     self.ended(booted);
                     return Ok(());
                 }

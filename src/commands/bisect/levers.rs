@@ -2,7 +2,7 @@
 
 use super::{Work, ask, place, studies};
 use crate::bisect::folder::ENDS;
-use crate::bisect::levers::{Difference, LIMIT, LeverSearch, Standing, differences, switched};
+use crate::bisect::levers::{Difference, LIMIT, LeverSearch, LeverSearchState, differences, switched};
 use crate::bisect::{Candidate, What, list};
 use crate::cli::BisectLevers;
 use crate::commands::output;
@@ -104,11 +104,11 @@ impl Work<'_> {
             let search =
                 LeverSearch { bisection: &self.bisection, studies: studies(&self.dir, &self.bisection, &self.cancel)? };
             let (folder, question) = match search.standing() {
-                Standing::Ends => {
+                LeverSearchState::Ends => {
                     output::note("First the two arms as they are");
                     (ENDS.to_owned(), ask::ends(&self.base, arms.clone(), self.bisection.seed))
                 }
-                Standing::Study { folder, sets } => {
+                LeverSearchState::Study { folder, sets } => {
                     let differences = search.differences();
                     let name = |set: &Vec<usize>| format!("`{}`", search.name(set));
                     output::note(&format!("Switched: {}", sets.iter().map(name).collect::<Vec<_>>().join(", ")));
@@ -119,7 +119,7 @@ impl Work<'_> {
                     let seed = ask::seed_of(self.bisection.seed, &folder);
                     (folder, ask::step(&self.base, arms, self.bisection.pairs_per_step, seed))
                 }
-                Standing::Done(_) => {
+                LeverSearchState::Done(_) => {
                     self.ended(booted);
                     return Ok(());
                 }

@@ -13,7 +13,7 @@ use super::device::{self, Kind};
 use super::live::Display;
 use super::result::RunResult;
 use super::run_directory::{self, RunDirectory};
-use super::runner::{self, Event, Order, Runner};
+use super::runner::{self, RunOrder, Runner, RunnerEvent};
 use super::tables::Tables;
 use crate::cli::{DbsimFormat, DbsimRun};
 use crate::conduct::signals;
@@ -47,7 +47,7 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
     let text = job::print(&job);
     place.describe(&text, seed)?;
     let mut display = Display::stderr();
-    let order = Order { job: &job, seed, work: &place.work(), validate: args.validate, live: display.is_on() };
+    let order = RunOrder { job: &job, seed, work: &place.work(), validate: args.validate, live: display.is_on() };
     let outcome = attend(&order, &cancel, &mut display);
     drop(display);
     // What became of the run comes first, what became of its directories second.
@@ -115,7 +115,7 @@ struct RunFindings {
 }
 
 /// Runs a child, shows how far it is, and hears what it found.
-fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) -> anyhow::Result<RunFindings> {
+fn attend(order: &RunOrder<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) -> anyhow::Result<RunFindings> {
     let (sender, receiver) = mpsc::channel();
     // The child is forked before there is a second thread.
     let runner = Runner::start(order, |from| {
@@ -135,12 +135,12 @@ fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) ->
         }
         match receiver.recv_timeout(GLANCE) {
             Ok(event) => match event? {
-                Event::Step { step, done, of } => display.step(&step, done, of),
-                Event::Sample(sample) => display.sample(&sample),
-                Event::Result(tables) => found = Some(tables),
-                Event::Verified => valid = Some(true),
-                Event::Wrong(why) => (valid, wrong) = (Some(false), Some(why)),
-                Event::Failed(why) => bail!("{why}"),
+                RunnerEvent::Step { step, done, of } => display.step(&step, done, of),
+                RunnerEvent::Sample(sample) => display.sample(&sample),
+                RunnerEvent::Result(tables) => found = Some(tables),
+                RunnerEvent::Verified => valid = Some(true),
+                RunnerEvent::Wrong(why) => (valid, wrong) = (Some(false), Some(why)),
+                RunnerEvent::Failed(why) => bail!("{why}"),
             },
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,

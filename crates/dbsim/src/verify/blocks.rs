@@ -9,8 +9,8 @@ use anyhow::Result;
 use super::damage::{self, Damage};
 use super::finding::VerifyFailed;
 use super::journals::Log;
-use super::replay::Outcome;
-use super::{Report, size_of_file};
+use super::replay::ReplayOutcome;
+use super::{Findings, size_of_file};
 use crate::block;
 use crate::block::{Address, BLOCK, BlockError};
 use crate::files;
@@ -59,7 +59,7 @@ fn pages(job: &Job, file: usize, extent: u64) -> impl Iterator<Item = (u32, Addr
 }
 
 /// Reads every block and checks it as far as it can be without the log. Blocks that are damaged are left for [`judge`].
-pub fn read(job: &Job, dir: &Path, ledger: &Ledger, report: &mut Report) -> Result<Vec<OnDisk>> {
+pub fn read(job: &Job, dir: &Path, ledger: &Ledger, report: &mut Findings) -> Result<Vec<OnDisk>> {
     let mut disk = vec![OnDisk { damaged: true, ..OnDisk::default() }; job.blocks() as usize];
     let bytes = u64::from(job.blocks_per_file()) * BLOCK as u64;
     for file in 0..job.data.files {
@@ -98,8 +98,8 @@ pub fn judge(
     ledger: &Ledger,
     disk: &[OnDisk],
     log: &Log,
-    outcome: &Outcome,
-    report: &mut Report,
+    outcome: &ReplayOutcome,
+    report: &mut Findings,
 ) -> Result<u64> {
     let mut torn = 0;
     let mut open: Option<(usize, Option<Extents>)> = None;

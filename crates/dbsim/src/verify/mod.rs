@@ -65,12 +65,12 @@ impl Verdict {
 
 /// Findings as they come.
 #[derive(Default)]
-struct Report {
+struct Findings {
     findings: Vec<VerifyFailed>,
     counts: BTreeMap<&'static str, u64>,
 }
 
-impl Report {
+impl Findings {
     fn add(&mut self, finding: VerifyFailed) {
         *self.counts.entry(finding.kind()).or_default() += 1;
         if self.findings.len() < KEPT {
@@ -81,7 +81,7 @@ impl Report {
 
 /// Checks the files that a run of `job` left in `dir` and tells all that is wrong. An error is a reason why it could not check.
 pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
-    let mut report = Report::default();
+    let mut report = Findings::default();
     let ledger = match acks {
         Acks::Ledger => match Ledger::find(dir)? {
             LedgerLookup::Whole(ledger) => Ok(ledger),
@@ -106,7 +106,7 @@ pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
         job.transactors()
     );
     // Blocks are read first, but the log says what they should be: its findings are told first.
-    let mut of_blocks = Report::default();
+    let mut of_blocks = Findings::default();
     let mut disk = blocks::read(job, dir, &ledger, &mut of_blocks)?;
     let mut replay = replay::Replay::new(job, &ledger, &mut disk);
     let log = journals::read(job, dir, &ledger, &mut report, |entry, report| replay.apply(entry, report))?;
@@ -136,7 +136,7 @@ pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
 }
 
 /// The control file has to name a checkpoint that is as late as what was recorded, and from which there is redo.
-fn control_file(job: &Job, dir: &Path, ledger: &Ledger, log: &journals::Log, report: &mut Report) -> Result<()> {
+fn control_file(job: &Job, dir: &Path, ledger: &Ledger, log: &journals::Log, report: &mut Findings) -> Result<()> {
     let kept = job.classes.iter().any(|c| matches!(c.kind, Kind::Checkpointer { .. }));
     // Before the first checkpoint a run may have been stopped without having made one.
     if !kept || ledger.checkpoint == 0 {
@@ -173,7 +173,7 @@ pub fn verify(job: &Job, dir: &Path) -> Result<()> {
 }
 
 /// The whole extents of a file that should have `wanted` bytes. A file that is missing or short is reported.
-fn size_of_file(path: &Path, wanted: u64, report: &mut Report) -> Result<u64> {
+fn size_of_file(path: &Path, wanted: u64, report: &mut Findings) -> Result<u64> {
     let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let metadata = match std::fs::metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {

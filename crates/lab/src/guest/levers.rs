@@ -11,7 +11,7 @@ use crate::lever::apply::{self, Placement};
 use crate::lever::disks::Disks;
 use crate::lever::runtime::{self, LeverTarget};
 use crate::lever::site::Site;
-use crate::protocol::{Event, Job};
+use crate::protocol::{GuestEvent, GuestJob};
 use crate::undo::Thrown;
 use bigiron_sys::network::Link;
 
@@ -19,7 +19,7 @@ const DEBUGFS: &str = "/sys/kernel/debug";
 const CGROUP: &str = "/sys/fs/cgroup";
 
 /// Mounts debugfs if a lever is set or read back there.
-pub(super) fn debugfs(job: &Job) -> anyhow::Result<()> {
+pub(super) fn debugfs(job: &GuestJob) -> anyhow::Result<()> {
     let asked = job.levers.iter().any(|(lever, _)| is_below(lever, DEBUGFS))
         || job.cmdline.iter().any(|word| word.starts_with("preempt="));
     if asked && !Path::new(DEBUGFS).join("sched").exists() {
@@ -32,7 +32,7 @@ pub(super) fn debugfs(job: &Job) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// A lever that did not take, and what the kernel offers.
-pub(super) fn set(job: &Job, mounts: &[Mounts], link: &Link) -> anyhow::Result<Placement> {
+pub(super) fn set(job: &GuestJob, mounts: &[Mounts], link: &Link) -> anyhow::Result<Placement> {
     if job.levers.is_empty() {
         return Ok(Placement::default());
     }
@@ -43,7 +43,7 @@ pub(super) fn set(job: &Job, mounts: &[Mounts], link: &Link) -> anyhow::Result<P
     }
     let site = Site { root: Path::new("/"), disks: disks(job, mounts), link };
     let applied = apply::apply(&job.levers, &site, &mut Thrown).map_err(|why| anyhow!(why))?;
-    channel::send(&Event::Applied { changes: applied.changes });
+    channel::send(&GuestEvent::Applied { changes: applied.changes });
     Ok(applied.placement)
 }
 
@@ -63,7 +63,7 @@ fn mounted(kind: &str, at: &str) -> anyhow::Result<()> {
 }
 
 /// The disks of all workloads that have one.
-fn disks(job: &Job, mounts: &[Mounts]) -> Result<Disks, String> {
+fn disks(job: &GuestJob, mounts: &[Mounts]) -> Result<Disks, String> {
     let mut all = Disks::default();
     for (workload, mounts) in job.workloads.iter().zip(mounts) {
         if workload.storage.is_some() {

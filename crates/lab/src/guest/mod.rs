@@ -24,7 +24,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, mount};
 
 use crate::lever::{Fault, boot, net};
-use crate::protocol::{self, Event, Job, Module, PROTOCOL};
+use crate::protocol::{self, GuestEvent, GuestJob, Module, PROTOCOL};
 use bigiron_model::clock::Clock;
 use bigiron_model::record::{Failure, GuestIdentity};
 use bigiron_probe::dmesg;
@@ -45,7 +45,7 @@ pub fn main(registry: Registry) -> ! {
         report_log();
         channel::send(&trouble(&e));
     }
-    channel::send(&Event::Done);
+    channel::send(&GuestEvent::Done);
     channel::exit()
 }
 
@@ -55,21 +55,21 @@ pub fn main(registry: Registry) -> ! {
 struct Finding(Failure, String);
 
 /// What is said of an agent that did not come to its end.
-fn trouble(error: &anyhow::Error) -> Event {
+fn trouble(error: &anyhow::Error) -> GuestEvent {
     let message = format!("{error:#}");
     match error.downcast_ref::<Finding>() {
-        Some(Finding(failure, _)) => Event::Failed { failure: *failure, message },
-        None => Event::Unfit { message },
+        Some(Finding(failure, _)) => GuestEvent::Failed { failure: *failure, message },
+        None => GuestEvent::Unfit { message },
     }
 }
 
 fn work(registry: Registry) -> anyhow::Result<()> {
     let job = fs::read(protocol::JOB_PATH).context("No job in the initramfs")?;
-    let mut job: Job = serde_json::from_slice(&job).context("The job is not readable")?;
+    let mut job: GuestJob = serde_json::from_slice(&job).context("The job is not readable")?;
     ensure!(job.protocol == PROTOCOL, "The job is of protocol {}, the agent of {PROTOCOL}", job.protocol);
     let workloads = runner::workloads(registry, &job)?;
     let guest = identity()?;
-    channel::send(&Event::Hello { protocol: PROTOCOL, guest: guest.clone() });
+    channel::send(&GuestEvent::Hello { protocol: PROTOCOL, guest: guest.clone() });
     load(&job.modules)?;
     job.shape.verify(guest.cpus, &|path| fs::read_to_string(path).ok()).map_err(|why| anyhow!(why))?;
     read_back(&job, &guest)?;
@@ -82,14 +82,14 @@ fn work(registry: Registry) -> anyhow::Result<()> {
     let link = net::link(workloads.iter().any(|w| w.needs().has_network()), Pair::beside)?;
     job.placement = levers::set(&job, &mounted, &link)?;
     job.placement.network = Some(link.network().unwrap_or_else(Network::of_guest));
-    channel::send(&Event::Ready);
+    channel::send(&GuestEvent::Ready);
     quiet::settle(&job)?;
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    channel::send(&Event::Quiet { clocksource: clocksource.unwrap_or_default().trim().to_owned() });
+    channel::send(&GuestEvent::Quiet { clocksource: clocksource.unwrap_or_default().trim().to_owned() });
     let failure = runner::run(&workloads, &job, &guest, &mounted)?;
     report_log();
     if let Some((failure, message)) = failure {
-        channel::send(&Event::Failed { failure, message });
+        channel::send(&GuestEvent::Failed { failure, message });
     }
     if job.fault == Some(Fault::KillInit) {
         // The kernel panics when PID 1 exits.
@@ -148,7 +148,7 @@ fn identity() -> anyhow::Result<GuestIdentity> {
 }
 
 /// A lever that cannot be read back as applied is an error before anything is measured.
-fn read_back(job: &Job, guest: &GuestIdentity) -> anyhow::Result<()> {
+fn read_back(job: &GuestJob, guest: &GuestIdentity) -> anyhow::Result<()> {
     if job.cmdline.is_empty() {
         return Ok(());
     }
@@ -188,10 +188,10 @@ fn report_log() {
         Ok(lines) => {
             let lines = dmesg::complaints(lines.iter().map(String::as_str), COMPLAINTS);
             if !lines.is_empty() {
-                channel::send(&Event::Complaints { lines });
+                channel::send(&GuestEvent::Complaints { lines });
             }
         }
-        Err(e) => channel::send(&Event::Failed {
+        Err(e) => channel::send(&GuestEvent::Failed {
             failure: Failure::WorkloadError,
             message: format!("The kernel's log cannot be read: {e:#}"),
         }),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::host::Phase;
-use crate::protocol::Event;
+use crate::protocol::GuestEvent;
 use bigiron_model::counters::Counters;
 use bigiron_model::file_system;
 use bigiron_model::record::Change;
@@ -47,50 +47,50 @@ pub(in crate::host) struct Heard {
 }
 
 impl Heard {
-    pub(in crate::host) fn take(&mut self, event: Event, phase: &dyn Fn(Phase)) {
+    pub(in crate::host) fn take(&mut self, event: GuestEvent, phase: &dyn Fn(Phase)) {
         match event {
-            Event::Hello { guest, .. } => {
+            GuestEvent::Hello { guest, .. } => {
                 self.guest = Some(guest);
                 self.hello = Some(Instant::now());
                 phase(Phase::Up);
             }
-            Event::Applied { changes } => self.changes = changes,
-            Event::Ready => self.ready = Some(Instant::now()),
-            Event::Quiet { clocksource } => {
+            GuestEvent::Applied { changes } => self.changes = changes,
+            GuestEvent::Ready => self.ready = Some(Instant::now()),
+            GuestEvent::Quiet { clocksource } => {
                 if let Some(guest) = &mut self.guest {
                     guest.clocksource = clocksource;
                 }
             }
-            Event::Step { workload, step, done, of } => {
+            GuestEvent::Step { workload, step, done, of } => {
                 self.step = Some((workload.clone(), step.clone()));
                 phase(Phase::Step { workload, step, done, of });
             }
-            Event::Result { workload, values, facts } => {
+            GuestEvent::Result { workload, values, facts } => {
                 self.facts.extend(facts.into_iter().map(|(k, v)| (format!("{workload}.{k}"), v)));
                 self.results.push((workload, values));
             }
-            Event::Windows { workload, windows } => {
+            GuestEvent::Windows { workload, windows } => {
                 self.windows.extend(windows.into_iter().map(|window| (workload.clone(), window)));
             }
-            Event::Counters { counters } => self.counters = Some(counters),
-            Event::Marks { marks } => self.marks.extend(marks),
-            Event::Waits { cpus, traced, windows } => self.waits = Some((cpus, traced, windows)),
-            Event::Samples { taken } => self.samples = Some(taken),
-            Event::LockStat { stat } => self.lock_stat.push(stat),
-            Event::Programs { programs } => self.programs = programs,
-            Event::Symbols { text } => self.kallsyms += &text,
-            Event::Features { found } => {
+            GuestEvent::Counters { counters } => self.counters = Some(counters),
+            GuestEvent::Marks { marks } => self.marks.extend(marks),
+            GuestEvent::Waits { cpus, traced, windows } => self.waits = Some((cpus, traced, windows)),
+            GuestEvent::Samples { taken } => self.samples = Some(taken),
+            GuestEvent::LockStat { stat } => self.lock_stat.push(stat),
+            GuestEvent::Programs { programs } => self.programs = programs,
+            GuestEvent::Symbols { text } => self.kallsyms += &text,
+            GuestEvent::Features { found } => {
                 self.facts.extend(found.into_iter().map(|(name, value)| (file_system::fact(&name), value)));
             }
-            Event::Proved { facts, .. } => self.proved = Some(facts),
+            GuestEvent::Proved { facts, .. } => self.proved = Some(facts),
             // The first failure is the cause; what follows from it comes later.
-            Event::Failed { failure, message } => {
+            GuestEvent::Failed { failure, message } => {
                 self.failed.get_or_insert((failure, message));
             }
-            Event::Unfit { message } => self.unfit = Some(message),
-            Event::Complaints { lines } => self.complaints = lines,
-            Event::Artifact { name, text } => self.artifacts.push((name, text)),
-            Event::Done => self.done = true,
+            GuestEvent::Unfit { message } => self.unfit = Some(message),
+            GuestEvent::Complaints { lines } => self.complaints = lines,
+            GuestEvent::Artifact { name, text } => self.artifacts.push((name, text)),
+            GuestEvent::Done => self.done = true,
         }
     }
 

@@ -28,7 +28,7 @@ use crate::lever;
 use crate::lever::apply::{self, Applied};
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
-use crate::protocol::{Job, WorkloadJob};
+use crate::protocol::{GuestJob, WorkloadJob};
 use crate::undo::{Ledger, Mark};
 use bigiron_model::clock::Clock;
 use bigiron_model::evidence::Evidence;
@@ -71,7 +71,7 @@ pub struct LocalHost {
 /// What a trial's process is told.
 #[derive(Serialize, Deserialize)]
 struct Task {
-    job: Job,
+    job: GuestJob,
     machine: GuestIdentity,
     mounts: Vec<Mounts>,
 }
@@ -214,8 +214,8 @@ fn this_machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
 }
 
 /// The job of `workloads` on this machine, which others use too.
-fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
-    Job { shared: true, workloads, ..Job::new(clock, seed) }
+fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> GuestJob {
+    GuestJob { shared: true, workloads, ..GuestJob::new(clock, seed) }
 }
 
 impl Host for LocalHost {

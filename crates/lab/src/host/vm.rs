@@ -20,7 +20,7 @@ use super::heard::Heard;
 use super::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
 use crate::lever::{self, vm::Shape};
 use crate::protocol;
-use crate::protocol::{Job, JournalDisk, Storage, WorkloadJob};
+use crate::protocol::{GuestJob, JournalDisk, Storage, WorkloadJob};
 use crate::vm::disk::{self, Disk};
 use crate::vm::lockstep::Library;
 use crate::vm::process::Process;
@@ -283,7 +283,7 @@ impl VmHost {
         }
     }
 
-    fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(Job, Vec<Disk>)> {
+    fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(GuestJob, Vec<Disk>)> {
         let plan = trial.plan;
         let kind = arm::kind(plan, trial.arm);
         let mut disks = Vec::new();
@@ -307,7 +307,7 @@ impl VmHost {
             });
         }
         let settings = &trial.arm.settings;
-        let job = Job {
+        let job = GuestJob {
             settle_seconds: if plan.clock == Clock::Exact { SETTLE_EXACT_S } else { SETTLE_WALL_S },
             jitter: trial.slot.jitter,
             modules: arm.modules.clone(),
@@ -321,7 +321,7 @@ impl VmHost {
             features: features_asked(trial),
             purpose: trial.purpose,
             workloads,
-            ..Job::new(plan.clock, trial.slot.workload_seed)
+            ..GuestJob::new(plan.clock, trial.slot.workload_seed)
         };
         Ok((job, disks))
     }

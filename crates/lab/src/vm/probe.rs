@@ -15,7 +15,7 @@ use super::process::Process;
 use super::qemu::{Accelerator, Config, Qemu};
 use super::watch::Watch;
 use crate::protocol;
-use crate::protocol::{Event, Job};
+use crate::protocol::{GuestEvent, GuestJob};
 use bigiron_model::clock::Clock;
 
 /// A guest under KVM is up in 2 s; one that takes longer than this is of no use for measuring.
@@ -147,7 +147,7 @@ fn host(qemu: &Qemu) -> String {
 fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<Booted> {
     let dir = tempfile::tempdir()?;
     let file = |name: &str| dir.path().join(name);
-    let job = Job::new(Clock::Wall, 0);
+    let job = GuestJob::new(Clock::Wall, 0);
     let mut archive = Archive::new();
     archive
         .directory("/dev", 0o755)
@@ -179,7 +179,7 @@ fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<
     let mut done = false;
     loop {
         let ended = process.ended()?;
-        done |= watch.read().is_ok_and(|said| said.contains(&Ok(Event::Done)));
+        done |= watch.read().is_ok_and(|said| said.contains(&Ok(GuestEvent::Done)));
         if ended.is_some_and(|s| done && s.code() == Some(protocol::EXIT_DONE_STATUS)) {
             return Ok(Booted::Up(begun.elapsed()));
         }

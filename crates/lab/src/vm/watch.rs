@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use super::patience::Patience;
-use crate::protocol::Event;
+use crate::protocol::GuestEvent;
 
 /// A trial that uses (almost) no CPU and says nothing is stuck too: asleep with no timer to wake it. Wall seconds of that, per CPU
 /// second of the limit; far more than a starved host would need to give it some CPU.
@@ -44,18 +44,18 @@ impl Watch {
         }
     }
 
-    /// What the guest has said since the last call, by [`Event::of_line`].
+    /// What the guest has said since the last call, by [`GuestEvent::of_line`].
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn read(&mut self) -> io::Result<Vec<Result<Event, String>>> {
+    pub fn read(&mut self) -> io::Result<Vec<Result<GuestEvent, String>>> {
         let lines = self.events.lines()?;
         let console_len = std::fs::metadata(&self.console).map_or(0, |m| m.len());
         if !lines.is_empty() || console_len != self.console_len {
             self.console_len = console_len;
             self.seen();
         }
-        Ok(lines.iter().map(|line| Event::of_line(line)).collect())
+        Ok(lines.iter().map(|line| GuestEvent::of_line(line)).collect())
     }
 
     /// A sign of progress that is neither an event nor on the console.
@@ -117,9 +117,9 @@ mod tests {
         assert!(watch.read().unwrap().is_empty());
         let mut file = File::create(&path).unwrap();
         file.write_all(b"{\"event\":\"done\"}\n{\"event\":").unwrap();
-        assert_eq!(watch.read().unwrap(), [Ok(Event::Done)]);
+        assert_eq!(watch.read().unwrap(), [Ok(GuestEvent::Done)]);
         file.write_all(b"\"done\"}\n").unwrap();
-        assert_eq!(watch.read().unwrap(), [Ok(Event::Done)]);
+        assert_eq!(watch.read().unwrap(), [Ok(GuestEvent::Done)]);
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         std::fs::write(&path, b"{\"event\":\"ready\"}\n\xff\x1bgarbage\n").unwrap();
         let mut watch = Watch::new(&path, &dir.path().join("console"), 10);
         let said = watch.read().unwrap();
-        assert_eq!(said, [Ok(Event::Ready), Err("\u{fffd}\\u{1b}garbage".to_owned())]);
+        assert_eq!(said, [Ok(GuestEvent::Ready), Err("\u{fffd}\\u{1b}garbage".to_owned())]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::super::database::{Database, Dialect};
 use super::super::scale::CUSTOMERS;
 use super::query::{instant, integer_row, integers, is_refused, micros, temporary, tune};
 use super::skew::top_share;
-use super::{Check, Outcome, Report, Violations};
+use super::{Check, CheckOutcome, CheckReport, Violations};
 
 /// Standard errors that a right sample may be off beyond the band: by chance, once in 16,000.
 const ERRORS: f64 = 4.0;
@@ -98,7 +98,7 @@ pub fn server_new_orders(database: &mut dyn Database) -> Result<u64> {
 ///
 /// # Errors
 /// The database refuses a query.
-pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
+pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<CheckReport> {
     tune(database);
     let marks = since.store(database)?;
     let [warehouses] = integer_row(database, "SELECT count(*) FROM warehouse")?;
@@ -169,7 +169,7 @@ pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
         places.check("suppliers", "warehouses that supply exist"),
         dates.check("dates", "payments have dates of their run"),
     ];
-    Ok(Report { checks })
+    Ok(CheckReport { checks })
 }
 
 /// Orders of the tenth of the customers that NURand favours.
@@ -190,17 +190,17 @@ fn share(
     skip: Option<&'static str>,
 ) -> Check {
     let outcome = if let Some(why) = skip {
-        Outcome::Skipped(why)
+        CheckOutcome::Skipped(why)
     } else {
         let centre = f64::midpoint(band.0, band.1);
         let variance = centre * (1.0 - centre);
         let needed = (variance * (ERRORS / (centre / 2.0)).powi(2)).ceil().max(500.0) as u64;
         let sample = sample.unsigned_abs();
         if sample < needed {
-            Outcome::TooFew { sample, needed }
+            CheckOutcome::TooFew { sample, needed }
         } else {
             let tolerance = ERRORS * (variance / sample as f64).sqrt();
-            Outcome::Share {
+            CheckOutcome::Share {
                 value: hits as f64 / sample as f64,
                 low: band.0 - tolerance,
                 high: band.1 + tolerance,

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use super::super::database::{Database, Dialect};
 use super::super::scale::FIRST_NEW_ORDER;
 use super::query::{integer_row, integers, is_refused, temporary, tune};
-use super::{Check, EXAMPLES, Outcome, Report, Violations};
+use super::{Check, CheckOutcome, CheckReport, EXAMPLES, Violations};
 
 /// Orders of a district that are delivered right after load.
 const DELIVERED: i64 = FIRST_NEW_ORDER as i64 - 1;
@@ -34,12 +34,12 @@ const CLAIMS: [(&str, &str); 12] = [
 ///
 /// # Errors
 /// The database refuses a query, or has no warehouse: of nothing everything holds.
-pub fn conditions(database: &mut dyn Database, fresh: bool) -> Result<Report> {
+pub fn conditions(database: &mut dyn Database, fresh: bool) -> Result<CheckReport> {
     of_load(database, fresh.then_some(DELIVERED))
 }
 
 /// With this many delivered orders in each district, if it is known.
-pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Result<Report> {
+pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Result<CheckReport> {
     tune(database);
     let mut found: [Violations; 12] = Default::default();
     let orders = Orders::collect(database)?;
@@ -47,10 +47,12 @@ pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Re
     single_orders(database, &orders, totals.new_orders, &mut found)?;
     customers(database, &orders, totals.paid, &mut found)?;
     orders.drop(database);
-    let mut report = Report::default();
+    let mut report = CheckReport::default();
     for (number, (found, (name, claim))) in (1..).zip(found.into_iter().zip(CLAIMS)) {
         report.checks.push(match delivered {
-            None if number == 11 => Check { name, claim, outcome: Outcome::Skipped("it holds right after load only") },
+            None if number == 11 => {
+                Check { name, claim, outcome: CheckOutcome::Skipped("it holds right after load only") }
+            }
             _ => found.check(name, claim),
         });
     }

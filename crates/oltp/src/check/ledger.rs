@@ -10,7 +10,7 @@ use super::super::database::Database;
 use super::super::ledger::{Account, Entry, Fact};
 use super::audit::Marks;
 use super::query::{instant, integers, micros, tune};
-use super::{Check, Report, Violations};
+use super::{Check, CheckReport, Violations};
 
 /// The entries by date, those that were found in the database ticked off.
 struct Book<'a> {
@@ -48,7 +48,7 @@ impl Book<'_> {
 ///
 /// # Errors
 /// The database refuses a query, or two entries have the same date.
-pub fn prove(database: &mut dyn Database, since: &Marks, account: &Account) -> Result<Report> {
+pub fn prove(database: &mut dyn Database, since: &Marks, account: &Account) -> Result<CheckReport> {
     tune(database);
     let mut book = Book { entries: HashMap::with_capacity(account.entries.len()), unasked: Violations::default() };
     for Entry { date, fact } in &account.entries {
@@ -66,7 +66,7 @@ pub fn prove(database: &mut dyn Database, since: &Marks, account: &Account) -> R
     let [new_orders, payments, deliveries] = wrong;
     let mut unasked = book.unasked;
     unasked.count = unasked.count.saturating_sub(u64::from(account.in_flight));
-    Ok(Report { checks: checks(new_orders, payments, deliveries, unasked) })
+    Ok(CheckReport { checks: checks(new_orders, payments, deliveries, unasked) })
 }
 
 fn checks(new_orders: Violations, payments: Violations, deliveries: Violations, unasked: Violations) -> Vec<Check> {

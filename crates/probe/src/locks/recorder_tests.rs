@@ -16,14 +16,14 @@ fn format(id: u64, fields: &[&str]) -> Format {
     Format::parse(&text).unwrap()
 }
 
-fn events() -> Events {
+fn events() -> EventLayouts {
     let (begin, end) = (format(7, &["lock_addr", "flags"]), format(8, &["lock_addr", "ret"]));
     let (enter, exit) = (format(9, &["uaddr"]), format(10, &["ret"]));
     let field = |format: &Format, name| format.field(name).unwrap();
     let (lock, flags, ended, ret) =
         (field(&begin, "lock_addr"), field(&begin, "flags"), field(&end, "lock_addr"), field(&exit, "ret"));
-    let event = |format| Event::of(format).unwrap();
-    Events {
+    let event = |format| EventLayout::of(format).unwrap();
+    EventLayouts {
         locks: Some((event(begin), lock, flags, event(end), ended)),
         futex: Some((event(enter), event(exit), ret)),
         untold: None,
@@ -145,7 +145,7 @@ fn this_machines_waits_are_recorded_or_refused_in_words() {
     let of_the_child = |wait: &&Wait| {
         let origin = recording.origins[wait.origin as usize];
         let role = recording.programs.role(origin.image);
-        origin.what == What::Futex && role == crate::sampled::programs::Role::Trial
+        origin.what == WaitTarget::Futex && role == crate::sampled::programs::Role::Trial
     };
     let longest = recording.waits.iter().filter(of_the_child).map(|wait| wait.ns).max();
     // A kernel without syscall tracepoints tells of none.

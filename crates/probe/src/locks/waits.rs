@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::names::{LockSymbols, class, taken};
-use super::recorder::{Recording, What};
+use super::recorder::{Recording, WaitTarget};
 use crate::sampled::programs::Role;
 use crate::sampled::spans::Spans;
 use crate::symbols::Symbols;
@@ -23,14 +23,14 @@ enum Key {
 /// Windows' waits in the order of the windows, without what only the workload knows of them; and how they were traced.
 pub fn waited(recording: &Recording, spans: &Spans, symbols: &Symbols, places: &LockSymbols) -> (Vec<Waited>, Traced) {
     let programs = &recording.programs;
-    let key = |what: What, image: u32| match what {
-        What::Lock { flags, variable, stack } => {
+    let key = |what: WaitTarget, image: u32| match what {
+        WaitTarget::Lock { flags, variable, stack } => {
             let (class, caller) = (class(flags), places.caller(&recording.stacks[stack as usize], symbols));
             let own = variable.and_then(|lock| places.variable(lock));
             let lock = own.or_else(|| taken(&class, &caller)).map(str::to_owned);
             Key::Lock(class, lock, caller)
         }
-        What::Futex => Key::Futex(programs.who(image).to_owned()),
+        WaitTarget::Futex => Key::Futex(programs.who(image).to_owned()),
     };
     // `None` of those that do not count.
     let counts = |image: u32| matches!(programs.role(image), Role::Trial | Role::Kernel | Role::Idle);

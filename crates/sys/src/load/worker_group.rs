@@ -18,7 +18,7 @@ use rustix::time::Timespec;
 use super::now_ns;
 use crate::cpu_clock::thread_cpu_time;
 use crate::family::{Children, Family};
-use crate::latch::Event;
+use crate::latch::EventCount;
 use crate::process::{Exit, exit_now};
 use crate::segment::{LatchedBytes, PAGE, Segment, shared_struct};
 
@@ -70,7 +70,7 @@ shared_struct! {
         arrived: AtomicU32,
         /// 1 and up: a member that ended before its time.
         lost: AtomicU32,
-        opened: Event,
+        opened: EventCount,
     }
 }
 

@@ -26,7 +26,7 @@ use bigiron_service::program::succeeded;
 use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, OptionDef, Outcome, Progress, Running, Workload, WrongData,
+    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, Workload, WorkloadResult, WrongData,
 };
 
 /// The primary metric's name.
@@ -195,7 +195,7 @@ impl Configured for Spec {
 }
 
 impl Running for &Spec {
-    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let (spec, place, outputs): (&Spec, _, _) = (self, BuildFolder::of(self, cx), Outputs::make(&cx.dir)?);
         let mut builder = Builder::found(spec, cx, &place, &outputs)?;
         let steps = spec.warmup + spec.runs * spec.loads.len() as u32;
@@ -226,7 +226,7 @@ impl Running for &Spec {
         }
         let builds = builder.builds;
         drop(builder);
-        Ok(Outcome { windows, ..outcome(spec, cx, &runs, builds)? })
+        Ok(WorkloadResult { windows, ..outcome(spec, cx, &runs, builds)? })
     }
 
     fn verify(self: Box<Self>, cx: &Context<'_>) -> anyhow::Result<()> {
@@ -355,8 +355,8 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn outcome(spec: &Spec, cx: &Context<'_>, runs: &[Vec<MeasuredRun>], builds: u32) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::default();
+fn outcome(spec: &Spec, cx: &Context<'_>, runs: &[Vec<MeasuredRun>], builds: u32) -> anyhow::Result<WorkloadResult> {
+    let mut outcome = WorkloadResult::default();
     let mut logs = 0.0;
     for (load, runs) in spec.loads.iter().zip(runs) {
         let mean = |of: fn(&MeasuredRun) -> u64| runs.iter().map(of).sum::<u64>() as f64 / runs.len() as f64;

@@ -24,7 +24,7 @@ use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_sys::segment::Segment;
 use bigiron_workload::limits;
-use bigiron_workload::{Configured, Context, Needs, OptionDef, Outcome, Progress, Running, Workload};
+use bigiron_workload::{Configured, Context, Needs, OptionDef, Progress, Running, Workload, WorkloadResult};
 
 /// The primary metric's name.
 const PRIMARY: &str = "messages";
@@ -147,7 +147,7 @@ impl Configured for Spec {
 }
 
 impl Running for &Spec {
-    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let spec: &Spec = self;
         let (mut sum, mut windows) = (Taken::default(), Vec::new());
         for n in 0..spec.runs {
@@ -168,11 +168,11 @@ impl Running for &Spec {
             ("voluntary-switches", sum.usage.voluntary_switches as f64),
             ("involuntary-switches", sum.usage.involuntary_switches as f64),
         ];
-        Ok(Outcome {
+        Ok(WorkloadResult {
             values: values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             facts: facts(spec, messages, cx).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             windows,
-            ..Outcome::default()
+            ..WorkloadResult::default()
         })
     }
 

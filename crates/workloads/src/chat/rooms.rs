@@ -14,7 +14,7 @@ use super::message::{Buffer, Header, LARGEST, Next, SENDERS, Stamp};
 use super::spec::{Spec, Workers};
 use super::worker_group::{Board, Taken, Trouble};
 use bigiron_sys::family::Children;
-use bigiron_sys::latch::{Event, Latch};
+use bigiron_sys::latch::{EventCount, Latch};
 use bigiron_sys::segment::{Segment, shared_struct};
 
 /// Workers of a connection.
@@ -25,7 +25,7 @@ shared_struct! {
         latch: Latch,
         taken: AtomicU32,
         put: AtomicU32,
-        grown: Event,
+        grown: EventCount,
     }
 }
 

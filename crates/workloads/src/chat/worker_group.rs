@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use bigiron_probe::counters::span;
 use bigiron_sys::family::{Children, Family};
-use bigiron_sys::latch::Event;
+use bigiron_sys::latch::EventCount;
 use bigiron_sys::launch;
 use bigiron_sys::launch::Usage;
 use bigiron_sys::load::now_ns;
@@ -39,8 +39,8 @@ shared_struct! {
         /// Whether the run is over and well.
         done: AtomicU32,
         /// Of `ready` and `failed`.
-        news: Event,
-        opened: Event,
+        news: EventCount,
+        opened: EventCount,
         elapsed_ns: AtomicU64,
         user_ns: AtomicU64,
         system_ns: AtomicU64,

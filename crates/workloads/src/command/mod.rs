@@ -27,7 +27,8 @@ use bigiron_service::program::root::Wanted;
 use bigiron_service::program::succeeded;
 use bigiron_sys::launch::Program;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Outcome, Progress, Running, Workload,
+    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Progress, Running, Workload,
+    WorkloadResult,
 };
 
 /// The workload's name.
@@ -173,7 +174,7 @@ impl Configured for Spec {
 }
 
 impl Running for &Spec {
-    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let spec: &Spec = self;
         let outputs = Outputs::make(&cx.dir)?;
         let root = cx.images.contains_key(root::ROOT).then(|| cx.dir.join("root"));
@@ -214,7 +215,12 @@ impl Running for &Spec {
         }
         drop(process_guard);
         let windows = runs.iter().map(|run| Window::of(measured::WALL, 1, run.wall_ns)).collect();
-        Ok(Outcome { values: reduced(spec, &values), facts: facts(spec, &runs), windows, ..Outcome::default() })
+        Ok(WorkloadResult {
+            values: reduced(spec, &values),
+            facts: facts(spec, &runs),
+            windows,
+            ..WorkloadResult::default()
+        })
     }
 
     fn verify(self: Box<Self>, _: &Context<'_>) -> anyhow::Result<()> {

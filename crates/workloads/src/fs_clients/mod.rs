@@ -22,7 +22,7 @@ use bigiron_model::workload::Options;
 use bigiron_sys::load::files::file_system;
 use bigiron_workload::length::Length;
 use bigiron_workload::{
-    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Running, Workload,
+    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Progress, Running, Workload, WorkloadResult,
 };
 
 /// The workload `fs-clients`.
@@ -114,7 +114,7 @@ impl Configured for Replay {
 }
 
 impl Running for &Replay {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         let settings = &self.settings;
         let of = 2;
         (cx.progress)(Progress { step: "warm-up", done: 0, of });

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use super::{Kind, Replayed, Settings};
 use bigiron_model::metric::{Better, Kind as MetricKind, MetricDef, Unit};
 use bigiron_model::workload::Window;
-use bigiron_workload::Outcome;
+use bigiron_workload::WorkloadResult;
 use bigiron_workload::units::print_duration;
 
 /// The primary metric's name.
@@ -81,7 +81,7 @@ fn p99(kind: Kind) -> String {
 ///
 /// # Errors
 /// A kind of request was not answered once.
-pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<Outcome> {
+pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<WorkloadResult> {
     let seconds = replayed.stage.ns as f64 / 1e9;
     let mut values = BTreeMap::from([
         (THROUGHPUT.to_owned(), replayed.bytes as f64 / seconds),
@@ -115,5 +115,5 @@ pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<Outcome> {
         }
     }
     let window = Window::of(THROUGHPUT, replayed.requests, replayed.stage.ns);
-    Ok(Outcome { values, facts, windows: vec![window], ..Outcome::default() })
+    Ok(WorkloadResult { values, facts, windows: vec![window], ..WorkloadResult::default() })
 }

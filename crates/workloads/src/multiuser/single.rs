@@ -12,13 +12,13 @@ use super::work::{TestDirectory, UserContext};
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_sys::load::now_ns;
-use bigiron_workload::{Context, Outcome, Progress};
+use bigiron_workload::{Context, Progress, WorkloadResult};
 
 /// Runs every test of the mix.
 ///
 /// # Errors
 /// A test that failed, by its name; a [`WrongData`](bigiron_workload::WrongData) for a wrong result.
-pub fn run(settings: &Settings, cx: &Context<'_>, disk: &TestDirectory) -> Result<Outcome> {
+pub fn run(settings: &Settings, cx: &Context<'_>, disk: &TestDirectory) -> Result<WorkloadResult> {
     let scale = settings.scale(cx.clock);
     let period = settings.period(cx.clock).as_nanos() as u64;
     let file_bytes = settings.file_bytes(1, cx.clock);
@@ -52,5 +52,5 @@ pub fn run(settings: &Settings, cx: &Context<'_>, disk: &TestDirectory) -> Resul
         facts.insert(format!("test.{:02}.{}", done + 1, test.name), line);
     }
     values.insert(GEOMEAN.to_owned(), (logs / f64::from(of)).exp());
-    Ok(Outcome { values, facts, windows, ..Outcome::default() })
+    Ok(WorkloadResult { values, facts, windows, ..WorkloadResult::default() })
 }

@@ -20,7 +20,7 @@ use super::single;
 use super::user_processes::{self, Seen, Times, Work};
 use super::work::{Group, Needs, Test, TestDirectory};
 use bigiron_workload::limits;
-use bigiron_workload::{Context, Outcome, Progress, WrongData};
+use bigiron_workload::{Context, Progress, WorkloadResult, WrongData};
 
 /// What a trial's own directory is called, in the trial's and in each that an option names.
 const OWN: &str = "multiuser";
@@ -65,7 +65,7 @@ pub fn prepare(settings: &Settings, cx: &Context<'_>) -> Result<()> {
 ///
 /// # Errors
 /// What a load point, or a test in single mode, failed of.
-pub fn run(settings: &Settings, cx: &Context<'_>) -> Result<Outcome> {
+pub fn run(settings: &Settings, cx: &Context<'_>) -> Result<WorkloadResult> {
     let dirs = directories(settings, cx);
     let mut outcome = match settings.mode {
         Mode::Single => {
@@ -95,7 +95,7 @@ pub fn run(settings: &Settings, cx: &Context<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Outcome> {
+fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<WorkloadResult> {
     let tests = settings.mix.calls(settings.jobs());
     let jobs = tests.iter().map(|(_, calls)| *calls).sum();
     let mut curve = Curve::default();
@@ -165,7 +165,7 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Outco
     facts.extend(tests.iter().zip(&times).map(|((test, calls), times)| of_test(test, *calls, times)));
     let values = metrics::values(settings, &curve);
     let windows = metrics::windows(settings, &curve);
-    Ok(Outcome { values, facts, windows, ..Outcome::default() })
+    Ok(WorkloadResult { values, facts, windows, ..WorkloadResult::default() })
 }
 
 fn of_point(users: u32, jobs: u32, file_bytes: u64, seen: &Seen) -> Point {

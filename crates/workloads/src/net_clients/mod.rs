@@ -16,7 +16,7 @@ use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_sys::network;
 use bigiron_sys::network::Wiring;
-use bigiron_workload::{ByClock, Configured, Context, Needs, OptionDef, Outcome, Progress, Running, Workload};
+use bigiron_workload::{ByClock, Configured, Context, Needs, OptionDef, Progress, Running, Workload, WorkloadResult};
 
 /// The workload `net-clients`.
 pub struct NetClients;
@@ -92,7 +92,7 @@ impl Configured for Replay {
 }
 
 impl Running for &Replay {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         let settings = &self.settings;
         let of = 2;
         (cx.progress)(Progress { step: "warm-up", done: 0, of });

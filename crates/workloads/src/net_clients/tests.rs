@@ -3,7 +3,7 @@ use bigiron_sys::network::Network;
 use bigiron_workload as workload;
 use bigiron_workload::testing;
 
-fn run(settings: &[(&str, &str)]) -> Result<(Replay, Outcome)> {
+fn run(settings: &[(&str, &str)]) -> Result<(Replay, WorkloadResult)> {
     let base = [("clients", "2"), ("requests", "300"), ("warmup", "1"), ("length", "2")];
     let options = testing::options(&NetClients, base.into_iter().chain(settings.iter().copied())).unwrap();
     // The machine's own loopback does for a test; another network takes rights that it may not have.

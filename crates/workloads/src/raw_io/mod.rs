@@ -23,7 +23,7 @@ use bigiron_sys::load::files::{file_system, open_direct};
 use bigiron_sys::load::worker_group::{Board, Member, Shape, Stage, Work, WorkerGroup};
 use bigiron_sys::segment::{PAGE, Segment};
 use bigiron_workload::{
-    ByClock, Configured, Context, Needs, OptionDef, Outcome, Progress, RawNeeds, Running, Workload, limits,
+    ByClock, Configured, Context, Needs, OptionDef, Progress, RawNeeds, Running, Workload, WorkloadResult, limits,
 };
 
 /// The primary metric's name.
@@ -91,7 +91,7 @@ impl Configured for Matrix {
 }
 
 impl Running for &Matrix {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         let matrix: &Matrix = self;
         let processes = matrix.processes();
         limits::check(processes)?;
@@ -99,7 +99,7 @@ impl Running for &Matrix {
         let segment = Segment::new(Board::bytes(processes) + PAGE).context("Cannot map the shared segment")?;
         let board = Board::new(&segment, processes)?;
         let work = Cells { matrix, seed: cx.seed, paths: &paths };
-        let mut outcome = Outcome::default();
+        let mut outcome = WorkloadResult::default();
         let mut logs = 0.0;
         let mut worker_group = WorkerGroup::start(&board, Shape::Processes, &work)?;
         for (n, cell) in matrix.cells.iter().enumerate() {

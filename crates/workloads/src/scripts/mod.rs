@@ -30,7 +30,7 @@ use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
 use bigiron_sys::load::rng::SplitMix64;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, OptionDef, Outcome, Progress, Running, Workload, WrongData,
+    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, Workload, WorkloadResult, WrongData,
 };
 
 /// The primary metric's name.
@@ -169,7 +169,7 @@ impl Configured for Spec {
 }
 
 impl Running for &Spec {
-    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let spec: &Spec = self;
         let (work_folder, outputs, points) = (work_folder(cx), Outputs::make(&cx.dir)?, spec.points(cx.clock));
         let programs = points.iter().map(|n| work_folder.shell(&all(*n), work_folder.inside()));
@@ -283,8 +283,8 @@ fn all(users: u32) -> String {
     )
 }
 
-fn outcome(spec: &Spec, runs: &[(u32, MeasuredRun)]) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::default();
+fn outcome(spec: &Spec, runs: &[(u32, MeasuredRun)]) -> anyhow::Result<WorkloadResult> {
+    let mut outcome = WorkloadResult::default();
     let (mut peak, mut at) = (0.0, 0);
     for (users, run) in runs {
         ensure!(run.wall_ns > 0, "The clock did not move while {users} users worked");

@@ -23,7 +23,7 @@ use bigiron_sys::load::worker_group::{Board, Member, Shape, Stage, Work, WorkerG
 use bigiron_sys::load::{ShardedHistogram, now_ns};
 use bigiron_sys::segment::{PAGE, Segment};
 use bigiron_workload::{
-    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Running, Workload, limits,
+    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Progress, Running, Workload, WorkloadResult, limits,
 };
 
 /// The primary metric's name.
@@ -105,7 +105,7 @@ impl Configured for Settings {
 }
 
 impl Running for &Settings {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         let settings: &Settings = self;
         let most = settings.threads.last().copied().unwrap_or(1);
         limits::check(most)?;
@@ -143,7 +143,7 @@ impl Running for &Settings {
             }
         }
         worker_group.leave()?;
-        let mut outcome = Outcome::default();
+        let mut outcome = WorkloadResult::default();
         let mut logs = 0.0;
         for (((phase, threads), stage), latency) in all.iter().zip(&took).zip(&latencies) {
             let row = Row { settings, stage: *stage, latency: latency.read() };

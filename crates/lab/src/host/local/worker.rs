@@ -21,7 +21,7 @@ use super::{Task, fatal};
 use crate::guest::runner;
 use crate::host::heard::Heard;
 use crate::host::{HostError, Phase};
-use crate::protocol::{Event, PROTOCOL};
+use crate::protocol::{GuestEvent, PROTOCOL};
 use crate::vm::patience::Patience;
 use crate::vm::watch::IDLE_FACTOR;
 use bigiron_sys as sys;
@@ -54,8 +54,8 @@ pub(super) fn work(
     phase(Phase::Booting);
     let mut heard = Heard::default();
     let mut process = Process::start(task).map_err(fatal)?;
-    heard.take(Event::Hello { protocol: PROTOCOL, guest: task.machine.clone() }, phase);
-    heard.take(Event::Ready, phase);
+    heard.take(GuestEvent::Hello { protocol: PROTOCOL, guest: task.machine.clone() }, phase);
+    heard.take(GuestEvent::Ready, phase);
     let talked = converse(task, &mut process, limit.map(Silence::new), cancel, &mut heard, phase).map_err(fatal)?;
     let end = match talked {
         ConversationEnd::Out(status) => WorkerEnd::Exited(status),

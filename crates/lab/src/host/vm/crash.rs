@@ -18,7 +18,7 @@ use super::{Content, POLL, VmHost, full, hear, outcome};
 use crate::host::heard::Heard;
 use crate::host::{HostError, Phase};
 use crate::lever::{self, vm::Shape};
-use crate::protocol::{Crash, Job, WorkloadJob};
+use crate::protocol::{Crash, GuestJob, WorkloadJob};
 use crate::vm::disk::{Cache, Disk};
 use crate::vm::process::Process;
 use crate::vm::qemu::Config;
@@ -202,7 +202,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The job of the next life. In the first one the disk is made.
-    fn job(&self, end: &PowerCycleEnd<'_>) -> anyhow::Result<Job> {
+    fn job(&self, end: &PowerCycleEnd<'_>) -> anyhow::Result<GuestJob> {
         let (plan, arm, planned) = (self.plan, &self.host.arms[0], &self.plan.workloads[0]);
         ensure!(arm.raw_disks.is_none(), "The disks of `vm.disks` are in the guest's memory and would lose everything");
         ensure!(
@@ -219,7 +219,7 @@ impl<'a> Machine<'a> {
             storage.files = None;
         }
         let seed = plan.design.seed.wrapping_add(u64::from(self.lives));
-        Ok(Job {
+        Ok(GuestJob {
             modules: arm.modules.clone(),
             cmdline: arm.cmdline.clone(),
             levers: lever::of_runtime(&plan.arms[0].settings),
@@ -238,7 +238,7 @@ impl<'a> Machine<'a> {
                 loaded: arm.images.data(&planned.name).map(|loaded| loaded.name.to_owned()),
                 foundation: BTreeMap::new(),
             }],
-            ..Job::new(plan.clock, seed)
+            ..GuestJob::new(plan.clock, seed)
         })
     }
 }

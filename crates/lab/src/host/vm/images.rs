@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 
 use super::arm::kind;
 use crate::host::foundation;
-use crate::protocol::{Copy, Device, Storage, Tree};
+use crate::protocol::{Copy, Device, PmemFileSystem, Storage};
 use crate::vm::disk;
 use crate::vm::qemu::Pmem;
 use bigiron_image as image;
@@ -88,9 +88,10 @@ impl ArmImages {
         self.images.iter().find(|i| i.workload == workload && i.role == ImageRole::Data)
     }
 
-    pub(super) fn trees(&self, workload: &str) -> Vec<Tree> {
-        let tree =
-            |i: &ArmImage| Some(Tree { name: i.name.to_owned(), pmem: i.pmem?, filesystem: i.filesystem.to_owned() });
+    pub(super) fn trees(&self, workload: &str) -> Vec<PmemFileSystem> {
+        let tree = |i: &ArmImage| {
+            Some(PmemFileSystem { name: i.name.to_owned(), pmem: i.pmem?, filesystem: i.filesystem.to_owned() })
+        };
         self.images.iter().filter(|i| i.workload == workload && i.role == ImageRole::Tree).filter_map(tree).collect()
     }
 }
@@ -124,7 +125,7 @@ impl ArmImage {
         match (self.moves_to_mib(), self.pmem) {
             (Some(size_mib), Some(pmem)) => {
                 let own = self.filesystem.to_owned();
-                storage.files = Some(Tree { name: self.name.to_owned(), pmem, filesystem: own });
+                storage.files = Some(PmemFileSystem { name: self.name.to_owned(), pmem, filesystem: own });
                 if !matches!(storage.device, Device::Virtio { .. }) {
                     storage.image = Some(kind.path(size_mib));
                 }

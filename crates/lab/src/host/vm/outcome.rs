@@ -98,7 +98,7 @@ fn tail(console: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{EXIT_DONE_STATUS, Event};
+    use crate::protocol::{EXIT_DONE_STATUS, GuestEvent};
     use bigiron_model::record::GuestIdentity;
     use std::os::unix::process::ExitStatusExt;
 
@@ -108,7 +108,7 @@ mod tests {
         VmEnd::Exited(ExitStatus::from_raw(code << 8))
     }
 
-    fn heard(events: &[Event]) -> Heard {
+    fn heard(events: &[GuestEvent]) -> Heard {
         let mut heard = Heard::default();
         for event in events {
             heard.take(event.clone(), &|_| {});
@@ -116,7 +116,7 @@ mod tests {
         heard
     }
 
-    fn hello() -> Event {
+    fn hello() -> GuestEvent {
         let guest = GuestIdentity {
             release: "6.12".to_owned(),
             version: String::new(),
@@ -125,19 +125,19 @@ mod tests {
             memory_bytes: 1,
             clocksource: String::new(),
         };
-        Event::Hello { protocol: 1, guest }
+        GuestEvent::Hello { protocol: 1, guest }
     }
 
-    fn failure(ended: &VmEnd, events: &[Event], console: &str) -> Option<Failure> {
+    fn failure(ended: &VmEnd, events: &[GuestEvent], console: &str) -> Option<Failure> {
         verdict(ended, &heard(events), console, "").unwrap().map(|(failure, _)| failure)
     }
 
     #[test]
     fn what_the_guest_did_is_told_apart() {
         let done = exited(EXIT_DONE_STATUS);
-        let failed = Event::Failed { failure: Failure::VerifyFailed, message: String::new() };
-        assert_eq!(failure(&done, &[hello(), Event::Done], ""), None);
-        assert_eq!(failure(&done, &[hello(), failed, Event::Done], ""), Some(Failure::VerifyFailed));
+        let failed = GuestEvent::Failed { failure: Failure::VerifyFailed, message: String::new() };
+        assert_eq!(failure(&done, &[hello(), GuestEvent::Done], ""), None);
+        assert_eq!(failure(&done, &[hello(), failed, GuestEvent::Done], ""), Some(Failure::VerifyFailed));
         assert_eq!(failure(&exited(0), &[hello()], PANIC), Some(Failure::Panic));
         assert_eq!(failure(&exited(0), &[], PANIC), Some(Failure::Panic));
         assert_eq!(failure(&VmEnd::Hung("stuck".to_owned()), &[hello()], PANIC), Some(Failure::Panic));
@@ -158,7 +158,7 @@ mod tests {
         let told = "qemu-system-x86_64: terminating on signal 15 from pid 9401 (bash)";
         assert!(matches!(verdict(&exited(0), &heard(&[]), "", told), Err(HostError::Void(_))));
         assert!(matches!(verdict(&exited(0), &heard(&[hello()]), "x", told), Err(HostError::Void(_))));
-        let unfit = heard(&[hello(), Event::Unfit { message: "no module".to_owned() }, Event::Done]);
+        let unfit = heard(&[hello(), GuestEvent::Unfit { message: "no module".to_owned() }, GuestEvent::Done]);
         assert!(matches!(verdict(&exited(EXIT_DONE_STATUS), &unfit, "", ""), Err(HostError::Fatal(_))));
     }
 
@@ -166,10 +166,10 @@ mod tests {
     fn a_guest_that_ran_out_of_turn_runs_again_unless_it_failed() {
         let done = exited(EXIT_DONE_STATUS);
         let said = format!("{OUT_OF_TURN}\n");
-        let turn = verdict(&done, &heard(&[hello(), Event::Done]), "", &said);
+        let turn = verdict(&done, &heard(&[hello(), GuestEvent::Done]), "", &said);
         assert!(matches!(&turn, Err(HostError::Void(why)) if why.contains("turns")), "{turn:?}");
-        let failed = Event::Failed { failure: Failure::VerifyFailed, message: String::new() };
-        let failed = verdict(&done, &heard(&[hello(), failed, Event::Done]), "", &said).unwrap();
+        let failed = GuestEvent::Failed { failure: Failure::VerifyFailed, message: String::new() };
+        let failed = verdict(&done, &heard(&[hello(), failed, GuestEvent::Done]), "", &said).unwrap();
         assert_eq!(failed.map(|(failure, _)| failure), Some(Failure::VerifyFailed));
     }
 
