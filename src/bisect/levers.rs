@@ -9,7 +9,7 @@ use bigiron_stats::Verdict;
 use super::folder::{Bisection, EACH};
 use super::seen::{Seen, SeenArm, differs};
 use bigiron_lab::lever;
-use bigiron_model::setting::{Setting, Typed};
+use bigiron_model::setting::{Setting, TypedSetting};
 
 /// Share of the difference that a lever makes that is said to make it.
 pub const HALF: f64 = 0.5;
@@ -38,7 +38,7 @@ impl Difference {
     /// As reports and studies call it.
     pub fn name(&self) -> String {
         match &self.to {
-            Some(value) => Typed(&(self.lever.clone(), value.clone())).to_string(),
+            Some(value) => TypedSetting(&(self.lever.clone(), value.clone())).to_string(),
             None => format!("without {}", self.lever),
         }
     }

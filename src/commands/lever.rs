@@ -19,7 +19,7 @@ use bigiron_lab::lever::site::Site;
 use bigiron_lab::lever::{Scope, boot, fault};
 use bigiron_lab::undo::{Ledger, chosen};
 use bigiron_model::refusal::Refusal;
-use bigiron_model::setting::{Setting, Typed};
+use bigiron_model::setting::{Setting, TypedSetting};
 use bigiron_model::suggest;
 use bigiron_sys::network::{Attribute, Link};
 
@@ -202,7 +202,7 @@ fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
                 }
             },
         };
-        let _ = writeln!(out, "{}: {said}", Typed(setting));
+        let _ = writeln!(out, "{}: {said}", TypedSetting(setting));
     }
     output::data(&out)?;
     Ok(if missing { super::FAILED } else { 0 })

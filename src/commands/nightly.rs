@@ -31,7 +31,7 @@ use crate::study::settled::{self, SCREENING_PAIRS, Settled};
 use crate::study::words;
 use bigiron_archive::store::Store;
 use bigiron_judge::history;
-use bigiron_judge::history::{Entry, History};
+use bigiron_judge::history::{History, HistoryEntry};
 use bigiron_lab::host::sim::Script;
 use bigiron_model::clock::Clock;
 use bigiron_model::date;
@@ -341,7 +341,7 @@ fn remember(work: &Work<'_>, history: &Path) -> anyhow::Result<()> {
         output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is passed over"));
     }
     let entries = collect::entries(&work.night, &studies(&work.dir, &work.night, &work.cancel)?);
-    let last: Vec<Entry> = entries.iter().filter_map(|tonight| last(tonight, &kept)).cloned().collect();
+    let last: Vec<HistoryEntry> = entries.iter().filter_map(|tonight| last(tonight, &kept)).cloned().collect();
     if !last.is_empty() && History::read(&work.dir)?.entries.is_empty() {
         history::file::append(&work.dir, &last)?;
     }

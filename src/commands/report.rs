@@ -17,7 +17,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::store::Folder;
 use bigiron_report as report;
 use bigiron_report::flame;
-use bigiron_report::flame::Shown;
+use bigiron_report::flame::FlameView;
 use bigiron_report::why::Why;
 
 pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
@@ -100,9 +100,9 @@ fn graph(plan: &Plan, judgement: &Judgement, why: &Why, flame: Flame, line: Opti
     };
     let arms = (plan.arms[0].name.as_str(), plan.arms[judgement.comparisons[stacks.comparison].arm].name.as_str());
     let shown = match flame {
-        Flame::A => Shown::A,
-        Flame::B => Shown::B,
-        Flame::Diff => Shown::Difference,
+        Flame::A => FlameView::A,
+        Flame::B => FlameView::B,
+        Flame::Diff => FlameView::Difference,
     };
     Ok(flame::document(stacks, arms, shown))
 }

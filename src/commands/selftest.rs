@@ -83,7 +83,7 @@ fn text(card: &NoiseCard) -> String {
     for reason in &card.gate.reasons {
         let _ = writeln!(out, "  {reason}");
     }
-    let name = |n: &aa::Noise| format!("{} {}{}", n.workload, n.metric, if n.primary { " *" } else { "" });
+    let name = |n: &aa::MetricNoise| format!("{} {}{}", n.workload, n.metric, if n.primary { " *" } else { "" });
     let width = card.gate.noise.iter().map(|n| name(n).chars().count()).max().unwrap_or(0).max(18);
     let _ = writeln!(out, "\n{:<width$}  {:>9}  {:>9}  {:>17}", "metric (* primary)", "A to A", "SD, pair", "MDE");
     for n in &card.gate.noise {

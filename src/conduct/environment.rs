@@ -15,7 +15,7 @@ use bigiron_lab::lever::Scope;
 use bigiron_lab::lever::disks::Disks;
 use bigiron_lab::lever::site::Site;
 use bigiron_lab::vm::probe;
-use bigiron_lab::vm::probe::Kvm;
+use bigiron_lab::vm::probe::KvmStatus;
 use bigiron_lab::vm::qemu::{Qemu, QemuError};
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
@@ -31,7 +31,7 @@ use crate::study::settled::Surroundings;
 pub struct Environment<'a> {
     pub store: Store,
     qemu: OnceCell<Result<Qemu, String>>,
-    kvm: OnceCell<Result<Kvm, String>>,
+    kvm: OnceCell<Result<KvmStatus, String>>,
     /// The kernel that KVM would be tried with, as typed; `None` for any that is in the cache.
     trial_kernel: Option<String>,
     /// The folder that is, or lies, nearest to where the study will be.
@@ -78,7 +78,7 @@ impl<'a> Environment<'a> {
     }
 
     /// What was seen of KVM: that it works, or why not.
-    pub fn kvm_report(&self) -> &Result<Kvm, String> {
+    pub fn kvm_report(&self) -> &Result<KvmStatus, String> {
         self.kvm.get_or_init(|| {
             let qemu = self.qemu().map_err(|e| e.to_string())?;
             let kvm = self.probe(qemu).map_err(|e| format!("{e:#}"))?;
@@ -92,7 +92,7 @@ impl<'a> Environment<'a> {
         unknown && self.trial_kernel.is_none() && self.store.list().is_ok_and(|kernels| kernels.is_empty())
     }
 
-    fn probe(&self, qemu: &Qemu) -> anyhow::Result<Kvm> {
+    fn probe(&self, qemu: &Qemu) -> anyhow::Result<KvmStatus> {
         // Most machines without KVM show it without a boot; only the others need a kernel to boot.
         if let Some(known) = probe::without_boot(self.cache(), qemu) {
             return Ok(known);

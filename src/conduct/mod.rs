@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 
 use bigiron_judge as judge;
 use bigiron_judge::causes::Causes;
-use bigiron_judge::counters::Counts;
+use bigiron_judge::counters::ComparedCounters;
 use bigiron_judge::{Judgement, calls, causes, counters, locks, stacks};
 use bigiron_lab::host::foundation;
 use bigiron_lab::host::sim::Script;
@@ -82,7 +82,7 @@ pub struct Conducted {
     pub judgement: Judgement,
     pub why: Why,
     /// By comparison; empty where nothing was counted.
-    pub counters: Vec<Counts>,
+    pub counters: Vec<ComparedCounters>,
 }
 
 /// Works through a study: everything is checked before the first boot, and what was done before is not done again.

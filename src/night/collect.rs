@@ -11,7 +11,7 @@ use super::folder::Night;
 use super::grid::Studied;
 use super::rows::Row;
 use bigiron_judge::history::entry::SCHEMA;
-use bigiron_judge::history::{Boot, Entry, EntryRow, Measured};
+use bigiron_judge::history::{Boot, EntryRow, HistoryEntry, Measured};
 use bigiron_judge::standing;
 use bigiron_judge::standing::SlotStanding;
 use bigiron_model::clock::Clock;
@@ -23,8 +23,8 @@ use bigiron_model::size;
 const SPELT: usize = 60;
 
 /// The entries of a night, in the order of its kernels.
-pub fn entries(night: &Night, studies: &[Studied]) -> Vec<Entry> {
-    let of = |(arm, named): (usize, &super::folder::NightArm)| Entry {
+pub fn entries(night: &Night, studies: &[Studied]) -> Vec<HistoryEntry> {
+    let of = |(arm, named): (usize, &super::folder::NightArm)| HistoryEntry {
         schema: SCHEMA,
         night: night.id(),
         begun: night.begun.clone(),

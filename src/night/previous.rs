@@ -7,7 +7,7 @@ use bigiron_stats::Designs;
 
 use super::grid::{Cell, Studied};
 use super::rows::Row;
-use bigiron_judge::history::{Entry, EntryRow, History};
+use bigiron_judge::history::{EntryRow, History, HistoryEntry};
 use bigiron_judge::line;
 use bigiron_judge::line::{Line, Order, Pair};
 use bigiron_judge::standing;
@@ -39,14 +39,14 @@ pub struct PreviousRow {
 }
 
 /// The kernel that `tonight`'s is held against: the newest of an earlier night that was no baseline and is another image. A baseline has none.
-pub fn last<'a>(tonight: &'a Entry, history: &'a History) -> Option<&'a Entry> {
-    let others = |e: &&Entry| !e.baseline && e.kernel.image_sha256 != tonight.kernel.image_sha256;
+pub fn last<'a>(tonight: &'a HistoryEntry, history: &'a History) -> Option<&'a HistoryEntry> {
+    let others = |e: &&HistoryEntry| !e.baseline && e.kernel.image_sha256 != tonight.kernel.image_sha256;
     let earlier = history.before(&tonight.night, &tonight.begun).filter(others);
     if tonight.baseline { None } else { earlier.max_by(|a, b| a.begun.cmp(&b.begun)) }
 }
 
 /// The comparison for each of tonight's kernels (`entries`, in the night's order); those that have nothing to be held against are left out.
-pub fn previous(entries: &[Entry], studies: &[Studied], history: &History) -> Vec<Previous> {
+pub fn previous(entries: &[HistoryEntry], studies: &[Studied], history: &History) -> Vec<Previous> {
     let mut all: Vec<Previous> = Vec::new();
     for (arm, tonight) in entries.iter().enumerate() {
         let Some(last) = last(tonight, history) else { continue };
@@ -67,8 +67,8 @@ pub fn previous(entries: &[Entry], studies: &[Studied], history: &History) -> Ve
     all
 }
 
-fn cell(study: &Studied, row: &Row, arm: usize, tonight: &Entry, last: &Entry) -> Result<Cell, String> {
-    let find = |e: &'_ Entry| e.rows.iter().find(|r| r.row == row.name).cloned();
+fn cell(study: &Studied, row: &Row, arm: usize, tonight: &HistoryEntry, last: &HistoryEntry) -> Result<Cell, String> {
+    let find = |e: &'_ HistoryEntry| e.rows.iter().find(|r| r.row == row.name).cloned();
     let now = find(tonight).ok_or("it has no result tonight")?;
     let then = find(last).ok_or("that night did not run it")?;
     if study.judgement.state != State::Finished {

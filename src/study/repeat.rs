@@ -7,7 +7,7 @@ use super::question::Question;
 use super::settled::Settled;
 use bigiron_model::host::HostKind;
 use bigiron_model::margins;
-use bigiron_model::setting::Typed;
+use bigiron_model::setting::TypedSetting;
 use bigiron_model::shell::quote;
 use bigiron_model::size;
 
@@ -18,7 +18,7 @@ pub fn command(q: &Question, settled: &Settled, seed: u64) -> String {
     words.extend(settled.workloads.iter().map(|w| w.name.clone()));
     let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
     for setting in q.settings.iter().filter(|s| !program::is_argument(s)) {
-        option("set", Typed(setting).to_string());
+        option("set", TypedSetting(setting).to_string());
     }
     option("clock", settled.clock.to_string());
     option("pairs", settled.pairs.to_string());

@@ -25,7 +25,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 use bigiron_model::size;
 use bigiron_model::storage;
-use bigiron_model::storage::Profile;
+use bigiron_model::storage::StorageProfile;
 use bigiron_model::suggest;
 use bigiron_stats::power;
 
@@ -198,7 +198,7 @@ fn filesystem(q: &Question) -> Result<&str, Refusal> {
     })
 }
 
-fn storage(q: &Question, clock: Clock) -> Result<&'static Profile, Refusal> {
+fn storage(q: &Question, clock: Clock) -> Result<&'static StorageProfile, Refusal> {
     let asked = q.storage.as_deref().and_then(storage::find);
     let profile = asked.unwrap_or_else(|| storage::default(clock));
     profile.goes_with(clock).map_err(|why| {

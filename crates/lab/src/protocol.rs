@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::lever::Fault;
 use crate::lever::apply::Placement;
-use crate::lever::vm::Shape;
+use crate::lever::vm::MachineShape;
 use bigiron_model::clock::Clock;
-use bigiron_model::counters::Counters;
+use bigiron_model::counters::TrialCounters;
 use bigiron_model::purpose::Purpose;
-use bigiron_model::record::Change;
+use bigiron_model::record::FileChange;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity};
 use bigiron_model::setting::Setting;
 use bigiron_model::storage::Spindle;
-use bigiron_model::waits::{LockStat, Traced, Waited};
+use bigiron_model::waits::{LockStat, Traced, WindowWaits};
 use bigiron_model::workload::Program;
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::sampled::profile::Profiles;
@@ -72,8 +72,8 @@ pub struct GuestJob {
     #[serde(default, skip_serializing_if = "Placement::is_anywhere")]
     pub placement: Placement,
     /// What the kernel has to see.
-    #[serde(default, skip_serializing_if = "Shape::is_plain")]
-    pub shape: Shape,
+    #[serde(default, skip_serializing_if = "MachineShape::is_plain")]
+    pub shape: MachineShape,
     /// Disks that the guest makes besides those with file systems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw_disks: Option<RawDisks>,
@@ -104,7 +104,7 @@ impl GuestJob {
             lever_modules: Vec::new(),
             mount: String::new(),
             placement: Placement::default(),
-            shape: Shape::default(),
+            shape: MachineShape::default(),
             raw_disks: None,
             features: false,
             purpose: Purpose::Judge,
@@ -250,7 +250,7 @@ pub enum GuestEvent {
     /// The agent runs: the kernel is up.
     Hello { protocol: u32, guest: GuestIdentity },
     /// What levers changed in the running kernel.
-    Applied { changes: Vec<Change> },
+    Applied { changes: Vec<FileChange> },
     /// Modules loaded, devices made, levers read back: the guest idles now.
     Ready,
     /// The kernel's own work after boot is over: the workloads begin.
@@ -262,11 +262,11 @@ pub enum GuestEvent {
     /// What the workload has marked, in the order of its cuts.
     Windows { workload: String, windows: Vec<Window> },
     /// What was counted in all windows of the trial.
-    Counters { counters: Counters },
+    Counters { counters: TrialCounters },
     /// When what was marked, a part: the marks' numbers and nanoseconds of `CLOCK_MONOTONIC`.
     Marks { marks: Vec<(u8, u64)> },
     /// What was waited for, by window in the order of the cuts, on this many CPUs.
-    Waits { cpus: u32, traced: Traced, windows: Vec<Waited> },
+    Waits { cpus: u32, traced: Traced, windows: Vec<WindowWaits> },
     /// What was sampled, or why nothing was.
     Samples { taken: Result<Profiles, String> },
     /// The kernel's own account of its locks while a workload ran.

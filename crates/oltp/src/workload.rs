@@ -210,7 +210,7 @@ fn context<'a>(
         after,
         unavailable,
         rendezvous,
-        witness: cx.witness,
+        witness: cx.ack_sink,
         progress: cx.progress,
     }
 }

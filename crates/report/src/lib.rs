@@ -29,7 +29,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use bigiron_judge::causes::Causes;
-use bigiron_judge::counters::Counts;
+use bigiron_judge::counters::ComparedCounters;
 use bigiron_judge::{Judgement, State};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{Arm, Plan};
@@ -54,7 +54,7 @@ pub struct Extras {
     pub configs: BTreeMap<String, String>,
     pub why: Why,
     /// By comparison; empty where nothing was counted.
-    pub counters: Vec<Counts>,
+    pub counters: Vec<ComparedCounters>,
     /// Whether text shows all of them.
     pub all_counters: bool,
 }
@@ -71,7 +71,7 @@ pub struct Report<'a> {
     pub configs: Vec<Option<Vec<Difference>>>,
     pub why: Why,
     /// By comparison; empty where nothing was counted.
-    pub counters: Vec<Counts>,
+    pub counters: Vec<ComparedCounters>,
     /// Whether text shows all of them.
     pub all_counters: bool,
 }

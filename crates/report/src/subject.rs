@@ -17,7 +17,7 @@ const WORTH: f64 = 0.03;
 const MOST: usize = 6;
 
 /// A part of the kernel.
-struct Subject {
+struct Subsystem {
     name: &'static str,
     /// Names of functions; one that ends in `*` is a prefix.
     functions: &'static [&'static str],
@@ -31,13 +31,13 @@ const fn subject(
     functions: &'static [&'static str],
     options: &'static [&'static str],
     levers: &'static [&'static str],
-) -> Subject {
-    Subject { name, functions, options, levers }
+) -> Subsystem {
+    Subsystem { name, functions, options, levers }
 }
 
 /// The first that fits decides: what is narrow stands before what is wide.
 #[rustfmt::skip]
-const SUBJECTS: &[Subject] = &[
+const SUBJECTS: &[Subsystem] = &[
     subject("waiting", &[WAITING], &[], &[]),
     subject("programs", &["user: *"], &[], &["command.*", "dbsim.*", "oltp.*", "postgres.*"]),
     subject("mitigations of CPU flaws", &["srso_*", "retbleed_*", "__x86_return_thunk", "__x86_indirect_*", "entry_untrain_ret", "clear_bhb*", "its_*", "entry_ibpb", "write_ibpb"],
@@ -110,13 +110,13 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-fn of(name: &str) -> Option<&'static Subject> {
+fn of(name: &str) -> Option<&'static Subsystem> {
     SUBJECTS.iter().find(|s| s.functions.iter().any(|pattern| fits(pattern, name)))
 }
 
 /// What a part of the kernel has to do with a difference.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct SubsystemShare {
     pub name: &'static str,
     /// Nanoseconds for one operation that B takes more in it.
     pub delta: f64,
@@ -125,20 +125,20 @@ pub struct Part {
 }
 
 /// The parts of the kernel that a difference is in, the largest first; together they are all of it.
-pub fn parts(causes: &Causes) -> Vec<Part> {
+pub fn parts(causes: &Causes) -> Vec<SubsystemShare> {
     let mut sums: BTreeMap<&'static str, f64> = BTreeMap::new();
     for cause in &causes.causes {
         *sums.entry(of(&cause.name).map_or(OTHER, |s| s.name)).or_default() += cause.delta();
     }
     let share = |delta: f64| if causes.delta() == 0.0 { 0.0 } else { delta / causes.delta() };
-    let mut parts: Vec<Part> =
-        sums.into_iter().map(|(name, delta)| Part { name, delta, share: share(delta) }).collect();
+    let mut parts: Vec<SubsystemShare> =
+        sums.into_iter().map(|(name, delta)| SubsystemShare { name, delta, share: share(delta) }).collect();
     parts.sort_by(|x, y| y.delta.abs().total_cmp(&x.delta.abs()).then_with(|| x.name.cmp(y.name)));
     parts
 }
 
 /// Those worth mentioning.
-pub fn worth_mentioning(parts: &[Part]) -> impl Iterator<Item = &Part> {
+pub fn worth_mentioning(parts: &[SubsystemShare]) -> impl Iterator<Item = &SubsystemShare> {
     parts.iter().filter(|p| p.share.abs() >= WORTH).take(MOST)
 }
 

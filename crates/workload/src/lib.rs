@@ -133,7 +133,7 @@ pub struct Context<'a> {
     /// The network that belongs to the trial alone, if any does: its namespaces. Without one, a workload that needs one makes its own.
     pub network: Option<&'a Network>,
     /// Makes a way for acknowledgements out of a machine that is going to lose its power; `None` for every other.
-    pub witness: Option<&'a dyn Fn() -> Box<dyn Sink>>,
+    pub ack_sink: Option<&'a dyn Fn() -> Box<dyn Sink>>,
     /// To be called between measured windows, never inside one: tells the host that the trial is alive and how far it is.
     pub progress: &'a dyn Fn(Progress<'_>),
 }

@@ -21,8 +21,8 @@ use crate::study::settled;
 use bigiron_archive::Kernel;
 use bigiron_lab::host::HostError;
 use bigiron_lab::host::foundation;
-use bigiron_lab::host::vm::crash::{Life, Machine, PowerCycleEnd};
-use bigiron_lab::vm::writes::{Fate, Honesty};
+use bigiron_lab::host::vm::crash::{CrashMachine, PowerCycle, PowerCycleEnd};
+use bigiron_lab::vm::writes::{Honesty, WriteFate};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Failure;
 use bigiron_oltp::job::Job;
@@ -91,7 +91,7 @@ pub(super) fn run(args: &OltpCrashTest) -> anyhow::Result<u8> {
         rounds: Vec::new(),
         failed: None,
     };
-    let mut machine = Machine::new(&host, &plan, folder.path(), honesty);
+    let mut machine = CrashMachine::new(&host, &plan, folder.path(), honesty);
     test(args, &job, &mut machine, &mut tested)?;
     output::data(&match args.format {
         DbsimFormat::Json => serde_json::to_string_pretty(&tested)? + "\n",
@@ -132,11 +132,11 @@ fn plan(args: &OltpCrashTest, environment: &Environment<'_>) -> anyhow::Result<(
     Ok((plan, kernel))
 }
 
-fn test(args: &OltpCrashTest, job: &Job, machine: &mut Machine<'_>, tested: &mut Tested) -> anyhow::Result<()> {
+fn test(args: &OltpCrashTest, job: &Job, machine: &mut CrashMachine<'_>, tested: &mut Tested) -> anyhow::Result<()> {
     let cancel = signals::cancelled_by_signals()?;
     let districts = u64::from(job.scale.warehouses) * u64::from(DISTRICTS);
     let mut draws = rng(tested.seed ^ 1);
-    let boot = |machine: &mut Machine<'_>, end: &PowerCycleEnd<'_>| -> anyhow::Result<Life> {
+    let boot = |machine: &mut CrashMachine<'_>, end: &PowerCycleEnd<'_>| -> anyhow::Result<PowerCycle> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -168,7 +168,7 @@ fn test(args: &OltpCrashTest, job: &Job, machine: &mut Machine<'_>, tested: &mut
 }
 
 /// Takes in what a boot has shown of the round before; whether there is to be another.
-fn judge(life: &Life, tested: &mut Tested) -> bool {
+fn judge(life: &PowerCycle, tested: &mut Tested) -> bool {
     if let (Some(round), Some(facts)) = (tested.rounds.last_mut(), &life.proved) {
         round.proved =
             Some(facts.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join("; "));
@@ -182,8 +182,8 @@ fn judge(life: &Life, tested: &mut Tested) -> bool {
     false
 }
 
-fn lost(fate: Fate) -> Lost {
-    let Fate { writes, flushes, unflushed, lost_blocks } = fate;
+fn lost(fate: WriteFate) -> Lost {
+    let WriteFate { writes, flushes, unflushed, lost_blocks } = fate;
     Lost { writes, flushes, unflushed_writes: unflushed, lost_blocks }
 }
 

@@ -12,7 +12,7 @@ use crate::night::grid::{Cell, Fate, GridRow};
 use crate::night::previous::Previous;
 use crate::night::{Budget, Grid, Night};
 use bigiron_judge::State;
-use bigiron_judge::history::Entry;
+use bigiron_judge::history::HistoryEntry;
 use bigiron_judge::line::Line;
 use bigiron_report::quantity::Quantity;
 use bigiron_report::row::Row;
@@ -30,7 +30,7 @@ pub struct NightReport {
     pub grid: Grid,
     pub previous: Vec<Previous>,
     /// What the history is given.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<HistoryEntry>,
     /// What it cost here; differs from run to run, and is no part of any format.
     pub boots: usize,
     pub cpu_s: f64,

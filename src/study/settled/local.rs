@@ -7,7 +7,7 @@ use crate::study::settled::Surroundings;
 use bigiron_lab::lever;
 use bigiron_lab::lever::runtime;
 use bigiron_model::refusal::Refusal;
-use bigiron_model::setting::Typed;
+use bigiron_model::setting::TypedSetting;
 
 /// What a study on this machine itself cannot choose.
 pub(super) fn check(q: &Question, here: &impl Surroundings) -> Result<(), Refusal> {
@@ -58,7 +58,7 @@ pub(super) fn check(q: &Question, here: &impl Surroundings) -> Result<(), Refusa
         }
         here.can_set(&(lever.clone(), value.clone())).map_err(|why| {
             let typed = (lever.clone(), value.clone());
-            q.places.refuse(&place, format!("Lever `{}` is not available here: {why}", Typed(&typed)))
+            q.places.refuse(&place, format!("Lever `{}` is not available here: {why}", TypedSetting(&typed)))
         })?;
     }
     Ok(())

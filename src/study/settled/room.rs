@@ -10,7 +10,7 @@ use bigiron_model::identity::Identity;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
 use bigiron_model::storage;
-use bigiron_model::storage::Profile;
+use bigiron_model::storage::StorageProfile;
 use bigiron_model::version::major_minor;
 
 /// Memory of a guest's kernel with its modules, and of the initramfs with this executable, beside what workloads need.
@@ -29,7 +29,7 @@ impl Settled {
         }
         // Workloads run one after the other, but what they wrote stays.
         let working = needs.iter().map(|(memory, _)| *memory).max().unwrap_or(0);
-        let in_memory = storage::find(&self.machine.storage).is_none_or(Profile::is_in_memory);
+        let in_memory = storage::find(&self.machine.storage).is_none_or(StorageProfile::is_in_memory);
         let stored: u64 = if in_memory { needs.iter().map(|(_, storage)| *storage).sum() } else { 0 };
         working + stored + self.disk_memory()
     }

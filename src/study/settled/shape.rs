@@ -7,7 +7,7 @@ use std::num::NonZero;
 use super::{Settled, SettledArm};
 use bigiron_image::journal;
 use bigiron_lab::lever::fs;
-use bigiron_lab::lever::vm::{BLOCK_SIZE, DISKS, NUMA, Shape, THREADS};
+use bigiron_lab::lever::vm::{BLOCK_SIZE, DISKS, MachineShape, NUMA, THREADS};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
 use bigiron_model::storage;
@@ -33,7 +33,7 @@ impl Settled {
         Ok(())
     }
 
-    fn check_nodes(&self, shape: &Shape) -> Result<(), String> {
+    fn check_nodes(&self, shape: &MachineShape) -> Result<(), String> {
         let (cpus, nodes) = (self.machine.cpus, shape.nodes);
         if cpus > nodes && !cpus.is_multiple_of(nodes) {
             let (fewer, more) = (cpus / nodes * nodes, cpus.next_multiple_of(nodes));
@@ -52,7 +52,7 @@ impl Settled {
         Ok(())
     }
 
-    fn check_threads(&self, shape: &Shape) -> Result<(), String> {
+    fn check_threads(&self, shape: &MachineShape) -> Result<(), String> {
         let (cpus, threads) = (self.machine.cpus, shape.threads);
         let nodes = shape.nodes_with_cpus(cpus);
         if (cpus / nodes).is_multiple_of(threads) {
@@ -66,10 +66,11 @@ impl Settled {
         Err(format!("Lever `{THREADS}={threads}` makes no whole cores of {cpus} CPUs{of}; {right} CPUs would be right"))
     }
 
-    fn check_disks(&self, shape: &Shape, arm: &SettledArm) -> Result<(), String> {
+    fn check_disks(&self, shape: &MachineShape, arm: &SettledArm) -> Result<(), String> {
         let storage = &self.machine.storage;
         let medium = storage::find(storage).map(|profile| profile.medium);
-        if shape.block_bytes != Shape::default().block_bytes && !matches!(medium, Some(Medium::Modelled { .. })) {
+        if shape.block_bytes != MachineShape::default().block_bytes && !matches!(medium, Some(Medium::Modelled { .. }))
+        {
             return Err(format!(
                 "Lever `{BLOCK_SIZE}={}` has nothing to act on: storage `{storage}` has blocks of 512 bytes; `nvme` or `ssd` would be right",
                 shape.block_bytes
@@ -93,7 +94,7 @@ impl Settled {
         Ok(())
     }
 
-    fn check_journal(&self, shape: &Shape, arm: &SettledArm) -> Result<(), String> {
+    fn check_journal(&self, shape: &MachineShape, arm: &SettledArm) -> Result<(), String> {
         let Some(profile) = fs::journal(&arm.settings) else { return Ok(()) };
         let lever = format!("Lever `{}={}`", fs::JOURNAL, profile.name);
         let filesystem = fs::kind(&arm.settings, &self.machine.filesystem);

@@ -6,7 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bigiron_lab::lever::vm::Shape;
+use bigiron_lab::lever::vm::MachineShape;
 use bigiron_lab::lever::{self, Scope};
 use bigiron_model::metric::MetricDef;
 use bigiron_model::plan::PlannedWorkload;
@@ -25,7 +25,7 @@ use crate::study::question::Question;
 /// What an arm's settings mean.
 #[derive(Clone, Default)]
 pub struct Typed {
-    pub shape: Shape,
+    pub shape: MachineShape,
     /// The study's workloads with the arm's options, in the study's order.
     pub workloads: Vec<Rc<dyn Configured>>,
 }
@@ -102,7 +102,7 @@ fn arms(q: &Question) -> Vec<SettledArm> {
             settings: lever::overlay(&common, &arm.settings),
             typed: Typed::default(),
         })
-        .map(|arm| SettledArm { typed: Typed { shape: Shape::of(&arm.settings), ..Typed::default() }, ..arm })
+        .map(|arm| SettledArm { typed: Typed { shape: MachineShape::of(&arm.settings), ..Typed::default() }, ..arm })
         .collect()
 }
 

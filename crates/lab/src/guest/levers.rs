@@ -12,7 +12,7 @@ use crate::lever::disks::Disks;
 use crate::lever::runtime::{self, LeverTarget};
 use crate::lever::site::Site;
 use crate::protocol::{GuestEvent, GuestJob};
-use crate::undo::Thrown;
+use crate::undo::NoLedger;
 use bigiron_sys::network::Link;
 
 const DEBUGFS: &str = "/sys/kernel/debug";
@@ -42,7 +42,7 @@ pub(super) fn set(job: &GuestJob, mounts: &[Mounts], link: &Link) -> anyhow::Res
         mounted("cgroup2", CGROUP)?;
     }
     let site = Site { root: Path::new("/"), disks: disks(job, mounts), link };
-    let applied = apply::apply(&job.levers, &site, &mut Thrown).map_err(|why| anyhow!(why))?;
+    let applied = apply::apply(&job.levers, &site, &mut NoLedger).map_err(|why| anyhow!(why))?;
     channel::send(&GuestEvent::Applied { changes: applied.changes });
     Ok(applied.placement)
 }

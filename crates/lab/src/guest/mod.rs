@@ -154,7 +154,7 @@ fn read_back(job: &GuestJob, guest: &GuestIdentity) -> anyhow::Result<()> {
     }
     levers::debugfs(job)?;
     let log = kernel_log().context("The kernel's log cannot be read, so nothing shows that levers took")?.join("\n");
-    let seen = boot::Seen {
+    let seen = boot::BootedCommandLine {
         cmdline: &guest.cmdline,
         log: &log,
         init_args: &std::env::args().skip(1).collect::<Vec<_>>(),

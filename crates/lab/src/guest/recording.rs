@@ -2,7 +2,7 @@
 
 use crate::protocol::{GuestEvent, GuestJob};
 use bigiron_model::purpose::Purpose;
-use bigiron_model::waits::{Traced, Waited};
+use bigiron_model::waits::{Traced, WindowWaits};
 use bigiron_probe::locks::names::LockSymbols;
 use bigiron_probe::locks::recorder as locks;
 use bigiron_probe::locks::waits::waited;
@@ -65,7 +65,7 @@ impl Recording {
                 named.unwrap_or_else(|why| GuestEvent::Waits {
                     cpus: 0,
                     traced: Traced { untold: Some(why), ..Traced::default() },
-                    windows: vec![Waited::default(); spans.windows()],
+                    windows: vec![WindowWaits::default(); spans.windows()],
                 })
             }
             Self::Samples(sampling, recorder) => {

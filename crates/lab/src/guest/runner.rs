@@ -18,7 +18,7 @@ use super::recording::Armed;
 use super::{Finding, channel, journal, rest_after_prepare};
 use crate::lever::Fault;
 use crate::protocol::{ACK_PORT, GuestEvent, GuestJob, WorkloadJob};
-use bigiron_model::counters::Counters;
+use bigiron_model::counters::TrialCounters;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{Failure, GuestIdentity};
 use bigiron_probe::counters::span;
@@ -125,13 +125,13 @@ fn died(exit: Exit) -> String {
 }
 
 /// The child's way to the agent, which passes its events on.
-struct Voice<'a> {
+struct EventPipe<'a> {
     events: File,
     acks: File,
     executable: &'a Path,
 }
 
-impl Voice<'_> {
+impl EventPipe<'_> {
     /// Says `event` and waits until the agent has passed it on.
     fn say(&mut self, event: &GuestEvent) {
         let mut line = serde_json::to_vec(event).expect("events have string keys only");
@@ -157,7 +157,7 @@ pub fn serve(
     events: File,
     acks: File,
 ) {
-    let voice = &mut Voice { events, acks, executable };
+    let voice = &mut EventPipe { events, acks, executable };
     if let Err(message) = job.placement.take() {
         voice.say(&GuestEvent::Unfit { message });
         voice.say(&GuestEvent::Done);
@@ -218,7 +218,7 @@ pub fn serve(
             voice.say(&GuestEvent::Symbols { text: part.join("\n") + "\n" });
         }
     }
-    if let Some(counters) = Counters::of(&read).filter(|_| !failed) {
+    if let Some(counters) = TrialCounters::of(&read).filter(|_| !failed) {
         voice.say(&GuestEvent::Counters { counters });
     }
     if job.is_recorded() && !failed {
@@ -243,7 +243,7 @@ fn one(
     guest: &GuestIdentity,
     planned: &WorkloadJob,
     mounts: &Mounts,
-    voice: &mut Voice<'_>,
+    voice: &mut EventPipe<'_>,
 ) -> Result<WorkloadResult, (Failure, anyhow::Error)> {
     let error = |e| (Failure::WorkloadError, e);
     let (killed, dir) = (shortage::killed(), mounts.dir.join("work"));
@@ -271,7 +271,7 @@ fn one(
         memory_bytes: guest.memory_bytes,
         executable,
         network: job.placement.network.as_ref(),
-        witness: job.crash.as_ref().map(|_| &(witness as fn() -> Box<dyn Sink>) as &dyn Fn() -> Box<dyn Sink>),
+        ack_sink: job.crash.as_ref().map(|_| &(ack_sink as fn() -> Box<dyn Sink>) as &dyn Fn() -> Box<dyn Sink>),
         progress: &step,
     };
     let mut running = match job.crash.as_ref().and_then(|crash| Some((crash.acknowledged.as_ref()?, crash.proves_only)))
@@ -320,7 +320,7 @@ impl Sink for AckPort {
     }
 }
 
-fn witness() -> Box<dyn Sink> {
+fn ack_sink() -> Box<dyn Sink> {
     Box::new(AckPort)
 }
 

@@ -18,9 +18,9 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::artifacts;
 use super::foundation;
-use super::heard::Heard;
-use super::kept;
+use super::received_events::ReceivedEvents;
 use super::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
 use super::{samples, waits};
 use crate::guest::block::Mounts;
@@ -29,7 +29,7 @@ use crate::lever::apply::{self, Applied};
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
 use crate::protocol::{GuestJob, WorkloadJob};
-use crate::undo::{Ledger, Mark};
+use crate::undo::{Ledger, LedgerMark};
 use bigiron_model::clock::Clock;
 use bigiron_model::evidence::Evidence;
 use bigiron_model::identity::Identity;
@@ -37,12 +37,12 @@ use bigiron_model::plan::Plan;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{Failure, GuestIdentity, HostCost};
 use bigiron_model::values::Values;
-use bigiron_model::waits::Waiting;
+use bigiron_model::waits::TrialWaits;
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::locks::names::LockSymbols;
 use bigiron_probe::locks::recorder as locks;
 use bigiron_probe::locks::waits::waited;
-use bigiron_probe::noise::{Sample, Watch};
+use bigiron_probe::noise::{MachineSample, Watch};
 use bigiron_probe::recorder::Recorder;
 use bigiron_probe::sampled::profile::Profiles;
 use bigiron_probe::sampled::recorder;
@@ -132,7 +132,7 @@ impl LocalHost {
     }
 
     /// Sets the arm's levers for one trial whose folder is `dir`.
-    fn set(&self, trial: &Trial<'_>, dir: &Path, link: &Link) -> anyhow::Result<Option<Set<'_>>> {
+    fn set(&self, trial: &Trial<'_>, dir: &Path, link: &Link) -> anyhow::Result<Option<LeversInForce<'_>>> {
         let settings = lever::of_runtime(&trial.arm.settings);
         let Some(ledger) = self.ledger.as_ref().filter(|_| !settings.is_empty()) else { return Ok(None) };
         let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,7 +140,7 @@ impl LocalHost {
         let site = Site { root: Path::new("/"), disks: Disks::below(dir), link };
         let applied = apply::apply(&settings, &site, &mut *ledger);
         // Dropped on failure too, which takes back what was set until then.
-        let mut set = Set { ledger, mark, applied: Applied::default() };
+        let mut set = LeversInForce { ledger, mark, applied: Applied::default() };
         match applied {
             Ok(applied) => set.applied = applied,
             Err(why) => {
@@ -173,13 +173,13 @@ impl LocalHost {
 }
 
 /// The levers of one trial, in force until this is dropped.
-struct Set<'a> {
+struct LeversInForce<'a> {
     ledger: MutexGuard<'a, Ledger>,
-    mark: Mark,
+    mark: LedgerMark,
     applied: Applied,
 }
 
-impl Set<'_> {
+impl LeversInForce<'_> {
     /// Takes everything back.
     fn taken_back(mut self) -> anyhow::Result<()> {
         let troubles: Vec<String> = self.ledger.undo_since(self.mark).iter().map(ToString::to_string).collect();
@@ -192,7 +192,7 @@ impl Set<'_> {
     }
 }
 
-impl Drop for Set<'_> {
+impl Drop for LeversInForce<'_> {
     fn drop(&mut self) {
         // What fails here is still in the ledger, which says so when it is closed.
         self.ledger.undo_since(self.mark);
@@ -301,7 +301,7 @@ fn sampled(trial: &Trial<'_>, ran: &mut FinishedTrial) -> anyhow::Result<Evidenc
 }
 
 /// What a trial waited for, by what was recorded.
-fn waiting(trial: &Trial<'_>, ran: &mut FinishedTrial) -> anyhow::Result<Waiting> {
+fn waiting(trial: &Trial<'_>, ran: &mut FinishedTrial) -> anyhow::Result<TrialWaits> {
     if let Some((failure, message)) = &ran.result.failure {
         bail!("{}: {message}", failure.verb());
     }
@@ -329,12 +329,12 @@ impl LocalHost {
         task.job.placement.network = link.network();
         task.job.purpose = trial.purpose;
         let recorders = Recorders::start(trial.purpose).map_err(HostError::Void)?;
-        let before = Sample::now();
+        let before = MachineSample::now();
         let limit = Limit { cpu_seconds: trial.plan.design.hang_cpu_seconds, cpus: trial.plan.machine.cpus };
         let (mut heard, end) = work(&task, Some(limit), trial.cancel, phase)?;
         let recorded = recorders.stop();
         let noise = self.watch.card(&before);
-        kept::keep(&task.job.workloads, &task.mounts, trial.artifacts).map_err(fatal)?;
+        artifacts::keep(&task.job.workloads, &task.mounts, trial.artifacts).map_err(fatal)?;
         if let Some(set) = set {
             set.taken_back().map_err(fatal)?;
         }
@@ -363,7 +363,7 @@ impl LocalHost {
 }
 
 /// What one run of one workload, without a study, has to show.
-pub struct Once {
+pub struct SingleRun {
     pub failure: Option<(Failure, String)>,
     pub values: BTreeMap<String, f64>,
     pub facts: BTreeMap<String, String>,
@@ -380,7 +380,7 @@ pub fn once(
     dir: &Path,
     cancel: &AtomicBool,
     phase: &dyn Fn(Phase),
-) -> Result<Once, HostError> {
+) -> Result<SingleRun, HostError> {
     let dir = folder(dir)?;
     let at = dir.path().join(workload.name());
     fs::create_dir(&at).with_context(|| format!("Cannot make {}", at.display())).map_err(fatal)?;
@@ -405,7 +405,7 @@ pub fn once(
     let (mut heard, end) = work(&task, None, cancel, phase)?;
     let prefix = format!("{}.", workload.name());
     let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();
-    Ok(Once {
+    Ok(SingleRun {
         failure: failure(&mut heard, end),
         values: heard.results.into_iter().flat_map(|(_, values)| values).collect(),
         facts: heard.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
@@ -427,7 +427,7 @@ fn folder(below: &Path) -> Result<tempfile::TempDir, HostError> {
     make().with_context(|| format!("Cannot make a folder in {}", below.display())).map_err(fatal)
 }
 
-fn failure(heard: &mut Heard, end: WorkerEnd) -> Option<(Failure, String)> {
+fn failure(heard: &mut ReceivedEvents, end: WorkerEnd) -> Option<(Failure, String)> {
     match (heard.failed.take(), end) {
         (Some(failure), _) => Some(failure),
         (None, WorkerEnd::Hung(why)) => Some((Failure::Hang, why)),

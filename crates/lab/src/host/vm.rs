@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use super::heard::Heard;
+use super::received_events::ReceivedEvents;
 use super::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
-use crate::lever::{self, vm::Shape};
+use crate::lever::{self, vm::MachineShape};
 use crate::protocol;
 use crate::protocol::{GuestJob, JournalDisk, Storage, WorkloadJob};
 use crate::vm::disk::{self, Disk};
@@ -59,9 +59,9 @@ pub struct VmHost {
 }
 
 /// A guest that came to its end.
-struct Booted {
+struct FinishedGuest {
     result: TrialResult,
-    heard: Heard,
+    heard: ReceivedEvents,
 }
 
 impl VmHost {
@@ -144,13 +144,13 @@ impl VmHost {
         trial: &Trial<'_>,
         phase: &dyn Fn(Phase),
         profile: Option<(&Plugin, &Path)>,
-    ) -> Result<Booted, HostError> {
+    ) -> Result<FinishedGuest, HostError> {
         let begun = Instant::now();
         let arm = &self.arms[trial.slot.arm];
         let files = Files::in_dir(trial.artifacts);
         let (job, disks) = self.job(trial, arm, &files).map_err(|e| HostError::Fatal(format!("{e:#}")))?;
         let pmems = arm.images.pmems();
-        let shape = Shape::of(&trial.arm.settings);
+        let shape = MachineShape::of(&trial.arm.settings);
         files.write_initramfs(&arm.archive, &job).map_err(|e| full(&e, &files.initramfs))?;
         let config = Config {
             clock: trial.plan.clock,
@@ -176,7 +176,7 @@ impl VmHost {
         let started = Instant::now();
         phase(Phase::Booting);
         let mut watch = Watch::new(&files.events, &files.console, trial.plan.design.hang_cpu_seconds);
-        let mut heard = Heard::default();
+        let mut heard = ReceivedEvents::default();
         let mut in_lockstep = false;
         let ended = see_to_its_end(trial.cancel, &mut process, &mut watch, &files, &mut heard, phase, &mut |process| {
             in_lockstep = in_lockstep || library.is_some() && process.is_in_lockstep();
@@ -215,7 +215,7 @@ impl VmHost {
             },
             evidence: None,
         };
-        Ok(Booted { result, heard })
+        Ok(FinishedGuest { result, heard })
     }
 }
 
@@ -226,14 +226,14 @@ impl VmHost {
         plan: &Plan,
         (planned, arm): (&Arm, &PreparedArm),
         n: usize,
-        make: &mut dyn FnMut(&str, Content<'_>) -> anyhow::Result<()>,
+        make: &mut dyn FnMut(&str, DiskContent<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<Storage>> {
         let (machine, name, kind) = (&plan.machine, &plan.workloads[n].name, arm::kind(plan, planned).on(n));
         let profile = storage_of(plan)?;
         if let Some(loaded) = arm.images.data(name) {
             let device = loaded.device(profile, machine.cpus, n, name);
             if let protocol::Device::Virtio { serial } = &device {
-                make(serial, loaded.moves_to_mib().map_or(Content::Image(&loaded.path), Content::Empty))?;
+                make(serial, loaded.moves_to_mib().map_or(DiskContent::Image(&loaded.path), DiskContent::Empty))?;
             }
             let journal = match loaded.moves_to_mib() {
                 Some(size_mib) => self.journal(plan, (planned, arm), n, size_mib, make)?,
@@ -245,7 +245,7 @@ impl VmHost {
         let device = disk::device(profile, size_mib, machine.cpus, n, name);
         let mut image = Some(kind.path(size_mib));
         if let protocol::Device::Virtio { serial } = &device {
-            make(serial, Content::Empty(size_mib))?;
+            make(serial, DiskContent::Empty(size_mib))?;
             image = None;
         }
         let journal = self.journal(plan, (planned, arm), n, size_mib, make)?;
@@ -259,7 +259,7 @@ impl VmHost {
         (planned, arm): (&Arm, &PreparedArm),
         n: usize,
         size_mib: u64,
-        make: &mut dyn FnMut(&str, Content<'_>) -> anyhow::Result<()>,
+        make: &mut dyn FnMut(&str, DiskContent<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<JournalDisk>> {
         let Some(profile) = lever::fs::journal(&planned.settings) else { return Ok(None) };
         let journal_mib = arm.journal_mib(size_mib).context("A journal that was not made")?;
@@ -269,17 +269,17 @@ impl VmHost {
         let device = disk::device(profile, journal_mib, plan.machine.cpus, index, &serial);
         let mut image = Some(arm::kind(plan, planned).on(n).journal_path(size_mib));
         if let protocol::Device::Virtio { serial } = &device {
-            make(serial, Content::Journal(size_mib))?;
+            make(serial, DiskContent::Journal(size_mib))?;
             image = None;
         }
         Ok(Some(JournalDisk { storage: profile.name.to_owned(), device, image }))
     }
 
-    fn lay(&self, kind: image::Kind<'_>, content: Content<'_>, path: &Path) -> anyhow::Result<()> {
+    fn lay(&self, kind: image::Kind<'_>, content: DiskContent<'_>, path: &Path) -> anyhow::Result<()> {
         match content {
-            Content::Image(image) => image::restore(image, path),
-            Content::Empty(size_mib) => image::write_raw(&self.cache, kind, size_mib, path),
-            Content::Journal(size_mib) => image::journal::write_raw_journal(&self.cache, kind, size_mib, path),
+            DiskContent::Image(image) => image::restore(image, path),
+            DiskContent::Empty(size_mib) => image::write_raw(&self.cache, kind, size_mib, path),
+            DiskContent::Journal(size_mib) => image::journal::write_raw_journal(&self.cache, kind, size_mib, path),
         }
     }
 
@@ -316,7 +316,7 @@ impl VmHost {
             levers: lever::of_runtime(settings),
             lever_modules: arm.lever_modules.clone(),
             mount: lever::fs::mount(settings).to_owned(),
-            shape: Shape::of(settings),
+            shape: MachineShape::of(settings),
             raw_disks: arm.raw_disks.clone(),
             features: features_asked(trial),
             purpose: trial.purpose,
@@ -333,7 +333,7 @@ fn see_to_its_end(
     process: &mut Process,
     watch: &mut Watch,
     files: &Files,
-    heard: &mut Heard,
+    heard: &mut ReceivedEvents,
     phase: &dyn Fn(Phase),
     speaking: &mut dyn FnMut(&Process),
 ) -> Result<VmEnd, HostError> {
@@ -365,7 +365,7 @@ fn see_to_its_end(
 /// Takes what a guest has said since the last call. A line that is not an event comes back: the guest's doing, unless the disk is full.
 fn hear(
     watch: &mut Watch,
-    heard: &mut Heard,
+    heard: &mut ReceivedEvents,
     files: &Files,
     phase: &dyn Fn(Phase),
 ) -> Result<Option<String>, HostError> {
@@ -381,7 +381,7 @@ fn hear(
 }
 
 /// What a disk of the host begins with.
-pub(super) enum Content<'a> {
+pub(super) enum DiskContent<'a> {
     Image(&'a Path),
     /// A file system of this many MiB.
     Empty(u64),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what a lever's value becomes is decided here from the tables alone; the kernel is asked by [`super::site`] only.
 
-use super::takes::Takes;
+use super::accepted_values::AcceptedValues;
 use super::{LeverError, block, cpu, file, fs, memory, mm, net, sysctl, vm};
 use bigiron_model::suggest;
 use bigiron_sys::network::Attribute;
@@ -32,7 +32,7 @@ pub enum LeverTarget {
 
 /// What else a change touches: restored with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touches {
+pub enum SideEffects {
     Nothing,
     /// These files.
     Files(&'static [&'static str]),
@@ -46,8 +46,8 @@ pub struct Lever {
     /// With the family; what is after the last `.` may be `NAME`, for any.
     pub name: &'static str,
     pub place: LeverTarget,
-    pub takes: Takes,
-    pub touches: Touches,
+    pub takes: AcceptedValues,
+    pub touches: SideEffects,
     /// The first kernel that has it, where that is worth saying.
     pub since: Option<&'static str>,
     /// In a few words.
@@ -111,7 +111,7 @@ impl Lever {
 
     /// Whether only root can set it, as far as the lever itself says.
     pub fn needs_root(&self) -> bool {
-        self.is_local() && !matches!(self.takes, Takes::Cpus | Takes::Policy)
+        self.is_local() && !matches!(self.takes, AcceptedValues::Cpus | AcceptedValues::Policy)
     }
 }
 

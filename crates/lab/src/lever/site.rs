@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
+use super::accepted_values::AcceptedValues;
 use super::disks::Disks;
 use super::policy::{self, Policy};
 use super::runtime::{self, Lever, LeverTarget, Named};
 use super::swap::{self, Swap};
-use super::takes::Takes;
 use super::{cgroup, net};
 use crate::undo::chosen;
 use bigiron_model::setting::Setting;
@@ -29,7 +29,7 @@ pub struct Site<'a> {
 
 /// What a setting comes to on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ResolvedSetting {
     /// The same text into each of these files.
     Write { paths: Vec<PathBuf>, text: String },
     /// A swap device.
@@ -49,7 +49,7 @@ impl Site<'_> {
     ///
     /// # Errors
     /// The reason, and what the kernel offers.
-    pub fn resolve(&self, setting: &Setting) -> Result<Action, String> {
+    pub fn resolve(&self, setting: &Setting) -> Result<ResolvedSetting, String> {
         let (name, value) = setting;
         let named = runtime::find(name).ok_or_else(|| format!("there is no lever `{name}`"))?;
         let lever = named.lever;
@@ -59,19 +59,23 @@ impl Site<'_> {
             (LeverTarget::Machine, _) => Err("it acts on the machine of a guest".to_owned()),
             (LeverTarget::Swap, _) => match swap::missing(self.root) {
                 Some(why) => Err(why),
-                None => self.as_root("/dev/zram0, /proc/swaps").and_then(|()| Ok(Action::Swap(swap::parse(value)?))),
+                None => self
+                    .as_root("/dev/zram0, /proc/swaps")
+                    .and_then(|()| Ok(ResolvedSetting::Swap(swap::parse(value)?))),
             },
             (LeverTarget::Link(attribute), _) => {
                 net::available(self.link.get()?, lever, &text, attribute)?;
-                Ok(Action::Link { attribute, text })
+                Ok(ResolvedSetting::Link { attribute, text })
             }
-            (LeverTarget::Workload, Takes::Cpus) => self.pinned(value).map(Action::Pin),
-            (LeverTarget::Workload, Takes::Policy) => policy::resolve(value, self.root).map(Action::Policy),
+            (LeverTarget::Workload, AcceptedValues::Cpus) => self.pinned(value).map(ResolvedSetting::Pin),
+            (LeverTarget::Workload, AcceptedValues::Policy) => {
+                policy::resolve(value, self.root).map(ResolvedSetting::Policy)
+            }
             (LeverTarget::Workload, _) => match cgroup::missing(self.root) {
                 Some(why) => Err(why),
                 None => {
                     self.writable(Path::new("/sys/fs/cgroup/cgroup.subtree_control"))?;
-                    Ok(Action::Limit(text.parse().map_err(|_| "it is not a number of bytes".to_owned())?))
+                    Ok(ResolvedSetting::Limit(text.parse().map_err(|_| "it is not a number of bytes".to_owned())?))
                 }
             },
             _ => {
@@ -80,7 +84,7 @@ impl Site<'_> {
                     self.offered(lever, path, &text)?;
                     self.writable(path)?;
                 }
-                Ok(Action::Write { paths, text })
+                Ok(ResolvedSetting::Write { paths, text })
             }
         }
     }
@@ -171,13 +175,13 @@ impl Site<'_> {
     /// Refuses a word that the kernel lists no such.
     fn offered(&self, lever: &Lever, path: &Path, text: &str) -> Result<(), String> {
         let list = match lever.takes {
-            Takes::OfferedBeside(file) => path.with_file_name(file),
+            AcceptedValues::OfferedBeside(file) => path.with_file_name(file),
             _ => path.to_owned(),
         };
         let shown = read(&below(self.root, &list)).map_err(|e| format!("`{}` cannot be read: {e}", list.display()))?;
         let offered = match lever.takes {
-            Takes::OfferedBeside(_) => shown.split_whitespace().map(str::to_owned).collect(),
-            Takes::Offered => words(&shown),
+            AcceptedValues::OfferedBeside(_) => shown.split_whitespace().map(str::to_owned).collect(),
+            AcceptedValues::Offered => words(&shown),
             _ => match brackets(&shown) {
                 true => words(&shown),
                 false => return self.silent(path, &shown),

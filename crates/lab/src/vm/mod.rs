@@ -1,9 +1,9 @@
 //! The VM: QEMU, its clocks, its disks, its initramfs.
 
 pub mod disk;
+pub mod hang_detector;
 pub mod initramfs;
 pub mod lockstep;
-pub mod patience;
 pub mod probe;
 pub mod process;
 pub mod profile;

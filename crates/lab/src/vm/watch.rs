@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use super::patience::Patience;
+use super::hang_detector::HangDetector;
 use crate::protocol::GuestEvent;
 
 /// A trial that uses (almost) no CPU and says nothing is stuck too: asleep with no timer to wake it. Wall seconds of that, per CPU
@@ -30,7 +30,7 @@ pub struct Watch {
     events: Tail,
     console: PathBuf,
     console_len: u64,
-    patience: Patience,
+    patience: HangDetector,
 }
 
 impl Watch {
@@ -40,7 +40,7 @@ impl Watch {
             events: Tail::new(events),
             console: console.to_owned(),
             console_len: 0,
-            patience: Patience::new(limit_s, Duration::from_secs(u64::from(limit_s) * u64::from(IDLE_FACTOR))),
+            patience: HangDetector::new(limit_s, Duration::from_secs(u64::from(limit_s) * u64::from(IDLE_FACTOR))),
         }
     }
 

@@ -19,10 +19,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::descendants::Descendants;
 use super::{Task, fatal};
 use crate::guest::runner;
-use crate::host::heard::Heard;
+use crate::host::received_events::ReceivedEvents;
 use crate::host::{HostError, Phase};
 use crate::protocol::{GuestEvent, PROTOCOL};
-use crate::vm::patience::Patience;
+use crate::vm::hang_detector::HangDetector;
 use crate::vm::watch::IDLE_FACTOR;
 use bigiron_sys as sys;
 use bigiron_workload::registry::Registry;
@@ -50,13 +50,14 @@ pub(super) fn work(
     limit: Option<Limit>,
     cancel: &AtomicBool,
     phase: &dyn Fn(Phase),
-) -> Result<(Heard, WorkerEnd), HostError> {
+) -> Result<(ReceivedEvents, WorkerEnd), HostError> {
     phase(Phase::Booting);
-    let mut heard = Heard::default();
+    let mut heard = ReceivedEvents::default();
     let mut process = Process::start(task).map_err(fatal)?;
     heard.take(GuestEvent::Hello { protocol: PROTOCOL, guest: task.machine.clone() }, phase);
     heard.take(GuestEvent::Ready, phase);
-    let talked = converse(task, &mut process, limit.map(Silence::new), cancel, &mut heard, phase).map_err(fatal)?;
+    let talked =
+        converse(task, &mut process, limit.map(SilenceWatch::new), cancel, &mut heard, phase).map_err(fatal)?;
     let end = match talked {
         ConversationEnd::Out(status) => WorkerEnd::Exited(status),
         ConversationEnd::Hung(why) => {
@@ -87,17 +88,17 @@ enum ConversationEnd {
 }
 
 /// Watches over a trial that says nothing.
-struct Silence {
-    patience: Patience,
+struct SilenceWatch {
+    patience: HangDetector,
     /// Before so much of it nothing can have hung: all CPUs together could not have used the limit up.
     least: Duration,
     measured: Option<Instant>,
 }
 
-impl Silence {
+impl SilenceWatch {
     fn new(limit: Limit) -> Self {
         let least = Duration::from_secs(u64::from(limit.cpu_seconds)) / limit.cpus.max(1);
-        Self { patience: Patience::new(limit.cpu_seconds, least * IDLE_FACTOR), least, measured: None }
+        Self { patience: HangDetector::new(limit.cpu_seconds, least * IDLE_FACTOR), least, measured: None }
     }
 
     fn broken(&mut self) {
@@ -106,7 +107,7 @@ impl Silence {
     }
 
     /// Why the trial of process `pid` counts as hung. CPU time is measured only when there was silence for long: never in a trial that gets on.
-    fn hung(&mut self, pid: Pid, heard: &Heard) -> Option<String> {
+    fn hung(&mut self, pid: Pid, heard: &ReceivedEvents) -> Option<String> {
         if self.patience.silence() < self.least || self.measured.is_some_and(|at| at.elapsed() < MEASURE) {
             return None;
         }
@@ -122,9 +123,9 @@ impl Silence {
 fn converse(
     task: &Task,
     process: &mut Process,
-    mut silence: Option<Silence>,
+    mut silence: Option<SilenceWatch>,
     cancel: &AtomicBool,
-    heard: &mut Heard,
+    heard: &mut ReceivedEvents,
     phase: &dyn Fn(Phase),
 ) -> anyhow::Result<ConversationEnd> {
     let (mut events, mut acks) = process.channel();

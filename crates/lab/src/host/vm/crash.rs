@@ -14,16 +14,16 @@ use anyhow::{Context as _, ensure};
 use bigiron_stats::order::{ChaCha12Rng, Rng as _, rng};
 
 use super::files::Files;
-use super::{Content, POLL, VmHost, full, hear, outcome};
-use crate::host::heard::Heard;
+use super::{DiskContent, POLL, VmHost, full, hear, outcome};
+use crate::host::received_events::ReceivedEvents;
 use crate::host::{HostError, Phase};
-use crate::lever::{self, vm::Shape};
+use crate::lever::{self, vm::MachineShape};
 use crate::protocol::{Crash, GuestJob, WorkloadJob};
 use crate::vm::disk::{Cache, Disk};
 use crate::vm::process::Process;
 use crate::vm::qemu::Config;
 use crate::vm::watch::{VmEnd, Watch};
-use crate::vm::writes::{self, Fate, Honesty};
+use crate::vm::writes::{self, Honesty, WriteFate};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Failure;
 
@@ -42,17 +42,17 @@ pub enum PowerCycleEnd<'a> {
 
 /// What a life has shown.
 #[derive(Debug)]
-pub struct Life {
+pub struct PowerCycle {
     /// What was proved of the lives before; `None` in the first one.
     pub proved: Option<Vec<(String, String)>>,
     /// The failure, if it was not killed and did not end as it should.
     pub failure: Option<(Failure, String)>,
     /// What became of the disk's writes when the power was lost. `None` if it was not, or if the disk kept them all.
-    pub fate: Option<Fate>,
+    pub fate: Option<WriteFate>,
 }
 
 /// A machine with its disk, over all its lives. The plan has one arm and one workload, and storage that is a file of the host.
-pub struct Machine<'a> {
+pub struct CrashMachine<'a> {
     host: &'a VmHost,
     plan: &'a Plan,
     dir: PathBuf,
@@ -61,7 +61,7 @@ pub struct Machine<'a> {
     lives: u32,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> CrashMachine<'a> {
     /// `dir` is a folder of its own, which exists and is empty.
     pub fn new(host: &'a VmHost, plan: &'a Plan, dir: &Path, honesty: Honesty) -> Self {
         let draws = rng(plan.design.seed);
@@ -88,7 +88,7 @@ impl<'a> Machine<'a> {
         end: &PowerCycleEnd<'_>,
         cancel: &AtomicBool,
         phase: &dyn Fn(Phase),
-    ) -> Result<Life, HostError> {
+    ) -> Result<PowerCycle, HostError> {
         let fatal = |e: anyhow::Error| HostError::Fatal(format!("{e:#}"));
         let files = Files::in_dir(&self.dir);
         let (running, log, acks) = (self.dir.join("running.disk"), self.dir.join("writes.log"), self.dir.join("acks"));
@@ -107,7 +107,7 @@ impl<'a> Machine<'a> {
         }
         files.write_initramfs(&initramfs, &job).map_err(|e| full(&e, &files.initramfs))?;
         let serial = self.plan.workloads[0].name.clone();
-        let shape = Shape::of(&self.plan.arms[0].settings);
+        let shape = MachineShape::of(&self.plan.arms[0].settings);
         let disks = [Disk { path: running.clone(), serial, cache: Cache::WriteBack, log: Some(log.clone()) }];
         let config = Config {
             clock: self.plan.clock,
@@ -149,7 +149,7 @@ impl<'a> Machine<'a> {
         if fate.is_none() {
             fs::rename(&running, self.disk()).map_err(|e| full(&e, &running))?;
         }
-        Ok(Life { fate, ..life })
+        Ok(PowerCycle { fate, ..life })
     }
 
     /// Looks on until the guest has ended, or it is time to kill it; whether it was killed.
@@ -161,9 +161,9 @@ impl<'a> Machine<'a> {
         end: &PowerCycleEnd<'_>,
         cancel: &AtomicBool,
         phase: &dyn Fn(Phase),
-    ) -> Result<(Life, bool), HostError> {
+    ) -> Result<(PowerCycle, bool), HostError> {
         let mut watch = Watch::new(&files.events, &files.console, self.plan.design.hang_cpu_seconds);
-        let (mut heard, mut told, mut due) = (Heard::default(), 0, None);
+        let (mut heard, mut told, mut due) = (ReceivedEvents::default(), 0, None);
         let ended = loop {
             if cancel.load(Ordering::Relaxed) {
                 return Err(HostError::Cancelled);
@@ -188,7 +188,7 @@ impl<'a> Machine<'a> {
             }
             if due.is_some_and(|at| Instant::now() >= at) {
                 process.kill();
-                return Ok((Life { proved: heard.proved, failure: None, fate: None }, true));
+                return Ok((PowerCycle { proved: heard.proved, failure: None, fate: None }, true));
             }
             if let Some(why) = watch.hung(process.cpu_seconds(), heard.last_step()) {
                 process.kill();
@@ -198,7 +198,7 @@ impl<'a> Machine<'a> {
         };
         let console = fs::read(&files.console).unwrap_or_default();
         let failure = outcome::verdict(&ended, &heard, &String::from_utf8_lossy(&console), &process.errors())?;
-        Ok((Life { proved: heard.proved, failure, fate: None }, false))
+        Ok((PowerCycle { proved: heard.proved, failure, fate: None }, false))
     }
 
     /// The job of the next life. In the first one the disk is made.
@@ -211,7 +211,7 @@ impl<'a> Machine<'a> {
             lever::fs::JOURNAL
         );
         let (first, kind) = (self.lives == 0, super::arm::kind(plan, &plan.arms[0]));
-        let storage = self.host.storage(plan, (&plan.arms[0], arm), 0, &mut |_: &str, content: Content<'_>| {
+        let storage = self.host.storage(plan, (&plan.arms[0], arm), 0, &mut |_: &str, content: DiskContent<'_>| {
             if first { self.host.lay(kind, content, &self.disk()) } else { Ok(()) }
         });
         let mut storage = storage?.context("A test of crashes needs a workload with a disk")?;
@@ -225,7 +225,7 @@ impl<'a> Machine<'a> {
             levers: lever::of_runtime(&plan.arms[0].settings),
             lever_modules: arm.lever_modules.clone(),
             mount: lever::fs::mount(&plan.arms[0].settings).to_owned(),
-            shape: Shape::of(&plan.arms[0].settings),
+            shape: MachineShape::of(&plan.arms[0].settings),
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
                 proves_only: matches!(end, PowerCycleEnd::Proof),

@@ -6,16 +6,16 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use bigiron_profile::Windows;
 
-use super::Booted;
+use super::FinishedGuest;
 use crate::host::Trial;
-use crate::host::sums::Sums;
+use crate::host::window_sums::WindowSums;
 use crate::host::{samples, waits};
 use bigiron_model::evidence::{Evidence, SCHEMA};
-use bigiron_model::waits::Waiting;
+use bigiron_model::waits::TrialWaits;
 use bigiron_probe::symbols::Symbols;
 
 /// What a guest executed, from what it said and from the file that the plugin wrote.
-pub(super) fn counted(trial: &Trial<'_>, booted: &mut Booted, profile: &Path) -> anyhow::Result<Evidence> {
+pub(super) fn counted(trial: &Trial<'_>, booted: &mut FinishedGuest, profile: &Path) -> anyhow::Result<Evidence> {
     if let Some((failure, message)) = &booted.result.failure {
         bail!("{}: {message}", failure.verb());
     }
@@ -32,7 +32,7 @@ pub(super) fn counted(trial: &Trial<'_>, booted: &mut Booted, profile: &Path) ->
         said.len()
     );
     let symbols = Symbols::new(&heard.kallsyms, heard.programs).map_err(anyhow::Error::msg)?;
-    let mut sums = Sums::default();
+    let mut sums = WindowSums::default();
     for ((workload, window), counts) in said.into_iter().zip(windows) {
         let (mut functions, mut calls) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
         for (address, count) in counts {
@@ -57,7 +57,7 @@ pub(super) fn counted(trial: &Trial<'_>, booted: &mut Booted, profile: &Path) ->
 }
 
 /// What a guest executed, by the samples that it took itself.
-pub(super) fn sampled(trial: &Trial<'_>, booted: &mut Booted) -> anyhow::Result<Evidence> {
+pub(super) fn sampled(trial: &Trial<'_>, booted: &mut FinishedGuest) -> anyhow::Result<Evidence> {
     if let Some((failure, message)) = &booted.result.failure {
         bail!("{}: {message}", failure.verb());
     }
@@ -68,7 +68,7 @@ pub(super) fn sampled(trial: &Trial<'_>, booted: &mut Booted) -> anyhow::Result<
 }
 
 /// What a guest waited for, by what it said.
-pub(super) fn waiting(trial: &Trial<'_>, booted: &mut Booted) -> anyhow::Result<Waiting> {
+pub(super) fn waiting(trial: &Trial<'_>, booted: &mut FinishedGuest) -> anyhow::Result<TrialWaits> {
     if let Some((failure, message)) = &booted.result.failure {
         bail!("{}: {message}", failure.verb());
     }

@@ -14,7 +14,7 @@ use crate::vm::disk;
 use crate::vm::qemu::Pmem;
 use bigiron_image as image;
 use bigiron_model::plan::{Arm, Plan};
-use bigiron_model::storage::{Medium, Profile};
+use bigiron_model::storage::{Medium, StorageProfile};
 use bigiron_workload::{Configured, ImageRole};
 
 /// What a pmem device's length must be a multiple of (the kernel's sub-section).
@@ -103,7 +103,7 @@ impl ArmImage {
     }
 
     /// The disk that it lies on: of the guest's memory without a model it is one itself.
-    pub(super) fn device(&self, profile: &Profile, cpus: u32, index: usize, serial: &str) -> Device {
+    pub(super) fn device(&self, profile: &StorageProfile, cpus: u32, index: usize, serial: &str) -> Device {
         match (profile.medium, self.pmem) {
             (Medium::Ram, Some(index)) if self.moves_to.is_none() => Device::Pmem { index },
             _ => {

@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use bigiron_lockstep::OUT_OF_TURN;
 
 use crate::host::HostError;
-use crate::host::heard::Heard;
+use crate::host::received_events::ReceivedEvents;
 use crate::protocol;
 use crate::vm::watch::VmEnd;
 use bigiron_model::record::Failure;
@@ -16,7 +16,7 @@ const TAIL_LINES: usize = 20;
 /// The trial's failure, from how the VM ended, what the guest had said until then, its console, and what QEMU said of errors.
 pub(super) fn verdict(
     ended: &VmEnd,
-    heard: &Heard,
+    heard: &ReceivedEvents,
     console: &str,
     errors: &str,
 ) -> Result<Option<(Failure, String)>, HostError> {
@@ -53,7 +53,7 @@ pub(super) fn verdict(
 /// QEMU ended without the agent's word for it: whose doing was it?
 fn not_orderly(
     status: ExitStatus,
-    heard: &Heard,
+    heard: &ReceivedEvents,
     console: &str,
     errors: &str,
 ) -> Result<Option<(Failure, String)>, HostError> {
@@ -108,8 +108,8 @@ mod tests {
         VmEnd::Exited(ExitStatus::from_raw(code << 8))
     }
 
-    fn heard(events: &[GuestEvent]) -> Heard {
-        let mut heard = Heard::default();
+    fn heard(events: &[GuestEvent]) -> ReceivedEvents {
+        let mut heard = ReceivedEvents::default();
         for event in events {
             heard.take(event.clone(), &|_| {});
         }

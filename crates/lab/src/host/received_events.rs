@@ -4,26 +4,26 @@ use std::time::{Duration, Instant};
 
 use crate::host::Phase;
 use crate::protocol::GuestEvent;
-use bigiron_model::counters::Counters;
+use bigiron_model::counters::TrialCounters;
 use bigiron_model::file_system;
-use bigiron_model::record::Change;
+use bigiron_model::record::FileChange;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity};
 use bigiron_model::values::Values;
-use bigiron_model::waits::{LockStat, Traced, Waited};
+use bigiron_model::waits::{LockStat, Traced, WindowWaits};
 use bigiron_model::workload::Program;
 use bigiron_model::workload::Window;
 use bigiron_probe::sampled::profile::Profiles;
 
 /// What the guest has said so far.
 #[derive(Default)]
-pub(in crate::host) struct Heard {
+pub(in crate::host) struct ReceivedEvents {
     pub(in crate::host) guest: Option<GuestIdentity>,
     pub(in crate::host) hello: Option<Instant>,
     pub(in crate::host) ready: Option<Instant>,
     pub(in crate::host) step: Option<(String, String)>,
     pub(in crate::host) results: Vec<(String, Vec<(String, f64)>)>,
     pub(in crate::host) facts: Vec<(String, String)>,
-    pub(in crate::host) changes: Vec<Change>,
+    pub(in crate::host) changes: Vec<FileChange>,
     pub(in crate::host) complaints: Vec<Complaint>,
     pub(in crate::host) failed: Option<(Failure, String)>,
     pub(in crate::host) unfit: Option<String>,
@@ -33,12 +33,12 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) proved: Option<Vec<(String, String)>>,
     /// The workload and what it has marked, in the order of its cuts.
     pub(in crate::host) windows: Vec<(String, Window)>,
-    pub(in crate::host) counters: Option<Counters>,
+    pub(in crate::host) counters: Option<TrialCounters>,
     /// Marks' numbers and times, in the order in which they were left.
     pub(in crate::host) marks: Vec<(u8, u64)>,
     pub(in crate::host) programs: Vec<Program>,
     /// What was waited for: CPUs, how it was traced, and by window.
-    pub(in crate::host) waits: Option<(u32, Traced, Vec<Waited>)>,
+    pub(in crate::host) waits: Option<(u32, Traced, Vec<WindowWaits>)>,
     /// What was sampled, or why nothing was.
     pub(in crate::host) samples: Option<Result<Profiles, String>>,
     pub(in crate::host) lock_stat: Vec<LockStat>,
@@ -46,7 +46,7 @@ pub(in crate::host) struct Heard {
     pub(in crate::host) done: bool,
 }
 
-impl Heard {
+impl ReceivedEvents {
     pub(in crate::host) fn take(&mut self, event: GuestEvent, phase: &dyn Fn(Phase)) {
         match event {
             GuestEvent::Hello { guest, .. } => {

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 /// Decides whether a trial has hung.
-pub struct Patience {
+pub struct HangDetector {
     limit_s: u32,
     idle: Duration,
     /// CPU seconds used so far, and at the last sign of progress.
@@ -14,7 +14,7 @@ pub struct Patience {
     progress: Instant,
 }
 
-impl Patience {
+impl HangDetector {
     /// A trial hangs that uses `limit_s` CPU seconds without progress, or that shows none for the wall time `idle` and uses (almost) no CPU:
     /// one that is asleep with nothing to wake it.
     pub fn new(limit_s: u32, idle: Duration) -> Self {
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_trial_hangs_by_cpu_time_or_by_using_none() {
-        let mut patience = Patience::new(10, Duration::from_secs(3600));
+        let mut patience = HangDetector::new(10, Duration::from_secs(3600));
         patience.measure_from(100.0);
         assert_eq!(patience.hung(Some(109.0), ""), None);
         patience.seen();
@@ -73,7 +73,7 @@ mod tests {
         let why = patience.hung(Some(119.75), "in `micro`").expect("10.75 s without progress");
         assert_eq!(why, "No progress for 11 CPU seconds (limit 10) in `micro`");
 
-        let mut patience = Patience::new(10, Duration::ZERO);
+        let mut patience = HangDetector::new(10, Duration::ZERO);
         std::thread::sleep(Duration::from_millis(1));
         assert_eq!(patience.hung(Some(2.0), ""), None, "it works");
         patience.measure_from(2.0);
