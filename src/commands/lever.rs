@@ -21,7 +21,7 @@ use bigiron_lab::undo::{Ledger, chosen};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::{Setting, TypedSetting};
 use bigiron_model::suggest;
-use bigiron_sys::network::{Attribute, Link};
+use bigiron_sys::network::{Attribute, TrialLink};
 
 pub(super) fn run(action: &LeverAction) -> anyhow::Result<u8> {
     match action {
@@ -96,7 +96,7 @@ fn show(name: &str) -> anyhow::Result<String> {
     if let Some(since) = lever.since {
         let _ = writeln!(out, "since: Linux {since}, where the kernel is built with it");
     }
-    let link = Link::lazy();
+    let link = TrialLink::lazy();
     let site = environment::here(Path::new("."), &link);
     if let LeverTarget::Link(attribute) = lever.place {
         out.push_str(&between(&site, attribute));
@@ -182,7 +182,7 @@ fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
     if apply {
         return applied(&here, dir);
     }
-    let link = Link::lazy();
+    let link = TrialLink::lazy();
     let site = environment::here(dir, &link);
     let scheduled = here.iter().any(|(name, _)| name == "block.scheduler");
     let (mut out, mut missing) = (String::new(), false);
@@ -212,7 +212,7 @@ fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
 fn applied(settings: &[Setting], dir: &Path) -> anyhow::Result<u8> {
     let mut ledger = Ledger::open()?;
     let mark = ledger.mark();
-    let link = Link::lazy();
+    let link = TrialLink::lazy();
     let site = environment::here(dir, &link);
     let applied = apply::apply(settings, &site, &mut ledger);
     let troubles = ledger.undo_since(mark);

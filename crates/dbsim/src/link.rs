@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use bigiron_sys::latch::EventCount;
 use bigiron_sys::network;
-use bigiron_sys::network::Pair;
+use bigiron_sys::network::VethPair;
 use bigiron_sys::segment::{LatchedBytes, PAGE, Segment, shared_struct};
 
 use super::job::Transport;
@@ -82,7 +82,7 @@ impl<'s> Ends<'s> {
     pub fn connect(
         transport: Transport,
         mailboxes: Option<&'s Mailboxes<'s>>,
-        pair: Option<&Pair>,
+        pair: Option<&VethPair>,
     ) -> io::Result<Self> {
         Ok(match transport {
             Transport::Socket => {

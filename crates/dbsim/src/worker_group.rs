@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use bigiron_sys::cpu_clock::cpu_time;
-use bigiron_sys::family::Family;
+use bigiron_sys::family::ProcessFamily;
 use bigiron_sys::process::{Exit, exit_now};
 
 use super::instance::{ChildStatus, Instance, Part, RECORD};
@@ -33,7 +33,7 @@ const STACK: usize = 256 << 10;
 /// The processes that have not been seen to end.
 pub struct WorkerGroup<'a> {
     instance: &'a Instance<'a>,
-    supervisors: Vec<Family>,
+    supervisors: Vec<ProcessFamily>,
     /// By worker: whether it is a process, or the first thread of one, that has not been heard to have ended.
     present: Vec<bool>,
     statuses: PipeReader,
@@ -52,7 +52,7 @@ impl<'a> WorkerGroup<'a> {
         let mut worker_group =
             Self { instance, supervisors: Vec::with_capacity(supervisors), present, statuses, heard: Vec::new() };
         for units in units.chunks(units.len().div_ceil(supervisors.max(1)).max(1)) {
-            let family = Family::found(|children| supervisor::run(instance, units, children));
+            let family = ProcessFamily::found(|children| supervisor::run(instance, units, children));
             worker_group.supervisors.push(family.context("Cannot start the processes")?);
         }
         Ok(worker_group)
@@ -169,7 +169,7 @@ impl<'a> WorkerGroup<'a> {
 impl Drop for WorkerGroup<'_> {
     fn drop(&mut self) {
         // All first: each then needs no more than to be reaped.
-        self.supervisors.iter().for_each(Family::kill);
+        self.supervisors.iter().for_each(ProcessFamily::kill);
     }
 }
 

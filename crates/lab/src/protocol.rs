@@ -128,10 +128,10 @@ impl GuestJob {
     }
 }
 
-/// A life of a machine between two losses of its power.
+/// A power cycle of a machine: from a boot to the next loss of power.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crash {
-    /// What was acknowledged in the lives before, a path in the initramfs; `None` in the first one.
+    /// What was acknowledged in the cycles before, a path in the initramfs; `None` in the first one.
     pub acknowledged: Option<String>,
     /// Whether it is over when that has been proved.
     pub proves_only: bool,

@@ -16,7 +16,7 @@ use super::trial_database::{DATA, FILE, SERVER, TREE};
 use super::{check, load, sqlite};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image;
-use bigiron_service::image::Shape;
+use bigiron_service::image::ImageSpec;
 use bigiron_service::root;
 use bigiron_service::root::Root;
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
@@ -75,7 +75,7 @@ fn data(path: PathBuf) -> Image {
 }
 
 /// An image that is there whole or not at all.
-fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> Result<()> {
+fn make(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> Result<()> {
     let dir = to.parent().context("An image is in a folder")?;
     let file =
         tempfile::NamedTempFile::new_in(dir).with_context(|| format!("Cannot make a file in {}", dir.display()))?;
@@ -124,7 +124,7 @@ fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(Path
         let mut engine = sqlite::Engine::open(&file, super::config::SqliteJournal::Rollback)?;
         all_hold(&check::conditions(&mut engine, true)?)?;
         drop(engine);
-        make(dir.path(), &kept, &Shape { filesystem: FILESYSTEM, room: ROOM, writable: true, owner: 0 })?;
+        make(dir.path(), &kept, &ImageSpec { filesystem: FILESYSTEM, room: ROOM, writable: true, owner: 0 })?;
     }
     Ok((kept, key))
 }

@@ -25,7 +25,7 @@ use super::make::{Arguments, Make, image};
 use super::step::{Step, configure, made, reason};
 use super::{Recipe, Tree, complaint, git, short};
 use bigiron_archive::error::doing;
-use bigiron_archive::{Kernel, KernelError, Spec, Store, hash};
+use bigiron_archive::{Kernel, KernelError, KernelSpec, Store, hash};
 use bigiron_model::refusal::Refusal;
 
 /// Room for sources and what is made of them, as a multiple of the sources' bytes.
@@ -186,7 +186,7 @@ impl Workspace {
         if let Some(why) = why {
             return Ok(BuildEnd::Failed { why, seconds });
         }
-        match store.add(&name, &Spec::BuildTree(build), None, note) {
+        match store.add(&name, &KernelSpec::BuildTree(build), None, note) {
             Ok(_) => {}
             Err(e @ (KernelError::Image { .. } | KernelError::BuildTree { .. } | KernelError::OtherRelease { .. })) => {
                 return Ok(BuildEnd::Failed { why: e.to_string(), seconds });
@@ -269,7 +269,7 @@ const SHORT_KEY: usize = 12;
 
 /// The kernel of that name, if it is in the cache and whole.
 fn cached(store: &Store, name: &str) -> Result<Option<Kernel>, KernelError> {
-    match store.resolve(&Spec::Named(name.to_owned()), &|_| {}) {
+    match store.resolve(&KernelSpec::Named(name.to_owned()), &|_| {}) {
         Ok(kernel) => store.get(&kernel.identity).map(Some),
         Err(KernelError::UnknownName { .. }) => Ok(None),
         Err(e) => Err(e),

@@ -153,27 +153,27 @@ fn test(args: &OltpCrashTest, job: &Job, machine: &mut CrashMachine<'_>, tested:
         let wanted = 1 + draws.next_u64() % args.commits;
         let then = Duration::from_micros(draws.next_u64() % (AFTER_MS * 1000));
         let when = |bytes| ledger::entries_in(bytes, districts) >= wanted;
-        let life = boot(machine, &PowerCycleEnd::Kill { when: &when, then })?;
-        if !judge(&life, tested) {
+        let cycle = boot(machine, &PowerCycleEnd::Kill { when: &when, then })?;
+        if !judge(&cycle, tested) {
             return Ok(());
         }
         let all = ledger::Account::read(&machine.acknowledged())?.0.entries.len() as u64;
         let before: u64 = tested.rounds.iter().map(|round| round.acknowledged).sum();
-        tested.rounds.push(Round { round, acknowledged: all - before, disk: life.fate.map(lost), proved: None });
+        tested.rounds.push(Round { round, acknowledged: all - before, disk: cycle.fate.map(lost), proved: None });
         output::note(&format!("Round {round}: killed after {} acknowledged transactions", all - before));
     }
-    let life = boot(machine, &PowerCycleEnd::Proof)?;
-    judge(&life, tested);
+    let cycle = boot(machine, &PowerCycleEnd::Proof)?;
+    judge(&cycle, tested);
     Ok(())
 }
 
 /// Takes in what a boot has shown of the round before; whether there is to be another.
-fn judge(life: &PowerCycle, tested: &mut Tested) -> bool {
-    if let (Some(round), Some(facts)) = (tested.rounds.last_mut(), &life.proved) {
+fn judge(cycle: &PowerCycle, tested: &mut Tested) -> bool {
+    if let (Some(round), Some(facts)) = (tested.rounds.last_mut(), &cycle.proved) {
         round.proved =
             Some(facts.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join("; "));
     }
-    let Some((failure, message)) = &life.failure else { return true };
+    let Some((failure, message)) = &cycle.failure else { return true };
     let rounds = tested.rounds.len();
     tested.failed = Some(match failure {
         Failure::VerifyFailed => format!("DATA LOST after loss of power number {rounds}: {message}"),

@@ -20,7 +20,7 @@ mod words;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use bigiron_sys::async_io::{Method, Spec as Engine};
+pub use bigiron_sys::async_io::{EngineSpec as Engine, Method};
 pub use bigiron_sys::memory::Memory;
 
 use bigiron_model::clock::Clock;

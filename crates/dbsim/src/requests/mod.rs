@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::{Context as _, Result};
 
 use bigiron_sys::async_io;
-use bigiron_sys::async_io::{BUFFER_BYTES, Engine, Method, User};
+use bigiron_sys::async_io::{BUFFER_BYTES, Engine, EngineUser, Method};
 
 use super::block::{self, Address, BLOCK};
 use super::files;
@@ -126,7 +126,7 @@ struct Process<'a> {
     files: &'a [BorrowedFd<'a>],
 }
 
-impl User for Process<'_> {
+impl EngineUser for Process<'_> {
     type Output = Result<()>;
 
     fn with<E: Engine + 'static>(self, engine: E) -> Result<()> {

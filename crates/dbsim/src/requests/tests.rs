@@ -5,7 +5,7 @@ use crate::job::{ClassSpec, DataSync};
 use crate::trial;
 use crate::trial::JobContext;
 use bigiron_model::clock::Clock;
-use bigiron_sys::async_io::Spec;
+use bigiron_sys::async_io::EngineSpec;
 use bigiron_workload::testing;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 
 fn requests() -> Requests {
     Requests {
-        engine: Spec { method: Method::Sync, ..Spec::default() },
+        engine: EngineSpec { method: Method::Sync, ..EngineSpec::default() },
         bytes: 8192,
         random: true,
         choice: Choice::Uniform,
@@ -79,8 +79,8 @@ fn whole(job: &Job, seed: u64) -> Result<Vec<RequestsOutcome>> {
 
 #[test]
 fn every_engine_does_its_share_and_what_it_wrote_is_there() {
-    let uring = Spec { method: Method::Uring, depth: 8, batch: 4, ..Spec::default() };
-    let spec = |method, depth, batch| Spec { method, depth, batch, ..Spec::default() };
+    let uring = EngineSpec { method: Method::Uring, depth: 8, batch: 4, ..EngineSpec::default() };
+    let spec = |method, depth, batch| EngineSpec { method, depth, batch, ..EngineSpec::default() };
     for engine in [
         spec(Method::Sync, 1, 1),
         spec(Method::Vectored, 1, 1),
@@ -88,8 +88,8 @@ fn every_engine_does_its_share_and_what_it_wrote_is_there() {
         spec(Method::Libaio, 8, 8),
         spec(Method::Libaio, 8, 1),
         uring,
-        Spec { registered: true, ..uring },
-        Spec { sqpoll: true, ..uring },
+        EngineSpec { registered: true, ..uring },
+        EngineSpec { sqpoll: true, ..uring },
     ] {
         if let Err(e) = async_io::open(&engine, 8192, &[]) {
             eprintln!("left out: {engine:?}: {e}");
@@ -107,7 +107,7 @@ fn every_engine_does_its_share_and_what_it_wrote_is_there() {
 #[test]
 fn many_writers_on_the_same_few_blocks_raise_no_false_alarm() {
     // 64 processes on 10 files of 8 blocks each: nearly every request meets another's.
-    let libaio = Spec { method: Method::Libaio, depth: 4, batch: 2, ..Spec::default() };
+    let libaio = EngineSpec { method: Method::Libaio, depth: 4, batch: 2, ..EngineSpec::default() };
     let blocks = 10 * 8 * u64::from(BLOCK as u32) * 16;
     let mixed = [
         (32, Requests { count: Some(6_400), ..requests() }),
@@ -229,7 +229,7 @@ fn what_cannot_be_is_refused() {
         refused(&[(1, requests()), (1, Requests { bytes: 4096, ..requests() })]),
         "`plain-1` and `plain-0` verify blocks of different sizes; 8192 bytes for both"
     );
-    let null = Spec { method: Method::Null, ..Spec::default() };
+    let null = EngineSpec { method: Method::Null, ..EngineSpec::default() };
     assert_eq!(
         refused(&[(1, Requests { engine: null, ..requests() })]),
         "`plain-0` has nothing to verify: the null engine reads nothing"

@@ -13,7 +13,7 @@ use crate::lever::runtime::{self, LeverTarget};
 use crate::lever::site::Site;
 use crate::protocol::{GuestEvent, GuestJob};
 use crate::undo::NoLedger;
-use bigiron_sys::network::Link;
+use bigiron_sys::network::TrialLink;
 
 const DEBUGFS: &str = "/sys/kernel/debug";
 const CGROUP: &str = "/sys/fs/cgroup";
@@ -32,7 +32,7 @@ pub(super) fn debugfs(job: &GuestJob) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// A lever that did not take, and what the kernel offers.
-pub(super) fn set(job: &GuestJob, mounts: &[Mounts], link: &Link) -> anyhow::Result<Placement> {
+pub(super) fn set(job: &GuestJob, mounts: &[Mounts], link: &TrialLink) -> anyhow::Result<Placement> {
     if job.levers.is_empty() {
         return Ok(Placement::default());
     }

@@ -29,7 +29,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::record::{Failure, GuestIdentity};
 use bigiron_probe::dmesg;
 use bigiron_sys as sys;
-use bigiron_sys::network::{Network, Pair};
+use bigiron_sys::network::{Network, VethPair};
 use bigiron_workload::registry::Registry;
 
 /// Complaints of each class kept per trial; a kernel that logs more has made its point.
@@ -79,7 +79,7 @@ fn work(registry: Registry) -> anyhow::Result<()> {
     // Programs that look their own machine up find it there.
     rustix::system::sethostname(b"localhost").context("The guest gets no name")?;
     // There as long as the guest is, and its name spaces with it.
-    let link = net::link(workloads.iter().any(|w| w.needs().has_network()), Pair::beside)?;
+    let link = net::link(workloads.iter().any(|w| w.needs().has_network()), VethPair::beside)?;
     job.placement = levers::set(&job, &mounted, &link)?;
     job.placement.network = Some(link.network().unwrap_or_else(Network::of_guest));
     channel::send(&GuestEvent::Ready);

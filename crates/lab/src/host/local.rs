@@ -50,7 +50,7 @@ use bigiron_probe::sampled::recorder::{Recording, Sampling};
 use bigiron_probe::sampled::spans::Spans;
 use bigiron_probe::symbols::Symbols;
 use bigiron_sys::mount;
-use bigiron_sys::network::{Link, Pair};
+use bigiron_sys::network::{TrialLink, VethPair};
 use bigiron_workload::Workload;
 use bigiron_workload::registry::Registry;
 
@@ -118,7 +118,7 @@ impl LocalHost {
             foundation::find(&workloads, plan, arm)?;
             let has = workloads.iter().any(|workload| workload.needs().has_network());
             // Made and let go: what speaks against it is said before anything runs.
-            lever::net::link(has, Pair::make)?;
+            lever::net::link(has, VethPair::make)?;
             has_network.push(has);
         }
         let changes = plan.arms.iter().any(|arm| !lever::of_runtime(&arm.settings).is_empty());
@@ -132,7 +132,7 @@ impl LocalHost {
     }
 
     /// Sets the arm's levers for one trial whose folder is `dir`.
-    fn set(&self, trial: &Trial<'_>, dir: &Path, link: &Link) -> anyhow::Result<Option<LeversInForce<'_>>> {
+    fn set(&self, trial: &Trial<'_>, dir: &Path, link: &TrialLink) -> anyhow::Result<Option<LeversInForce<'_>>> {
         let settings = lever::of_runtime(&trial.arm.settings);
         let Some(ledger) = self.ledger.as_ref().filter(|_| !settings.is_empty()) else { return Ok(None) };
         let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
@@ -319,7 +319,7 @@ impl LocalHost {
         let begun = Instant::now();
         let dir = folder(trial.artifacts)?;
         let mut task = self.task(trial, dir.path()).map_err(fatal)?;
-        let link = lever::net::link(self.has_network[trial.slot.arm], Pair::make).map_err(fatal)?;
+        let link = lever::net::link(self.has_network[trial.slot.arm], VethPair::make).map_err(fatal)?;
         let set = self.set(trial, dir.path(), &link).map_err(fatal)?;
         let mut changes = Vec::new();
         if let Some(set) = &set {
@@ -331,26 +331,26 @@ impl LocalHost {
         let recorders = Recorders::start(trial.purpose).map_err(HostError::Void)?;
         let before = MachineSample::now();
         let limit = Limit { cpu_seconds: trial.plan.design.hang_cpu_seconds, cpus: trial.plan.machine.cpus };
-        let (mut heard, end) = work(&task, Some(limit), trial.cancel, phase)?;
+        let (mut received, end) = work(&task, Some(limit), trial.cancel, phase)?;
         let recorded = recorders.stop();
         let noise = self.watch.card(&before);
         artifacts::keep(&task.job.workloads, &task.mounts, trial.artifacts).map_err(fatal)?;
         if let Some(set) = set {
             set.taken_back().map_err(fatal)?;
         }
-        if let Some(message) = heard.unfit.take() {
+        if let Some(message) = received.unfit.take() {
             return Err(HostError::Fatal(message));
         }
-        let failure = failure(&mut heard, end);
-        let metrics = if failure.is_none() { heard.metrics() } else { Values::default() };
+        let failure = failure(&mut received, end);
+        let metrics = if failure.is_none() { received.metrics() } else { Values::default() };
         let result = TrialResult {
             failure,
-            guest: heard.guest,
+            guest: received.guest,
             metrics,
-            facts: heard.facts.into_iter().chain(noise).chain(trial.arm.foundation.clone()).collect(),
-            counters: heard.counters,
+            facts: received.facts.into_iter().chain(noise).chain(trial.arm.foundation.clone()).collect(),
+            counters: received.counters,
             changes,
-            complaints: heard.complaints,
+            complaints: received.complaints,
             cost: HostCost {
                 accelerator: "local".to_owned(),
                 wall_s: begun.elapsed().as_secs_f64(),
@@ -358,7 +358,7 @@ impl LocalHost {
             },
             evidence: None,
         };
-        Ok(FinishedTrial { result, windows: heard.windows, marks: heard.marks, recorded })
+        Ok(FinishedTrial { result, windows: received.windows, marks: received.marks, recorded })
     }
 }
 
@@ -402,13 +402,13 @@ pub fn once(
         mounts: vec![Mounts { dir: at, ..Mounts::default() }],
     };
     // A run of a moment or of a day, with a user waiting.
-    let (mut heard, end) = work(&task, None, cancel, phase)?;
+    let (mut received, end) = work(&task, None, cancel, phase)?;
     let prefix = format!("{}.", workload.name());
     let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();
     Ok(SingleRun {
-        failure: failure(&mut heard, end),
-        values: heard.results.into_iter().flat_map(|(_, values)| values).collect(),
-        facts: heard.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
+        failure: failure(&mut received, end),
+        values: received.results.into_iter().flat_map(|(_, values)| values).collect(),
+        facts: received.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
     })
 }
 
@@ -427,11 +427,11 @@ fn folder(below: &Path) -> Result<tempfile::TempDir, HostError> {
     make().with_context(|| format!("Cannot make a folder in {}", below.display())).map_err(fatal)
 }
 
-fn failure(heard: &mut ReceivedEvents, end: WorkerEnd) -> Option<(Failure, String)> {
-    match (heard.failed.take(), end) {
+fn failure(received: &mut ReceivedEvents, end: WorkerEnd) -> Option<(Failure, String)> {
+    match (received.failed.take(), end) {
         (Some(failure), _) => Some(failure),
         (None, WorkerEnd::Hung(why)) => Some((Failure::Hang, why)),
-        (None, WorkerEnd::Exited(_)) if heard.done => None,
+        (None, WorkerEnd::Exited(_)) if received.done => None,
         (None, WorkerEnd::Exited(status)) => {
             Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status))))
         }

@@ -1,4 +1,4 @@
-//! What a guest has said.
+//! What a guest has reported: its events, added up.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use bigiron_model::workload::Program;
 use bigiron_model::workload::Window;
 use bigiron_probe::sampled::profile::Profiles;
 
-/// What the guest has said so far.
+/// The events of a guest so far.
 #[derive(Default)]
 pub(in crate::host) struct ReceivedEvents {
     pub(in crate::host) guest: Option<GuestIdentity>,
@@ -29,7 +29,7 @@ pub(in crate::host) struct ReceivedEvents {
     pub(in crate::host) unfit: Option<String>,
     /// Names and texts.
     pub(in crate::host) artifacts: Vec<(String, String)>,
-    /// What was proved of a life before.
+    /// What was proved of the power cycles before.
     pub(in crate::host) proved: Option<Vec<(String, String)>>,
     /// The workload and what it has marked, in the order of its cuts.
     pub(in crate::host) windows: Vec<(String, Window)>,

@@ -61,7 +61,7 @@ pub struct VmHost {
 /// A guest that came to its end.
 struct FinishedGuest {
     result: TrialResult,
-    heard: ReceivedEvents,
+    received: ReceivedEvents,
 }
 
 impl VmHost {
@@ -176,35 +176,36 @@ impl VmHost {
         let started = Instant::now();
         phase(Phase::Booting);
         let mut watch = Watch::new(&files.events, &files.console, trial.plan.design.hang_cpu_seconds);
-        let mut heard = ReceivedEvents::default();
+        let mut received = ReceivedEvents::default();
         let mut in_lockstep = false;
-        let ended = see_to_its_end(trial.cancel, &mut process, &mut watch, &files, &mut heard, phase, &mut |process| {
-            in_lockstep = in_lockstep || library.is_some() && process.is_in_lockstep();
-        });
+        let ended =
+            see_to_its_end(trial.cancel, &mut process, &mut watch, &files, &mut received, phase, &mut |process| {
+                in_lockstep = in_lockstep || library.is_some() && process.is_in_lockstep();
+            });
         let stopped = Instant::now();
         let cpu_s = watch.cpu_seconds();
         files.remove_bulk(&process);
         let ended = ended?;
         let console = std::fs::read(&files.console).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
-        let failure = outcome::verdict(&ended, &heard, &console, &process.errors())?;
-        for (name, text) in &heard.artifacts {
+        let failure = outcome::verdict(&ended, &received, &console, &process.errors())?;
+        for (name, text) in &received.artifacts {
             // A name of the guest's must not lead elsewhere.
             let path = trial.artifacts.join(name.replace('/', "_"));
             std::fs::write(&path, text).map_err(|e| full(&e, &path))?;
         }
-        let metrics = if failure.is_none() { heard.metrics() } else { Values::default() };
-        let set_up = heard.set_up();
+        let metrics = if failure.is_none() { received.metrics() } else { Values::default() };
+        let set_up = received.set_up();
         let overhead = (started - begun) + set_up + stopped.elapsed();
-        let facts = std::mem::take(&mut heard.facts).into_iter().chain(disk_fact(&disks)).chain(self.cpu_fact());
+        let facts = std::mem::take(&mut received.facts).into_iter().chain(disk_fact(&disks)).chain(self.cpu_fact());
         let result = TrialResult {
             failure,
-            guest: heard.guest.take(),
+            guest: received.guest.take(),
             metrics,
             facts: facts.chain(trial.arm.foundation.clone()).collect(),
-            counters: heard.counters.take(),
-            changes: std::mem::take(&mut heard.changes),
-            complaints: std::mem::take(&mut heard.complaints),
+            counters: received.counters.take(),
+            changes: std::mem::take(&mut received.changes),
+            complaints: std::mem::take(&mut received.complaints),
             cost: HostCost {
                 accelerator: self.accelerator.name().to_owned(),
                 qemu: self.qemu.version.to_string(),
@@ -215,7 +216,7 @@ impl VmHost {
             },
             evidence: None,
         };
-        Ok(FinishedGuest { result, heard })
+        Ok(FinishedGuest { result, received })
     }
 }
 
@@ -275,7 +276,7 @@ impl VmHost {
         Ok(Some(JournalDisk { storage: profile.name.to_owned(), device, image }))
     }
 
-    fn lay(&self, kind: image::Kind<'_>, content: DiskContent<'_>, path: &Path) -> anyhow::Result<()> {
+    fn lay(&self, kind: image::FileSystemSpec<'_>, content: DiskContent<'_>, path: &Path) -> anyhow::Result<()> {
         match content {
             DiskContent::Image(image) => image::restore(image, path),
             DiskContent::Empty(size_mib) => image::write_raw(&self.cache, kind, size_mib, path),
@@ -333,7 +334,7 @@ fn see_to_its_end(
     process: &mut Process,
     watch: &mut Watch,
     files: &Files,
-    heard: &mut ReceivedEvents,
+    received: &mut ReceivedEvents,
     phase: &dyn Fn(Phase),
     speaking: &mut dyn FnMut(&Process),
 ) -> Result<VmEnd, HostError> {
@@ -343,18 +344,18 @@ fn see_to_its_end(
         }
         // The status first: what was written before the end is then read whole.
         let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
-        if let Some(line) = hear(watch, heard, files, phase)? {
+        if let Some(line) = hear(watch, received, files, phase)? {
             process.kill();
             return Ok(VmEnd::Malformed(line));
         }
         // By then the kernel has waited for many a timer.
-        if heard.hello.is_some() {
+        if received.hello.is_some() {
             speaking(process);
         }
         if let Some(status) = status {
             return Ok(VmEnd::Exited(status));
         }
-        if let Some(why) = watch.hung(process.cpu_seconds(), heard.last_step()) {
+        if let Some(why) = watch.hung(process.cpu_seconds(), received.last_step()) {
             process.kill();
             return Ok(VmEnd::Hung(why));
         }
@@ -365,7 +366,7 @@ fn see_to_its_end(
 /// Takes what a guest has said since the last call. A line that is not an event comes back: the guest's doing, unless the disk is full.
 fn hear(
     watch: &mut Watch,
-    heard: &mut ReceivedEvents,
+    received: &mut ReceivedEvents,
     files: &Files,
     phase: &dyn Fn(Phase),
 ) -> Result<Option<String>, HostError> {
@@ -373,7 +374,7 @@ fn hear(
     files.check_room()?;
     for said in said {
         match said {
-            Ok(event) => heard.take(event, phase),
+            Ok(event) => received.take(event, phase),
             Err(line) => return Ok(Some(line)),
         }
     }

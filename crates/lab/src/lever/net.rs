@@ -5,7 +5,7 @@
 use super::accepted_values::AcceptedValues;
 use super::runtime::{Lever, LeverTarget, SideEffects};
 use bigiron_model::record::FileChange;
-use bigiron_sys::network::{Attribute, Link, Offload, Pair, PairEnd};
+use bigiron_sys::network::{Attribute, Offload, PairEnd, TrialLink, VethPair};
 
 /// Why a study has no devices that could be set.
 pub const NOBODY: &str = "no workload of this study has clients behind network devices; dbsim has with `dbsim.run.network=veth` and \
@@ -15,11 +15,11 @@ pub const NOBODY: &str = "no workload of this study has clients behind network d
 ///
 /// # Errors
 /// It cannot be made.
-pub fn link(wanted: bool, make: fn() -> Result<Pair, String>) -> anyhow::Result<Link> {
+pub fn link(wanted: bool, make: fn() -> Result<VethPair, String>) -> anyhow::Result<TrialLink> {
     if !wanted {
-        return Ok(Link::none(NOBODY));
+        return Ok(TrialLink::none(NOBODY));
     }
-    make().map(Link::of).map_err(|why| anyhow::anyhow!("No network between clients and servers: {why}"))
+    make().map(TrialLink::of).map_err(|why| anyhow::anyhow!("No network between clients and servers: {why}"))
 }
 
 /// The first kernel whose veth devices have NAPI, and with it GRO, for ordinary traffic.
@@ -79,7 +79,7 @@ fn polls(name: &str) -> bool {
 }
 
 /// Refuses what this kernel has no such.
-pub(super) fn available(pair: &Pair, lever: &Lever, text: &str, attribute: Attribute) -> Result<(), String> {
+pub(super) fn available(pair: &VethPair, lever: &Lever, text: &str, attribute: Attribute) -> Result<(), String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     if polls(lever.name) && !is_off(text) && is_older(&release, NAPI_SINCE) {
         let (major, minor) = NAPI_SINCE;
@@ -100,7 +100,12 @@ fn is_older(release: &str, first: (u32, u32)) -> bool {
 }
 
 /// Sets `attribute` at both ends and reads it back.
-pub(super) fn apply(pair: &Pair, lever: &Lever, attribute: Attribute, text: &str) -> Result<Vec<FileChange>, String> {
+pub(super) fn apply(
+    pair: &VethPair,
+    lever: &Lever,
+    attribute: Attribute,
+    text: &str,
+) -> Result<Vec<FileChange>, String> {
     let mut changes = Vec::new();
     for end in pair.ends() {
         let called = end.called(attribute);
@@ -132,7 +137,7 @@ fn has_gro(end: &PairEnd) -> Result<bool, String> {
 }
 
 /// What each end says of `attribute`.
-pub fn shown(pair: &Pair, attribute: Attribute) -> Vec<(String, Result<String, String>)> {
+pub fn shown(pair: &VethPair, attribute: Attribute) -> Vec<(String, Result<String, String>)> {
     let read = |end: &PairEnd| (end.called(attribute), end.read(attribute).map_err(|e| e.to_string()));
     pair.ends().into_iter().map(read).collect()
 }
@@ -140,7 +145,7 @@ pub fn shown(pair: &Pair, attribute: Attribute) -> Vec<(String, Result<String, S
 /// Sets a sysctl in the namespaces of the pair that are not this process's own, where they have one of that name: what the kernel keeps for
 /// each network.
 pub(super) fn sysctl(
-    pair: &Pair,
+    pair: &VethPair,
     path: &std::path::Path,
     text: &str,
     takes: AcceptedValues,
@@ -179,16 +184,16 @@ mod tests {
     use crate::undo::NoLedger;
     use bigiron_model::setting::Setting;
 
-    fn set(link: &Link, texts: &[&str]) -> Result<Vec<FileChange>, String> {
+    fn set(link: &TrialLink, texts: &[&str]) -> Result<Vec<FileChange>, String> {
         let settings: Vec<Setting> = texts.iter().map(|text| lever::parse(text).unwrap()).collect();
         let site = Site { root: Path::new("/"), disks: Err("no disk".to_owned()), link };
         apply::apply(&settings, &site, &mut NoLedger).map(|applied| applied.changes)
     }
 
     /// A pair of our own, where root runs the tests on a kernel that polls.
-    fn made() -> Option<Link> {
-        let pair = Pair::make().and_then(|pair| {
-            available(&pair, &LEVERS[2], "on", Attribute::Offload(Offload::Gro)).map(|()| Link::of(pair))
+    fn made() -> Option<TrialLink> {
+        let pair = VethPair::make().and_then(|pair| {
+            available(&pair, &LEVERS[2], "on", Attribute::Offload(Offload::Gro)).map(|()| TrialLink::of(pair))
         });
         // Not by `eprintln!`, which the harness shows of failed tests alone.
         let skipped = |why| drop(writeln!(std::io::stderr(), "SKIPPED levers of network devices: {why}"));

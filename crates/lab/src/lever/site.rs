@@ -17,14 +17,14 @@ use super::{cgroup, net};
 use crate::undo::chosen;
 use bigiron_model::setting::Setting;
 use bigiron_sys::kernel_file::{below, read};
-use bigiron_sys::network::{Attribute, Link};
+use bigiron_sys::network::{Attribute, TrialLink};
 
 /// The machine below a root, and the disks that the study's data lies on (or why there are none).
 pub struct Site<'a> {
     pub root: &'a Path,
     pub disks: Result<Disks, String>,
     /// The devices between the study's clients and servers.
-    pub link: &'a Link,
+    pub link: &'a TrialLink,
 }
 
 /// What a setting comes to on this machine.

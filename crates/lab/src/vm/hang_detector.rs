@@ -65,18 +65,18 @@ mod tests {
 
     #[test]
     fn a_trial_hangs_by_cpu_time_or_by_using_none() {
-        let mut patience = HangDetector::new(10, Duration::from_secs(3600));
-        patience.measure_from(100.0);
-        assert_eq!(patience.hung(Some(109.0), ""), None);
-        patience.seen();
-        assert_eq!(patience.hung(Some(118.5), ""), None, "progress at 109 s");
-        let why = patience.hung(Some(119.75), "in `micro`").expect("10.75 s without progress");
+        let mut detector = HangDetector::new(10, Duration::from_secs(3600));
+        detector.measure_from(100.0);
+        assert_eq!(detector.hung(Some(109.0), ""), None);
+        detector.seen();
+        assert_eq!(detector.hung(Some(118.5), ""), None, "progress at 109 s");
+        let why = detector.hung(Some(119.75), "in `micro`").expect("10.75 s without progress");
         assert_eq!(why, "No progress for 11 CPU seconds (limit 10) in `micro`");
 
-        let mut patience = HangDetector::new(10, Duration::ZERO);
+        let mut detector = HangDetector::new(10, Duration::ZERO);
         std::thread::sleep(Duration::from_millis(1));
-        assert_eq!(patience.hung(Some(2.0), ""), None, "it works");
-        patience.measure_from(2.0);
-        assert!(patience.hung(Some(2.5), "").is_some_and(|why| why.starts_with("No progress and no CPU used")));
+        assert_eq!(detector.hung(Some(2.0), ""), None, "it works");
+        detector.measure_from(2.0);
+        assert!(detector.hung(Some(2.5), "").is_some_and(|why| why.starts_with("No progress and no CPU used")));
     }
 }

@@ -30,7 +30,7 @@ pub struct Watch {
     events: Tail,
     console: PathBuf,
     console_len: u64,
-    patience: HangDetector,
+    hang_detector: HangDetector,
 }
 
 impl Watch {
@@ -40,7 +40,7 @@ impl Watch {
             events: Tail::new(events),
             console: console.to_owned(),
             console_len: 0,
-            patience: HangDetector::new(limit_s, Duration::from_secs(u64::from(limit_s) * u64::from(IDLE_FACTOR))),
+            hang_detector: HangDetector::new(limit_s, Duration::from_secs(u64::from(limit_s) * u64::from(IDLE_FACTOR))),
         }
     }
 
@@ -60,17 +60,17 @@ impl Watch {
 
     /// A sign of progress that is neither an event nor on the console.
     pub fn seen(&mut self) {
-        self.patience.seen();
+        self.hang_detector.seen();
     }
 
     /// Why the guest counts as hung, given the CPU seconds its VM has used; `None` while it does not.
     pub fn hung(&mut self, cpu: Option<f64>, doing: String) -> Option<String> {
-        self.patience.hung(cpu, &doing)
+        self.hang_detector.hung(cpu, &doing)
     }
 
     /// CPU seconds used when last looked.
     pub fn cpu_seconds(&self) -> f64 {
-        self.patience.cpu_seconds()
+        self.hang_detector.cpu_seconds()
     }
 }
 

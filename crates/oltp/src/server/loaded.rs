@@ -19,7 +19,7 @@ use crate::database::Database;
 use crate::pg::{Connection, Url};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image;
-use bigiron_service::image::Shape;
+use bigiron_service::image::ImageSpec;
 use bigiron_service::own_folder::short_path;
 use bigiron_service::postgres::{self, SOCKET};
 use bigiron_service::tree::UID;
@@ -119,7 +119,7 @@ pub fn ensure(
     let staged = place.dir().join("image");
     fs::create_dir(&staged)?;
     let path = staged.join("image");
-    let shape = Shape { filesystem: wanted.filesystem, room: wanted.room, writable: true, owner: UID };
+    let shape = ImageSpec { filesystem: wanted.filesystem, room: wanted.room, writable: true, owner: UID };
     image::make(&cluster_folder, &path, &shape)?;
     let known = Loaded {
         image: folder.join("image"),

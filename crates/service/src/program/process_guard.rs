@@ -28,7 +28,7 @@ const MEASURED: &str = "measured";
 const NOT_MEASURED: &str = "other";
 
 /// What every run of a trial has in common.
-pub struct Orders<'a> {
+pub struct ProgramSet<'a> {
     /// Of which each run is one, by its place here.
     pub programs: Vec<Program>,
     /// Longest time that a run may take.
@@ -52,7 +52,7 @@ impl ProcessGuard {
     ///
     /// # Errors
     /// The system has no process or descriptor left.
-    pub fn found(orders: &Orders<'_>) -> anyhow::Result<Self> {
+    pub fn found(orders: &ProgramSet<'_>) -> anyhow::Result<Self> {
         let (ours, its) = UnixStream::pair()?;
         let mut ours = Some(ours);
         let pid = launch::fork_guard(|| {
@@ -65,7 +65,7 @@ impl ProcessGuard {
         Ok(Self { pid, line })
     }
 
-    /// Has it run a program once, by its place in [`Orders::programs`]; the outputs are called `name`, a word.
+    /// Has it run a program once, by its place in [`ProgramSet::programs`]; the outputs are called `name`, a word.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -101,7 +101,7 @@ impl Drop for ProcessGuard {
 }
 
 /// The process guard's life. Returns its exit status.
-fn serve(orders: &Orders<'_>, line: UnixStream) -> i32 {
+fn serve(orders: &ProgramSet<'_>, line: UnixStream) -> i32 {
     match Life::begin(orders).and_then(|life| life.live(line)) {
         Ok(()) => 0,
         Err(e) => {
@@ -112,13 +112,13 @@ fn serve(orders: &Orders<'_>, line: UnixStream) -> i32 {
 }
 
 struct Life<'a> {
-    orders: &'a Orders<'a>,
+    orders: &'a ProgramSet<'a>,
     outputs: OwnedFd,
     cgroups: Option<CgroupParent>,
 }
 
 impl<'a> Life<'a> {
-    fn begin(orders: &'a Orders<'a>) -> anyhow::Result<Self> {
+    fn begin(orders: &'a ProgramSet<'a>) -> anyhow::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let outputs = rustix::fs::open(orders.outputs, flags, rustix::fs::Mode::empty())
@@ -197,7 +197,7 @@ impl<'a> Life<'a> {
         program: &Program,
         name: &str,
         measured: bool,
-    ) -> anyhow::Result<(Instant, Option<RunCgroup<'_>>, launch::Running)> {
+    ) -> anyhow::Result<(Instant, Option<RunCgroup<'_>>, launch::RunningProgram)> {
         let stderr = self.output(&format!("{name}.stderr"))?;
         let stdout = match self.orders.keep_stdout {
             true => self.output(&format!("{name}.stdout"))?,

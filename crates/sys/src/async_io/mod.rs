@@ -35,7 +35,7 @@ pub enum Method {
 
 /// What engine is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spec {
+pub struct EngineSpec {
     pub method: Method,
     /// Requests in flight at most; the number of buffers.
     pub depth: usize,
@@ -49,7 +49,7 @@ pub struct Spec {
     pub iopoll: bool,
 }
 
-impl Default for Spec {
+impl Default for EngineSpec {
     fn default() -> Self {
         Self { method: Method::Sync, depth: 1, batch: 1, registered: false, sqpoll: false, iopoll: false }
     }
@@ -237,16 +237,16 @@ fn exchange_lists(
 }
 
 /// What is to be done with an engine whose type the compiler is to know, so that no call on the way of a request is indirect.
-pub trait User {
+pub trait EngineUser {
     type Output;
     fn with<E: Engine + 'static>(self, engine: E) -> Self::Output;
 }
 
 /// Opens the engine that `spec` asks for, with buffers of `block_bytes`. `files` are those that requests will name; io_uring
 /// registers them if it is to (without any, only buffers are registered). The error says what this kernel or device cannot do.
-pub fn open(spec: &Spec, block_bytes: usize, files: &[BorrowedFd<'_>]) -> io::Result<Box<dyn Engine>> {
+pub fn open(spec: &EngineSpec, block_bytes: usize, files: &[BorrowedFd<'_>]) -> io::Result<Box<dyn Engine>> {
     struct Boxed;
-    impl User for Boxed {
+    impl EngineUser for Boxed {
         type Output = Box<dyn Engine>;
         fn with<E: Engine + 'static>(self, engine: E) -> Box<dyn Engine> {
             Box::new(engine)
@@ -256,7 +256,12 @@ pub fn open(spec: &Spec, block_bytes: usize, files: &[BorrowedFd<'_>]) -> io::Re
 }
 
 /// [`open`]s the engine for `user`.
-pub fn open_for<U: User>(spec: &Spec, block_bytes: usize, files: &[BorrowedFd<'_>], user: U) -> io::Result<U::Output> {
+pub fn open_for<U: EngineUser>(
+    spec: &EngineSpec,
+    block_bytes: usize,
+    files: &[BorrowedFd<'_>],
+    user: U,
+) -> io::Result<U::Output> {
     let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     if !(BUFFER_BYTES.0..=BUFFER_BYTES.1).contains(&block_bytes) || !block_bytes.is_multiple_of(BUFFER_BYTES.0) {
         let (min, max) = BUFFER_BYTES;

@@ -14,7 +14,7 @@ use rustix::io_uring::{IoringEnterFlags, io_uring_enter};
 
 use super::buffers::Buffers;
 use super::entry::Registered;
-use super::{Completion, CompletionHandler, Engine, Lists, Request, Spec, explain, transferred};
+use super::{Completion, CompletionHandler, Engine, EngineSpec, Lists, Request, explain, transferred};
 
 const REGISTER_RING_FDS: u32 = 20;
 /// Bytes that the kernel registers as one buffer, at most.
@@ -48,7 +48,7 @@ impl Uring {
 
     /// The ring that `spec` asks for. Task work is deferred to the moments when this thread asks for completions, where the
     /// kernel can do that (`IORING_SETUP_DEFER_TASKRUN`, since 6.1; else `IORING_SETUP_COOP_TASKRUN`, since 5.19).
-    pub fn open(spec: &Spec, block: usize, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
+    pub fn open(spec: &EngineSpec, block: usize, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let (ring, task_run) = set_up(spec)?;
         let mut engine = Self::around(ring, spec.depth, block, task_run)?;
         engine.sqpoll = spec.sqpoll;
@@ -274,7 +274,7 @@ impl Uring {
 }
 
 /// The ring with the best setup flags that this kernel takes, and what those are.
-fn set_up(spec: &Spec) -> io::Result<(IoUring, &'static str)> {
+fn set_up(spec: &EngineSpec) -> io::Result<(IoUring, &'static str)> {
     // One more than requests: a linked sync has an entry of its own.
     let depth = spec.depth.max(2) as u32;
     let builder = || {

@@ -21,7 +21,7 @@ use crate::{net, veth};
 
 pub use crate::ethtool::Offload;
 pub use attribute::Attribute;
-pub use link::Link;
+pub use link::TrialLink;
 pub use wiring::{Wiring, connect};
 
 /// The kernel's module for the devices.
@@ -92,7 +92,7 @@ pub struct PairEnd {
 
 /// Both ends, held.
 #[derive(Debug)]
-pub struct Pair {
+pub struct VethPair {
     pub servers: PairEnd,
     pub clients: PairEnd,
 }
@@ -111,7 +111,7 @@ impl Traffic {
     }
 }
 
-impl Pair {
+impl VethPair {
     /// Makes both ends in new namespaces. Needs root.
     ///
     /// # Errors

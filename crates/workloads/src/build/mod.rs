@@ -19,9 +19,9 @@ use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_service::program::measured::MeasuredRun;
 use bigiron_service::program::outputs::Outputs;
-use bigiron_service::program::process_guard::{Orders, ProcessGuard};
+use bigiron_service::program::process_guard::{ProcessGuard, ProgramSet};
 use bigiron_service::program::root;
-use bigiron_service::program::root::Wanted;
+use bigiron_service::program::root::ProgramNeeds;
 use bigiron_service::program::succeeded;
 use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
@@ -138,7 +138,7 @@ impl Configured for Spec {
 
     fn images(&self, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
         let lines = root::kits::tokens(&self.prepare).chain(root::kits::tokens(&self.check));
-        let wanted = Wanted {
+        let wanted = ProgramNeeds {
             whose: "`build`",
             words: ["make", "cc", "gcc", "ld"].into_iter().chain(lines).map(str::to_owned).collect(),
             dir: self.tree.as_deref(),
@@ -306,7 +306,7 @@ impl<'a> Builder<'a> {
             let jobs = spec.jobs(*load, cx.cpus).map_or_else(String::new, |n| n.to_string());
             format!("exec make -s -j{jobs} {}", spec.target).trim_end().to_owned()
         }));
-        let orders = Orders {
+        let orders = ProgramSet {
             programs: lines
                 .iter()
                 .map(|line| place.work_folder.shell(line, &place.dir))

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use bigiron_probe::counters::span;
-use bigiron_sys::family::{Children, Family};
+use bigiron_sys::family::{Children, ProcessFamily};
 use bigiron_sys::latch::EventCount;
 use bigiron_sys::launch;
 use bigiron_sys::launch::Usage;
@@ -143,7 +143,7 @@ impl<'s> Board<'s> {
     /// # Errors
     /// A worker failed or ended before its time; a [`WrongData`] if one got what nobody sent.
     pub fn run(&self, workers: usize, raise: impl FnOnce(&mut Children) -> Result<()>) -> Result<Taken> {
-        let family = Family::found(|children| match self.head(workers, children, raise) {
+        let family = ProcessFamily::found(|children| match self.head(workers, children, raise) {
             Ok(()) => 0,
             Err(e) => {
                 self.fail(1, &format!("{e:#}"));

@@ -21,9 +21,9 @@ use bigiron_model::workload::{Options, Window};
 use bigiron_service::program::measured;
 use bigiron_service::program::measured::MeasuredRun;
 use bigiron_service::program::outputs::Outputs;
-use bigiron_service::program::process_guard::{Orders, ProcessGuard};
+use bigiron_service::program::process_guard::{ProcessGuard, ProgramSet};
 use bigiron_service::program::root;
-use bigiron_service::program::root::Wanted;
+use bigiron_service::program::root::ProgramNeeds;
 use bigiron_service::program::succeeded;
 use bigiron_sys::launch::Program;
 use bigiron_workload::{
@@ -139,7 +139,7 @@ impl Configured for Spec {
     }
 
     fn images(&self, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
-        let wanted = Wanted {
+        let wanted = ProgramNeeds {
             whose: "the command",
             words: self.words_of_programs(),
             dir: Some(&self.dir),
@@ -180,7 +180,7 @@ impl Running for &Spec {
         let root = cx.images.contains_key(root::ROOT).then(|| cx.dir.join("root"));
         let prepare = matches!(spec.prepare, What::Line(_) | What::Words(_));
         let programs = [&spec.what].into_iter().chain(prepare.then_some(&spec.prepare));
-        let orders = Orders {
+        let orders = ProgramSet {
             programs: programs.map(|what| program(spec, what, root.as_deref())).collect::<anyhow::Result<_>>()?,
             limit: spec.limit,
             outputs: outputs.dir(),

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{KINDS, Kind, Request, Settings};
 use bigiron_probe::counters::span;
 use bigiron_sys::load::burn::Piece;
-use bigiron_sys::load::worker_group::{Board, Member, Shape, Stage, Work, WorkerGroup};
+use bigiron_sys::load::worker_group::{GroupBoard, GroupWork, Member, MemberKind, StageCost, WorkerGroup};
 use bigiron_sys::load::{Histogram, Recorder, ShardedHistogram, now_ns};
 use bigiron_sys::segment::{Segment, shared_struct};
 use bigiron_workload::length::Length;
@@ -66,7 +66,7 @@ pub struct Progress {
 
 /// What a replay measured.
 pub struct Replayed {
-    pub stage: Stage,
+    pub stage: StageCost,
     pub bytes: u64,
     pub requests: u64,
     /// By [`Kind`]; nothing counted for those that the loadfile does not have.
@@ -90,16 +90,16 @@ pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce
     let clients = settings.clients;
     limits::check(clients)?;
     let present: Vec<bool> = Kind::ALL.iter().map(|(kind, ..)| settings.file.count(*kind) > 0).collect();
-    let bytes = Board::bytes(clients)
+    let bytes = GroupBoard::bytes(clients)
         + KINDS * ShardedHistogram::bytes(clients)
         + clients * size_of::<Counter>()
         + 4 * bigiron_sys::segment::PAGE;
     let segment = Segment::new(bytes).context("Cannot map the shared segment")?;
-    let board = Board::new(&segment, clients)?;
+    let board = GroupBoard::new(&segment, clients)?;
     let latencies: Vec<_> = present.iter().map(|p| p.then(|| ShardedHistogram::new(&segment, clients))).collect();
     let counters = segment.many::<Counter>(clients);
     let replay = Replay { settings, service, latencies: &latencies, counters };
-    let mut worker_group = WorkerGroup::start(&board, Shape::Processes, &replay)?;
+    let mut worker_group = WorkerGroup::start(&board, MemberKind::Processes, &replay)?;
     match settings.warm_up {
         Length::Passes(_) => drop(worker_group.stage()?),
         Length::Time(time) => drop(worker_group.stage_for(time, || ())?),
@@ -137,7 +137,7 @@ pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce
     })
 }
 
-impl<S: Service> Work for Replay<'_, S> {
+impl<S: Service> GroupWork for Replay<'_, S> {
     fn settle(&self) -> Result<()> {
         self.service.settle()
     }

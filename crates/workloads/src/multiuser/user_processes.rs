@@ -17,7 +17,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::board::{Board, Trouble};
 use super::work::{Scale, Test, TestDirectory, UserContext};
 use bigiron_probe::counters::span;
-use bigiron_sys::family::{Children, Family};
+use bigiron_sys::family::{Children, ProcessFamily};
 use bigiron_sys::launch::children_usage;
 use bigiron_sys::load::now_ns;
 use bigiron_sys::process::Exit;
@@ -78,7 +78,7 @@ pub fn run(work: &Work<'_>) -> Result<Seen> {
     let segment = Segment::new(Board::bytes(work.users as usize, work.tests.len())).context("Cannot share memory")?;
     let board = Board::new(&segment, work.users as usize, work.tests.len());
     let killed = shortage::killed();
-    let family = Family::found(|children| head(work, &board, children)).context("Cannot start the users")?;
+    let family = ProcessFamily::found(|children| head(work, &board, children)).context("Cannot start the users")?;
     let exit = family.wait().context("Cannot wait for the users")?;
     let killed = shortage::killed().saturating_sub(killed);
     if let Some((trouble, text)) = board.complaint() {

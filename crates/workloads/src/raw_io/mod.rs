@@ -20,7 +20,7 @@ use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::counters::span;
 use bigiron_sys::load::files::{file_system, open_direct};
-use bigiron_sys::load::worker_group::{Board, Member, Shape, Stage, Work, WorkerGroup};
+use bigiron_sys::load::worker_group::{GroupBoard, GroupWork, Member, MemberKind, StageCost, WorkerGroup};
 use bigiron_sys::segment::{PAGE, Segment};
 use bigiron_workload::{
     ByClock, Configured, Context, Needs, OptionDef, Progress, RawNeeds, Running, Workload, WorkloadResult, limits,
@@ -96,12 +96,12 @@ impl Running for &Matrix {
         let processes = matrix.processes();
         limits::check(processes)?;
         let paths = disk::paths(cx.devices, &cx.dir, matrix.disks)?;
-        let segment = Segment::new(Board::bytes(processes) + PAGE).context("Cannot map the shared segment")?;
-        let board = Board::new(&segment, processes)?;
+        let segment = Segment::new(GroupBoard::bytes(processes) + PAGE).context("Cannot map the shared segment")?;
+        let board = GroupBoard::new(&segment, processes)?;
         let work = Cells { matrix, seed: cx.seed, paths: &paths };
         let mut outcome = WorkloadResult::default();
         let mut logs = 0.0;
-        let mut worker_group = WorkerGroup::start(&board, Shape::Processes, &work)?;
+        let mut worker_group = WorkerGroup::start(&board, MemberKind::Processes, &work)?;
         for (n, cell) in matrix.cells.iter().enumerate() {
             (cx.progress)(Progress { step: &cell.name, done: n as u32, of: matrix.cells.len() as u32 });
             // The engine is opened and warmed up in a stage of its own.
@@ -160,7 +160,7 @@ fn requests(matrix: &Matrix, cell: &Cell) -> u64 {
 }
 
 /// Requests per second.
-fn rate(matrix: &Matrix, cell: &Cell, stage: Stage) -> Result<f64> {
+fn rate(matrix: &Matrix, cell: &Cell, stage: StageCost) -> Result<f64> {
     ensure!(stage.ns > 0, "The clock did not move in cell `{}`", cell.name);
     Ok(requests(matrix, cell) as f64 * 1e9 / stage.ns as f64)
 }
@@ -172,7 +172,7 @@ struct Cells<'a> {
     paths: &'a [PathBuf],
 }
 
-impl Work for Cells<'_> {
+impl GroupWork for Cells<'_> {
     fn live(&self, member: &mut Member<'_>) -> Result<()> {
         let (process, number) = (member.number, member.number % self.matrix.disks);
         let (file, stamp) = (open_direct(&self.paths[number], OFlags::RDWR)?, disk::stamp(self.seed, number));

@@ -22,9 +22,9 @@ use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_service::program::measured::MeasuredRun;
 use bigiron_service::program::outputs::Outputs;
-use bigiron_service::program::process_guard::{Orders, ProcessGuard};
+use bigiron_service::program::process_guard::{ProcessGuard, ProgramSet};
 use bigiron_service::program::root;
-use bigiron_service::program::root::Wanted;
+use bigiron_service::program::root::ProgramNeeds;
 use bigiron_service::program::succeeded;
 use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
@@ -99,7 +99,7 @@ impl Configured for Spec {
 
     fn images(&self, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
         let words = ALWAYS.split_whitespace().chain(self.tasks.iter().flat_map(|t| t.needs.iter().map(|(n, _)| *n)));
-        let wanted = Wanted {
+        let wanted = ProgramNeeds {
             whose: "`scripts`",
             words: words.map(str::to_owned).collect(),
             dir: None,
@@ -173,7 +173,7 @@ impl Running for &Spec {
         let spec: &Spec = self;
         let (work_folder, outputs, points) = (work_folder(cx), Outputs::make(&cx.dir)?, spec.points(cx.clock));
         let programs = points.iter().map(|n| work_folder.shell(&all(*n), work_folder.inside()));
-        let orders = Orders {
+        let orders = ProgramSet {
             programs: programs.collect::<anyhow::Result<_>>()?,
             limit: spec.limit,
             outputs: outputs.dir(),

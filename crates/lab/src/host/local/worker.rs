@@ -1,4 +1,4 @@
-//! The process that does a trial on this machine: how it is started, told its task and heard out, and what it does itself.
+//! The process that does a trial on this machine: how it is started, told its task and read from, and what it does itself.
 //!
 //! Invariant: it is the head of a process group of its own, and whatever is left of the group is killed with it.
 
@@ -52,12 +52,12 @@ pub(super) fn work(
     phase: &dyn Fn(Phase),
 ) -> Result<(ReceivedEvents, WorkerEnd), HostError> {
     phase(Phase::Booting);
-    let mut heard = ReceivedEvents::default();
+    let mut received = ReceivedEvents::default();
     let mut process = Process::start(task).map_err(fatal)?;
-    heard.take(GuestEvent::Hello { protocol: PROTOCOL, guest: task.machine.clone() }, phase);
-    heard.take(GuestEvent::Ready, phase);
+    received.take(GuestEvent::Hello { protocol: PROTOCOL, guest: task.machine.clone() }, phase);
+    received.take(GuestEvent::Ready, phase);
     let talked =
-        converse(task, &mut process, limit.map(SilenceWatch::new), cancel, &mut heard, phase).map_err(fatal)?;
+        converse(task, &mut process, limit.map(SilenceWatch::new), cancel, &mut received, phase).map_err(fatal)?;
     let end = match talked {
         ConversationEnd::Out(status) => WorkerEnd::Exited(status),
         ConversationEnd::Hung(why) => {
@@ -69,7 +69,7 @@ pub(super) fn work(
         }
         ConversationEnd::Cancelled => return Err(HostError::Cancelled),
     };
-    Ok((heard, end))
+    Ok((received, end))
 }
 
 /// How a trial's process came to its end.
@@ -89,7 +89,7 @@ enum ConversationEnd {
 
 /// Watches over a trial that says nothing.
 struct SilenceWatch {
-    patience: HangDetector,
+    hang_detector: HangDetector,
     /// Before so much of it nothing can have hung: all CPUs together could not have used the limit up.
     least: Duration,
     measured: Option<Instant>,
@@ -98,34 +98,34 @@ struct SilenceWatch {
 impl SilenceWatch {
     fn new(limit: Limit) -> Self {
         let least = Duration::from_secs(u64::from(limit.cpu_seconds)) / limit.cpus.max(1);
-        Self { patience: HangDetector::new(limit.cpu_seconds, least * IDLE_FACTOR), least, measured: None }
+        Self { hang_detector: HangDetector::new(limit.cpu_seconds, least * IDLE_FACTOR), least, measured: None }
     }
 
     fn broken(&mut self) {
-        self.patience.seen();
+        self.hang_detector.seen();
         self.measured = None;
     }
 
     /// Why the trial of process `pid` counts as hung. CPU time is measured only when there was silence for long: never in a trial that gets on.
-    fn hung(&mut self, pid: Pid, heard: &ReceivedEvents) -> Option<String> {
-        if self.patience.silence() < self.least || self.measured.is_some_and(|at| at.elapsed() < MEASURE) {
+    fn hung(&mut self, pid: Pid, received: &ReceivedEvents) -> Option<String> {
+        if self.hang_detector.silence() < self.least || self.measured.is_some_and(|at| at.elapsed() < MEASURE) {
             return None;
         }
         let cpu = Descendants::of(pid).cpu_seconds();
         if self.measured.replace(Instant::now()).is_none() {
-            self.patience.measure_from(cpu);
+            self.hang_detector.measure_from(cpu);
         }
-        self.patience.hung(Some(cpu), &heard.last_step())
+        self.hang_detector.hung(Some(cpu), &received.last_step())
     }
 }
 
-/// Tells the process its task and hears it out.
+/// Tells the process its task and reads its events until it has ended.
 fn converse(
     task: &Task,
     process: &mut Process,
     mut silence: Option<SilenceWatch>,
     cancel: &AtomicBool,
-    heard: &mut ReceivedEvents,
+    received: &mut ReceivedEvents,
     phase: &dyn Fn(Phase),
 ) -> anyhow::Result<ConversationEnd> {
     let (mut events, mut acks) = process.channel();
@@ -134,11 +134,11 @@ fn converse(
     // If it is gone already, its exit status says so.
     let _ = acks.write_all(&line);
     let mut said = Vec::new();
-    while !heard.done {
+    while !received.done {
         if cancel.load(Ordering::Relaxed) {
             return Ok(ConversationEnd::Cancelled);
         }
-        if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), heard)) {
+        if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
             return Ok(ConversationEnd::Hung(why));
         }
         match poll(&mut [PollFd::new(&events, PollFlags::IN)], Some(&POLL)) {
@@ -159,7 +159,7 @@ fn converse(
             let line: Vec<u8> = said.drain(..=end).collect();
             let event = serde_json::from_slice(&line)
                 .with_context(|| format!("The trial's process said `{}`", String::from_utf8_lossy(&line).trim()))?;
-            heard.take(event, phase);
+            received.take(event, phase);
             let _ = acks.write_all(b".");
         }
     }
@@ -170,7 +170,7 @@ fn converse(
         if cancel.load(Ordering::Relaxed) {
             return Ok(ConversationEnd::Cancelled);
         }
-        if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), heard)) {
+        if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
             return Ok(ConversationEnd::Hung(why));
         }
         std::thread::sleep(Duration::from_millis(1));

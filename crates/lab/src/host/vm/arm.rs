@@ -184,9 +184,9 @@ fn scsi_debug(plan: &Plan, raw: &RawDisks) -> anyhow::Result<String> {
 }
 
 /// What the arm's disks are made with.
-pub(super) fn kind<'a>(plan: &'a Plan, arm: &'a Arm) -> image::Kind<'a> {
+pub(super) fn kind<'a>(plan: &'a Plan, arm: &'a Arm) -> image::FileSystemSpec<'a> {
     let filesystem = lever::fs::kind(&arm.settings, &plan.machine.filesystem);
-    image::Kind::new(filesystem, lever::fs::mkfs(&arm.settings))
+    image::FileSystemSpec::new(filesystem, lever::fs::mkfs(&arm.settings))
         .of_blocks(vm::MachineShape::of(&arm.settings).block_bytes)
         .with_journal_apart(lever::fs::journal(&arm.settings).is_some())
 }
@@ -235,7 +235,7 @@ fn empty_images<'a>(
     plan: &'a Plan,
     arm: &'a Arm,
     images: &ArmImages,
-) -> Vec<(image::Kind<'a>, u64)> {
+) -> Vec<(image::FileSystemSpec<'a>, u64)> {
     let mut all = Vec::new();
     for (n, workload) in plan.workloads.iter().enumerate() {
         let size_mib = match images.data(&workload.name) {

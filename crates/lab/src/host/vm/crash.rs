@@ -1,7 +1,7 @@
-//! A machine that loses its power again and again: each life boots on the disk that the one before left, proves what had been acknowledged, and
-//! works until its VM is killed.
+//! A machine that loses its power again and again: each power cycle boots on the disk that the one before left, proves what had been
+//! acknowledged, and works until its VM is killed.
 //!
-//! Invariant: what a life is told was acknowledged had reached the host before the guest went on, and what its disk holds had been flushed by the
+//! Invariant: what a cycle is told was acknowledged had reached the host before the guest went on, and what its disk holds had been flushed by the
 //! guest, or was kept by a draw.
 
 use std::collections::BTreeMap;
@@ -32,18 +32,18 @@ const ACKNOWLEDGED: &str = "/acknowledged";
 /// How often a guest that is about to be killed is looked at.
 const WATCHING: Duration = Duration::from_millis(2);
 
-/// When a life ends.
+/// When a power cycle ends.
 pub enum PowerCycleEnd<'a> {
-    /// So long after the predicate says yes to the bytes that were acknowledged in this life.
+    /// So long after the predicate says yes to the bytes that were acknowledged in this cycle.
     Kill { when: &'a dyn Fn(u64) -> bool, then: Duration },
     /// When the proof is done.
     Proof,
 }
 
-/// What a life has shown.
+/// What a power cycle has shown.
 #[derive(Debug)]
 pub struct PowerCycle {
-    /// What was proved of the lives before; `None` in the first one.
+    /// What was proved of the cycles before; `None` in the first one.
     pub proved: Option<Vec<(String, String)>>,
     /// The failure, if it was not killed and did not end as it should.
     pub failure: Option<(Failure, String)>,
@@ -51,14 +51,14 @@ pub struct PowerCycle {
     pub fate: Option<WriteFate>,
 }
 
-/// A machine with its disk, over all its lives. The plan has one arm and one workload, and storage that is a file of the host.
+/// A machine with its disk, over all its power cycles. The plan has one arm and one workload, and storage that is a file of the host.
 pub struct CrashMachine<'a> {
     host: &'a VmHost,
     plan: &'a Plan,
     dir: PathBuf,
     honesty: Honesty,
     draws: ChaCha12Rng,
-    lives: u32,
+    cycles: u32,
 }
 
 impl<'a> CrashMachine<'a> {
@@ -66,15 +66,15 @@ impl<'a> CrashMachine<'a> {
     pub fn new(host: &'a VmHost, plan: &'a Plan, dir: &Path, honesty: Honesty) -> Self {
         let draws = rng(plan.design.seed);
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        Self { host, plan, dir, honesty, draws, lives: 0 }
+        Self { host, plan, dir, honesty, draws, cycles: 0 }
     }
 
-    /// The disk between two lives, and while a guest runs.
+    /// The disk between two cycles, and while a guest runs.
     fn disk(&self) -> PathBuf {
         self.dir.join("left.disk")
     }
 
-    /// All that was acknowledged, in all lives.
+    /// All that was acknowledged, in all cycles.
     pub fn acknowledged(&self) -> PathBuf {
         self.dir.join("acknowledged")
     }
@@ -99,7 +99,7 @@ impl<'a> CrashMachine<'a> {
         }
         let arm = &self.host.arms[0];
         let mut initramfs = arm.archive.clone();
-        if self.lives > 0 {
+        if self.cycles > 0 {
             let told = fs::read(self.acknowledged()).map_err(|e| full(&e, &self.acknowledged()))?;
             let mut more = crate::vm::initramfs::Archive::new();
             more.file(ACKNOWLEDGED, 0o644, &told);
@@ -131,17 +131,17 @@ impl<'a> CrashMachine<'a> {
         let process = Process::start(&self.host.qemu, &config, None, &files.errors);
         let process = process.map_err(|e| full(&e, &files.errors))?;
         phase(Phase::Booting);
-        let (life, killed) = self.watch(process, &files, &acks, end, cancel, phase)?;
-        self.lives += 1;
+        let (cycle, killed) = self.watch(process, &files, &acks, end, cancel, phase)?;
+        self.cycles += 1;
         if !killed {
-            return Ok(life);
+            return Ok(cycle);
         }
         let told = fs::read(&acks).map_err(|e| full(&e, &acks))?;
         let mut all = fs::OpenOptions::new().create(true).append(true).open(self.acknowledged());
         all.as_mut().map_or_else(
             |e| Err(full(e, &acks)),
             |all| {
-                // Whole records only: the next life's begin behind them.
+                // Whole records only: those of the next cycle begin behind them.
                 std::io::Write::write_all(all, &told[..told.len() / 32 * 32]).map_err(|e| full(&e, &acks))
             },
         )?;
@@ -149,7 +149,7 @@ impl<'a> CrashMachine<'a> {
         if fate.is_none() {
             fs::rename(&running, self.disk()).map_err(|e| full(&e, &running))?;
         }
-        Ok(PowerCycle { fate, ..life })
+        Ok(PowerCycle { fate, ..cycle })
     }
 
     /// Looks on until the guest has ended, or it is time to kill it; whether it was killed.
@@ -163,13 +163,13 @@ impl<'a> CrashMachine<'a> {
         phase: &dyn Fn(Phase),
     ) -> Result<(PowerCycle, bool), HostError> {
         let mut watch = Watch::new(&files.events, &files.console, self.plan.design.hang_cpu_seconds);
-        let (mut heard, mut told, mut due) = (ReceivedEvents::default(), 0, None);
+        let (mut received, mut told, mut due) = (ReceivedEvents::default(), 0, None);
         let ended = loop {
             if cancel.load(Ordering::Relaxed) {
                 return Err(HostError::Cancelled);
             }
             let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
-            if let Some(line) = hear(&mut watch, &mut heard, files, phase)? {
+            if let Some(line) = hear(&mut watch, &mut received, files, phase)? {
                 process.kill();
                 break VmEnd::Malformed(line);
             }
@@ -188,20 +188,20 @@ impl<'a> CrashMachine<'a> {
             }
             if due.is_some_and(|at| Instant::now() >= at) {
                 process.kill();
-                return Ok((PowerCycle { proved: heard.proved, failure: None, fate: None }, true));
+                return Ok((PowerCycle { proved: received.proved, failure: None, fate: None }, true));
             }
-            if let Some(why) = watch.hung(process.cpu_seconds(), heard.last_step()) {
+            if let Some(why) = watch.hung(process.cpu_seconds(), received.last_step()) {
                 process.kill();
                 break VmEnd::Hung(why);
             }
             std::thread::sleep(if told > 0 { WATCHING } else { POLL });
         };
         let console = fs::read(&files.console).unwrap_or_default();
-        let failure = outcome::verdict(&ended, &heard, &String::from_utf8_lossy(&console), &process.errors())?;
-        Ok((PowerCycle { proved: heard.proved, failure, fate: None }, false))
+        let failure = outcome::verdict(&ended, &received, &String::from_utf8_lossy(&console), &process.errors())?;
+        Ok((PowerCycle { proved: received.proved, failure, fate: None }, false))
     }
 
-    /// The job of the next life. In the first one the disk is made.
+    /// The job of the next cycle. In the first one the disk is made.
     fn job(&self, end: &PowerCycleEnd<'_>) -> anyhow::Result<GuestJob> {
         let (plan, arm, planned) = (self.plan, &self.host.arms[0], &self.plan.workloads[0]);
         ensure!(arm.raw_disks.is_none(), "The disks of `vm.disks` are in the guest's memory and would lose everything");
@@ -210,7 +210,7 @@ impl<'a> CrashMachine<'a> {
             "A test of crashes has one disk, and with `{}` there are two",
             lever::fs::JOURNAL
         );
-        let (first, kind) = (self.lives == 0, super::arm::kind(plan, &plan.arms[0]));
+        let (first, kind) = (self.cycles == 0, super::arm::kind(plan, &plan.arms[0]));
         let storage = self.host.storage(plan, (&plan.arms[0], arm), 0, &mut |_: &str, content: DiskContent<'_>| {
             if first { self.host.lay(kind, content, &self.disk()) } else { Ok(()) }
         });
@@ -218,7 +218,7 @@ impl<'a> CrashMachine<'a> {
         if !first {
             storage.files = None;
         }
-        let seed = plan.design.seed.wrapping_add(u64::from(self.lives));
+        let seed = plan.design.seed.wrapping_add(u64::from(self.cycles));
         Ok(GuestJob {
             modules: arm.modules.clone(),
             cmdline: arm.cmdline.clone(),

@@ -113,7 +113,7 @@ impl ArmImage {
         }
     }
 
-    pub(super) fn storage(&self, device: Device, kind: image::Kind<'_>) -> Storage {
+    pub(super) fn storage(&self, device: Device, kind: image::FileSystemSpec<'_>) -> Storage {
         let mut storage = Storage {
             filesystem: kind.filesystem.to_owned(),
             image: None,

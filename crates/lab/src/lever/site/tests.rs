@@ -15,8 +15,8 @@ pub(crate) fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 /// No network.
-pub(crate) fn nobody() -> &'static Link {
-    Box::leak(Box::new(Link::none(net::NOBODY)))
+pub(crate) fn nobody() -> &'static TrialLink {
+    Box::leak(Box::new(TrialLink::none(net::NOBODY)))
 }
 
 pub(crate) fn site(root: &tempfile::TempDir) -> Site<'_> {

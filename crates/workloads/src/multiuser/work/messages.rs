@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::UserContext;
 use super::verdict::received;
-use bigiron_sys::exchange::Exchange;
+use bigiron_sys::guarded_segment::GuardedSegment;
 
 /// Sizes of the messages, in turn: small ones, what a window system sent, what a database sent.
 const SIZES: [usize; 37] = [
@@ -154,10 +154,10 @@ pub fn shared_memory(place: &mut UserContext<'_>) -> anyhow::Result<()> {
 }
 
 /// A segment, as soon as the machine has one to give: thousands of users may want one at a time, and a kernel has 4096 by default.
-fn segment() -> anyhow::Result<Exchange> {
+fn segment() -> anyhow::Result<GuardedSegment> {
     const TRIES: u32 = 600;
     for _ in 0..TRIES {
-        match Exchange::new(SEGMENT) {
+        match GuardedSegment::new(SEGMENT) {
             Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => std::thread::sleep(Duration::from_millis(100)),
             other => return other.context("Cannot make a System V segment and semaphore"),
         }

@@ -9,7 +9,7 @@ use super::shell::{self, Script};
 use super::verdict::expect;
 use bigiron_sys::jump;
 use bigiron_sys::process::fork_exit;
-use bigiron_sys::signal::Counter;
+use bigiron_sys::signal::SignalCounter;
 
 /// Calls that a jump leaves at once.
 const NESTED: u64 = 10;
@@ -45,7 +45,7 @@ pub fn pauses(place: &mut UserContext<'_>) -> anyhow::Result<()> {
 
 /// 1000 times: a signal to oneself, whose handler counts; the handler is installed again each time, as System V's were.
 pub fn signals(place: &mut UserContext<'_>) -> anyhow::Result<()> {
-    let counter = Counter::install().context("Cannot install a handler")?;
+    let counter = SignalCounter::install().context("Cannot install a handler")?;
     let (pid, thread) = (rustix::process::getpid(), rustix::thread::gettid());
     let times = place.times(1000);
     for _ in 0..times {
