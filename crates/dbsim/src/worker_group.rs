@@ -38,7 +38,7 @@ pub struct WorkerGroup<'a> {
     present: Vec<bool>,
     statuses: PipeReader,
     /// Records that have been read, last first.
-    heard: Vec<ChildStatus>,
+    unread: Vec<ChildStatus>,
 }
 
 impl<'a> WorkerGroup<'a> {
@@ -50,9 +50,9 @@ impl<'a> WorkerGroup<'a> {
         let mut present = vec![false; instance.roles.len()];
         units.iter().flat_map(|u| u.processes()).for_each(|p| present[p] = true);
         let mut worker_group =
-            Self { instance, supervisors: Vec::with_capacity(supervisors), present, statuses, heard: Vec::new() };
+            Self { instance, supervisors: Vec::with_capacity(supervisors), present, statuses, unread: Vec::new() };
         for units in units.chunks(units.len().div_ceil(supervisors.max(1)).max(1)) {
-            let family = ProcessFamily::found(|children| supervisor::run(instance, units, children));
+            let family = ProcessFamily::fork_head(|children| supervisor::run(instance, units, children));
             worker_group.supervisors.push(family.context("Cannot start the processes")?);
         }
         Ok(worker_group)
@@ -120,7 +120,7 @@ impl<'a> WorkerGroup<'a> {
     /// The next that is to be heard; `None` if the deadline has passed. An end of a supervisor before its processes' is an error.
     fn next(&mut self, deadline: Option<u64>) -> Result<Option<ChildStatus>> {
         loop {
-            if let Some(statuses) = self.heard.pop() {
+            if let Some(statuses) = self.unread.pop() {
                 return Ok(Some(statuses));
             }
             let mut fds = vec![PollFd::from_borrowed_fd(self.statuses.as_fd(), PollFlags::IN)];
@@ -155,7 +155,7 @@ impl<'a> WorkerGroup<'a> {
         let mut bytes = [0; 512 * RECORD];
         let n = self.statuses.read(&mut bytes).context("Cannot hear of the processes")?;
         // Whole records are written, so whole ones are read.
-        self.heard.extend(bytes[..n].as_chunks::<RECORD>().0.iter().rev().map(|r| ChildStatus::decode(*r)));
+        self.unread.extend(bytes[..n].as_chunks::<RECORD>().0.iter().rev().map(|r| ChildStatus::decode(*r)));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::config::Engine;
 use super::job::Job;
-use super::server::loaded::Loaded;
+use super::server::loaded::LoadedDatabase;
 use super::server::{Programs, RECIPE, tpcc};
 use super::trial_database::{DATA, FILE, SERVER, TREE};
 use super::{check, load, sqlite};
@@ -84,7 +84,7 @@ fn make(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> Result<()> {
     Ok(())
 }
 
-fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Result<Loaded> {
+fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Result<LoadedDatabase> {
     let memory = rustix::system::sysinfo();
     let place = tpcc::LoadSettings {
         server: &root.about.hash,

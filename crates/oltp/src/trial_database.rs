@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 
 use super::config::{Config, Engine, Mode, SqliteJournal, Transport};
-use super::database::{Database, Value};
-use super::driver::Target;
+use super::database::{Database, SqlValue};
+use super::driver::DriveTarget;
 use super::job::Job;
 use super::pg::{Connection, PgError, Url};
 use super::rendezvous::Rendezvous;
@@ -221,11 +221,11 @@ impl TrialDatabase {
     }
 
     /// What the driver is to drive.
-    pub fn target(&self) -> Target<'_> {
+    pub fn target(&self) -> DriveTarget<'_> {
         match &self.kind {
-            Kind::Own(own) => Target::Postgres(&own.url),
-            Kind::Foreign(url) => Target::Postgres(url),
-            Kind::Sqlite { path, journal } => Target::Sqlite { path, journal: *journal },
+            Kind::Own(own) => DriveTarget::Postgres(&own.url),
+            Kind::Foreign(url) => DriveTarget::Postgres(url),
+            Kind::Sqlite { path, journal } => DriveTarget::Sqlite { path, journal: *journal },
         }
     }
 
@@ -312,7 +312,7 @@ pub fn load_marked(
          JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'item' AND n.nspname = current_schema()",
     )?;
     let (is_there, is_ours) = match there.first().map(Vec::as_slice) {
-        Some([Value::Integer(count), Value::Text(mark)]) => (*count > 0, mark == MARK),
+        Some([SqlValue::Integer(count), SqlValue::Text(mark)]) => (*count > 0, mark == MARK),
         other => anyhow::bail!("The server does not say whether there is a table `item`: {other:?}"),
     };
     ensure!(
@@ -324,7 +324,7 @@ pub fn load_marked(
         let denied =
             "SELECT count(*) FROM pg_language WHERE lanname = 'plpgsql' AND NOT has_language_privilege(oid, 'USAGE')";
         ensure!(
-            !database.rows(denied).is_ok_and(|rows| rows == [[Value::Integer(1)]]),
+            !database.rows(denied).is_ok_and(|rows| rows == [[SqlValue::Integer(1)]]),
             "The server does not let its user make procedures in PL/pgSQL; {WITHOUT_PROCEDURES}"
         );
     }

@@ -32,7 +32,7 @@ impl ProcessFamily {
     /// Forks the head of a family, which runs `body` and exits with the status it returns (101 if it panics). What
     /// [`fork_child`] asks of its caller holds here too. The caller becomes the reaper of its orphaned descendants
     /// (`PR_SET_CHILD_SUBREAPER`), so that children whose head was killed are reaped as well.
-    pub fn found(body: impl FnOnce(&mut Children) -> i32) -> io::Result<Self> {
+    pub fn fork_head(body: impl FnOnce(&mut Children) -> i32) -> io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let child = fork_child(|| match rustix::process::setpgid(None, None) {
             Ok(()) => body(&mut Children::default()),
@@ -149,7 +149,7 @@ mod tests {
     /// Founds a family of `n` sleepers and returns it with their process numbers.
     fn sleepers(segment: &Segment, n: usize) -> (ProcessFamily, Vec<u32>) {
         let pids = segment.many::<AtomicU32>(n);
-        let family = ProcessFamily::found(|children| {
+        let family = ProcessFamily::fork_head(|children| {
             for (key, pid) in pids.iter().enumerate() {
                 let body = || {
                     pid.store(std::process::id(), SeqCst);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_head_hears_of_every_end() {
-        let family = ProcessFamily::found(|children| {
+        let family = ProcessFamily::fork_head(|children| {
             for key in 0..20 {
                 if children.fork(key, || key as i32 + 1).is_err() {
                     return 1;

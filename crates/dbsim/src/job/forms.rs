@@ -7,7 +7,7 @@ use super::step_text::A_CHOICE;
 use super::{Choice, Length, Memory, Pace, Share, Step, words};
 use bigiron_model::document::Value;
 use bigiron_model::size::print_bytes;
-use bigiron_workload::acknowledgements::Target;
+use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::keys::form::{Form, bytes, optional, printed, quoted, quoted_list};
 use bigiron_workload::units;
 
@@ -92,9 +92,9 @@ pub fn ramp() -> Form<Option<Length>> {
     Form::new(values, read, |ramp| [work(), stretch()].iter().find_map(|form| (form.print)(ramp.as_ref()?)))
 }
 
-pub fn acks() -> Form<Option<Target>> {
+pub fn acks() -> Form<Option<AckTarget>> {
     let read =
-        |value: &Value| value.string()?.parse::<Target>().map(Some).map_err(|right: &str| value.cannot_be(right));
+        |value: &Value| value.string()?.parse::<AckTarget>().map(Some).map_err(|right: &str| value.cannot_be(right));
     Form::new("a file, or `tcp:HOST:PORT`", read, |to| Some(quoted(to.as_ref()?.to_string())))
 }
 

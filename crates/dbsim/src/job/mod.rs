@@ -26,7 +26,7 @@ pub use bigiron_sys::memory::Memory;
 use bigiron_model::clock::Clock;
 
 use super::block::BLOCK;
-use bigiron_workload::acknowledgements::Target;
+use bigiron_workload::acknowledgements::AckTarget;
 pub use bigiron_workload::units::Pace;
 
 pub use draft::Draft;
@@ -63,7 +63,7 @@ pub struct Run {
     /// Named stretches of the window, each with its own share of it and pace; empty: one, at the classes' own pace.
     pub phases: Vec<PhaseSpec>,
     /// Where acknowledgements are told before anybody is, so that they outlive this machine.
-    pub acks: Option<Target>,
+    pub acks: Option<AckTarget>,
     /// Over what clients talk TCP.
     pub network: Wire,
 }

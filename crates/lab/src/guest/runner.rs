@@ -30,7 +30,7 @@ use bigiron_sys::process::Exit;
 use bigiron_workload::registry::Registry;
 use bigiron_workload::shortage;
 use bigiron_workload::shortage::Shortage;
-use bigiron_workload::{Configured, Context, Progress, Sink, WorkloadResult};
+use bigiron_workload::{AckSink, Configured, Context, Progress, WorkloadResult};
 
 /// The job's workloads with their options read, in its order.
 ///
@@ -271,7 +271,7 @@ fn one(
         memory_bytes: guest.memory_bytes,
         executable,
         network: job.placement.network.as_ref(),
-        ack_sink: job.crash.as_ref().map(|_| &(ack_sink as fn() -> Box<dyn Sink>) as &dyn Fn() -> Box<dyn Sink>),
+        ack_sink: job.crash.as_ref().map(|_| &(ack_sink as fn() -> Box<dyn AckSink>) as &dyn Fn() -> Box<dyn AckSink>),
         progress: &step,
     };
     let mut running = match job.crash.as_ref().and_then(|crash| Some((crash.acknowledged.as_ref()?, crash.proves_only)))
@@ -314,13 +314,13 @@ fn one(
 /// The way out of a machine that is going to lose its power: every byte is on the host when it has been written.
 struct AckPort;
 
-impl Sink for AckPort {
+impl AckSink for AckPort {
     fn send(&mut self, piece: &[u8]) -> anyhow::Result<()> {
         port::write(ACK_PORT, piece).context("The port for acknowledgements cannot be written to")
     }
 }
 
-fn ack_sink() -> Box<dyn Sink> {
+fn ack_sink() -> Box<dyn AckSink> {
     Box::new(AckPort)
 }
 

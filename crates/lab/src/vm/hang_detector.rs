@@ -22,7 +22,7 @@ impl HangDetector {
     }
 
     /// A sign of progress.
-    pub fn seen(&mut self) {
+    pub fn progressed(&mut self) {
         self.progress = Instant::now();
         self.cpu_at_progress = self.cpu;
     }
@@ -68,7 +68,7 @@ mod tests {
         let mut detector = HangDetector::new(10, Duration::from_secs(3600));
         detector.measure_from(100.0);
         assert_eq!(detector.hung(Some(109.0), ""), None);
-        detector.seen();
+        detector.progressed();
         assert_eq!(detector.hung(Some(118.5), ""), None, "progress at 109 s");
         let why = detector.hung(Some(119.75), "in `micro`").expect("10.75 s without progress");
         assert_eq!(why, "No progress for 11 CPU seconds (limit 10) in `micro`");

@@ -47,7 +47,7 @@ impl KvmStatus {
 
 /// How a boot under KVM ended.
 #[derive(Debug, PartialEq)]
-enum KvmBoot {
+enum KvmBootEnd {
     /// In order, after so long.
     Up(Duration),
     /// QEMU gave up: what it said.
@@ -88,23 +88,23 @@ pub fn kvm(cache: &Path, qemu: &Qemu, kernel: &Path) -> anyhow::Result<KvmStatus
 fn probe(
     cache: &Path,
     host: &str,
-    boot: &mut dyn FnMut(Accelerator) -> anyhow::Result<KvmBoot>,
+    boot: &mut dyn FnMut(Accelerator) -> anyhow::Result<KvmBootEnd>,
 ) -> anyhow::Result<KvmStatus> {
     let mut without_capabilities = false;
     let mut booted = boot(Accelerator::Kvm)?;
-    if matches!(&booted, KvmBoot::Refused(why) if why.contains(CAPABILITIES)) {
+    if matches!(&booted, KvmBootEnd::Refused(why) if why.contains(CAPABILITIES)) {
         without_capabilities = true;
         booted = boot(Accelerator::KvmWithoutCapabilities)?;
     }
     let no = |why: &str| KvmStatus::no(host, format!("/dev/kvm is there, but a guest does not boot under it: {why}"));
     let kvm = match booted {
-        KvmBoot::Up(took) => {
+        KvmBootEnd::Up(took) => {
             let less = if without_capabilities { " with arch-capabilities=off" } else { "" };
             let reason = format!("a guest booted under it{less} in {:.1} s", took.as_secs_f64());
             KvmStatus { usable: true, reason, without_capabilities, host: host.to_owned() }
         }
-        KvmBoot::Refused(why) => no(&why),
-        KvmBoot::Failed(why) => return Ok(no(&format!("{why}; the next study tries again"))),
+        KvmBootEnd::Refused(why) => no(&why),
+        KvmBootEnd::Failed(why) => return Ok(no(&format!("{why}; the next study tries again"))),
     };
     std::fs::create_dir_all(cache)?;
     std::fs::write(cache.join("kvm.toml"), toml::to_string(&kvm)?).context("Cannot remember what KVM can do")?;
@@ -112,12 +112,12 @@ fn probe(
 }
 
 /// What a VM that ended, or was out of time, has shown by what QEMU said.
-fn judged(said: &str, otherwise: &str) -> KvmBoot {
+fn judged(said: &str, otherwise: &str) -> KvmBootEnd {
     let refusal = said.lines().find(|line| REFUSALS.iter().any(|words| line.contains(words)));
     let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("QEMU said nothing");
     match refusal {
-        Some(line) => KvmBoot::Refused(line.to_owned()),
-        None => KvmBoot::Failed(format!("{otherwise} ({first})")),
+        Some(line) => KvmBootEnd::Refused(line.to_owned()),
+        None => KvmBootEnd::Failed(format!("{otherwise} ({first})")),
     }
 }
 
@@ -148,7 +148,7 @@ fn host(qemu: &Qemu) -> String {
     format!("{release} {version}, QEMU {}, probe 2", qemu.version)
 }
 
-fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<KvmBoot> {
+fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<KvmBootEnd> {
     let dir = tempfile::tempdir()?;
     let file = |name: &str| dir.path().join(name);
     let job = GuestJob::new(Clock::Wall, 0);
@@ -185,7 +185,7 @@ fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<
         let ended = process.ended()?;
         done |= watch.read().is_ok_and(|said| said.contains(&Ok(GuestEvent::Done)));
         if ended.is_some_and(|s| done && s.code() == Some(protocol::EXIT_DONE_STATUS)) {
-            return Ok(KvmBoot::Up(begun.elapsed()));
+            return Ok(KvmBootEnd::Up(begun.elapsed()));
         }
         let errors = process.errors();
         if let Some(status) = ended {
@@ -210,7 +210,7 @@ mod tests {
         "qemu-system-x86_64: error: failed to set MSR 0x10a to 0x2000000000\nqemu: kvm_buf_set_msrs: Assertion failed";
 
     /// What comes of a probe whose boots end so, what is remembered, and what was booted.
-    fn probed(mut ends: Vec<KvmBoot>) -> (KvmStatus, Option<KvmStatus>, Vec<Accelerator>) {
+    fn probed(mut ends: Vec<KvmBootEnd>) -> (KvmStatus, Option<KvmStatus>, Vec<Accelerator>) {
         let cache = tempfile::tempdir().unwrap();
         let mut tried = Vec::new();
         let kvm = probe(cache.path(), "here", &mut |accelerator| {
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_works_and_what_qemu_refuses_is_remembered() {
-        let (kvm, kept, tried) = probed(vec![KvmBoot::Up(Duration::from_secs(2))]);
+        let (kvm, kept, tried) = probed(vec![KvmBootEnd::Up(Duration::from_secs(2))]);
         assert!(kvm.usable && kvm.accelerator() == Accelerator::Kvm, "{kvm:?}");
         assert_eq!((kept, tried), (Some(kvm), vec![Accelerator::Kvm]));
         let (kvm, kept, _) = probed(vec![judged("KVM internal error. Suberror: 1\nRAX=0", "")]);
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_host_that_keeps_its_capabilities_runs_guests_without_them() {
-        let (kvm, kept, tried) = probed(vec![judged(MSR, "it ended"), KvmBoot::Up(Duration::from_secs(2))]);
+        let (kvm, kept, tried) = probed(vec![judged(MSR, "it ended"), KvmBootEnd::Up(Duration::from_secs(2))]);
         assert_eq!(tried, [Accelerator::Kvm, Accelerator::KvmWithoutCapabilities]);
         assert!(kvm.usable && kvm.reason.contains("arch-capabilities=off"), "{kvm:?}");
         assert_eq!(kvm.accelerator().host_cpu(), "host,arch-capabilities=off");

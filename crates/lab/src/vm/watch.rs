@@ -60,7 +60,7 @@ impl Watch {
 
     /// A sign of progress that is neither an event nor on the console.
     pub fn seen(&mut self) {
-        self.hang_detector.seen();
+        self.hang_detector.progressed();
     }
 
     /// Why the guest counts as hung, given the CPU seconds its VM has used; `None` while it does not.

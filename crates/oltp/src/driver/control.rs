@@ -26,7 +26,7 @@ pub enum Moment {
 }
 
 /// Shared by the threads of one run.
-pub struct Control {
+pub struct RunControl {
     ramp: Length,
     length: Length,
     /// When the first request was meant to begin.
@@ -41,7 +41,7 @@ pub struct Control {
     moments: Sender<Moment>,
 }
 
-impl Control {
+impl RunControl {
     /// Times are nanoseconds of the threads' clock.
     pub fn new(ramp: Length, length: Length, start: u64, all_started: u64, moments: Sender<Moment>) -> Self {
         let zero = || AtomicU64::new(0);
@@ -174,9 +174,9 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
     use std::time::Duration;
 
-    fn control(ramp: Length, length: Length, all_started: u64) -> (Control, Receiver<Moment>) {
+    fn control(ramp: Length, length: Length, all_started: u64) -> (RunControl, Receiver<Moment>) {
         let (tell, hear) = channel();
-        (Control::new(ramp, length, 1_000, all_started, tell), hear)
+        (RunControl::new(ramp, length, 1_000, all_started, tell), hear)
     }
 
     const fn ns(n: u64) -> Length {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::arrivals::Arrivals;
 use super::dates::Dates;
-use crate::input::{Input, Kind, Request};
+use crate::input::{Input, Request, TransactionKind};
 use crate::output::{Output, TransactionError};
 use crate::terminal::Terminal;
 
@@ -19,8 +19,8 @@ pub const RETRIES: u32 = 10;
 /// A user: what it asks for, and how long it takes.
 pub trait User {
     fn next(&mut self) -> Input;
-    fn keying(&self, kind: Kind) -> Duration;
-    fn think(&mut self, kind: Kind) -> Duration;
+    fn keying(&self, kind: TransactionKind) -> Duration;
+    fn think(&mut self, kind: TransactionKind) -> Duration;
 }
 
 impl User for Terminal {
@@ -28,11 +28,11 @@ impl User for Terminal {
         Terminal::next(self)
     }
 
-    fn keying(&self, kind: Kind) -> Duration {
+    fn keying(&self, kind: TransactionKind) -> Duration {
         Terminal::keying(self, kind)
     }
 
-    fn think(&mut self, kind: Kind) -> Duration {
+    fn think(&mut self, kind: TransactionKind) -> Duration {
         Terminal::think(self, kind)
     }
 }
@@ -73,7 +73,7 @@ pub enum RequestEnd {
     Done(AnsweredRequest),
     /// It failed for good, and the run with it.
     Failed {
-        kind: Kind,
+        kind: TransactionKind,
         why: String,
     },
     /// There is no room for it, and the run is over.
@@ -234,7 +234,7 @@ impl<U: User> ConnectionScheduler<U> {
     }
 
     /// A user that has its answer thinks, and keys in what it asks for next.
-    fn sit(&mut self, user_state: usize, now: u64, kind: Kind) {
+    fn sit(&mut self, user_state: usize, now: u64, kind: TransactionKind) {
         let UserState { user, next } = &mut self.user_states[user_state];
         let input = user.next();
         let at = now + (user.think(kind) + user.keying(input.kind())).as_nanos() as u64;

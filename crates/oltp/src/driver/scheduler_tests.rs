@@ -132,7 +132,7 @@ fn a_thousand_terminals_think_on_eight_connections() {
     // 5 % of the connections' time: hardly anybody waits.
     assert!(latency.quantile(0.9).unwrap() < 2 * MS);
     // The mix, five standard errors of a binomial share.
-    for kind in Kind::ALL {
+    for kind in TransactionKind::ALL {
         let share = done.iter().filter(|(_, d)| d.request.input.kind() == kind).count() as f64 / done.len() as f64;
         let p = f64::from(config.mix[kind.index()]) / 1000.0;
         // Who keys 18 s asks seldom at first, so that the first cycles lean to the others.
@@ -211,7 +211,9 @@ fn retries_keep_the_request_and_its_beginning_and_end_after_ten() {
         assert_eq!(scheduler.ended(lane, 600, retry()), RequestEnd::Again);
     }
     match scheduler.ended(lane, 600, retry()) {
-        RequestEnd::Failed { kind: Kind::StockLevel, why } => assert_eq!(why, "40P01 deadlock; tried again 10 times"),
+        RequestEnd::Failed { kind: TransactionKind::StockLevel, why } => {
+            assert_eq!(why, "40P01 deadlock; tried again 10 times")
+        }
         other => panic!("{other:?}"),
     }
 }

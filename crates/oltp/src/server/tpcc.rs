@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
 use super::Programs;
-use super::loaded::{self, Loaded, Wanted};
+use super::loaded::{self, DatabaseSpec, LoadedDatabase};
 use super::settings::Sizing;
 use crate::check;
 use crate::pg::{Connection, Url};
@@ -61,7 +61,7 @@ pub fn ensure(
     place: &LoadSettings<'_>,
     scale: Scale,
     note: &dyn Fn(&str),
-) -> anyhow::Result<Loaded> {
+) -> anyhow::Result<LoadedDatabase> {
     let mut sources = Sha256::new();
     SOURCES.iter().for_each(|s| sources.update(s));
     let sources: String = sources.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
@@ -69,7 +69,7 @@ pub fn ensure(
         1 => "1 warehouse".to_owned(),
         n => format!("{n} warehouses"),
     };
-    let wanted = Wanted {
+    let wanted = DatabaseSpec {
         server: place.server,
         contents: &format!("oltp, {name}, {sources}"),
         name: &name,
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::server::{RECIPE, testing};
 
-    fn loaded(warehouses: u32) -> (tempfile::TempDir, Loaded) {
+    fn loaded(warehouses: u32) -> (tempfile::TempDir, LoadedDatabase) {
         let tree = testing::tree();
         let server = Programs::of(&RECIPE, &tree).unwrap();
         let cache = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ impl ProcessGuard {
     ///
     /// # Errors
     /// The system has no process or descriptor left.
-    pub fn found(orders: &ProgramSet<'_>) -> anyhow::Result<Self> {
+    pub fn start(orders: &ProgramSet<'_>) -> anyhow::Result<Self> {
         let (ours, its) = UnixStream::pair()?;
         let mut ours = Some(ours);
         let pid = launch::fork_guard(|| {

@@ -45,7 +45,7 @@ pub trait GroupWork: Sync {
     ///
     /// # Errors
     /// Ends the worker group.
-    fn settle(&self) -> Result<()> {
+    fn prepare_head(&self) -> Result<()> {
         Ok(())
     }
 
@@ -53,7 +53,7 @@ pub trait GroupWork: Sync {
     ///
     /// # Errors
     /// Ends the worker group.
-    fn live(&self, member: &mut Member<'_>) -> Result<()>;
+    fn run_member(&self, member: &mut Member<'_>) -> Result<()>;
 }
 
 shared_struct! {
@@ -185,14 +185,15 @@ impl<'a> WorkerGroup<'a> {
         let each = members.div_ceil(heads);
         for first in (0..members).step_by(each) {
             let numbers = first..members.min(first + each);
-            let family = ProcessFamily::found(|children| match head(board, shape, work, numbers.clone(), children) {
-                Ok(()) => 0,
-                Err((number, word)) => {
-                    board.leave_word(number, &word);
-                    board.gate.lost.store(number as u32 + 1, SeqCst);
-                    1
-                }
-            });
+            let family =
+                ProcessFamily::fork_head(|children| match head(board, shape, work, numbers.clone(), children) {
+                    Ok(()) => 0,
+                    Err((number, word)) => {
+                        board.leave_word(number, &word);
+                        board.gate.lost.store(number as u32 + 1, SeqCst);
+                        1
+                    }
+                });
             worker_group.families.push(family.context("Cannot start the processes")?);
         }
         worker_group.wait(None)?;
@@ -309,7 +310,7 @@ fn head(
     children: &mut Children,
 ) -> Result<(), (usize, String)> {
     let first = numbers.start;
-    work.settle().map_err(|e| (first, format!("{e:#}")))?;
+    work.prepare_head().map_err(|e| (first, format!("{e:#}")))?;
     let cannot = |number: usize| move |e| (number, format!("Cannot be started: {e}"));
     match shape {
         MemberKind::Processes => {
@@ -339,7 +340,7 @@ fn head(
 
 /// A member's life, to its exit status.
 fn member(board: &GroupBoard<'_>, number: usize, work: &dyn GroupWork) -> i32 {
-    match work.live(&mut Member { number, board, stage: 0, cpu: Duration::ZERO }) {
+    match work.run_member(&mut Member { number, board, stage: 0, cpu: Duration::ZERO }) {
         Ok(()) => 0,
         Err(e) => {
             board.leave_word(number, &format!("{e:#}"));
@@ -378,7 +379,7 @@ mod tests {
     }
 
     impl GroupWork for Sum<'_> {
-        fn live(&self, member: &mut Member<'_>) -> Result<()> {
+        fn run_member(&self, member: &mut Member<'_>) -> Result<()> {
             while let Some(stage) = member.next_stage()? {
                 ensure!(self.fails != Some((member.number, stage)), "Asked to fail");
                 self.sum.fetch_add(10 * u64::from(stage) + member.number as u64, SeqCst);
@@ -423,7 +424,7 @@ mod tests {
     struct Until<'s>(&'s AtomicU64);
 
     impl GroupWork for Until<'_> {
-        fn live(&self, member: &mut Member<'_>) -> Result<()> {
+        fn run_member(&self, member: &mut Member<'_>) -> Result<()> {
             while member.next_stage()?.is_some() {
                 while !member.is_over() {
                     self.0.fetch_add(1, SeqCst);

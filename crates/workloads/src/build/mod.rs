@@ -316,7 +316,7 @@ impl<'a> Builder<'a> {
             keep_stdout: true,
             root: place.work_folder.root().map(Path::to_owned),
         };
-        Ok(Self { spec, process_guard: ProcessGuard::found(&orders)?, outputs, lines, builds: 0 })
+        Ok(Self { spec, process_guard: ProcessGuard::start(&orders)?, outputs, lines, builds: 0 })
     }
 
     fn step(&mut self, name: &str, program: usize, line: &str, measured: bool) -> anyhow::Result<MeasuredRun> {

@@ -143,7 +143,7 @@ impl<'s> Board<'s> {
     /// # Errors
     /// A worker failed or ended before its time; a [`WrongData`] if one got what nobody sent.
     pub fn run(&self, workers: usize, raise: impl FnOnce(&mut Children) -> Result<()>) -> Result<Taken> {
-        let family = ProcessFamily::found(|children| match self.head(workers, children, raise) {
+        let family = ProcessFamily::fork_head(|children| match self.head(workers, children, raise) {
             Ok(()) => 0,
             Err(e) => {
                 self.fail(1, &format!("{e:#}"));

@@ -187,7 +187,7 @@ impl Running for &Spec {
             keep_stdout: spec.keep_stdout,
             root: root.clone(),
         };
-        let mut process_guard = ProcessGuard::found(&orders)?;
+        let mut process_guard = ProcessGuard::start(&orders)?;
         let of = spec.warmup + spec.repeats;
         let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         let mut runs = Vec::new();

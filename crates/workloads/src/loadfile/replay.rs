@@ -138,11 +138,11 @@ pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce
 }
 
 impl<S: Service> GroupWork for Replay<'_, S> {
-    fn settle(&self) -> Result<()> {
+    fn prepare_head(&self) -> Result<()> {
         self.service.settle()
     }
 
-    fn live(&self, member: &mut Member<'_>) -> Result<()> {
+    fn run_member(&self, member: &mut Member<'_>) -> Result<()> {
         let number = member.number;
         let recorders = self.latencies.iter().map(|h| h.as_ref().map(|h| h.recorder(number))).collect();
         let mut client = Client {

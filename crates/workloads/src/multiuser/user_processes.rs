@@ -78,7 +78,7 @@ pub fn run(work: &Work<'_>) -> Result<Seen> {
     let segment = Segment::new(Board::bytes(work.users as usize, work.tests.len())).context("Cannot share memory")?;
     let board = Board::new(&segment, work.users as usize, work.tests.len());
     let killed = shortage::killed();
-    let family = ProcessFamily::found(|children| head(work, &board, children)).context("Cannot start the users")?;
+    let family = ProcessFamily::fork_head(|children| head(work, &board, children)).context("Cannot start the users")?;
     let exit = family.wait().context("Cannot wait for the users")?;
     let killed = shortage::killed().saturating_sub(killed);
     if let Some((trouble, text)) = board.complaint() {

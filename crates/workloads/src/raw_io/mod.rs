@@ -173,7 +173,7 @@ struct Cells<'a> {
 }
 
 impl GroupWork for Cells<'_> {
-    fn live(&self, member: &mut Member<'_>) -> Result<()> {
+    fn run_member(&self, member: &mut Member<'_>) -> Result<()> {
         let (process, number) = (member.number, member.number % self.matrix.disks);
         let (file, stamp) = (open_direct(&self.paths[number], OFlags::RDWR)?, disk::stamp(self.seed, number));
         let mut part: Option<Part<'_>> = None;

@@ -180,7 +180,7 @@ impl Running for &Spec {
             keep_stdout: true,
             root: work_folder.root().map(PathBuf::from),
         };
-        let mut process_guard = ProcessGuard::found(&orders)?;
+        let mut process_guard = ProcessGuard::start(&orders)?;
         let mut runs = Vec::new();
         for (n, users) in points.iter().enumerate() {
             let name = format!("users-{users}");

@@ -241,7 +241,7 @@ struct Threads<'a> {
 }
 
 impl GroupWork for Threads<'_> {
-    fn live(&self, member: &mut Member<'_>) -> Result<()> {
+    fn run_member(&self, member: &mut Member<'_>) -> Result<()> {
         let thread = member.number;
         let mut file = None;
         while let Some(stage) = member.next_stage()? {

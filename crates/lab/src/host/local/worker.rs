@@ -102,7 +102,7 @@ impl SilenceWatch {
     }
 
     fn broken(&mut self) {
-        self.hang_detector.seen();
+        self.hang_detector.progressed();
         self.measured = None;
     }
 
