@@ -26,13 +26,13 @@ const COMMIT: u32 = u32::MAX;
 const ENTRIES_MAX: u32 = 1 << 22;
 
 /// The log writer's end of the stream.
-pub struct Stream {
+pub struct AckStream {
     sink: Box<dyn AckSink>,
     frames: u64,
     frame: Vec<u8>,
 }
 
-impl Stream {
+impl AckStream {
     pub fn new(sink: Box<dyn AckSink>) -> Self {
         Self { sink, frames: 0, frame: Vec::new() }
     }

@@ -17,9 +17,9 @@ use bigiron_sys::load::now_ns;
 
 use super::files::{self, Journals};
 use super::instance::{Instance, Milestone, Phase};
-use super::job::{Job, Kind};
+use super::job::{ClassKind, Job};
 use super::journal::{JOURNAL_HEADER, JournalHeader};
-use super::turns::Full;
+use super::turns::FilledJournal;
 use super::waits::{self, WaitEvent};
 
 /// Archive files kept: the redo of the last this many turns that are over. Older ones are removed, so that storage is bounded however
@@ -36,7 +36,7 @@ pub fn path(dir: &Path, turn: u64) -> PathBuf {
 
 /// Bytes of storage that archives take at most: those kept, and one for each archiver that is being written.
 pub fn storage_bytes(job: &Job) -> u64 {
-    let archivers = job.classes.iter().filter(|c| matches!(c.kind, Kind::Archiver { .. })).map(|c| c.count as u64);
+    let archivers = job.classes.iter().filter(|c| matches!(c.kind, ClassKind::Archiver { .. })).map(|c| c.count as u64);
     match archivers.sum::<u64>() {
         0 => 0,
         n => (KEPT + n) * job.journal.bytes,
@@ -75,7 +75,7 @@ pub fn run(instance: &Instance<'_>, request: usize, bytes_per_second: Option<u64
 }
 
 impl Archiver<'_> {
-    fn archive(&mut self, full: &Full) -> Result<()> {
+    fn archive(&mut self, full: &FilledJournal) -> Result<()> {
         let (instance, turns) = (self.instance, &self.instance.log.turns);
         let unfinished = instance.dir.join(format!("archive.{}.unfinished", full.turn));
         let whole = self.copy(full, &unfinished)?;
@@ -95,7 +95,7 @@ impl Archiver<'_> {
     }
 
     /// Copies a journal's turn to `path` and makes the copy durable. False if the window closed before.
-    fn copy(&mut self, full: &Full, path: &Path) -> Result<bool> {
+    fn copy(&mut self, full: &FilledJournal, path: &Path) -> Result<bool> {
         let to = create(path, self.instance.job.journal.direct)?;
         let (begin, total) = (now_ns(), bytes(full));
         let mut at = 0;
@@ -153,7 +153,7 @@ impl Archiver<'_> {
 }
 
 /// Bytes of a turn's journal, header included, in whole pages.
-fn bytes(full: &Full) -> u64 {
+fn bytes(full: &FilledJournal) -> u64 {
     (JOURNAL_HEADER as u64 + full.end - full.start).next_multiple_of(PAGE as u64)
 }
 

@@ -10,7 +10,7 @@ use bigiron_sys::async_io::{Completion, Engine};
 use super::block::{self, BLOCK};
 use super::cache::Pin;
 use super::files::{self, DataFiles};
-use super::instance::{Counters, Instance, Milestone, Phase};
+use super::instance::{Instance, Milestone, Phase, ProcessCounters};
 use super::job::Engine as EngineSpec;
 use super::waits::{self, WaitEvent};
 
@@ -117,7 +117,7 @@ impl DatabaseWriter<'_> {
             self.reap(min)?;
         }
         cache.batch_ends(self.number);
-        Counters::bump(&self.instance.counters[self.process].batches);
+        ProcessCounters::bump(&self.instance.counters[self.process].batches);
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl DatabaseWriter<'_> {
             let (number, version, pin) =
                 self.slots[completion.slot].take().context("A block was written that was not to be")?;
             self.instance.ledger.written(number, version);
-            Counters::bump(&self.instance.counters[self.process].writes);
+            ProcessCounters::bump(&self.instance.counters[self.process].writes);
             // Unpinned first: a process that waits for a free buffer is to find one.
             drop(pin);
         }

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::block;
 use super::files::{self, DataFiles};
-use super::instance::{Counters, Instance, Milestone, Phase};
+use super::instance::{Instance, Milestone, Phase, ProcessCounters};
 use super::pace;
 use super::waits::{self, WaitEvent};
 
@@ -60,12 +60,12 @@ impl Session<'_> {
         let counters = &instance.counters[self.process];
         let pin = instance.cache.get(number, |page| {
             self.files.read(address, page)?;
-            Counters::grow(&counters.read_bytes, page.len() as u64);
+            ProcessCounters::grow(&counters.read_bytes, page.len() as u64);
             Ok(block::check(page, address)?)
         })?;
-        Counters::bump(&counters.gets);
+        ProcessCounters::bump(&counters.gets);
         if pin.hit {
-            Counters::bump(&counters.hits);
+            ProcessCounters::bump(&counters.hits);
         }
         let page = pin.read();
         // The whole block, so that each of its pages is in this process's page table.

@@ -108,12 +108,12 @@ fn words(processes: usize, blocks: usize) -> usize {
 }
 
 /// The ledger of a run that is going on, as every process of it sees it.
-pub struct Live<'s> {
+pub struct LiveLedger<'s> {
     words: &'s [AtomicU64],
     processes: usize,
 }
 
-impl<'s> Live<'s> {
+impl<'s> LiveLedger<'s> {
     /// Takes the mapping that [`LedgerFile::open`] made for `job`. To be called before the first fork.
     pub fn new(segment: &'s Segment, job: &Job) -> Self {
         let (processes, blocks) = (job.transactors(), job.blocks() as usize);
@@ -163,7 +163,7 @@ impl<'s> Live<'s> {
         self.raise(ARCHIVED, turn);
     }
 
-    /// A foreground has its commit. To be told after its blocks have been told by [`Live::committed`].
+    /// A foreground has its commit. To be told after its blocks have been told by [`LiveLedger::committed`].
     pub fn acknowledged(&self, process: usize, commit: CommitEntry) {
         let at = HEAD + PER_PROCESS * process;
         self.set(at, commit.transaction);
@@ -276,7 +276,7 @@ impl LedgerFile {
     }
 
     /// Puts the ledger beside the database, durably, once every process has gone home.
-    pub fn close(&self, live: &Live<'_>) -> Result<()> {
+    pub fn close(&self, live: &LiveLedger<'_>) -> Result<()> {
         live.set(ENDED, 1);
         self.save().with_context(|| format!("Cannot write {}", path(&self.dir).display()))
     }
@@ -416,7 +416,7 @@ mod tests {
         Ledger::load(dir).ok()
     }
 
-    fn fill(live: &Live<'_>) {
+    fn fill(live: &LiveLedger<'_>) {
         live.flushed(77);
         live.flushed(76);
         live.checkpoint(5);
@@ -441,7 +441,7 @@ mod tests {
     fn a_killed_run_has_its_ledger_and_an_ended_one_keeps_it() {
         let (dir, job) = (tempfile::tempdir().unwrap(), job());
         let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
-        let live = Live::new(ledger_file.segment(), &job);
+        let live = LiveLedger::new(ledger_file.segment(), &job);
         fill(&live);
         let killed = whole(dir.path()).unwrap();
         assert!(ledger_file.live.exists());
@@ -459,7 +459,7 @@ mod tests {
     fn a_failed_run_leaves_its_ledger_but_nothing_in_memory() {
         let (dir, job) = (tempfile::tempdir().unwrap(), job());
         let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
-        fill(&Live::new(ledger_file.segment(), &job));
+        fill(&LiveLedger::new(ledger_file.segment(), &job));
         let live = ledger_file.live.clone();
         drop(ledger_file);
         let failed = whole(dir.path()).unwrap();
@@ -472,7 +472,7 @@ mod tests {
     fn damage_to_any_word_is_noticed() {
         let (dir, job) = (tempfile::tempdir().unwrap(), job());
         let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
-        let live = Live::new(ledger_file.segment(), &job);
+        let live = LiveLedger::new(ledger_file.segment(), &job);
         fill(&live);
         for index in (0..live.words.len()).step_by(7).chain([0, HEAD]) {
             let before = live.words[index].load(SeqCst);

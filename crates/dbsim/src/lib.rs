@@ -93,8 +93,8 @@ use outcome::JobOutcome;
 use plan::Plan;
 
 pub use block::BlockError;
-pub use trial::{JobContext, Live, examine, prepare, run, verify};
-pub use verify::{Acks, Verdict, VerifyFailed};
+pub use trial::{IntervalSample, JobContext, examine, prepare, run, verify};
+pub use verify::{AckSource, Verdict, VerifyFailed};
 
 /// The workload `dbsim`.
 pub struct Dbsim;

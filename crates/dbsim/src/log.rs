@@ -21,7 +21,7 @@ use bigiron_sys::load::now_ns;
 use bigiron_sys::segment::{LatchedBytes, LockedBytes, Segment, shared_struct};
 
 use super::block::BLOCK;
-use super::job::{Job, Kind, Wake};
+use super::job::{ClassKind, Job, Wake};
 use super::journal::{CHUNK_HEADER, JOURNAL_HEADER};
 use super::poll::Poll;
 use super::stages::Stages;
@@ -176,7 +176,7 @@ impl<'s> Log<'s> {
     /// An empty log at the start of the first journal, for processes numbered below `processes`.
     pub fn new(segment: &'s Segment, job: &Job, processes: usize) -> Self {
         let (group_bytes, group_wait, wake) = match job.log_writer().map(|c| &c.kind) {
-            Some(Kind::LogWriter { group_bytes, group_wait, wake, .. }) => (*group_bytes, *group_wait, *wake),
+            Some(ClassKind::LogWriter { group_bytes, group_wait, wake, .. }) => (*group_bytes, *group_wait, *wake),
             _ => (usize::MAX, Duration::ZERO, Wake::Post),
         };
         let redo_block = job.journal.block as u64;

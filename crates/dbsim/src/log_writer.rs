@@ -8,7 +8,7 @@ use anyhow::Result;
 use bigiron_sys::async_io::Engine;
 use bigiron_sys::load::{Recorder, now_ns};
 
-use super::acks::Stream;
+use super::acks::AckStream;
 use super::files::{self, Journals};
 use super::instance::{Instance, Milestone, Phase};
 use super::job::Engine as EngineSpec;
@@ -21,7 +21,7 @@ struct LogWriter<'a> {
     engine: Box<dyn Engine>,
     /// Redo writes, from their submission until they are durable.
     writes: Recorder<'a>,
-    acks: Option<Stream>,
+    acks: Option<AckStream>,
 }
 
 /// Runs the log writer until the end.
@@ -32,7 +32,7 @@ pub fn run(instance: &Instance<'_>, engine: &EngineSpec) -> Result<()> {
         journals: Journals::open(instance.job, instance.dir)?,
         engine: files::engine(engine, buffer_bytes(log.chunk_bytes()))?,
         writes: instance.redo_write.recorder(),
-        acks: instance.job.run.acks.as_ref().map(|to| to.open().map(Stream::new)).transpose()?,
+        acks: instance.job.run.acks.as_ref().map(|to| to.open().map(AckStream::new)).transpose()?,
     };
     instance.arrive(Milestone::Ready)?;
     loop {

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 
-use super::job::{Job, Kind as Class, Length, Share};
+use super::job::{ClassKind as Class, Job, Length, WorkShare};
 use super::outcome::JobOutcome;
 use super::requests;
 use super::stages;
@@ -36,7 +36,7 @@ fn waits_for(job: &Job, event: WaitEvent) -> bool {
 
 /// Whether a scanner's work is not a fixed share of the foregrounds'.
 fn scans_freely(job: &Job) -> bool {
-    job.classes.iter().any(|c| matches!(c.kind, Class::Scanner { work: Share::Free, .. }))
+    job.classes.iter().any(|c| matches!(c.kind, Class::Scanner { work: WorkShare::Free, .. }))
 }
 
 /// Whether the window ends with the requests that were to be done.

@@ -11,7 +11,7 @@ use bigiron_sys::load::Histogram;
 
 use super::audit::Audit;
 use super::honest_sync::Honesty;
-use super::instance::{Counters, Instance};
+use super::instance::{Instance, ProcessCounters};
 use super::log::LogCounts;
 use super::requests::RequestsOutcome;
 use super::series::Series;
@@ -146,7 +146,8 @@ impl Counts {
     /// What has been counted since the start.
     pub fn of(instance: &Instance<'_>) -> Self {
         let (transactors, others) = instance.counters.split_at(instance.job.transactors());
-        let sum = |of: &[Counters], f: fn(&Counters) -> &AtomicU64| of.iter().map(|c| f(c).load(SeqCst)).sum();
+        let sum =
+            |of: &[ProcessCounters], f: fn(&ProcessCounters) -> &AtomicU64| of.iter().map(|c| f(c).load(SeqCst)).sum();
         Self {
             gets: sum(transactors, |c| &c.gets),
             hits: sum(transactors, |c| &c.hits),

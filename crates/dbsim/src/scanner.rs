@@ -10,8 +10,8 @@ use bigiron_sys::segment::{Frames, Segment};
 
 use super::block::{Address, BLOCK};
 use super::files::{self, DataFiles};
-use super::instance::{Counters, Instance, Milestone, Phase};
-use super::job::{Engine as EngineSpec, Job, Share};
+use super::instance::{Instance, Milestone, Phase, ProcessCounters};
+use super::job::{Engine as EngineSpec, Job, WorkShare};
 use super::torn;
 use super::waits::{self, WaitEvent};
 
@@ -25,12 +25,12 @@ struct ScanRead {
 
 struct Scanner<'a> {
     instance: &'a Instance<'a>,
-    counters: &'a Counters,
+    counters: &'a ProcessCounters,
     files: DataFiles,
     engine: Box<dyn Engine>,
     /// By the engine's buffer: what is being read into it.
     slots: Vec<Option<ScanRead>>,
-    work: Share,
+    work: WorkShare,
     places: ScanOrder,
     /// A page-aligned buffer for one block.
     page: Frames<'a>,
@@ -46,7 +46,7 @@ pub fn run(
     engine: &EngineSpec,
     request: usize,
     direct: bool,
-    work: Share,
+    work: WorkShare,
 ) -> Result<()> {
     let job = instance.job;
     let scratch = Segment::new(2 * BLOCK).context("Cannot allocate a buffer")?;
@@ -63,19 +63,19 @@ pub fn run(
         checked: 0,
     };
     match work {
-        Share::PerTransactions(_) if instance.by_time() => {
+        WorkShare::PerTransactions(_) if instance.by_time() => {
             instance.arrive(Milestone::Ready)?;
             s.scan(None)?;
             instance.arrive(Milestone::Done)?;
         }
-        Share::PerTransactions(every) => {
+        WorkShare::PerTransactions(every) => {
             s.scan(Some(instance.ramp_scans(every)))?;
             instance.arrive(Milestone::Ready)?;
             instance.wait_for(Phase::Measure);
             s.scan(instance.scans_end(every))?;
             instance.arrive(Milestone::Done)?;
         }
-        Share::Free => {
+        WorkShare::Free => {
             instance.arrive(Milestone::Ready)?;
             s.scan(None)?;
         }
@@ -112,8 +112,8 @@ impl Scanner<'_> {
                 let place = self.slots[c.slot].take().context("An extent came that was not asked for")?;
                 files::finished(std::slice::from_ref(c), place.len).context("Cannot read an extent")?;
                 self.check(c.slot, place)?;
-                Counters::bump(&self.counters.reads);
-                Counters::grow(&self.counters.bytes, place.len as u64);
+                ProcessCounters::bump(&self.counters.reads);
+                ProcessCounters::grow(&self.counters.bytes, place.len as u64);
                 self.checked += 1;
             }
         }
@@ -123,11 +123,11 @@ impl Scanner<'_> {
     /// Extents that may have been asked for by now. If it is `idle`, sleeps until they are more than those that have been.
     fn due(&self, idle: bool) -> u64 {
         match self.work {
-            Share::PerTransactions(every) if idle => {
+            WorkShare::PerTransactions(every) if idle => {
                 waits::during(WaitEvent::Idle, || self.instance.scan_due(every, Some(self.next)))
             }
-            Share::PerTransactions(every) => self.instance.scan_due(every, None),
-            Share::Free => u64::MAX,
+            WorkShare::PerTransactions(every) => self.instance.scan_due(every, None),
+            WorkShare::Free => u64::MAX,
         }
     }
 

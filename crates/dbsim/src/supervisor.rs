@@ -11,7 +11,7 @@ use bigiron_sys::family::Children;
 use bigiron_sys::process::Exit;
 
 use super::instance::{Instance, Part, Role};
-use super::job::{Job, Kind, Transport};
+use super::job::{ClassKind, Job, Transport};
 use super::link::Ends;
 use super::worker_group;
 use bigiron_workload::limits;
@@ -98,7 +98,7 @@ fn failed(instance: &Instance<'_>, process: usize, error: &anyhow::Error) -> Res
 fn settle(instance: &Instance<'_>, units: &[Unit]) -> Result<()> {
     let job = instance.job;
     limits::allow_files((job.data.files + job.journal.files) as u64 + OTHER_FILES)?;
-    let tcp = |u: &Unit| matches!(instance.class(u.first()).kind, Kind::Client { transport: Transport::Tcp, .. });
+    let tcp = |u: &Unit| matches!(instance.class(u.first()).kind, ClassKind::Client { transport: Transport::Tcp, .. });
     if units.iter().any(tcp) {
         instance.wire.settle().context("The transport `socket` does without a network")?;
     }
@@ -112,7 +112,7 @@ fn fork(instance: &Instance<'_>, unit: Unit, children: &mut Children) -> Result<
             children.fork(process, || worker_group::live(instance, process, None)).context(cannot(process))
         }
         Unit::Pair { server, client } => {
-            let Kind::Client { transport, .. } = instance.class(server).kind else {
+            let ClassKind::Client { transport, .. } = instance.class(server).kind else {
                 anyhow::bail!("Process {server} is no client's server");
             };
             let mailboxes = instance.mailboxes.get(&server);

@@ -68,7 +68,7 @@ impl Bench {
         Ledger::load(self.path()).unwrap()
     }
 
-    fn check(&self, acks: Acks<'_>) -> Verdict {
+    fn check(&self, acks: AckSource<'_>) -> Verdict {
         verify::check(&self.job(), self.path(), acks).unwrap()
     }
 

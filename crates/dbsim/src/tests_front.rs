@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use super::job::{Amount, Choice, Kind, Length, Memory, PhaseSpec, Share, Step, TransactionSpec};
+use super::job::{Amount, Choice, ClassKind, Length, Memory, PhaseSpec, Step, TransactionSpec, WorkShare};
 use super::outcome::JobOutcome;
 use super::waits::WaitEvent;
 use super::*;
@@ -63,7 +63,7 @@ fn kind(name: &str, weight: u32, steps: &[Step]) -> TransactionSpec {
 }
 
 fn foregrounds(job: &mut Job) -> &mut super::job::ClassSpec {
-    job.classes.iter_mut().find(|c| c.kind == Kind::Foreground).unwrap()
+    job.classes.iter_mut().find(|c| c.kind == ClassKind::Foreground).unwrap()
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn every_step_is_done_and_what_is_left_behind_verifies() {
 fn a_job_that_only_reads_needs_no_log() {
     let bench = Bench::new(|job| {
         job.transactions = vec![kind("lookup", 1, &[READ, Step::Commit])];
-        job.classes.retain(|c| c.kind == Kind::Foreground);
+        job.classes.retain(|c| c.kind == ClassKind::Foreground);
     });
     let outcome = bench.run().unwrap();
     assert_eq!((outcome.counts.commits, outcome.commits.count()), (0, 0));
@@ -113,7 +113,7 @@ fn a_job_that_only_reads_needs_no_log() {
     // All of the data fits: then no read is promised.
     let bench = Bench::new(|job| {
         job.transactions = vec![kind("lookup", 1, &[READ])];
-        job.classes.retain(|c| c.kind == Kind::Foreground);
+        job.classes.retain(|c| c.kind == ClassKind::Foreground);
         job.cache.bytes = job.data.bytes * 2;
     });
     bench.run().unwrap();
@@ -124,8 +124,9 @@ fn a_job_that_only_reads_needs_no_log() {
 fn redo_alone_can_be_a_job() {
     let bench = Bench::new(|job| {
         job.transactions = vec![kind("append", 1, &[Step::Redo { min: 500, max: 1_500 }, Step::Commit])];
-        job.classes
-            .retain(|c| matches!(c.kind, Kind::Foreground | Kind::LogWriter { .. } | Kind::DatabaseWriter { .. }));
+        job.classes.retain(|c| {
+            matches!(c.kind, ClassKind::Foreground | ClassKind::LogWriter { .. } | ClassKind::DatabaseWriter { .. })
+        });
     });
     let outcome = bench.run().unwrap();
     assert_eq!((outcome.counts.commits, outcome.reads.count(), outcome.counts.gets), (160, 0, 0));
@@ -134,9 +135,11 @@ fn redo_alone_can_be_a_job() {
 #[test]
 fn what_would_wait_for_ever_is_refused() {
     let error = |change: fn(&mut Job)| Bench::new(change).run().unwrap_err().to_string();
-    assert!(error(|job| job.classes.retain(|c| !matches!(c.kind, Kind::LogWriter { .. }))).contains("no log-writer"));
     assert!(
-        error(|job| job.classes.retain(|c| !matches!(c.kind, Kind::DatabaseWriter { .. })))
+        error(|job| job.classes.retain(|c| !matches!(c.kind, ClassKind::LogWriter { .. }))).contains("no log-writer")
+    );
+    assert!(
+        error(|job| job.classes.retain(|c| !matches!(c.kind, ClassKind::DatabaseWriter { .. })))
             .contains("no database-writer")
     );
     assert!(error(|job| job.classes.retain(|c| !c.kind.transacts())).contains("has to be a time"));
@@ -149,8 +152,8 @@ fn a_window_of_time_ends_by_time_and_a_free_scanner_with_it() {
         job.run.length = Length::Time(time);
         job.run.ramp = Some(Length::Time(Duration::from_millis(100)));
         for class in &mut job.classes {
-            if let Kind::Scanner { work, .. } = &mut class.kind {
-                *work = Share::Free;
+            if let ClassKind::Scanner { work, .. } = &mut class.kind {
+                *work = WorkShare::Free;
             }
         }
     });
@@ -160,9 +163,9 @@ fn a_window_of_time_ends_by_time_and_a_free_scanner_with_it() {
     // Nothing but scanners, a share of nobody's work.
     let bench = Bench::new(|job| {
         job.run.length = Length::Time(time);
-        job.classes.retain(|c| matches!(c.kind, Kind::Scanner { .. }));
-        let Kind::Scanner { work, .. } = &mut job.classes[0].kind else { unreachable!() };
-        *work = Share::Free;
+        job.classes.retain(|c| matches!(c.kind, ClassKind::Scanner { .. }));
+        let ClassKind::Scanner { work, .. } = &mut job.classes[0].kind else { unreachable!() };
+        *work = WorkShare::Free;
     });
     assert!(bench.run().unwrap().counts.scanned > 0);
 }
@@ -203,7 +206,7 @@ fn an_open_loop_counts_from_the_intended_start() {
         class.count = 1;
         class.pace = Pace::Open { per_second: 500.0, poisson: true };
         job.run.length = Length::Transactions(100);
-        job.classes.retain(|c| c.kind == Kind::Foreground);
+        job.classes.retain(|c| c.kind == ClassKind::Foreground);
     });
     let outcome = bench.run().unwrap();
     assert!(outcome.counts.late > 50, "{}", outcome.counts.late);
@@ -250,7 +253,7 @@ fn threads_are_one_process() {
     // The hottest block that the preload leaves out is broken: the thread that comes across it ends them all.
     let bench = Bench::new(|job| {
         foregrounds(job).threads = true;
-        job.classes.retain(|c| !matches!(c.kind, Kind::Scanner { .. }));
+        job.classes.retain(|c| !matches!(c.kind, ClassKind::Scanner { .. }));
     });
     let progress = |_: Progress<'_>| {};
     let cx = JobContext {

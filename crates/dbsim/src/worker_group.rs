@@ -18,7 +18,7 @@ use bigiron_sys::family::ProcessFamily;
 use bigiron_sys::process::{Exit, exit_now};
 
 use super::instance::{ChildStatus, Instance, Part, RECORD};
-use super::job::Kind;
+use super::job::ClassKind;
 use super::link::Link;
 use super::supervisor::{self, Unit};
 use super::{
@@ -74,7 +74,7 @@ impl<'a> WorkerGroup<'a> {
     }
 
     /// Waits until the members whose class `leaves` have gone home. Anybody else's end is an error, and so is a bad end.
-    pub fn wait_gone(&mut self, leaves: impl Fn(&Kind) -> bool) -> Result<()> {
+    pub fn wait_gone(&mut self, leaves: impl Fn(&ClassKind) -> bool) -> Result<()> {
         let kind = |process: usize| &self.instance.class(process).kind;
         let mut left = (0..self.present.len()).filter(|p| self.present[*p] && leaves(kind(*p))).count();
         while left > 0 {
@@ -217,25 +217,27 @@ fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> Resu
     instance.waits.attach(process);
     let class = instance.class(process);
     match (&class.kind, link) {
-        (Kind::Foreground, _) => foreground::run(instance, process),
-        (Kind::LogWriter { engine, .. }, _) => log_writer::run(instance, engine),
-        (Kind::DatabaseWriter { engine, batch, sorted }, _) => {
+        (ClassKind::Foreground, _) => foreground::run(instance, process),
+        (ClassKind::LogWriter { engine, .. }, _) => log_writer::run(instance, engine),
+        (ClassKind::DatabaseWriter { engine, batch, sorted }, _) => {
             db_writer::run(instance, process, engine, *batch, *sorted)
         }
-        (Kind::Checkpointer { percent }, _) => checkpointer::run(instance, *percent),
-        (Kind::Scanner { engine, request, direct, work }, _) => {
+        (ClassKind::Checkpointer { percent }, _) => checkpointer::run(instance, *percent),
+        (ClassKind::Scanner { engine, request, direct, work }, _) => {
             scanner::run(instance, process, engine, *request, *direct, *work)
         }
-        (Kind::Archiver { request, bytes_per_second }, _) => archiver::run(instance, *request, *bytes_per_second),
-        (Kind::Requests(spec), _) => requests::run(instance, process, spec),
-        (Kind::Idle { touch, every }, _) => idle::run(instance, process, *touch, *every),
-        (Kind::Client { request, reply, .. }, Some(link)) => match instance.roles[process].part {
+        (ClassKind::Archiver { request, bytes_per_second }, _) => archiver::run(instance, *request, *bytes_per_second),
+        (ClassKind::Requests(spec), _) => requests::run(instance, process, spec),
+        (ClassKind::Idle { touch, every }, _) => idle::run(instance, process, *touch, *every),
+        (ClassKind::Client { request, reply, .. }, Some(link)) => match instance.roles[process].part {
             Part::Client => client::run(instance, process, link, *request, *reply),
             _ => client::serve(instance, process, link, *request, *reply),
         },
-        (Kind::Sorter { bytes, memory, request }, _) => sorter::run(instance, process, *bytes, *memory, *request),
-        (Kind::Loader { engine, request, bytes }, _) => loader::run(instance, process, engine, *request, *bytes),
-        (Kind::Backup { request, bytes_per_second }, _) => backup::run(instance, process, *request, *bytes_per_second),
+        (ClassKind::Sorter { bytes, memory, request }, _) => sorter::run(instance, process, *bytes, *memory, *request),
+        (ClassKind::Loader { engine, request, bytes }, _) => loader::run(instance, process, engine, *request, *bytes),
+        (ClassKind::Backup { request, bytes_per_second }, _) => {
+            backup::run(instance, process, *request, *bytes_per_second)
+        }
         (other, _) => bail!("dbsim has no process of kind `{}`", other.word()),
     }
 }

@@ -33,7 +33,7 @@ const KTHREADD: i32 = 2;
 /// Counters by name.
 pub type Counters = BTreeMap<String, u64>;
 
-/// The processes counted work is counted.
+/// The processes whose work is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedProcesses {
     /// The process that started all others of the server.

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 
 use serde::{Deserialize, Serialize};
 
-use bigiron_dbsim::Live;
+use bigiron_dbsim::IntervalSample;
 
 /// What was done since the last time, as the child says it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub(super) struct LiveSample {
 }
 
 impl LiveSample {
-    pub(super) fn of(live: &Live<'_>) -> Self {
+    pub(super) fn of(live: &IntervalSample<'_>) -> Self {
         LiveSample {
             elapsed_ns: live.elapsed.as_nanos() as u64,
             interval_ns: live.interval.as_nanos() as u64,

@@ -21,7 +21,7 @@ use crate::study::schedule;
 use bigiron_dbsim as dbsim;
 use bigiron_dbsim::job;
 use bigiron_dbsim::job::Job;
-use bigiron_dbsim::{Acks, JobContext, metrics};
+use bigiron_dbsim::{AckSource, JobContext, metrics};
 use bigiron_model::clock::Clock;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
@@ -159,7 +159,7 @@ pub(super) fn verify(dir: &Path, acks: Option<&Path>) -> anyhow::Result<u8> {
     let work = run_directory::work(dir);
     // Neither seed nor clock matter to what is on disk.
     let cx = JobContext { dir: &work, seed: 0, clock: Clock::Wall, network: None, progress: &|_| {}, live: None };
-    match dbsim::examine(&job, &cx, acks.map_or(Acks::Ledger, Acks::Stream)) {
+    match dbsim::examine(&job, &cx, acks.map_or(AckSource::Ledger, AckSource::Stream)) {
         Ok(verdict) if verdict.passed() => {
             let mut text = "Valid: all data and redo were read, and are what was acknowledged\n".to_owned();
             for (name, n) in verdict.facts {

@@ -18,7 +18,7 @@ use super::live::LiveSample;
 use super::tables::Tables;
 use bigiron_dbsim as dbsim;
 use bigiron_dbsim::job::Job;
-use bigiron_dbsim::{JobContext, Live};
+use bigiron_dbsim::{IntervalSample, JobContext};
 use bigiron_model::clock::Clock;
 use bigiron_sys::process;
 use bigiron_sys::process::{Child, Exit};
@@ -116,7 +116,7 @@ fn work(order: &RunOrder<'_>, to: File) {
         let _ = (&to).write_all(&line);
     };
     let step = |p: Progress<'_>| say(&RunnerEvent::Step { step: p.step.to_owned(), done: p.done, of: p.of });
-    let live = |live: &Live<'_>| say(&RunnerEvent::Sample(LiveSample::of(live)));
+    let live = |live: &IntervalSample<'_>| say(&RunnerEvent::Sample(LiveSample::of(live)));
     let cx = JobContext {
         dir: order.work,
         seed: order.seed,

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::step_text::A_CHOICE;
-use super::{Choice, Length, Memory, Pace, Share, Step, words};
+use super::{Choice, Length, Memory, Pace, Step, WorkShare, words};
 use bigiron_model::document::Value;
 use bigiron_model::size::print_bytes;
 use bigiron_workload::acknowledgements::AckTarget;
@@ -27,17 +27,17 @@ pub fn limit() -> Form<Option<u64>> {
     optional(printed(values, units::bytes_per_second, |bytes| format!("{}/s", print_bytes(*bytes))))
 }
 
-pub fn share() -> Form<Share> {
+pub fn share() -> Form<WorkShare> {
     let read = |text: &str| match text.split_whitespace().collect::<Vec<_>>()[..] {
-        ["free"] => Some(Share::Free),
+        ["free"] => Some(WorkShare::Free),
         ["per", n, "transactions"] => {
-            n.parse().ok().filter(|n| (1..=1_000_000_000).contains(n)).map(Share::PerTransactions)
+            n.parse().ok().filter(|n| (1..=1_000_000_000).contains(n)).map(WorkShare::PerTransactions)
         }
         _ => None,
     };
     printed("`free`, or a request for this many transactions: `per 32 transactions`", read, |share| match share {
-        Share::Free => "free".to_owned(),
-        Share::PerTransactions(n) => format!("per {n} transactions"),
+        WorkShare::Free => "free".to_owned(),
+        WorkShare::PerTransactions(n) => format!("per {n} transactions"),
     })
 }
 

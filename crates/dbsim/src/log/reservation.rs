@@ -11,7 +11,7 @@ use bigiron_sys::load::now_ns;
 use bigiron_sys::segment::LockedBytes;
 
 use super::super::journal::{self, CHUNK_HEADER};
-use super::super::turns::Cause;
+use super::super::turns::SwitchCause;
 use super::super::waits::{self, WaitEvent};
 use super::{Log, RECORD_MAX, Room, get, put};
 
@@ -100,8 +100,8 @@ impl Log<'_> {
         slot.room.wait_until(|| slot.want.load(SeqCst) == 0);
         if self.turns.turn() > turn {
             waiting.becomes(match self.turns.cause() {
-                Some(Cause::Checkpoint) => WaitEvent::LogSwitchCheckpoint,
-                Some(Cause::Archive) => WaitEvent::LogSwitchArchiving,
+                Some(SwitchCause::Checkpoint) => WaitEvent::LogSwitchCheckpoint,
+                Some(SwitchCause::Archive) => WaitEvent::LogSwitchArchiving,
                 None => WaitEvent::LogSwitch,
             });
         }

@@ -20,10 +20,10 @@ use bigiron_sys::load::LotRecorder;
 use bigiron_sys::ticks::Ticks;
 
 use super::super::block::Address;
-use super::super::instance::{Counters, Instance, Phase};
-use super::super::job::Requests;
+use super::super::instance::{Instance, Phase, ProcessCounters};
+use super::super::job::RequestSpec;
 use super::super::pace::{self, Starts};
-use super::board::{self, Action, Board};
+use super::board::{self, RequestAction, RequestBoard};
 use super::draws::{Draws, Position};
 use super::page;
 use issued::Issued;
@@ -83,7 +83,7 @@ impl<'a> Iterator for Drawn<'_, 'a> {
 impl ExactSizeIterator for Drawn<'_, '_> {}
 
 /// Accounts for requests that are seen to have ended at one moment.
-struct Account<'g, 'a> {
+struct CompletionAccount<'g, 'a> {
     /// What each has to transfer.
     bytes: usize,
     issued: &'g [Issued],
@@ -104,7 +104,7 @@ struct Account<'g, 'a> {
     failed: Option<Completion>,
 }
 
-impl async_io::CompletionHandler for Account<'_, '_> {
+impl async_io::CompletionHandler for CompletionAccount<'_, '_> {
     // Inlined, as all of a batch's way is: the lines of code that a batch touches, the kernel misses in the CPU's caches.
     // So a `cold_path` here, and in the drawing and the engine, is what plain requests do not come by, be it usual for others.
     #[inline(always)]
@@ -136,7 +136,7 @@ impl async_io::CompletionHandler for Account<'_, '_> {
     }
 }
 
-impl Account<'_, '_> {
+impl CompletionAccount<'_, '_> {
     /// Everything that has ended, when, and what has failed.
     #[inline(always)]
     fn close(&mut self) -> (CompletionCounts, u64, Option<Completion>) {
@@ -159,7 +159,7 @@ impl Account<'_, '_> {
 // By value and not inlined: what a batch counts can be in registers, and this is there once.
 #[inline(never)]
 fn record(recorders: &mut [LotRecorder<'_>; board::ACTIONS], ns: u64, ended: CompletionCounts) {
-    for (action, count) in [(Action::Read, ended.reads), (Action::Write, ended.writes)] {
+    for (action, count) in [(RequestAction::Read, ended.reads), (RequestAction::Write, ended.writes)] {
         if count > 0 {
             recorders[action as usize].record_many(ns, count);
         }
@@ -169,10 +169,10 @@ fn record(recorders: &mut [LotRecorder<'_>; board::ACTIONS], ns: u64, ended: Com
 /// One process's requests, by an engine of its own.
 pub struct Generator<'a, E> {
     instance: &'a Instance<'a>,
-    board: &'a Board<'a>,
+    board: &'a RequestBoard<'a>,
     process: usize,
-    spec: &'a Requests,
-    counters: &'a Counters,
+    spec: &'a RequestSpec,
+    counters: &'a ProcessCounters,
     recorders: [LotRecorder<'a>; board::ACTIONS],
     files: &'a [BorrowedFd<'a>],
     engine: E,
@@ -211,7 +211,7 @@ impl<'a, E: Engine> Generator<'a, E> {
     pub fn new(
         instance: &'a Instance<'a>,
         process: usize,
-        spec: &'a Requests,
+        spec: &'a RequestSpec,
         files: &'a [BorrowedFd<'a>],
         mut engine: E,
     ) -> Result<Self> {
@@ -401,7 +401,7 @@ impl<'a, E: Engine> Generator<'a, E> {
     #[inline(always)]
     fn exchange(&mut self, min: usize, max: usize) -> Result<()> {
         let before = self.free.len();
-        let mut account = Account {
+        let mut account = CompletionAccount {
             bytes: self.spec.bytes,
             issued: &self.issued,
             free: &mut self.free,
@@ -428,10 +428,10 @@ impl<'a, E: Engine> Generator<'a, E> {
                 self.verify(before)?;
             }
             self.unsynced += all.writes as u32;
-            let Counters { reads, writes, batches, .. } = self.counters;
-            Counters::grow(reads, all.reads);
-            Counters::grow(writes, all.writes);
-            Counters::grow(batches, 1);
+            let ProcessCounters { reads, writes, batches, .. } = self.counters;
+            ProcessCounters::grow(reads, all.reads);
+            ProcessCounters::grow(writes, all.writes);
+            ProcessCounters::grow(batches, 1);
         }
         Ok(())
     }
@@ -464,7 +464,7 @@ impl<'a, E: Engine> Generator<'a, E> {
                 rustix::fs::fdatasync(file).context("Cannot sync a data file")?;
                 self.now = self.board.ticks.now();
                 if self.measuring {
-                    self.recorders[Action::Sync as usize].record(self.board.ticks.ns(start, self.now));
+                    self.recorders[RequestAction::Sync as usize].record(self.board.ticks.ns(start, self.now));
                 }
             }
         }

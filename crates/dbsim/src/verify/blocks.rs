@@ -14,7 +14,7 @@ use super::{Findings, size_of_file};
 use crate::block;
 use crate::block::{Address, BLOCK, BlockError};
 use crate::files;
-use crate::files::Extents;
+use crate::files::ExtentReader;
 use crate::job::{EXTENT, Job};
 use crate::ledger::{BlockEntry, Ledger, Stop};
 
@@ -68,7 +68,7 @@ pub fn read(job: &Job, dir: &Path, ledger: &Ledger, report: &mut Findings) -> Re
         if size == 0 {
             continue;
         }
-        let mut extents = Extents::open(path, job.data.direct)?;
+        let mut extents = ExtentReader::open(path, job.data.direct)?;
         for extent in 0..size / EXTENT as u64 {
             let buffer = extents.read(extent)?;
             for ((number, address), page) in pages(job, file, extent).zip(buffer.chunks_exact(BLOCK)) {
@@ -102,7 +102,7 @@ pub fn judge(
     report: &mut Findings,
 ) -> Result<u64> {
     let mut torn = 0;
-    let mut open: Option<(usize, Option<Extents>)> = None;
+    let mut open: Option<(usize, Option<ExtentReader>)> = None;
     for (number, (block, entry)) in disk.iter().zip(&ledger.blocks).enumerate() {
         let number = number as u32;
         let address = files::address(job, number);
@@ -140,9 +140,9 @@ pub fn judge(
     Ok(torn)
 }
 
-fn reopen(job: &Job, dir: &Path, file: usize) -> Result<Option<Extents>> {
+fn reopen(job: &Job, dir: &Path, file: usize) -> Result<Option<ExtentReader>> {
     let path = files::data_path(dir, file);
-    if path.exists() { Extents::open(path, job.data.direct).map(Some) } else { Ok(None) }
+    if path.exists() { ExtentReader::open(path, job.data.direct).map(Some) } else { Ok(None) }
 }
 
 /// What is wrong with a block that is not whole or not in its place; `None` if the stop explains it and redo makes it whole.

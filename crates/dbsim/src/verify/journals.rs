@@ -10,9 +10,9 @@ use anyhow::Result;
 use super::finding::VerifyFailed;
 use super::{Findings, size_of_file};
 use crate::files;
-use crate::files::Extents;
+use crate::files::ExtentReader;
 use crate::job::{EXTENT, Job};
-use crate::journal::{CHUNK_HEADER, Chunk, ChunkHeader, Entry, JOURNAL_HEADER, JournalHeader, RecordError};
+use crate::journal::{CHUNK_HEADER, Chunk, ChunkHeader, JOURNAL_HEADER, JournalHeader, LogEntry, RecordError};
 use crate::ledger::{Ledger, Stop};
 
 /// Redo is written in multiples of this at least.
@@ -20,7 +20,7 @@ const STEP: usize = 512;
 
 /// A journal, read from its start to its end through a window.
 struct Window {
-    extents: Option<Extents>,
+    extents: Option<ExtentReader>,
     next: u64,
     ends: u64,
     bytes: Vec<u8>,
@@ -33,7 +33,7 @@ impl Window {
     fn open(job: &Job, dir: &Path, journal: usize, report: &mut Findings) -> Result<Self> {
         let path = files::journal_path(dir, journal);
         let size = size_of_file(&path, job.journal.bytes, report)?;
-        let extents = if size == 0 { None } else { Some(Extents::open(path, job.journal.direct)?) };
+        let extents = if size == 0 { None } else { Some(ExtentReader::open(path, job.journal.direct)?) };
         Ok(Self { extents, next: 0, ends: size / EXTENT as u64, bytes: Vec::new(), skipped: 0, at: 0 })
     }
 
@@ -125,7 +125,7 @@ pub fn read(
     dir: &Path,
     ledger: &Ledger,
     report: &mut Findings,
-    mut each: impl FnMut(&Entry<'_>, &mut Findings),
+    mut each: impl FnMut(&LogEntry<'_>, &mut Findings),
 ) -> Result<Log> {
     let turns = turns(job, dir, ledger, report)?;
     let start = turns.first().map_or(0, |t| t.header.start);

@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::acks;
 use super::control_file;
-use super::job::{EXTENT, Job, Kind};
+use super::job::{ClassKind, EXTENT, Job};
 use super::ledger::{Ledger, LedgerLookup};
 
 pub use finding::VerifyFailed;
@@ -30,7 +30,7 @@ const KEPT: usize = 100;
 
 /// Where to find what was acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub enum Acks<'a> {
+pub enum AckSource<'a> {
     /// The run's own ledger: after a clean stop, or after a kill of its processes.
     Ledger,
     /// A stream of acknowledgements that was received elsewhere: after a crash of the machine.
@@ -80,15 +80,15 @@ impl Findings {
 }
 
 /// Checks the files that a run of `job` left in `dir` and tells all that is wrong. An error is a reason why it could not check.
-pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
+pub fn check(job: &Job, dir: &Path, acks: AckSource<'_>) -> Result<Verdict> {
     let mut report = Findings::default();
     let ledger = match acks {
-        Acks::Ledger => match Ledger::find(dir)? {
+        AckSource::Ledger => match Ledger::find(dir)? {
             LedgerLookup::Whole(ledger) => Ok(ledger),
             LedgerLookup::Damaged(how) => Err(VerifyFailed::LedgerDamaged(how)),
             LedgerLookup::NotRenamed => Err(VerifyFailed::LostRename("ledger")),
         },
-        Acks::Stream(path) => Ok(acks::load(job, path)?),
+        AckSource::Stream(path) => Ok(acks::load(job, path)?),
     };
     let ledger = match ledger {
         Ok(ledger) => ledger,
@@ -137,7 +137,7 @@ pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
 
 /// The control file has to name a checkpoint that is as late as what was recorded, and from which there is redo.
 fn control_file(job: &Job, dir: &Path, ledger: &Ledger, log: &journals::Log, report: &mut Findings) -> Result<()> {
-    let kept = job.classes.iter().any(|c| matches!(c.kind, Kind::Checkpointer { .. }));
+    let kept = job.classes.iter().any(|c| matches!(c.kind, ClassKind::Checkpointer { .. }));
     // Before the first checkpoint a run may have been stopped without having made one.
     if !kept || ledger.checkpoint == 0 {
         return Ok(());
@@ -146,7 +146,7 @@ fn control_file(job: &Job, dir: &Path, ledger: &Ledger, log: &journals::Log, rep
         report.add(VerifyFailed::MissingFile("control".to_owned()));
         return Ok(());
     }
-    match control_file::Entry::last(dir) {
+    match control_file::ControlEntry::last(dir) {
         Ok(Some(entry)) if entry.checkpoint < ledger.checkpoint => {
             report.add(VerifyFailed::LostCheckpoint { found: entry.checkpoint, recorded: ledger.checkpoint });
         }
@@ -169,7 +169,7 @@ pub fn memory_bytes(job: &Job) -> u64 {
 /// As [`check`] against the run's own ledger. Lost or wrong data is a [`VerifyFailed`].
 #[cfg(test)]
 pub fn verify(job: &Job, dir: &Path) -> Result<()> {
-    check(job, dir, Acks::Ledger)?.into_result()
+    check(job, dir, AckSource::Ledger)?.into_result()
 }
 
 /// The whole extents of a file that should have `wanted` bytes. A file that is missing or short is reported.

@@ -13,7 +13,7 @@ use crate::block;
 use crate::block::CHANGE_MAX;
 use crate::files;
 use crate::job::Job;
-use crate::journal::{Entry, Record};
+use crate::journal::{LogEntry, Record};
 use crate::ledger::{Ledger, Stop};
 
 /// Compares by words: comparing slices of bytes is a call of memcmp, which goes byte by byte in musl.
@@ -75,7 +75,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Takes the next record of the log.
-    pub fn apply(&mut self, entry: &Entry<'_>, report: &mut Findings) {
+    pub fn apply(&mut self, entry: &LogEntry<'_>, report: &mut Findings) {
         match entry.record {
             Record::Change { address, version, process, transaction, offset, payload } => {
                 let Some(number) = files::number(self.job, address) else {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use self::declared::Source;
-use self::spec::{ENVIRONMENT, Spec, What};
+use self::spec::{ENVIRONMENT, ProgramSource, Spec};
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::{Options, Window};
 use bigiron_service::program::measured;
@@ -178,7 +178,7 @@ impl Running for &Spec {
         let spec: &Spec = self;
         let outputs = Outputs::make(&cx.dir)?;
         let root = cx.images.contains_key(root::ROOT).then(|| cx.dir.join("root"));
-        let prepare = matches!(spec.prepare, What::Line(_) | What::Words(_));
+        let prepare = matches!(spec.prepare, ProgramSource::Line(_) | ProgramSource::Words(_));
         let programs = [&spec.what].into_iter().chain(prepare.then_some(&spec.prepare));
         let orders = ProgramSet {
             programs: programs.map(|what| program(spec, what, root.as_deref())).collect::<anyhow::Result<_>>()?,
@@ -230,7 +230,7 @@ impl Running for &Spec {
 }
 
 /// The program with all that it is given.
-fn program(spec: &Spec, what: &What, root: Option<&Path>) -> anyhow::Result<Program> {
+fn program(spec: &Spec, what: &ProgramSource, root: Option<&Path>) -> anyhow::Result<Program> {
     let words = what.words();
     let path = match root {
         Some(root) => spec.find_below(root, &words[0]),
@@ -253,7 +253,7 @@ fn program(spec: &Spec, what: &What, root: Option<&Path>) -> anyhow::Result<Prog
 }
 
 /// `run-3 of `make -C src``.
-fn failing(what: &What, name: &str) -> String {
+fn failing(what: &ProgramSource, name: &str) -> String {
     format!("{name} of `{}`", what.typed())
 }
 

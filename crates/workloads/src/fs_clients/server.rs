@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::content::{Pattern, Tree, Writer};
 use super::names::{matches, of_client};
 use crate::loadfile::replay::Server;
-use crate::loadfile::{Action, DIRECTORY, Disposition, Loadfile, Request, Status};
+use crate::loadfile::{DIRECTORY, Disposition, FileOperation, Loadfile, Request, Status};
 use bigiron_sys::record_lock;
 
 /// Bytes of directory entries read at once.
@@ -279,44 +279,46 @@ impl<'a> FileServer<'a> {
 
     fn do_it(&mut self, request: &Request) -> Result<(), Refused> {
         match request.action {
-            Action::Create { path, options, disposition, handle } => self.create(path, options, disposition, handle),
-            Action::Close { handle } => {
+            FileOperation::Create { path, options, disposition, handle } => {
+                self.create(path, options, disposition, handle)
+            }
+            FileOperation::Close { handle } => {
                 let n = self.open.iter().rposition(|o| o.handle == handle).context("The handle is not open")?;
                 drop(self.open.swap_remove(n));
                 Ok(())
             }
-            Action::Read { handle, offset, size, found } => self.read((handle, offset, size, found)),
-            Action::Write { handle, offset, size } => self.write(handle, offset, size),
-            Action::Flush { handle } => Ok(rustix::fs::fsync(&self.opened(handle)?.fd)?),
-            Action::Lock { handle, offset, size } => {
+            FileOperation::Read { handle, offset, size, found } => self.read((handle, offset, size, found)),
+            FileOperation::Write { handle, offset, size } => self.write(handle, offset, size),
+            FileOperation::Flush { handle } => Ok(rustix::fs::fsync(&self.opened(handle)?.fd)?),
+            FileOperation::Lock { handle, offset, size } => {
                 Ok(record_lock::set(self.opened(handle)?.fd.as_fd(), offset, size.into(), true)?)
             }
-            Action::Unlock { handle, offset, size } => {
+            FileOperation::Unlock { handle, offset, size } => {
                 Ok(record_lock::set(self.opened(handle)?.fd.as_fd(), offset, size.into(), false)?)
             }
-            Action::Unlink { path, .. } => {
+            FileOperation::Unlink { path, .. } => {
                 let other = self.existing(path)?;
                 rustix::fs::unlink(other.as_deref().unwrap_or(self.path(path)))?;
                 self.changed(path)
             }
-            Action::Rename { from, to } => {
+            FileOperation::Rename { from, to } => {
                 let (old, new) = (self.existing(from)?, self.find(to)?);
                 let new = if let NameLookup::Otherwise(name) = &new { Some(name.as_c_str()) } else { None };
                 rustix::fs::rename(old.as_deref().unwrap_or(self.path(from)), new.unwrap_or(self.path(to)))?;
                 self.changed(to)
             }
-            Action::Mkdir { path } => match rustix::fs::mkdir(self.path(path), Mode::RWXU) {
+            FileOperation::Mkdir { path } => match rustix::fs::mkdir(self.path(path), Mode::RWXU) {
                 // All clients make the directory that they have in common.
                 Err(Errno::EXIST) if request.status == Status::Ok => Ok(()),
                 other => Ok(other?),
             },
-            Action::Rmdir { path } => Ok(rustix::fs::rmdir(self.path(path))?),
-            Action::Deltree { path } => remove_all(self.path(path)),
-            Action::QueryPath { path, .. } => self.existing(path).map(drop),
-            Action::QueryFile { handle, .. } => Ok(rustix::fs::fstat(&self.opened(handle)?.fd).map(drop)?),
-            Action::QueryFs { .. } => Ok(rustix::fs::statfs(c".").map(drop)?),
-            Action::SetFile { handle, .. } => self.set_times(handle),
-            Action::Find { path, found, .. } => {
+            FileOperation::Rmdir { path } => Ok(rustix::fs::rmdir(self.path(path))?),
+            FileOperation::Deltree { path } => remove_all(self.path(path)),
+            FileOperation::QueryPath { path, .. } => self.existing(path).map(drop),
+            FileOperation::QueryFile { handle, .. } => Ok(rustix::fs::fstat(&self.opened(handle)?.fd).map(drop)?),
+            FileOperation::QueryFs { .. } => Ok(rustix::fs::statfs(c".").map(drop)?),
+            FileOperation::SetFile { handle, .. } => self.set_times(handle),
+            FileOperation::Find { path, found, .. } => {
                 let count = self.list(path)?;
                 if self.exact && count != found {
                     return Err(anyhow!("{count} entries were found where {found} have to be").into());

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{KINDS, Kind, Request, Settings};
+use super::{KINDS, Request, RequestKind, Settings};
 use bigiron_probe::counters::span;
 use bigiron_sys::load::burn::Piece;
 use bigiron_sys::load::worker_group::{GroupBoard, GroupWork, Member, MemberKind, StageCost, WorkerGroup};
@@ -36,7 +36,7 @@ pub trait Server {
 pub trait Service: Sync {
     type Server: Server;
 
-    /// What all clients inherit, see [`Work::settle`].
+    /// What all clients inherit, see [`GroupWork::prepare_head`].
     fn settle(&self) -> Result<()> {
         Ok(())
     }
@@ -69,7 +69,7 @@ pub struct Replayed {
     pub stage: StageCost,
     pub bytes: u64,
     pub requests: u64,
-    /// By [`Kind`]; nothing counted for those that the loadfile does not have.
+    /// By [`RequestKind`]; nothing counted for those that the loadfile does not have.
     pub latencies: Vec<Histogram>,
     /// By client.
     pub progress: Vec<Progress>,
@@ -89,7 +89,7 @@ struct Replay<'a, S> {
 pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce()) -> Result<Replayed> {
     let clients = settings.clients;
     limits::check(clients)?;
-    let present: Vec<bool> = Kind::ALL.iter().map(|(kind, ..)| settings.file.count(*kind) > 0).collect();
+    let present: Vec<bool> = RequestKind::ALL.iter().map(|(kind, ..)| settings.file.count(*kind) > 0).collect();
     let bytes = GroupBoard::bytes(clients)
         + KINDS * ShardedHistogram::bytes(clients)
         + clients * size_of::<Counter>()

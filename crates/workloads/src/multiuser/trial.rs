@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow};
 use rustix::process::Resource;
 
-use super::board::{self, Trouble};
-use super::curve::{Curve, Point};
+use super::board::{self, ComplaintKind};
+use super::curve::{Curve, LoadPoint};
 use super::metrics;
 use super::options::{Load, Mode, Settings};
 use super::ramp::Ramp;
 use super::rates::Spread;
 use super::single;
-use super::user_processes::{self, Seen, Times, Work};
+use super::user_processes::{self, PointResult, PointWork, Times};
 use super::work::{Group, Needs, Test, TestDirectory};
 use bigiron_workload::limits;
 use bigiron_workload::{Context, Progress, WorkloadResult, WrongData};
@@ -114,12 +114,12 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Workl
         if disks.is_empty() || settings.has_pool() {
             let lay = |dir: &PathBuf| TestDirectory::lay_out(dir, file_bytes, tests.iter().map(|(t, _)| *t));
             disks = dirs.iter().map(lay).collect::<Result<_>>().map_err(|e| match board::trouble(&e) {
-                Trouble::Full => user_processes::full(users, file_bytes, more_space, &format!("{e:#}")).into(),
+                ComplaintKind::Full => user_processes::full(users, file_bytes, more_space, &format!("{e:#}")).into(),
                 _ => e.context(format!("Laying out for {step}")),
             })?;
             before = dirs.iter().map(|dir| names(dir)).collect::<Result<_>>()?;
         }
-        let work = Work {
+        let work = PointWork {
             users,
             seed: cx.seed,
             executable: &cx.executable,
@@ -168,8 +168,8 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Workl
     Ok(WorkloadResult { values, facts, windows, ..WorkloadResult::default() })
 }
 
-fn of_point(users: u32, jobs: u32, file_bytes: u64, seen: &Seen) -> Point {
-    Point {
+fn of_point(users: u32, jobs: u32, file_bytes: u64, seen: &PointResult) -> LoadPoint {
+    LoadPoint {
         users,
         jobs,
         elapsed_ns: seen.elapsed_ns,

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use self::exchange::Caller;
 use super::loadfile::replay::{Service, replay};
 use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, WORK};
-use super::loadfile::{Kind, Packets, Settings, metrics};
+use super::loadfile::{Packets, RequestKind, Settings, metrics};
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_sys::network;
@@ -128,8 +128,8 @@ impl Running for &Replay {
 
 /// The settings, without what only a file system sees.
 fn without_files(mut settings: Settings) -> Settings {
-    if settings.file.count(Kind::Deltree) > 0 {
-        Arc::make_mut(&mut settings.file).requests.retain(|r| r.action.kind() != Kind::Deltree);
+    if settings.file.count(RequestKind::Deltree) > 0 {
+        Arc::make_mut(&mut settings.file).requests.retain(|r| r.action.kind() != RequestKind::Deltree);
     }
     settings
 }

@@ -25,7 +25,7 @@ fn a_run_delivers_what_it_declares() {
     assert!(declared.iter().all(|def| def.kind.takes(outcome.values[&def.name])));
     let file = &replay.settings.file;
     assert_eq!(outcome.facts["requests-answered"], (4 * file.requests.len()).to_string());
-    assert_eq!(file.count(Kind::Deltree), 0);
+    assert_eq!(file.count(RequestKind::Deltree), 0);
     let (read, written) = file.bytes();
     let number = |fact: &str| outcome.facts[fact].parse::<u64>().unwrap();
     assert!(number("sent-per-pass-bytes") > written && number("received-per-pass-bytes") > read);

@@ -14,7 +14,7 @@ use bigiron_sys::async_io::{Completion, Engine, Request};
 use bigiron_sys::load::stamp::{BLOCK, Stamp};
 
 /// A process in a cell.
-pub struct Part<'a> {
+pub struct CellProcess<'a> {
     cell: &'a Cell,
     number: usize,
     disk: &'a OwnedFd,
@@ -32,7 +32,7 @@ struct Slot {
     begun: u64,
 }
 
-impl<'a> Part<'a> {
+impl<'a> CellProcess<'a> {
     /// Opens the engine and fills its buffers.
     ///
     /// # Errors

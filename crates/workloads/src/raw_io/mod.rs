@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::fs::OFlags;
 
 use self::block_sequence::shares;
-use self::cell::Part;
+use self::cell::CellProcess;
 use self::options::{Cell, Matrix, OPTIONS, Pattern};
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
@@ -176,7 +176,7 @@ impl GroupWork for Cells<'_> {
     fn run_member(&self, member: &mut Member<'_>) -> Result<()> {
         let (process, number) = (member.number, member.number % self.matrix.disks);
         let (file, stamp) = (open_direct(&self.paths[number], OFlags::RDWR)?, disk::stamp(self.seed, number));
-        let mut part: Option<Part<'_>> = None;
+        let mut part: Option<CellProcess<'_>> = None;
         while let Some(stage) = member.next_stage()? {
             let cell = stage as usize / 2;
             let (warm_up, measured) = shares(self.matrix, &self.matrix.cells[cell]);
@@ -188,7 +188,7 @@ impl GroupWork for Cells<'_> {
                 _ => {
                     // The last cell's engine is closed before the next one is opened.
                     part = None;
-                    let part = part.insert(Part::new((self.matrix, cell), self.seed, process, &file, &stamp)?);
+                    let part = part.insert(CellProcess::new((self.matrix, cell), self.seed, process, &file, &stamp)?);
                     part.requests(warm_up)?;
                 }
             }

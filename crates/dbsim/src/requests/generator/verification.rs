@@ -8,7 +8,7 @@ use bigiron_sys::async_io::Engine;
 use bigiron_sys::latch::Held;
 
 use super::super::super::block::Address;
-use super::super::super::job::Requests;
+use super::super::super::job::RequestSpec;
 use super::super::{check_block, page};
 use super::issued::Issued;
 use super::{Generator, request};
@@ -27,7 +27,7 @@ impl<'a, E: Engine> Generator<'a, E> {
             }
             self.issued[slot] = Issued::new(address, write, 0);
             // On the list and not yet in the engine, which is asked for the buffers of the requests to come.
-            let Requests { bytes, dsync, .. } = *self.spec;
+            let RequestSpec { bytes, dsync, .. } = *self.spec;
             self.lists.requests.push(request(bytes, dsync, self.files, slot, address, write));
         }
         self.start_now();

@@ -5,7 +5,7 @@
 use anyhow::Context as _;
 
 use super::UserContext;
-use super::shell::{self, Script};
+use super::shell::{self, ShellScript};
 use super::verdict::expect;
 use bigiron_sys::jump;
 use bigiron_sys::process::fork_exit;
@@ -28,19 +28,19 @@ pub fn forks(place: &mut UserContext<'_>) -> anyhow::Result<()> {
 /// 5 times: a process that loads a shell, which lists a directory.
 pub fn programs(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     for _ in 0..place.times(5) {
-        shell::run(place, &Script::List)?;
+        shell::run(place, &ShellScript::List)?;
     }
     Ok(())
 }
 
 /// A shell that becomes another, which lists a directory.
 pub fn lists(place: &mut UserContext<'_>) -> anyhow::Result<()> {
-    shell::run(place, &Script::ListTwice)
+    shell::run(place, &ShellScript::ListTwice)
 }
 
 /// A shell that waits for 5 s.
 pub fn pauses(place: &mut UserContext<'_>) -> anyhow::Result<()> {
-    shell::run(place, &Script::Pause { milliseconds: place.times(5000) })
+    shell::run(place, &ShellScript::Pause { milliseconds: place.times(5000) })
 }
 
 /// 1000 times: a signal to oneself, whose handler counts; the handler is installed again each time, as System V's were.
