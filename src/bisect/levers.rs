@@ -7,7 +7,7 @@
 use bigiron_stats::Verdict;
 
 use super::folder::{Bisection, EACH};
-use super::seen::{Seen, SeenArm, differs};
+use super::study_result::{ArmResult, StudyResult, differs};
 use bigiron_lab::lever;
 use bigiron_model::setting::{Setting, TypedSetting};
 
@@ -65,7 +65,7 @@ pub fn switched(settings: &[Setting], differences: &[&Difference]) -> Vec<Settin
 pub struct LeverSearch<'a> {
     pub bisection: &'a Bisection,
     /// The study of the ends, that of each lever alone, and those of several together.
-    pub studies: Vec<Seen>,
+    pub studies: Vec<StudyResult>,
 }
 
 /// What comes next.
@@ -107,7 +107,7 @@ impl LeverSearch<'_> {
     }
 
     /// What was seen of a set.
-    pub fn seen(&self, set: &[usize]) -> Option<&SeenArm> {
+    pub fn seen(&self, set: &[usize]) -> Option<&ArmResult> {
         let name = self.name(set);
         self.studies.iter().skip(1).flat_map(|s| &s.arms).find(|arm| arm.name == name)
     }
@@ -193,7 +193,7 @@ impl LeverSearch<'_> {
 
     /// Boots of all studies.
     pub fn boots(&self) -> u32 {
-        self.studies.iter().map(Seen::all_boots).sum()
+        self.studies.iter().map(StudyResult::all_boots).sum()
     }
 }
 

@@ -7,16 +7,16 @@ use std::collections::{BTreeMap, HashMap};
 use bigiron_stats::Verdict;
 use bigiron_stats::bisect::{self, Level, Point, Posterior, Span};
 
-use super::folder::{Bisection, What};
+use super::folder::{Bisection, SearchKind};
 use super::git::{BuildOutcome, Built};
-use super::seen::{Seen, differs};
+use super::study_result::{StudyResult, differs};
 use bigiron_model::identity::Identity;
 
 /// A search with what its tests have shown so far.
 pub struct Search<'a> {
     pub bisection: &'a Bisection,
     /// The study of the ends, then the tests.
-    pub tests: Vec<Seen>,
+    pub tests: Vec<StudyResult>,
     /// What came of building candidates that are commits or configurations, by their numbers.
     pub builds: BTreeMap<usize, Built>,
 }
@@ -119,7 +119,7 @@ impl Search<'_> {
     /// What decides whether two kernels are one. Configurations are searched for what they do to the image: one that differs without a trace there
     /// differs in nothing that boots.
     fn bytes<'k>(&self, kernel: &'k Identity) -> (&'k str, Option<&'k str>) {
-        let config = kernel.config_sha256.as_deref().filter(|_| self.bisection.what != What::Configs);
+        let config = kernel.config_sha256.as_deref().filter(|_| self.bisection.what != SearchKind::Configs);
         (&kernel.image_sha256, config)
     }
 
@@ -223,15 +223,15 @@ impl Search<'_> {
 
     /// Boots of all tests.
     pub fn boots(&self) -> u32 {
-        self.tests.iter().map(Seen::all_boots).sum()
+        self.tests.iter().map(StudyResult::all_boots).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::git::short;
-    use super::super::seen::SeenArm;
-    use super::super::{Candidate, What};
+    use super::super::study_result::ArmResult;
+    use super::super::{Candidate, SearchKind};
     use super::*;
     use bigiron_model::clock::Clock;
     use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
@@ -274,7 +274,7 @@ mod tests {
             options: String::new(),
             clock: Clock::Exact,
             seed: 1,
-            what: What::Commits,
+            what: SearchKind::Commits,
             error: 0.05,
             pairs_per_step: 2,
             steps: 50,
@@ -286,8 +286,8 @@ mod tests {
     }
 
     /// A study of one candidate, whose ratios are these.
-    fn seen(name: usize, ratios: &[f64]) -> Seen {
-        let arm = SeenArm {
+    fn seen(name: usize, ratios: &[f64]) -> StudyResult {
+        let arm = ArmResult {
             name: name.to_string(),
             kernel: kernel("x"),
             boots: ratios.len() as u32,
@@ -296,7 +296,7 @@ mod tests {
             estimate: None,
             verdict: Verdict::Worse,
         };
-        Seen { folder: String::new(), kernel: kernel("good"), boots: 2, failed: None, arms: vec![arm] }
+        StudyResult { folder: String::new(), kernel: kernel("good"), boots: 2, failed: None, arms: vec![arm] }
     }
 
     fn built(image: Option<&str>) -> Built {
@@ -346,7 +346,7 @@ mod tests {
         search.builds.insert(3, Built { kernel: Some(other), ..built(Some("bad")) });
         assert!(matches!(search.standing(), SearchState::Test(3 | 4)));
         // Where configurations are searched, one that leaves no trace in the image makes none.
-        let configs = Bisection { what: What::Configs, ..bisection.clone() };
+        let configs = Bisection { what: SearchKind::Configs, ..bisection.clone() };
         let search = Search { bisection: &configs, ..search };
         assert!(matches!(search.standing(), SearchState::Done(SearchResult::Place(_))), "{:?}", search.standing());
     }

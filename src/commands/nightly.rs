@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::output;
 use crate::cli::{FailOn, HistoryFormat, Nightly};
 use crate::conduct::environment::{Environment, refuse};
-use crate::conduct::{self, Part, Request};
+use crate::conduct::{self, SearchContext, StudyRequest};
 use crate::night::collect;
 use crate::night::folder::{Group, Night, NightArm};
 use crate::night::grid::{Grid, Studied};
@@ -26,9 +26,9 @@ use crate::night::previous::{last, previous};
 use crate::night::report as print;
 use crate::night::report::NightReport;
 use crate::night::rows::{self, Budget, Row};
+use crate::study::arguments;
 use crate::study::question::Question;
-use crate::study::settled::{self, SCREENING_PAIRS, Settled};
-use crate::study::words;
+use crate::study::resolved::{self, ResolvedQuestion, SCREENING_PAIRS};
 use bigiron_archive::store::Store;
 use bigiron_judge::history;
 use bigiron_judge::history::{History, HistoryEntry};
@@ -41,7 +41,7 @@ use bigiron_model::shell::quote;
 use bigiron_model::size;
 
 /// A night that is being worked through.
-struct Work<'a> {
+struct NightRun<'a> {
     args: &'a Nightly,
     dir: PathBuf,
     night: Night,
@@ -71,20 +71,20 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
 
     let environment =
         Environment::new(base.arms.first().map(|arm| arm.kernel.clone()), &Terminal)?.at(args.out.as_deref());
-    let settle = |rows: &[&Row]| settled::settle(&rows::question(&base, rows), &environment);
-    let boots = rows::pack(&rows, |rows| settle(rows).map(drop))?;
-    let settled = boots.iter().map(|rows| settle(rows)).collect::<Result<Vec<Settled>, Refusal>>()?;
-    let asked: String = settled.iter().map(Settled::sha256).collect();
+    let resolve = |rows: &[&Row]| resolved::resolve(&rows::question(&base, rows), &environment);
+    let boots = rows::pack(&rows, |rows| resolve(rows).map(drop))?;
+    let resolved = boots.iter().map(|rows| resolve(rows)).collect::<Result<Vec<ResolvedQuestion>, Refusal>>()?;
+    let asked: String = resolved.iter().map(ResolvedQuestion::sha256).collect();
     let question_sha256: String = Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect();
 
-    let (dir, found) = place(args, &settled[0], &question_sha256)?;
-    let here = environment.provenance(settled[0].machine.host)?;
+    let (dir, found) = place(args, &resolved[0], &question_sha256)?;
+    let here = environment.provenance(resolved[0].machine.host)?;
     let night = match found {
         Some(night) => night,
         None => {
             // Kernels are fetched, and bad ones refused, before there is a folder.
-            let (identities, _) = hosts::kernels(&settled[0], &environment)?;
-            let names = settled[0].arms.iter().map(|a| a.name.clone());
+            let (identities, _) = hosts::kernels(&resolved[0], &environment)?;
+            let names = resolved[0].arms.iter().map(|a| a.name.clone());
             let night = Night {
                 schema: Night::schema(),
                 bigiron: env!("CARGO_PKG_VERSION").to_owned(),
@@ -93,8 +93,8 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
                 question_sha256,
                 begun: date::now(),
                 budget,
-                pairs: settled[0].pairs,
-                clock: settled[0].clock,
+                pairs: resolved[0].pairs,
+                clock: resolved[0].clock,
                 repeat: repeat(args),
                 arms: names.zip(identities).map(|(name, kernel)| NightArm { name, kernel }).collect(),
                 groups: Night::groups(&boots),
@@ -105,7 +105,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
         }
     };
     let cancel = signals::cancelled_by_signals()?;
-    let work = Work { args, dir, night, base, script, cancel, here };
+    let work = NightRun { args, dir, night, base, script, cancel, here };
     work.all()?;
     remember(&work, &history)?;
     let report = report(&work.dir, &work.night, &work.cancel)?;
@@ -160,7 +160,7 @@ fn status(report: &NightReport, fail_on: &[FailOn]) -> u8 {
 /// What all studies of the night ask, and the workloads that were named.
 fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
     let named = Store::open().and_then(|store| store.names()).map_err(refuse)?;
-    let (arms, workloads) = words::sort(&args.words, &named)?;
+    let (arms, workloads) = arguments::sort(&args.words, &named)?;
     if let Some(arm) = arms.iter().find(|a| !a.settings.is_empty()) {
         return Err(Refusal::new(format!("`{arm}` sets levers; a night compares kernels"))
             .hint("`--set LEVER=VALUE` sets a lever on all kernels; `bigiron compare` compares settings")
@@ -236,7 +236,7 @@ fn repeat(args: &Nightly) -> String {
 }
 
 /// The night's folder, and what it holds of this question already: the one named, or the first of the default ones that is not finished.
-fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(PathBuf, Option<Night>)> {
+fn place(args: &Nightly, first: &ResolvedQuestion, question: &str) -> anyhow::Result<(PathBuf, Option<Night>)> {
     if let Some(dir) = &args.out {
         return match Night::open(dir)? {
             Some(night) if night.question_sha256 == question => Ok((dir.clone(), Some(night))),
@@ -276,7 +276,7 @@ fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(Pat
     unreachable!("numbers do not end")
 }
 
-impl Work<'_> {
+impl NightRun<'_> {
     /// Runs what has not been run yet.
     fn all(&self) -> anyhow::Result<()> {
         if self.night.is_finished(&self.dir)? {
@@ -319,7 +319,7 @@ impl Work<'_> {
     fn study(&self, folder: &str, rows: &[&Row]) -> anyhow::Result<()> {
         let identities: Vec<_> = self.night.arms.iter().map(|a| a.kernel.clone()).collect();
         let out = self.dir.join(folder);
-        let request = Request {
+        let request = StudyRequest {
             question: rows::question(&self.base, rows),
             file: None,
             script: self.script.clone(),
@@ -327,7 +327,7 @@ impl Work<'_> {
             jobs: self.args.jobs,
             why: Some(0),
             locks: None,
-            part: Some(Part { kernels: &identities, repeat: &self.night.repeat, cancel: &self.cancel }),
+            part: Some(SearchContext { kernels: &identities, repeat: &self.night.repeat, cancel: &self.cancel }),
             observer: &Terminal,
         };
         conduct::conduct(&request).map(drop)
@@ -335,7 +335,7 @@ impl Work<'_> {
 }
 
 /// Keeps in the night's folder what the history has of the kernels that tonight's are held against: the grid can then be made again anywhere.
-fn remember(work: &Work<'_>, history: &Path) -> anyhow::Result<()> {
+fn remember(work: &NightRun<'_>, history: &Path) -> anyhow::Result<()> {
     let kept = History::read(history)?;
     for (line, why) in &kept.unreadable {
         output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is passed over"));

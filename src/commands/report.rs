@@ -8,7 +8,7 @@ use super::output;
 use crate::bisect::Bisection;
 use crate::cli::{BisectFormat, Counters, Flame, Format, HistoryFormat, Report, ResultOptions};
 use crate::commands::output::Terminal;
-use crate::conduct::{self, Conducted, Request};
+use crate::conduct::{self, Conducted, StudyRequest};
 use crate::night::Night;
 use bigiron_judge::Judgement;
 use bigiron_judge::stacks::Stacks;
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
 }
 
 /// Conducts a study, prints its report and says what the exit status is.
-pub(super) fn conduct(request: &Request<'_>, outcome: &ResultOptions) -> anyhow::Result<u8> {
+pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> anyhow::Result<u8> {
     let study = conduct::conduct(request)?;
     output::data(&rendered(&study, outcome.format, false))?;
     Ok(super::status(&study.judgement, &outcome.fail_on))

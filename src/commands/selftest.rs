@@ -8,7 +8,7 @@ use super::output;
 use crate::cli::Selftest;
 use crate::commands::output::Terminal;
 use crate::conduct::noise_card::NoiseCard;
-use crate::conduct::{self, Conducted, Request};
+use crate::conduct::{self, Conducted, StudyRequest};
 use crate::study::question::Question;
 use bigiron_judge::aa;
 use bigiron_judge::aa::Gate;
@@ -52,7 +52,7 @@ fn again(dir: &Path) -> PathBuf {
 }
 
 fn attempt(q: &Question, out: Option<&Path>, jobs: Option<usize>, repeated: bool) -> anyhow::Result<(Conducted, Gate)> {
-    let request = Request {
+    let request = StudyRequest {
         question: q.clone(),
         file: None,
         script: None,

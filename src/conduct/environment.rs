@@ -25,7 +25,7 @@ use bigiron_model::setting::Setting;
 use bigiron_sys::network::TrialLink;
 
 use super::Observer;
-use crate::study::settled::Surroundings;
+use crate::study::resolved::Capabilities;
 
 /// This machine.
 pub struct Environment<'a> {
@@ -172,7 +172,7 @@ pub fn refuse(error: KernelError) -> anyhow::Error {
     }
 }
 
-impl Surroundings for Environment<'_> {
+impl Capabilities for Environment<'_> {
     fn qemu(&self) -> Result<(u32, u32), Refusal> {
         self.qemu().map(|q| (q.version.0, q.version.1))
     }

@@ -34,7 +34,7 @@ use self::environment::Environment;
 use self::study_folder::StudyFolder;
 use crate::session::{self, SessionEvent};
 use crate::study::question::Question;
-use crate::study::settled::{self, Surroundings};
+use crate::study::resolved::{self, Capabilities};
 use crate::study::{repeat, schedule};
 
 /// Hears what a study is doing.
@@ -48,7 +48,7 @@ pub trait Observer: Sync {
 }
 
 /// A study to be conducted.
-pub struct Request<'a> {
+pub struct StudyRequest<'a> {
     pub question: Question,
     /// The study file, if the question came from one.
     pub file: Option<&'a Path>,
@@ -61,13 +61,13 @@ pub struct Request<'a> {
     /// Pairs to rerun with lock tracing; `None`: as many as are profiled, where locks can be contended.
     pub locks: Option<u32>,
     /// The larger search that it is a part of, if any.
-    pub part: Option<Part<'a>>,
+    pub part: Option<SearchContext<'a>>,
     pub observer: &'a dyn Observer,
 }
 
 /// What a larger search tells the studies it consists of.
 #[derive(Clone, Copy)]
-pub struct Part<'a> {
+pub struct SearchContext<'a> {
     /// The arms' kernels: already chosen, and in the cache.
     pub kernels: &'a [Identity],
     /// The command that asks the whole again.
@@ -86,23 +86,23 @@ pub struct Conducted {
 }
 
 /// Works through a study: everything is checked before the first boot, and what was done before is not done again.
-pub fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
+pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let q = &request.question;
     let observer = request.observer;
     let environment = Environment::new(q.arms.first().map(|arm| arm.kernel.clone()), observer)?.at(request.out);
-    let settled = settled::settle(q, &environment)?;
-    if let Some(warning) = &settled.warning {
+    let resolved = resolved::resolve(q, &environment)?;
+    if let Some(warning) = &resolved.warning {
         observer.warn(warning);
     }
     if let Some(text) = &q.text {
         observer.note(text);
     }
-    if q.clock.is_none() && settled.clock == Clock::Exact && settled.machine.host == HostKind::Vm {
+    if q.clock.is_none() && resolved.clock == Clock::Exact && resolved.machine.host == HostKind::Vm {
         let why = environment.kvm_report().as_ref().err().map_or("", String::as_str);
         observer.note(&format!("Clock exact, since guests do not run under KVM here: {why}"));
     }
-    let jobs = hosts::jobs(&settled, request.jobs, &environment)?;
-    let (folder, kernels) = match study_folder::find(&settled, request.out)? {
+    let jobs = hosts::jobs(&resolved, request.jobs, &environment)?;
+    let (folder, kernels) = match study_folder::find(&resolved, request.out)? {
         StudyFolder::Finished(folder) => {
             // Alone it has begun nothing yet that a signal would have to leave in order: a signal ends the process.
             let never = Arc::default();
@@ -116,7 +116,7 @@ pub fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
             }
             observer.note(&format!("`{here}` answers this question already; pairs are rerun where the arms differ"));
             let looked = same_programs(&folder, &environment)
-                .and_then(|()| hosts::kept(&settled, &hosts::identities(folder.plan()), &environment))
+                .and_then(|()| hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment))
                 .and_then(|kernels| hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref()))
                 .and_then(|host| {
                     let cancel = signals::cancelled_by_signals()?;
@@ -127,27 +127,27 @@ pub fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
         StudyFolder::Unfinished(folder) => {
             same_programs(&folder, &environment)?;
             observer.note(&format!("Resuming the study in `{}`", folder.dir().display()));
-            let kernels = hosts::kept(&settled, &hosts::identities(folder.plan()), &environment)?;
+            let kernels = hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment)?;
             (folder, kernels)
         }
         StudyFolder::New(prepared) => {
             let (identities, kernels) = match request.part {
-                Some(part) => (part.kernels.to_vec(), hosts::kept(&settled, part.kernels, &environment)?),
-                None => hosts::kernels(&settled, &environment)?,
+                Some(part) => (part.kernels.to_vec(), hosts::kept(&resolved, part.kernels, &environment)?),
+                None => hosts::kernels(&resolved, &environment)?,
             };
-            let seed = settled.seed.map_or_else(schedule::draw_seed, Ok)?;
+            let seed = resolved.seed.map_or_else(schedule::draw_seed, Ok)?;
             let again = match (request.part, request.file) {
                 (Some(part), _) => part.repeat.to_owned(),
                 (None, Some(path)) => repeat::study(&path.display().to_string(), seed),
-                (None, None) => repeat::command(q, &settled, seed),
+                (None, None) => repeat::command(q, &resolved, seed),
             };
             let qemu =
-                if settled.machine.host == HostKind::Vm { Some(Surroundings::qemu(&environment)?) } else { None };
-            let mut plan = settled.plan(identities, seed, again, qemu)?;
+                if resolved.machine.host == HostKind::Vm { Some(Capabilities::qemu(&environment)?) } else { None };
+            let mut plan = resolved.plan(identities, seed, again, qemu)?;
             plan.provenance = Some(environment.provenance(plan.machine.host)?);
             if plan.machine.host != HostKind::Sim {
                 for i in 0..plan.arms.len() {
-                    let workloads = &settled.arms[i].typed.workloads;
+                    let workloads = &resolved.arms[i].typed.workloads;
                     plan.arms[i].foundation = foundation::find(workloads, &plan, &plan.arms[i])?;
                 }
             }

@@ -5,7 +5,7 @@
 
 use bigiron_stats::Designs;
 
-use super::grid::{Cell, Studied};
+use super::grid::{GridCell, Studied};
 use super::rows::Row;
 use bigiron_judge::history::{EntryRow, History, HistoryEntry};
 use bigiron_judge::line;
@@ -35,7 +35,7 @@ pub struct Previous {
 pub struct PreviousRow {
     pub name: String,
     /// The comparison, or why there is none.
-    pub cell: Result<Cell, String>,
+    pub cell: Result<GridCell, String>,
 }
 
 /// The kernel that `tonight`'s is held against: the newest of an earlier night that was no baseline and is another image. A baseline has none.
@@ -67,7 +67,13 @@ pub fn previous(entries: &[HistoryEntry], studies: &[Studied], history: &History
     all
 }
 
-fn cell(study: &Studied, row: &Row, arm: usize, tonight: &HistoryEntry, last: &HistoryEntry) -> Result<Cell, String> {
+fn cell(
+    study: &Studied,
+    row: &Row,
+    arm: usize,
+    tonight: &HistoryEntry,
+    last: &HistoryEntry,
+) -> Result<GridCell, String> {
     let find = |e: &'_ HistoryEntry| e.rows.iter().find(|r| r.row == row.name).cloned();
     let now = find(tonight).ok_or("it has no result tonight")?;
     let then = find(last).ok_or("that night did not run it")?;
@@ -97,7 +103,7 @@ fn cell(study: &Studied, row: &Row, arm: usize, tonight: &HistoryEntry, last: &H
     let mut lines: Vec<Line> =
         metrics.map(|def| line::line(&study.plan, &designs, &row.workload, def, &pairs)).collect();
     lines.sort_by_key(|l| !l.metric.primary);
-    Ok(Cell { lines, verdict: None })
+    Ok(GridCell { lines, verdict: None })
 }
 
 /// The stored boots as records of tonight's plan, in the slots of `arm` for which the same workload seeds were drawn.

@@ -98,7 +98,7 @@ impl Backup<'_> {
             let block = ((at + offset as u64) / BLOCK as u64) as u32;
             let address = Address { file: file as u32, block };
             let block = &self.engine.buffer(0)[offset..][..BLOCK];
-            if torn::settle(block, address, &self.instance.cache, &self.files, &self.page)? {
+            if torn::reread_if_torn(block, address, &self.instance.cache, &self.files, &self.page)? {
                 self.engine.buffer(0)[offset..][..BLOCK].copy_from_slice(&self.page.shared(0));
             }
         }

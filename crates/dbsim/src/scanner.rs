@@ -135,7 +135,7 @@ impl Scanner<'_> {
         for (i, block) in self.engine.buffer(slot)[..place.len].chunks_exact(BLOCK).enumerate() {
             let first = (place.offset / BLOCK as u64) as u32;
             let address = Address { file: place.file as u32, block: first + i as u32 };
-            torn::settle(block, address, &self.instance.cache, &self.files, &self.page)?;
+            torn::reread_if_torn(block, address, &self.instance.cache, &self.files, &self.page)?;
         }
         Ok(())
     }

@@ -175,7 +175,7 @@ impl Drop for WorkerGroup<'_> {
 
 /// What `process` does, alone or as threads, from its first moment to its exit status; with the connection that it has if it is a
 /// client or a server.
-pub fn live(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> i32 {
+pub fn run_process(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> i32 {
     instance.enrol(process);
     let class = instance.class(process);
     let workers = if class.threads { class.count } else { 1 };

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 pub use built::{BuildOutcome, Built};
-pub use history::{Commit, Tree};
+pub use history::{Commit, SourceTree};
 pub use recipe::Recipe;
 pub use touched::Touched;
 pub use workspace::Workspace;

@@ -22,8 +22,8 @@ use anyhow::{Context as _, ensure};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::make::{Arguments, Make, image};
-use super::step::{Step, configure, made, reason};
-use super::{Recipe, Tree, complaint, git, short};
+use super::step::{BuildStep, configure, made, reason};
+use super::{Recipe, SourceTree, complaint, git, short};
 use bigiron_archive::error::doing;
 use bigiron_archive::{Kernel, KernelError, KernelSpec, Store, hash};
 use bigiron_model::refusal::Refusal;
@@ -71,7 +71,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Another process works there; no room.
-    pub fn open(store: &Store, tree: &Tree, note: &dyn Fn(&str)) -> anyhow::Result<Workspace> {
+    pub fn open(store: &Store, tree: &SourceTree, note: &dyn Fn(&str)) -> anyhow::Result<Workspace> {
         let objects = tree.objects()?;
         let key = &hash::of_bytes(objects.as_os_str().as_encoded_bytes())[..SHORT_KEY];
         let dir = store.dir().join("git").join(key);
@@ -85,7 +85,7 @@ impl Workspace {
         self.dir.join(name)
     }
 
-    fn prepare(&self, tree: &Tree, objects: &Path) -> anyhow::Result<()> {
+    fn prepare(&self, tree: &SourceTree, objects: &Path) -> anyhow::Result<()> {
         let (repo, sources) = (self.at("repo"), self.at("tree"));
         if !repo.join("HEAD").is_file() {
             discard(&repo)?;
@@ -170,18 +170,18 @@ impl Workspace {
             // One that an earlier commit left must not pass for this one's.
             discard(&image(make.build))?;
             Ok(match configure(make, recipe, file)? {
-                Step::Done => made(make.run(&["bzImage"], file)?),
+                BuildStep::Done => made(make.run(&["bzImage"], file)?),
                 other => other,
             })
         })?;
         let build = self.at("build");
         let seconds = begun.elapsed().as_secs_f64();
         let why = match ended {
-            Step::Interrupted => return Ok(BuildEnd::Interrupted),
-            Step::Failed(Some(why)) => Some(why),
-            Step::Failed(None) => Some(reason(log)?),
-            Step::Done if !image(&build).is_file() => Some("make made no arch/x86/boot/bzImage".to_owned()),
-            Step::Done => None,
+            BuildStep::Interrupted => return Ok(BuildEnd::Interrupted),
+            BuildStep::Failed(Some(why)) => Some(why),
+            BuildStep::Failed(None) => Some(reason(log)?),
+            BuildStep::Done if !image(&build).is_file() => Some("make made no arch/x86/boot/bzImage".to_owned()),
+            BuildStep::Done => None,
         };
         if let Some(why) = why {
             return Ok(BuildEnd::Failed { why, seconds });
@@ -212,10 +212,10 @@ impl Workspace {
         self.room(commit, store)?;
         let ended = self.making(commit, log, &recipe.arguments, cancel, |make, file| configure(make, recipe, file))?;
         Ok(match ended {
-            Step::Interrupted => ConfigEnd::Interrupted,
-            Step::Failed(Some(why)) => ConfigEnd::Failed(why),
-            Step::Failed(None) => ConfigEnd::Failed(reason(log)?),
-            Step::Done => ConfigEnd::Text(fs::read_to_string(self.at("build").join(".config"))?),
+            BuildStep::Interrupted => ConfigEnd::Interrupted,
+            BuildStep::Failed(Some(why)) => ConfigEnd::Failed(why),
+            BuildStep::Failed(None) => ConfigEnd::Failed(reason(log)?),
+            BuildStep::Done => ConfigEnd::Text(fs::read_to_string(self.at("build").join(".config"))?),
         })
     }
 
@@ -226,8 +226,8 @@ impl Workspace {
         log: &Path,
         arguments: &Arguments,
         cancel: &AtomicBool,
-        work: impl FnOnce(&Make<'_>, &File) -> anyhow::Result<Step>,
-    ) -> anyhow::Result<Step> {
+        work: impl FnOnce(&Make<'_>, &File) -> anyhow::Result<BuildStep>,
+    ) -> anyhow::Result<BuildStep> {
         if *self.checked_out.borrow() != commit {
             self.checked_out.borrow_mut().clear();
             self.check_out(commit)?;
@@ -277,7 +277,7 @@ fn cached(store: &Store, name: &str) -> Result<Option<Kernel>, KernelError> {
 }
 
 /// Takes the lock of a workspace.
-fn take(dir: &Path, tree: &Tree, note: &dyn Fn(&str)) -> anyhow::Result<File> {
+fn take(dir: &Path, tree: &SourceTree, note: &dyn Fn(&str)) -> anyhow::Result<File> {
     let path = dir.join("lock");
     let patience = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -361,7 +361,7 @@ $(O)/object: image\n\
         }
 
         fn open(&self) -> anyhow::Result<Workspace> {
-            Workspace::open(&self.store, &Tree::open(self.repo.dir()).unwrap(), &|_| {})
+            Workspace::open(&self.store, &SourceTree::open(self.repo.dir()).unwrap(), &|_| {})
         }
 
         fn build(&self, at: &Workspace, commit: &str) -> anyhow::Result<BuildEnd> {
@@ -460,7 +460,7 @@ $(O)/object: image\n\
         fs::write(at.at("build/object"), "half").unwrap();
         drop(at);
         let notes = RefCell::new(Vec::new());
-        let tree = Tree::open(place.repo.dir()).unwrap();
+        let tree = SourceTree::open(place.repo.dir()).unwrap();
         let at = Workspace::open(&place.store, &tree, &|text| notes.borrow_mut().push(text.to_owned())).unwrap();
         assert!(!at.at("build").exists() && notes.borrow().is_empty());
         assert_eq!(kernel(place.build(&at, &two).unwrap()).identity.release, "6.9.1");

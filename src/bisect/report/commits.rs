@@ -1,6 +1,6 @@
 //! What is said of commits, beside what is said of all kernels.
 
-use super::kernels::Told;
+use super::kernels::KernelReporter;
 use super::{BisectReport, CommitDetails};
 use crate::bisect::Search;
 use crate::bisect::git::{BuildOutcome, Built, short};
@@ -11,7 +11,7 @@ use bigiron_report::why::ns;
 /// Files and functions that are named in a sentence, at most.
 const NAMED: usize = 6;
 
-impl Told<'_, '_> {
+impl KernelReporter<'_, '_> {
     /// Commits between two candidates, the second among them.
     pub(super) fn joins(&self, good: usize, bad: usize) -> u32 {
         let joins = |i: usize| self.search.bisection.candidates[i].commit.as_ref().map_or(1, |c| c.joins);

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{BisectOutcome, BisectReport, CandidateRow, ChangePlace, CommitDetails, Options};
-use crate::bisect::{Candidate, Source, What};
+use super::{BisectOutcome, BisectReport, CandidateRow, ChangePlace, CommitDetails, OptionsAtChange};
+use crate::bisect::{Candidate, SearchKind, Source};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 
@@ -15,7 +15,7 @@ struct Document<'a> {
     schema: u32,
     bigiron: &'a str,
     begun: &'a str,
-    what: What,
+    what: SearchKind,
     clock: Clock,
     seed: u64,
     error: f64,
@@ -30,7 +30,7 @@ struct Document<'a> {
     commits: &'a [CommitDetails],
     /// What differs in the configurations of the place, if kernels were built in several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    switched: Option<&'a Options>,
+    switched: Option<&'a OptionsAtChange>,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'a Source>,
     tests: usize,

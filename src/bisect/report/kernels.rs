@@ -5,7 +5,7 @@ use super::{
     probability, unmeasured,
 };
 use crate::bisect::search::{KnownKernel, Side};
-use crate::bisect::{Search, SearchResult, SearchState, What};
+use crate::bisect::{Search, SearchKind, SearchResult, SearchState};
 use bigiron_model::clock::Clock;
 use bigiron_report::sentence::join;
 
@@ -22,9 +22,9 @@ impl<'a> BisectReport<'a> {
             commits: Vec::new(),
             options: None,
             head: match bisection.what {
-                What::Commits => COMMITS_HEAD,
-                What::Configs => CONFIGS_HEAD,
-                What::Kernels | What::Levers => HEAD,
+                SearchKind::Commits => COMMITS_HEAD,
+                SearchKind::Configs => CONFIGS_HEAD,
+                SearchKind::Kernels | SearchKind::Levers => HEAD,
             },
             rows: Vec::new(),
             next: Vec::new(),
@@ -33,7 +33,7 @@ impl<'a> BisectReport<'a> {
             tests: search.tests.len().saturating_sub(1),
             boots: search.boots(),
         };
-        let told = Told { search, known: &known, more };
+        let told = KernelReporter { search, known: &known, more };
         let marked = told.conclude(&mut report);
         report.rows = (0..known.len()).map(|i| told.row(i, marked == Some(i))).collect();
         if report.outcome == BisectOutcome::Several {
@@ -51,13 +51,13 @@ const COMMITS_HEAD: &[&str] = &["commit", "change", "95 %", "boots", "after", ""
 const CONFIGS_HEAD: &[&str] = &["kernel", "change", "95 %", "boots", "after", "", "switched"];
 
 /// What is said, of what is known.
-pub(super) struct Told<'a, 'b> {
+pub(super) struct KernelReporter<'a, 'b> {
     pub(super) search: &'b Search<'a>,
     known: &'b [KnownKernel],
     pub(super) more: &'b FolderExtras<'b>,
 }
 
-impl Told<'_, '_> {
+impl KernelReporter<'_, '_> {
     pub(super) fn name(&self, index: usize) -> &str {
         &self.search.bisection.candidates[index].name
     }
@@ -136,8 +136,8 @@ impl Told<'_, '_> {
         let neither = self.search.neither();
         let (a, b) = (self.name(good), self.name(bad));
         let what = if neither.is_empty() { "The change" } else { "The largest change" };
-        let is_commits = bisection.what == What::Commits;
-        let is_configs = bisection.what == What::Configs;
+        let is_commits = bisection.what == SearchKind::Commits;
+        let is_configs = bisection.what == SearchKind::Configs;
         let sure = match p == 1.0 && !is_commits && !is_configs {
             true => String::new(),
             false => format!(", with a probability of {}", probability(p)),
@@ -219,9 +219,9 @@ impl Told<'_, '_> {
         ends.extend(neither);
         ends.push(last);
         match bisection.what {
-            What::Commits => return self.parts(report, &ends),
-            What::Configs => return self.parts_of_configs(report, &ends),
-            What::Kernels | What::Levers => {}
+            SearchKind::Commits => return self.parts(report, &ends),
+            SearchKind::Configs => return self.parts_of_configs(report, &ends),
+            SearchKind::Kernels | SearchKind::Levers => {}
         }
         for pair in ends.windows(2).filter(|pair| pair[1] - pair[0] > 1) {
             let list: Vec<String> = (pair[0]..=pair[1]).map(|i| bisection.candidates[i].text()).collect();

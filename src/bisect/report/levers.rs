@@ -3,7 +3,7 @@
 use super::{BisectOutcome, BisectReport, CandidateRow, change, changed, metric, nothing, unmeasured};
 use crate::bisect::folder::ENDS;
 use crate::bisect::levers::{HALF, LeverSearch, LeverSearchResult, LeverSearchState, MOST};
-use crate::bisect::seen::{SeenArm, differs};
+use crate::bisect::study_result::{ArmResult, differs};
 use bigiron_model::clock::Clock;
 use bigiron_report::quantity::Quantity;
 use bigiron_report::sentence::join;
@@ -113,7 +113,7 @@ fn percent(share: f64) -> String {
     Quantity::percent(100.0 * share, 0).to_string()
 }
 
-fn row(search: &LeverSearch<'_>, arm: &SeenArm, whole: bool, marked: bool) -> CandidateRow {
+fn row(search: &LeverSearch<'_>, arm: &ArmResult, whole: bool, marked: bool) -> CandidateRow {
     let shown = arm.estimate.map(|e| change(e.mean, e.ci95));
     let (change, interval) = shown.map_or((None, None), |(change, interval)| (Some(change), interval));
     let share = match (arm.estimate, search.whole()) {

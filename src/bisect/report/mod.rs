@@ -21,7 +21,7 @@ use crate::bisect::git::{Built, Commit, Touched};
 use bigiron_model::metric::Better;
 use bigiron_report::quantity::{Quantity, percent_decimals};
 
-pub use configs::Options;
+pub use configs::OptionsAtChange;
 pub use json::json;
 pub use text::text;
 
@@ -44,7 +44,7 @@ pub struct BisectReport<'a> {
     /// The commits at one of which the change is, as far as they are shown.
     pub commits: Vec<CommitDetails>,
     /// The options at one of which the change is.
-    pub options: Option<Options>,
+    pub options: Option<OptionsAtChange>,
     /// Heads of the table's columns after the first.
     head: &'static [&'static str],
     pub rows: Vec<CandidateRow>,

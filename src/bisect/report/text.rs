@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::BisectReport;
-use crate::bisect::What;
+use crate::bisect::SearchKind;
 use bigiron_report::table::{Line, clip, table, wrap};
 use bigiron_report::text::{command, list};
 
@@ -76,7 +76,7 @@ pub fn text(report: &BisectReport<'_>) -> String {
 fn rows(report: &BisectReport<'_>) -> String {
     let mut lines = vec![Line::Cells(report.head.iter().map(|h| (*h).to_owned()).collect())];
     let columns = report.head.len();
-    let widest = if report.bisection.what == What::Configs { SWITCHED } else { SUBJECT };
+    let widest = if report.bisection.what == SearchKind::Configs { SWITCHED } else { SUBJECT };
     let mut passed = 0;
     for (index, row) in report.rows.iter().enumerate() {
         if is_passed_over(report, index) {

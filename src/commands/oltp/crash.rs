@@ -16,8 +16,8 @@ use crate::commands::output::Terminal;
 use crate::conduct::environment::Environment;
 use crate::conduct::hosts;
 use crate::conduct::signals;
+use crate::study::resolved;
 use crate::study::schedule;
-use crate::study::settled;
 use bigiron_archive::Kernel;
 use bigiron_lab::host::HostError;
 use bigiron_lab::host::foundation;
@@ -122,13 +122,13 @@ fn plan(args: &OltpCrashTest, environment: &Environment<'_>) -> anyhow::Result<(
         question.settings.retain(|(lever, _)| lever != name);
         question.settings.push((name.to_owned(), value.to_owned()));
     }
-    let settled = settled::settle(&question, environment)?;
-    let kernel = environment.kernel(&settled.arms[0].kernel)?;
-    let seed = settled.seed.map_or_else(schedule::draw_seed, Ok)?;
-    let mut plan = settled.plan(vec![kernel.identity.clone(); 2], seed, String::new(), None)?;
+    let resolved = resolved::resolve(&question, environment)?;
+    let kernel = environment.kernel(&resolved.arms[0].kernel)?;
+    let seed = resolved.seed.map_or_else(schedule::draw_seed, Ok)?;
+    let mut plan = resolved.plan(vec![kernel.identity.clone(); 2], seed, String::new(), None)?;
     plan.arms.truncate(1);
     plan.slots.clear();
-    plan.arms[0].foundation = foundation::find(&settled.arms[0].typed.workloads, &plan, &plan.arms[0])?;
+    plan.arms[0].foundation = foundation::find(&resolved.arms[0].typed.workloads, &plan, &plan.arms[0])?;
     Ok((plan, kernel))
 }
 

@@ -8,7 +8,7 @@ mod text;
 
 use bigiron_stats::{Verdict, power};
 
-use crate::night::grid::{Cell, Fate, GridRow};
+use crate::night::grid::{BootCounts, GridCell, GridRow};
 use crate::night::previous::Previous;
 use crate::night::{Budget, Grid, Night};
 use bigiron_judge::State;
@@ -97,7 +97,7 @@ impl ReportRow {
         ReportRow { notes, ..ReportRow::compared(&row.name, outcome, cell, &format!("{}/report.html", row.folder)) }
     }
 
-    fn compared(name: &str, outcome: &'static str, cell: &Cell, report: &str) -> ReportRow {
+    fn compared(name: &str, outcome: &'static str, cell: &GridCell, report: &str) -> ReportRow {
         let primary = cell.primary().map(Row::new);
         let interval = |r: &Row<'_>| r.ci95.is_some().then(|| r.interval());
         ReportRow {
@@ -126,7 +126,7 @@ impl ReportRow {
     }
 }
 
-fn notes(name: &str, fate: &Fate) -> Vec<String> {
+fn notes(name: &str, fate: &BootCounts) -> Vec<String> {
     let complaints =
         fate.complaints.iter().map(|c| format!("its kernel complained (`{c}`) where the baseline's did not"));
     fate.failures.iter().cloned().chain(complaints).map(|what| format!("{name}: {what}")).collect()

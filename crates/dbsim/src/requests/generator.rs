@@ -300,7 +300,7 @@ impl<'a, E: Engine> Generator<'a, E> {
     /// Waits for what is in flight; all latencies are on record then.
     fn end(&mut self) -> Result<()> {
         self.drain()?;
-        self.recorders.iter_mut().for_each(LotRecorder::settle);
+        self.recorders.iter_mut().for_each(LotRecorder::flush);
         Ok(())
     }
 

@@ -78,7 +78,7 @@ impl LedgerFile {
         self.append(&Line::Change(entry))
     }
 
-    pub(super) fn settle(&self, id: u64) -> io::Result<()> {
+    pub(super) fn mark_undone(&self, id: u64) -> io::Result<()> {
         self.append(&Line::Undone(id))
     }
 
@@ -158,7 +158,7 @@ mod tests {
         for id in 0..3 {
             ledger_file.announce(entry(id)).unwrap();
         }
-        ledger_file.settle(1).unwrap();
+        ledger_file.mark_undone(1).unwrap();
         let read = LedgerFile::open(folder.path()).unwrap().read().unwrap();
         assert_eq!((read.open, read.next, read.damaged), (vec![entry(0), entry(2)], 3, 0));
     }

@@ -403,7 +403,7 @@ fn take_back(ledger_file: &LedgerFile, root: &Path, boot: &str, entry: &UndoEntr
     } else {
         entry.undo.run(root)?
     };
-    ledger_file.settle(entry.id).map_err(|e| format!("restored, but the ledger cannot be written: {e}"))?;
+    ledger_file.mark_undone(entry.id).map_err(|e| format!("restored, but the ledger cannot be written: {e}"))?;
     Ok(done)
 }
 

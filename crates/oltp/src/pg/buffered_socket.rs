@@ -120,8 +120,8 @@ impl BufferedSocket {
     ///
     /// # Errors
     /// [`PgError::Closed`].
-    pub(super) fn settle(&mut self) -> Result<bool, PgError> {
-        self.wire.settle().map_err(|e| self.lost(&e))
+    pub(super) fn flush(&mut self) -> Result<bool, PgError> {
+        self.wire.flush().map_err(|e| self.lost(&e))
     }
 
     fn lost(&mut self, error: &io::Error) -> PgError {

@@ -45,7 +45,7 @@ impl Channel {
                 count => self.sent += count,
             }
         }
-        self.link.orderly = self.link.settle()?;
+        self.link.orderly = self.link.flush()?;
         if !self.link.orderly {
             return Ok(false);
         }

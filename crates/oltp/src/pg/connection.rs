@@ -53,7 +53,7 @@ impl CancelKey {
         let mut out = BytesMut::new();
         cancel_request(self.process, self.secret, &mut out);
         wire.send(&out).map_err(cannot)?;
-        wire.settle().map_err(cannot)?;
+        wire.flush().map_err(cannot)?;
         // The server closes when it has passed the request on.
         wire.receive(&mut [0; 16]).map_err(cannot)?;
         Ok(())
@@ -201,7 +201,7 @@ impl Connection {
             }
         }
         self.out.clear();
-        while !self.link.settle()? {}
+        while !self.link.flush()? {}
         Ok(())
     }
 

@@ -110,7 +110,7 @@ impl Socket {
     }
 
     /// Whether everything that was taken has left; sends what has not.
-    pub(super) fn settle(&mut self) -> io::Result<bool> {
+    pub(super) fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
             Some(tls) => tls.flush(Raw(&self.socket)),

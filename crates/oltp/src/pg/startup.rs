@@ -216,7 +216,7 @@ impl Startup<'_> {
                 count => bytes = &bytes[count..],
             }
         }
-        if self.link.settle()? { Ok(()) } else { Err(self.late()) }
+        if self.link.flush()? { Ok(()) } else { Err(self.late()) }
     }
 
     fn limit_time(&self) -> Result<(), PgError> {

@@ -47,7 +47,7 @@ impl Wiring {
     }
 
     /// Moves this process, which has one thread, where the servers that it forks are to live.
-    pub fn settle(&self) -> Result<()> {
+    pub fn enter_servers(&self) -> Result<()> {
         match self {
             Self::Own => Ok(()),
             Self::Private => net::own_loopback().context("No loopback network for TCP clients"),
@@ -56,7 +56,7 @@ impl Wiring {
     }
 
     /// Moves this process, a client, where clients live.
-    pub fn follow(&self) -> Result<()> {
+    pub fn enter_clients(&self) -> Result<()> {
         match self {
             Self::Pair(pair) => pair.clients.enter().context("The clients' network namespace does not take us"),
             _ => Ok(()),

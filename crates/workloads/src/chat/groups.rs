@@ -47,13 +47,13 @@ impl Groups<'_> {
             let life = || {
                 // Only senders have this end.
                 output.take();
-                board.live(|| self.receive(group, peer, input.as_fd()))
+                board.run_worker(|| self.receive(group, peer, input.as_fd()))
             };
             children.fork(key + peer as usize, life).context("No process for a receiver")?;
             outs.extend(output.take());
         }
         for peer in 0..self.peers {
-            let life = || board.live(|| self.send(group, peer, &outs));
+            let life = || board.run_worker(|| self.send(group, peer, &outs));
             children.fork(key + (self.peers + peer) as usize, life).context("No process for a sender")?;
         }
         Ok(())

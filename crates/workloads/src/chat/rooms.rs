@@ -132,7 +132,7 @@ impl<'a> Rooms<'a> {
                         ours.clear();
                         theirs.swap_remove(user)
                     };
-                    board.live(|| self.play(room, user, part, &end))
+                    board.run_worker(|| self.play(room, user, part, &end))
                 };
                 let key = (room * users + user) * PARTS + part;
                 children.fork(key, life).context("No process for a user")?;

@@ -67,7 +67,7 @@ fn a_worker_that_fails_ends_the_run_and_says_why() {
             board.run(2, |children| {
                 for key in 0..2 {
                     children.fork(key, || {
-                        board.live(|| match how(key) {
+                        board.run_worker(|| match how(key) {
                             0 => Ok(()),
                             1 => Err(worker_group::WorkerError::Wrong("Twice the same".to_owned())),
                             2 => {
@@ -98,7 +98,7 @@ fn a_worker_that_fails_ends_the_run_and_says_why() {
 fn who_dies_before_all_are_ready_does_not_leave_them_waiting() {
     let error = board(|board| {
         board.run(2, |children| {
-            children.fork(0, || board.live(|| Ok(())))?;
+            children.fork(0, || board.run_worker(|| Ok(())))?;
             children.fork(1, || 7)?;
             Ok(())
         })

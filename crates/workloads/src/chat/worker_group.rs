@@ -76,7 +76,7 @@ impl<'s> RunBoard<'s> {
     }
 
     /// A worker's life: ready, held back, let go, its body. The first one that fails says why.
-    pub fn live(&self, body: impl FnOnce() -> Result<(), WorkerError>) -> i32 {
+    pub fn run_worker(&self, body: impl FnOnce() -> Result<(), WorkerError>) -> i32 {
         self.gate.ready.fetch_add(1, SeqCst);
         self.gate.news.signal();
         self.gate.opened.wait_until(|| self.gate.open.load(SeqCst) == 1);
@@ -124,7 +124,7 @@ impl<'s> RunBoard<'s> {
             for worker in 0..workers {
                 let life = move || {
                     // A panic must not leave the others waiting for this one.
-                    let status = catch_unwind(AssertUnwindSafe(|| self.live(|| body(worker)))).unwrap_or(101);
+                    let status = catch_unwind(AssertUnwindSafe(|| self.run_worker(|| body(worker)))).unwrap_or(101);
                     if status != 0 {
                         exit_now(status);
                     }

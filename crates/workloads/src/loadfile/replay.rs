@@ -37,7 +37,7 @@ pub trait Service: Sync {
     type Server: Server;
 
     /// What all clients inherit, see [`GroupWork::prepare_head`].
-    fn settle(&self) -> Result<()> {
+    fn prepare_head(&self) -> Result<()> {
         Ok(())
     }
 
@@ -139,7 +139,7 @@ pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce
 
 impl<S: Service> GroupWork for Replay<'_, S> {
     fn prepare_head(&self) -> Result<()> {
-        self.service.settle()
+        self.service.prepare_head()
     }
 
     fn run_member(&self, member: &mut Member<'_>) -> Result<()> {

@@ -147,8 +147,8 @@ struct Connections<'a> {
 impl<'a> Service for Connections<'a> {
     type Server = Caller<'a>;
 
-    fn settle(&self) -> Result<()> {
-        self.wiring.settle()
+    fn prepare_head(&self) -> Result<()> {
+        self.wiring.enter_servers()
     }
 
     fn open(&self, client: usize) -> Result<Caller<'a>> {

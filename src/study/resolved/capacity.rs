@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is refused here would fail, hang or measure something else in a guest.
 
-use super::{Settled, Surroundings};
+use super::{Capabilities, ResolvedQuestion};
 use bigiron_lab::lever;
 use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
@@ -16,7 +16,7 @@ use bigiron_model::version::major_minor;
 /// Memory of a guest's kernel with its modules, and of the initramfs with this executable, beside what workloads need.
 const KERNEL_MEMORY: u64 = 160 << 20;
 
-impl Settled {
+impl ResolvedQuestion {
     /// Memory that the workloads of this study need at least.
     fn memory_needed(&self) -> u64 {
         // Of memory and storage, for each workload: the most that it needs on an arm.
@@ -54,7 +54,7 @@ impl Settled {
         Ok(())
     }
 
-    pub(super) fn check_cpus(&self, here: &impl Surroundings) -> Result<(), Refusal> {
+    pub(super) fn check_cpus(&self, here: &impl Capabilities) -> Result<(), Refusal> {
         let (cpus, host) = (self.machine.cpus, here.cpus());
         if self.machine.host == HostKind::Vm && self.clock == Clock::Wall && cpus > host {
             let message = format!("{cpus} CPUs cannot be timed on the {host} of this machine");

@@ -4,7 +4,7 @@
 
 use std::num::NonZero;
 
-use super::{Settled, SettledArm};
+use super::{ResolvedArm, ResolvedQuestion};
 use bigiron_image::journal;
 use bigiron_lab::lever::fs;
 use bigiron_lab::lever::vm::{BLOCK_SIZE, DISKS, MachineShape, NUMA, THREADS};
@@ -20,7 +20,7 @@ const NODE_MEMORY: u64 = 64 << 20;
 /// What the kernel keeps for a SCSI disk: queue, tags, requests of the scheduler.
 const DISK_MEMORY: u64 = 256 << 10;
 
-impl Settled {
+impl ResolvedQuestion {
     pub(super) fn check_shapes(&self) -> Result<(), Refusal> {
         for (i, arm) in self.arms.iter().enumerate() {
             let shape = &arm.typed.shape;
@@ -66,7 +66,7 @@ impl Settled {
         Err(format!("Lever `{THREADS}={threads}` makes no whole cores of {cpus} CPUs{of}; {right} CPUs would be right"))
     }
 
-    fn check_disks(&self, shape: &MachineShape, arm: &SettledArm) -> Result<(), String> {
+    fn check_disks(&self, shape: &MachineShape, arm: &ResolvedArm) -> Result<(), String> {
         let storage = &self.machine.storage;
         let medium = storage::find(storage).map(|profile| profile.medium);
         if shape.block_bytes != MachineShape::default().block_bytes && !matches!(medium, Some(Medium::Modelled { .. }))
@@ -94,7 +94,7 @@ impl Settled {
         Ok(())
     }
 
-    fn check_journal(&self, shape: &MachineShape, arm: &SettledArm) -> Result<(), String> {
+    fn check_journal(&self, shape: &MachineShape, arm: &ResolvedArm) -> Result<(), String> {
         let Some(profile) = fs::journal(&arm.settings) else { return Ok(()) };
         let lever = format!("Lever `{}={}`", fs::JOURNAL, profile.name);
         let filesystem = fs::kind(&arm.settings, &self.machine.filesystem);
@@ -122,7 +122,7 @@ impl Settled {
 
     /// Memory of raw disks, of the arm that has most.
     pub(super) fn disk_memory(&self) -> u64 {
-        let of = |arm: &SettledArm| {
+        let of = |arm: &ResolvedArm| {
             let each = arm.typed.raw_needs().map_or(0, |needs| needs.bytes + DISK_MEMORY);
             u64::from(arm.typed.shape.disks) * each
         };
