@@ -106,8 +106,8 @@ impl LeverSearch<'_> {
         set.iter().map(|i| differences[*i].name()).collect::<Vec<_>>().join(" + ")
     }
 
-    /// What was seen of a set.
-    pub fn seen(&self, set: &[usize]) -> Option<&ArmResult> {
+    /// The result of the arm of a set.
+    pub fn result_of(&self, set: &[usize]) -> Option<&ArmResult> {
         let name = self.name(set);
         self.studies.iter().skip(1).flat_map(|s| &s.arms).find(|arm| arm.name == name)
     }
@@ -119,11 +119,11 @@ impl LeverSearch<'_> {
 
     /// The share of the difference that a set makes.
     pub fn share(&self, set: &[usize]) -> Option<f64> {
-        Some(self.seen(set)?.estimate?.mean / self.whole()?)
+        Some(self.result_of(set)?.estimate?.mean / self.whole()?)
     }
 
     /// How it stands.
-    pub fn standing(&self) -> LeverSearchState {
+    pub fn state(&self) -> LeverSearchState {
         let Some(ends) = self.studies.first().and_then(|s| s.arms.first()) else { return LeverSearchState::Ends };
         if ends.ratios.is_empty() {
             return LeverSearchState::Done(LeverSearchResult::Unmeasured);
@@ -150,7 +150,7 @@ impl LeverSearch<'_> {
             set.sort_unstable();
             match self.share(&set) {
                 Some(share) if share >= MOST => return LeverSearchState::Done(LeverSearchResult::Together(set)),
-                None if self.seen(&set).is_none() => {
+                None if self.result_of(&set).is_none() => {
                     return LeverSearchState::Study { folder: format!("together-{size:02}"), sets: vec![set] };
                 }
                 _ => {}
@@ -165,7 +165,7 @@ impl LeverSearch<'_> {
         let couples: Vec<Vec<usize>> = all
             .iter()
             .flat_map(|i| (i + 1..all.len()).map(|j| vec![*i, j]))
-            .filter(|set| self.seen(set).is_none())
+            .filter(|set| self.result_of(set).is_none())
             .collect();
         let tried = self.studies.iter().any(|s| s.folder == COUPLES);
         if !tried && !couples.is_empty() {
@@ -180,7 +180,7 @@ impl LeverSearch<'_> {
     /// The levers that make some of the difference alone, the largest share first.
     fn contributing(&self, all: &[usize]) -> Vec<usize> {
         let share = |i: usize| self.share(&[i]).unwrap_or(0.0);
-        let is_real = |i: &usize| share(*i) > 0.0 && self.seen(&[*i]).is_some_and(|arm| differs(arm.verdict));
+        let is_real = |i: &usize| share(*i) > 0.0 && self.result_of(&[*i]).is_some_and(|arm| differs(arm.verdict));
         let mut contributing: Vec<usize> = all.iter().copied().filter(is_real).collect();
         contributing.sort_by(|a, b| share(*b).total_cmp(&share(*a)));
         contributing

@@ -142,7 +142,7 @@ impl Search<'_> {
     }
 
     /// How it stands.
-    pub fn standing(&self) -> SearchState {
+    pub fn state(&self) -> SearchState {
         let Some(ends) = self.tests.first().and_then(|t| t.arms.first()) else { return SearchState::Ends };
         if ends.ratios.is_empty() {
             return SearchState::Done(SearchResult::Unmeasured);
@@ -316,9 +316,9 @@ mod tests {
         let bisection = commits(6);
         let tests = vec![seen(5, &[0.1; 8]), seen(2, &[0.0, 0.001]), seen(4, &[0.1, 0.101])];
         let mut search = Search { bisection: &bisection, tests, builds: BTreeMap::new() };
-        assert_eq!(search.standing(), SearchState::Test(3));
+        assert_eq!(search.state(), SearchState::Test(3));
         search.builds.insert(3, built(None));
-        let SearchState::Done(SearchResult::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.state() else { panic!("{:?}", search.state()) };
         assert_eq!((span.good, span.bad), (2, 4));
         let known = search.known();
         assert_eq!(known[3].side, Side::Skipped);
@@ -331,24 +331,24 @@ mod tests {
         let bisection = commits(6);
         let tests = vec![seen(5, &[0.1; 8])];
         let mut search = Search { bisection: &bisection, tests, builds: BTreeMap::new() };
-        assert_eq!(search.standing(), SearchState::Test(2));
+        assert_eq!(search.state(), SearchState::Test(2));
         for (index, image) in [(0, "good"), (5, "bad"), (2, "good")] {
             search.builds.insert(index, built(Some(image)));
         }
         assert_eq!(search.known()[2].side, Side::Same(0));
         assert_eq!(search.known()[1].changed, Some(0.0));
-        assert!(matches!(search.standing(), SearchState::Test(3 | 4)));
+        assert!(matches!(search.state(), SearchState::Test(3 | 4)));
         search.builds.insert(3, built(Some("bad")));
-        let SearchState::Done(SearchResult::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.state() else { panic!("{:?}", search.state()) };
         assert_eq!((span.good, span.bad, span.probability), (2, 3, 1.0));
         // One configuration more makes another kernel.
         let other = Identity { config_sha256: Some("d".to_owned()), ..kernel("bad") };
         search.builds.insert(3, Built { kernel: Some(other), ..built(Some("bad")) });
-        assert!(matches!(search.standing(), SearchState::Test(3 | 4)));
+        assert!(matches!(search.state(), SearchState::Test(3 | 4)));
         // Where configurations are searched, one that leaves no trace in the image makes none.
         let configs = Bisection { what: SearchKind::Configs, ..bisection.clone() };
         let search = Search { bisection: &configs, ..search };
-        assert!(matches!(search.standing(), SearchState::Done(SearchResult::Place(_))), "{:?}", search.standing());
+        assert!(matches!(search.state(), SearchState::Done(SearchResult::Place(_))), "{:?}", search.state());
     }
 
     #[test]
@@ -356,9 +356,9 @@ mod tests {
         let bisection = Bisection { steps: 2, ..commits(9) };
         let mut search = Search { bisection: &bisection, tests: vec![seen(8, &[0.1; 8])], builds: BTreeMap::new() };
         for _ in 0..2 {
-            let SearchState::Test(next) = search.standing() else { panic!("{:?}", search.standing()) };
+            let SearchState::Test(next) = search.state() else { panic!("{:?}", search.state()) };
             search.builds.insert(next, built(None));
         }
-        assert!(matches!(search.standing(), SearchState::Done(SearchResult::Unsettled(_))));
+        assert!(matches!(search.state(), SearchState::Done(SearchResult::Unsettled(_))));
     }
 }

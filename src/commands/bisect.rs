@@ -205,24 +205,24 @@ fn outcome(dir: &Path, bisection: &Bisection, studies: &[StudyResult]) -> anyhow
 
 /// The finished studies of a bisection, in their order.
 fn studies(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Result<Vec<StudyResult>> {
-    let mut seen = Vec::new();
-    let next = |seen: &[StudyResult]| match (seen.len(), bisection.what) {
+    let mut results = Vec::new();
+    let next = |results: &[StudyResult]| match (results.len(), bisection.what) {
         (0, _) => Some(folder::ENDS.to_owned()),
         (number, SearchKind::Kernels | SearchKind::Commits | SearchKind::Configs) => Some(Bisection::step(number)),
         (_, SearchKind::Levers) => {
-            let search = LeverSearch { bisection, studies: seen.to_vec() };
-            match search.standing() {
+            let search = LeverSearch { bisection, studies: results.to_vec() };
+            match search.state() {
                 crate::bisect::levers::LeverSearchState::Study { folder, .. } => Some(folder),
                 _ => None,
             }
         }
     };
-    while let Some(name) = next(&seen) {
+    while let Some(name) = next(&results) {
         let Some(study) = folder::finished(dir, &name)? else { break };
         let (_, judgement) = conduct::judged(&study, stop, &Terminal)?;
-        seen.push(StudyResult::of(&name, study.plan(), &judgement, &bisection.workload, &bisection.metric.name));
+        results.push(StudyResult::of(&name, study.plan(), &judgement, &bisection.workload, &bisection.metric.name));
     }
-    Ok(seen)
+    Ok(results)
 }
 
 /// Whether nothing is left to be booted.

@@ -147,7 +147,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             plan.provenance = Some(environment.provenance(plan.machine.host)?);
             if plan.machine.host != HostKind::Sim {
                 for i in 0..plan.arms.len() {
-                    let workloads = &resolved.arms[i].typed.workloads;
+                    let workloads = &resolved.arms[i].parsed.workloads;
                     plan.arms[i].foundation = foundation::find(workloads, &plan, &plan.arms[i])?;
                 }
             }

@@ -110,7 +110,7 @@ pub struct ResolvedArm {
     pub settings: Vec<Setting>,
     /// What they mean.
     #[serde(skip)]
-    pub typed: ParsedSettings,
+    pub parsed: ParsedSettings,
 }
 
 /// Fills in what was not said and refuses what cannot be run.
@@ -132,7 +132,7 @@ pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestio
         let most = schedule::SEED_LIMIT - 1;
         return Err(places.refuse("design.seed", format!("The seed {seed} is too large; the largest is {most}")));
     }
-    let silence = arms.iter().filter(|_| host == HostKind::Local).map(|arm| arm.typed.silence().as_secs()).max();
+    let silence = arms.iter().filter(|_| host == HostKind::Local).map(|arm| arm.parsed.silence().as_secs()).max();
     let seconds = u32::try_from(silence.unwrap_or(0)).unwrap_or(u32::MAX).saturating_add(HANG_LIMIT);
     let hang_limit = q.hang_limit.unwrap_or(seconds.saturating_mul(cpus));
     if q.hang_limit.is_some_and(|limit| !HANG_LIMITS.contains(&limit)) {

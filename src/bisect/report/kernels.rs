@@ -70,7 +70,7 @@ impl KernelReporter<'_, '_> {
     fn conclude(&self, report: &mut BisectReport<'_>) -> Option<usize> {
         let bisection = self.search.bisection;
         let last = bisection.candidates.len() - 1;
-        match self.search.standing() {
+        match self.search.state() {
             SearchState::Ends => {
                 report
                     .sentences

@@ -43,7 +43,7 @@ fn conclude(search: &LeverSearch<'_>, report: &mut BisectReport<'_>) -> Vec<Stri
     let percent = |share: Option<f64>| share.map_or_else(String::new, percent);
     let over_all = format!("Over all, `{}` is {whole} against `{}`", bad.name, good.name);
     let single = |i: &usize| format!("`{}` ({} of it)", search.name(&[*i]), percent(search.share(&[*i])));
-    let found = match search.standing() {
+    let found = match search.state() {
         LeverSearchState::Ends | LeverSearchState::Study { .. } => {
             report.sentences.push("Unfinished: the same command goes on".to_owned());
             return Vec::new();

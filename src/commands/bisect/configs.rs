@@ -327,7 +327,7 @@ impl BisectionRun<'_> {
     /// Keeps what is to be told of the options at which the change was found.
     fn tell_of_options(&self, builder: &Builder, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
-        let SearchState::Done(SearchResult::Place(span)) = search.standing() else { return Ok(()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.state() else { return Ok(()) };
         let of = |index: usize| &self.bisection.candidates[index];
         let (good, bad) = (of(span.good).name.clone(), of(span.bad).name.clone());
         if Switched::read(&self.dir)?.is_some_and(|known| known.good == good && known.bad == bad) {

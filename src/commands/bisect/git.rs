@@ -140,7 +140,7 @@ fn arm(commit: &Commit, kernel: String) -> ArmText {
 /// Options that the study's workloads and file system need beside those of all guests.
 pub(super) fn options(resolved: &ResolvedQuestion) -> Vec<String> {
     let filesystem = image::module(&resolved.machine.filesystem);
-    let of_workloads = resolved.arms.iter().flat_map(|arm| arm.typed.needs()).flat_map(|needs| needs.modules);
+    let of_workloads = resolved.arms.iter().flat_map(|arm| arm.parsed.needs()).flat_map(|needs| needs.modules);
     let mut options: Vec<String> = filesystem.into_iter().chain(of_workloads).map(modules::option).collect();
     options.sort();
     options.dedup();
@@ -314,7 +314,7 @@ impl BisectionRun<'_> {
     /// Keeps what is to be told of the commits at which the change was found.
     fn tell(&self, tree: &SourceTree, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
-        let SearchState::Done(SearchResult::Place(span)) = search.standing() else { return Ok(()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.state() else { return Ok(()) };
         let hash = |index: usize| self.bisection.candidates[index].commit.as_ref().map_or("", |c| c.hash.as_str());
         let known = Touched::read(&self.dir)?;
         if known.is_some_and(|known| known.good == hash(span.good) && known.bad == hash(span.bad)) {

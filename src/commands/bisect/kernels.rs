@@ -140,7 +140,7 @@ impl BisectionRun<'_> {
         loop {
             let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
             let last = self.bisection.candidates.len() - 1;
-            let (folder, kernel) = match search.standing() {
+            let (folder, kernel) = match search.state() {
                 SearchState::Ends => (ENDS.to_owned(), last),
                 SearchState::Test(kernel) => (Bisection::step(search.tests.len()), kernel),
                 SearchState::Done(_) => {

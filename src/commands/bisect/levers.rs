@@ -103,7 +103,7 @@ impl BisectionRun<'_> {
         loop {
             let search =
                 LeverSearch { bisection: &self.bisection, studies: studies(&self.dir, &self.bisection, &self.cancel)? };
-            let (folder, question) = match search.standing() {
+            let (folder, question) = match search.state() {
                 LeverSearchState::Ends => {
                     output::note("First the two arms as they are");
                     (ENDS.to_owned(), ask::ends(&self.base, arms.clone(), self.bisection.seed))

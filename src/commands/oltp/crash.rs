@@ -128,7 +128,7 @@ fn plan(args: &OltpCrashTest, environment: &Environment<'_>) -> anyhow::Result<(
     let mut plan = resolved.plan(vec![kernel.identity.clone(); 2], seed, String::new(), None)?;
     plan.arms.truncate(1);
     plan.slots.clear();
-    plan.arms[0].foundation = foundation::find(&resolved.arms[0].typed.workloads, &plan, &plan.arms[0])?;
+    plan.arms[0].foundation = foundation::find(&resolved.arms[0].parsed.workloads, &plan, &plan.arms[0])?;
     Ok((plan, kernel))
 }
 

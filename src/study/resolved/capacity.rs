@@ -22,7 +22,7 @@ impl ResolvedQuestion {
         // Of memory and storage, for each workload: the most that it needs on an arm.
         let mut needs = vec![(0, 0); self.workloads.len()];
         for arm in &self.arms {
-            for ((memory, storage), own) in needs.iter_mut().zip(arm.typed.needs()) {
+            for ((memory, storage), own) in needs.iter_mut().zip(arm.parsed.needs()) {
                 *memory = own.memory_bytes.max(*memory);
                 *storage = own.storage_bytes.unwrap_or(0).max(*storage);
             }

@@ -100,10 +100,10 @@ fn arms(q: &Question) -> Vec<ResolvedArm> {
             name,
             kernel: arm.kernel.clone(),
             settings: lever::overlay(&common, &arm.settings),
-            typed: ParsedSettings::default(),
+            parsed: ParsedSettings::default(),
         })
         .map(|arm| ResolvedArm {
-            typed: ParsedSettings { shape: MachineShape::of(&arm.settings), ..ParsedSettings::default() },
+            parsed: ParsedSettings { shape: MachineShape::of(&arm.settings), ..ParsedSettings::default() },
             ..arm
         })
         .collect()
@@ -131,7 +131,7 @@ fn planned(
             );
             return Err(q.places.refuse(&format!("arms.{i}"), message));
         }
-        arm.typed.workloads.push(own);
+        arm.parsed.workloads.push(own);
     }
     Ok(PlannedWorkload { name: name.to_owned(), options, metrics })
 }

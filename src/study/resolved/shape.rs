@@ -23,7 +23,7 @@ const DISK_MEMORY: u64 = 256 << 10;
 impl ResolvedQuestion {
     pub(super) fn check_shapes(&self) -> Result<(), Refusal> {
         for (i, arm) in self.arms.iter().enumerate() {
-            let shape = &arm.typed.shape;
+            let shape = &arm.parsed.shape;
             self.check_nodes(shape)
                 .and_then(|()| self.check_threads(shape))
                 .and_then(|()| self.check_disks(shape, arm))
@@ -82,7 +82,7 @@ impl ResolvedQuestion {
                 "Lever `{DISKS}={disks}` has disks of flash: storage `nvme`, `ssd` or `ram` would be right"
             ));
         }
-        let needs = arm.typed.raw_needs().ok_or_else(|| {
+        let needs = arm.parsed.raw_needs().ok_or_else(|| {
             format!("Lever `{DISKS}={disks}` has nothing to act on: of this study's workloads none works on raw disks; `dbsim` does")
         })?;
         if needs.count > disks.get() as usize {
@@ -114,7 +114,7 @@ impl ResolvedQuestion {
                 shape.disks
             ));
         }
-        match arm.typed.needs().any(|needs| needs.storage_bytes.is_some()) {
+        match arm.parsed.needs().any(|needs| needs.storage_bytes.is_some()) {
             true => Ok(()),
             false => Err(format!("{lever} has nothing to act on: no workload of this study has a disk; `dbsim` has")),
         }
@@ -123,8 +123,8 @@ impl ResolvedQuestion {
     /// Memory of raw disks, of the arm that has most.
     pub(super) fn disk_memory(&self) -> u64 {
         let of = |arm: &ResolvedArm| {
-            let each = arm.typed.raw_needs().map_or(0, |needs| needs.bytes + DISK_MEMORY);
-            u64::from(arm.typed.shape.disks) * each
+            let each = arm.parsed.raw_needs().map_or(0, |needs| needs.bytes + DISK_MEMORY);
+            u64::from(arm.parsed.shape.disks) * each
         };
         self.arms.iter().map(of).max().unwrap_or(0)
     }

@@ -9,10 +9,10 @@ mod channel;
 mod disks;
 mod journal;
 mod levers;
-mod quiet;
 mod recording;
 mod rotational;
 pub mod runner;
+mod settling;
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -83,7 +83,7 @@ fn work(registry: Registry) -> anyhow::Result<()> {
     job.placement = levers::set(&job, &mounted, &link)?;
     job.placement.network = Some(link.network().unwrap_or_else(Network::of_guest));
     channel::send(&GuestEvent::Ready);
-    quiet::settle(&job)?;
+    settling::settle(&job)?;
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     channel::send(&GuestEvent::Quiet { clocksource: clocksource.unwrap_or_default().trim().to_owned() });
     let failure = runner::run(&workloads, &job, &guest, &mounted)?;
