@@ -92,9 +92,9 @@ pub enum Phase {
     Measure = 1,
     /// The window is closed by time: nobody begins anything more.
     Close,
-    /// The window is closed; all but the log writer go home.
+    /// The window is closed; all processes but the log writer end.
     Leave,
-    /// The log writer goes home.
+    /// The log writer ends.
     End,
 }
 

@@ -16,7 +16,7 @@ use super::quantity::Quantity;
 use super::row::Row;
 use super::scope::{self, Booted};
 use super::sentence::About;
-use super::{Report, subject};
+use super::{Report, subsystem};
 use bigiron_judge::calls::{Call, Calls};
 use bigiron_judge::causes::{Cause, Causes, Profiling};
 use bigiron_judge::counters::ComparedCounters;
@@ -289,7 +289,7 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
                 },
             }),
             system_calls: system_calls(found, of),
-            parts: subject::parts(of)
+            parts: subsystem::parts(of)
                 .into_iter()
                 .map(|p| ExplainedPart { part: p.name, change_ns: p.delta, share: p.share })
                 .collect(),

@@ -1,6 +1,6 @@
 //! How long a trial may go without a sign of progress.
 //!
-//! Invariant: a trial hangs by CPU time, not wall time, so that a busy machine is not mistaken for a sick one.
+//! Invariant: a trial hangs by CPU time, not wall time, so that a busy machine is not mistaken for a trial that hangs.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Watching a guest: its events as they come, and whether it still gets anywhere.
 //!
-//! Invariant: a guest hangs by CPU time, not wall time, so that a busy host is not mistaken for a sick guest.
+//! Invariant: a guest hangs by CPU time, not wall time, so that a busy host is not mistaken for a guest that hangs.
 
 use std::fs::File;
 use std::io::{self, Read};

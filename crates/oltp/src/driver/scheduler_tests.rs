@@ -212,7 +212,7 @@ fn retries_keep_the_request_and_its_beginning_and_end_after_ten() {
     }
     match scheduler.ended(lane, 600, retry()) {
         RequestEnd::Failed { kind: TransactionKind::StockLevel, why } => {
-            assert_eq!(why, "40P01 deadlock; tried again 10 times")
+            assert_eq!(why, "40P01 deadlock; tried again 10 times");
         }
         other => panic!("{other:?}"),
     }

@@ -28,7 +28,7 @@ const PROCESSES: usize = 256;
 const STACK: usize = 256 << 10;
 /// Bytes kept of what a member says went wrong.
 const WORD: usize = 1024;
-/// The stage in which everybody goes home.
+/// The stage in which all members end.
 const LEAVE: u32 = u32::MAX;
 
 /// What the members are.
@@ -131,7 +131,7 @@ pub struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Ends what was done so far and waits for the next stage: its number, from 0, or `None` if it is time to go home.
+    /// Ends what was done so far and waits for the next stage: its number, from 0, or `None` if the member is to end.
     ///
     /// # Errors
     /// The parent has gone.

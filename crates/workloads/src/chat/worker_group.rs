@@ -1,4 +1,4 @@
-//! The workers of a run: raised, held back until all are ready, let go at once, heard out.
+//! The workers of a run: forked, held back until all are ready, started together, and waited for.
 //!
 //! Invariant: no worker outlives a run, however it ends; the time goes from letting all go until the last has ended and was waited for.
 
