@@ -1,6 +1,6 @@
 //! The study: a question written down, and what it becomes.
 //!
-//! typed arguments or `study.toml` → [`question::Question`] → [`resolved::ResolvedQuestion`] (defaults filled in, checked) → [`plan::Plan`].
+//! typed arguments or `study.toml` → [`question::Question`] → [`resolved::ResolvedQuestion`] (defaults filled in, checked) → [`bigiron_model::plan::Plan`].
 
 pub mod arguments;
 pub mod arm;

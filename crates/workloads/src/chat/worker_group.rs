@@ -138,7 +138,7 @@ impl<'s> RunBoard<'s> {
         0
     }
 
-    /// One run: `raise` forks processes whose `workers` all come to [`RunBoard::live`].
+    /// One run: `raise` forks processes whose `workers` all come to [`RunBoard::run_worker`].
     ///
     /// # Errors
     /// A worker failed or ended before its time; a [`WrongData`] if one got what nobody sent.
