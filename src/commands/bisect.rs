@@ -67,7 +67,7 @@ impl<'a> BisectionRun<'a> {
         common: &'a BisectCommon,
         dir: PathBuf,
         bisection: Bisection,
-        asked: ask::Asked,
+        asked: ask::BisectQuestion,
     ) -> anyhow::Result<BisectionRun<'a>> {
         Ok(BisectionRun::with(common, dir, bisection, asked, signals::cancelled_by_signals()?))
     }
@@ -77,7 +77,7 @@ impl<'a> BisectionRun<'a> {
         common: &'a BisectCommon,
         dir: PathBuf,
         bisection: Bisection,
-        asked: ask::Asked,
+        asked: ask::BisectQuestion,
         cancel: Arc<AtomicBool>,
     ) -> BisectionRun<'a> {
         BisectionRun {

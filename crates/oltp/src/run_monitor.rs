@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::counters::{self, CountedProcesses, Counters};
 use super::database::{Database, SqlValue};
-use super::driver::{DriveTarget, Moment};
+use super::driver::{DriveTarget, RunMoment};
 use super::footprint::Footprint;
 use super::pg::Connection;
 use bigiron_probe::counters::span;
@@ -56,15 +56,15 @@ impl RunMonitor {
     }
 
     /// To be called at the moments of a run.
-    pub fn look(&mut self, moment: Moment) {
+    pub fn look(&mut self, moment: RunMoment) {
         let slot = match moment {
-            Moment::Connecting => return,
-            Moment::Sample => return self.sample(),
-            Moment::Opened => 0,
-            Moment::Halfway => 1,
-            Moment::Closed => 2,
+            RunMoment::Connecting => return,
+            RunMoment::Sample => return self.sample(),
+            RunMoment::Opened => 0,
+            RunMoment::Halfway => 1,
+            RunMoment::Closed => 2,
         };
-        if moment == Moment::Closed {
+        if moment == RunMoment::Closed {
             self.footprint = Footprint::look(self.counted);
         }
         let mut read = counters::read(self.counted);
@@ -74,8 +74,8 @@ impl RunMonitor {
         self.at.insert(slot, read);
         // The client that opens or closes the window has no time for it.
         match moment {
-            Moment::Opened => span::before(),
-            Moment::Closed => span::after(),
+            RunMoment::Opened => span::before(),
+            RunMoment::Closed => span::after(),
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ use super::check::{self, CheckReport, Marks};
 use super::claims;
 use super::config::{self, Config};
 use super::database::{Database, SqlValue};
-use super::driver::{self, Drive, DriveResult, DriveTarget, Moment, TransactionCounts};
+use super::driver::{self, Drive, DriveResult, DriveTarget, RunMoment, TransactionCounts};
 use super::facts::{self, Facts};
 use super::input::TransactionKind;
 use super::job::{Claim, Job};
@@ -248,9 +248,9 @@ pub fn drive(
 ) -> Result<(DriveResult, Observations)> {
     let mut watch = RunMonitor::new(target)?;
     (cx.progress)(progress);
-    let mut look = |moment: Moment| match moment {
+    let mut look = |moment: RunMoment| match moment {
         // The same again: it goes on.
-        Moment::Connecting => (cx.progress)(progress),
+        RunMoment::Connecting => (cx.progress)(progress),
         other => watch.look(other),
     };
     let pages = LedgerPages::new(config);

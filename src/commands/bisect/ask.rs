@@ -28,7 +28,7 @@ use bigiron_model::shell::quote;
 use bigiron_model::suggest;
 
 /// A question that was understood.
-pub(super) struct Asked {
+pub(super) struct BisectQuestion {
     /// What all studies ask, without arms and seed.
     pub base: Question,
     pub script: Option<Script>,
@@ -48,7 +48,7 @@ pub(super) fn ask(
     what: &str,
     arms: &[ArmText],
     environment: &Environment<'_>,
-) -> anyhow::Result<Asked> {
+) -> anyhow::Result<BisectQuestion> {
     let script = common.sim.as_deref().map(nightly::script).transpose()?;
     let (name, metric) = what.split_once(':').map_or((what, None), |(name, metric)| (name, Some(metric)));
     let Some(workload) = registry::find(name) else {
@@ -84,7 +84,7 @@ pub(super) fn ask(
     base.settings.extend(alone.clone());
     let resolved = all(&base)?;
     let here = environment.provenance(resolved.machine.host)?;
-    Ok(Asked { base, script, resolved, workload: name.to_owned(), metric, here, alone })
+    Ok(BisectQuestion { base, script, resolved, workload: name.to_owned(), metric, here, alone })
 }
 
 /// The question of two arms or more whose pairs are evidence among others.
@@ -113,7 +113,7 @@ fn find(metrics: &[MetricDef], workload: &str, name: Option<&str>) -> Result<Met
     })
 }
 
-impl Asked {
+impl BisectQuestion {
     /// Hash of what is asked.
     pub fn sha256(&self, what: SearchKind, error: f64, pairs_per_step: u32) -> String {
         let asked = format!(
@@ -130,7 +130,7 @@ impl Asked {
         &self,
         common: &BisectCommon,
         what: SearchKind,
-        rest: Rest,
+        rest: DescriptionParts,
         candidates: Vec<Candidate>,
         repeat: impl FnOnce(&str) -> String,
     ) -> anyhow::Result<Bisection> {
@@ -168,7 +168,7 @@ impl Asked {
 }
 
 /// What a description is made of beside the question.
-pub(super) struct Rest {
+pub(super) struct DescriptionParts {
     pub question_sha256: String,
     pub error: f64,
     pub pairs_per_step: u32,

@@ -120,7 +120,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
                 make: args.make_arg.clone(),
                 paths: Vec::new(),
             };
-            let rest = ask::Rest {
+            let rest = ask::DescriptionParts {
                 question_sha256,
                 error: args.bounds.error,
                 pairs_per_step: pairs,

@@ -79,7 +79,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         make: args.make_arg.clone(),
         paths: args.paths.clone(),
     };
-    let rest = ask::Rest {
+    let rest = ask::DescriptionParts {
         question_sha256,
         error: args.bounds.error,
         pairs_per_step: pairs,

@@ -44,14 +44,14 @@ use poll::Stop;
 use postgres::DrivenConnection;
 use scheduler::{ConnectionScheduler, Demand};
 
-pub use control::Moment;
+pub use control::RunMoment;
 pub use dates::FIRST as FIRST_DATE;
 pub use driver_thread::{LedgerWriter, ThreadError};
 pub use tally::{TransactionCounts, TransactionTally};
 
-/// After this many connections the one who watches is told: thousands take a slow guest minutes.
+/// After this many connections the monitor is told: thousands take a slow guest minutes.
 const CONNECTIONS_TOLD: u32 = 50;
-/// How often the one who watches looks in between.
+/// How often the monitor is called in between.
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// What is driven.
@@ -72,7 +72,7 @@ pub struct Drive<'a> {
     pub after: i64,
     /// Called by the thread that waits for the others: while connections are made, when the window opens, is half over and closes, and every
     /// second of it.
-    pub watch: &'a mut dyn FnMut(Moment),
+    pub watch: &'a mut dyn FnMut(RunMoment),
     /// The ledger of a thread, by its number.
     pub ledger: Option<&'a dyn Fn(u32) -> LedgerWriter<'a>>,
 }
@@ -196,17 +196,17 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
 }
 
 /// Passes the window's moments on until it has closed, with one every second in between.
-fn look_on(hear: &Receiver<Moment>, watch: &mut dyn FnMut(Moment)) {
+fn look_on(hear: &Receiver<RunMoment>, watch: &mut dyn FnMut(RunMoment)) {
     let mut open = false;
     loop {
         let moment = match if open { hear.recv_timeout(SAMPLE) } else { hear.recv().map_err(RecvTimeoutError::from) } {
             Ok(moment) => moment,
-            Err(RecvTimeoutError::Timeout) => Moment::Sample,
+            Err(RecvTimeoutError::Timeout) => RunMoment::Sample,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        open |= moment == Moment::Opened;
+        open |= moment == RunMoment::Opened;
         watch(moment);
-        if moment == Moment::Closed {
+        if moment == RunMoment::Closed {
             return;
         }
     }
@@ -222,7 +222,7 @@ fn connect(
     config: &Config,
     target: &DriveTarget<'_>,
     threads: u32,
-    watch: &mut dyn FnMut(Moment),
+    watch: &mut dyn FnMut(RunMoment),
 ) -> Result<Vec<Lanes>> {
     let one = |thread: u32, made: &Sender<()>| match *target {
         DriveTarget::Postgres(url) => {
@@ -242,7 +242,7 @@ fn connect(
         drop(made);
         for (number, ()) in (1..).zip(hear) {
             if number % CONNECTIONS_TOLD == 0 {
-                watch(Moment::Connecting);
+                watch(RunMoment::Connecting);
             }
         }
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()

@@ -113,9 +113,9 @@ fn config(settings: &[(&str, &str)]) -> Config {
     fixture::job(&settings).config(Clock::Exact, 4)
 }
 
-fn drive(fake: &Fake, config: &Config) -> (Result<DriveResult>, Vec<Moment>) {
+fn drive(fake: &Fake, config: &Config) -> (Result<DriveResult>, Vec<RunMoment>) {
     let mut moments = Vec::new();
-    let mut watch = |moment: Moment| moments.push(moment);
+    let mut watch = |moment: RunMoment| moments.push(moment);
     let target = DriveTarget::Postgres(&fake.url);
     let driven = run(Drive { config, target, seed: 3, after: 0, watch: &mut watch, ledger: None });
     (driven, moments)
@@ -143,8 +143,8 @@ fn the_window_holds_exactly_its_transactions_and_every_answer_is_in_the_ledger()
     .unwrap();
     assert_eq!((driven.transactions(), driven.latency().count(), driven.lost), (300, 300, None));
     assert!(driven.window_ns > 0 && driven.cpu.total.as_nanos() > 0);
-    moments.retain(|m| *m != Moment::Sample);
-    assert_eq!(moments, [Moment::Opened, Moment::Halfway, Moment::Closed]);
+    moments.retain(|m| *m != RunMoment::Sample);
+    assert_eq!(moments, [RunMoment::Opened, RunMoment::Halfway, RunMoment::Closed]);
     // Ramp and what was under way at the end are answered as well.
     let whole: u64 = driven.tally.whole.iter().map(TransactionCounts::ended).sum();
     let answers = answers.into_inner().unwrap();
@@ -196,7 +196,7 @@ fn a_lost_server_leaves_its_requests_in_doubt_and_no_thread_behind() {
     assert_eq!(driven.in_doubt.len(), 1, "{:?}", driven.in_doubt);
     let whole: u64 = driven.tally.whole.iter().map(TransactionCounts::ended).sum();
     assert_eq!(whole + 1, fake.asked.load(Relaxed));
-    assert_eq!(moments.last(), Some(&Moment::Closed));
+    assert_eq!(moments.last(), Some(&RunMoment::Closed));
     let fake = Fake::start(|n| if n >= 100 { Reply::Close } else { Reply::Answer });
     let driven = drive(&fake, &config(&[])).0.unwrap();
     assert!(driven.lost.is_some() && (1..=4).contains(&driven.in_doubt.len()));
@@ -297,8 +297,8 @@ fn a_frozen_server_is_in_the_latencies_of_an_open_loop() {
         let settings = [("rate", rate), ("connections", connections), ("ramp", "2s"), ("length", "16s")];
         let config = fixture::job(&settings).config(Clock::Wall, 2);
         let driven = thread::scope(|scope| {
-            let mut watch = |moment: Moment| {
-                if moment == Moment::Halfway {
+            let mut watch = |moment: RunMoment| {
+                if moment == RunMoment::Halfway {
                     scope.spawn(freeze);
                 }
             };

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 
 use super::UserContext;
 use super::block::{AGAIN, Block, Buffer, FIRST};
-use super::disk::{Opened, Own, Way};
+use super::disk::{OpenMode, Opened, UserFile};
 use super::user_context::BLOCK;
 use super::verdict::expect;
 use bigiron_sys::async_io::{Completion, Engine as _, LibAio, Request};
@@ -45,9 +45,9 @@ impl Flight {
     }
 }
 
-fn random(place: &mut UserContext<'_>, way: Way, write: bool) -> anyhow::Result<()> {
+fn random(place: &mut UserContext<'_>, way: OpenMode, write: bool) -> anyhow::Result<()> {
     let blocks = place.disk().blocks();
-    let own = Own::new(place);
+    let own = UserFile::new(place);
     own.fill(blocks)?;
     place.sync();
     let opened = own.open(way, write)?;
@@ -84,17 +84,17 @@ fn random(place: &mut UserContext<'_>, way: Way, write: bool) -> anyhow::Result<
 }
 
 pub fn cached_read(place: &mut UserContext<'_>) -> anyhow::Result<()> {
-    random(place, Way::Cached, false)
+    random(place, OpenMode::Cached, false)
 }
 
 pub fn cached_write(place: &mut UserContext<'_>) -> anyhow::Result<()> {
-    random(place, Way::Cached, true)
+    random(place, OpenMode::Cached, true)
 }
 
 pub fn direct_read(place: &mut UserContext<'_>) -> anyhow::Result<()> {
-    random(place, Way::Direct, false)
+    random(place, OpenMode::Direct, false)
 }
 
 pub fn direct_write(place: &mut UserContext<'_>) -> anyhow::Result<()> {
-    random(place, Way::Direct, true)
+    random(place, OpenMode::Direct, true)
 }
