@@ -10,7 +10,7 @@ use bigiron_model::plan::Plan;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::store::Folder;
 
-use super::{Observer, Request};
+use super::{Observer, StudyRequest};
 use crate::session::{self, SessionError};
 
 /// Pairs to rerun with profiling unless `--why` says otherwise: under the exact clock one pair differs little from another.
@@ -35,7 +35,7 @@ fn usual(plan: &Plan) -> (u32, u32) {
 }
 
 /// The slots to rerun that have no evidence yet, and what to record.
-pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &Request<'_>) -> Vec<(u32, Purpose)> {
+pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &StudyRequest<'_>) -> Vec<(u32, Purpose)> {
     let plan = folder.plan();
     if plan.machine.host == HostKind::Sim || plan.clock == Clock::None {
         return Vec::new();

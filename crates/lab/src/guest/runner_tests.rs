@@ -10,9 +10,9 @@ use crate::guest::trouble;
 
 #[test]
 fn a_line_of_the_workload_that_is_no_event_is_a_finding() {
-    assert_eq!(event(b"{\"event\":\"done\"}").unwrap(), Event::Done);
+    assert_eq!(event(b"{\"event\":\"done\"}").unwrap(), GuestEvent::Done);
     let error = event(b"\xffgarbage").unwrap_err().into();
-    let Event::Failed { failure, message } = trouble(&error) else { panic!("unfit") };
+    let GuestEvent::Failed { failure, message } = trouble(&error) else { panic!("unfit") };
     assert_eq!(failure, Failure::BadEvent);
     assert!(message.contains("garbage`, which is not an event"), "{message}");
 }
@@ -76,9 +76,9 @@ impl Configured for Numbered {
 struct Open<'a>(&'a Numbered);
 
 impl Running for Open<'_> {
-    fn run(&mut self, _cx: &Context<'_>) -> anyhow::Result<Outcome> {
+    fn run(&mut self, _cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         stage("run", &self.0.0);
-        if self.0.0 == "2" { Err(anyhow!("There is no run 2")) } else { Ok(Outcome::default()) }
+        if self.0.0 == "2" { Err(anyhow!("There is no run 2")) } else { Ok(WorkloadResult::default()) }
     }
 
     fn verify(self: Box<Self>, _cx: &Context<'_>) -> anyhow::Result<()> {
@@ -104,7 +104,7 @@ fn options_are_parsed_once_and_a_workload_ends_before_the_next_one_is_prepared()
         loaded: None,
         foundation: BTreeMap::new(),
     };
-    let job = Job { workloads: ["1", "2"].map(planned).into(), ..Job::new(Clock::Wall, 1) };
+    let job = GuestJob { workloads: ["1", "2"].map(planned).into(), ..GuestJob::new(Clock::Wall, 1) };
     let machine = GuestIdentity {
         release: String::new(),
         version: String::new(),

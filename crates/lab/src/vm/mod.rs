@@ -1,10 +1,10 @@
 //! The VM: QEMU, its clocks, its disks, its initramfs.
 
 pub mod disk;
+pub mod hang_detector;
 pub mod initramfs;
 pub mod lockstep;
 pub mod memory_file;
-pub mod patience;
 pub mod probe;
 pub mod process;
 pub mod profile;

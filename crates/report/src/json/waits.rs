@@ -3,18 +3,18 @@
 use serde::Serialize;
 
 use super::super::{Report, locks};
-use bigiron_judge::locks::{Contended, Cost, HowTraced, Lock, Named, Pair};
+use bigiron_judge::locks::{Contended, CostPair, HowTraced, Lock, NamedCost, WaitCost};
 use bigiron_model::waits::LockStat;
 
 #[derive(Serialize)]
 pub(super) struct Waits<'a> {
     traced: &'a HowTraced,
-    untold: Vec<Untold<'a>>,
+    untold: Vec<Untraced<'a>>,
     lines: Vec<Waiting<'a>>,
 }
 
 #[derive(Serialize)]
-struct Untold<'a> {
+struct Untraced<'a> {
     arm: &'a str,
     why: &'a str,
 }
@@ -31,7 +31,7 @@ struct Waiting<'a> {
     arm_ns: f64,
     total: Both,
     locks: Vec<Waited<'a>>,
-    futexes: Vec<Who<'a>>,
+    futexes: Vec<WaiterCost<'a>>,
     lock_stat: Option<Accounts<'a>>,
     sentences: Vec<String>,
 }
@@ -42,11 +42,11 @@ struct Waited<'a> {
     lock: Option<&'a str>,
     #[serde(flatten)]
     both: Both,
-    callers: Vec<Who<'a>>,
+    callers: Vec<WaiterCost<'a>>,
 }
 
 #[derive(Serialize)]
-struct Who<'a> {
+struct WaiterCost<'a> {
     name: &'a str,
     #[serde(flatten)]
     both: Both,
@@ -54,8 +54,8 @@ struct Who<'a> {
 
 #[derive(Serialize)]
 struct Both {
-    baseline: Cost,
-    arm: Cost,
+    baseline: WaitCost,
+    arm: WaitCost,
     change_ns: f64,
     /// Of the line's difference; null where that is next to nothing.
     share: Option<f64>,
@@ -72,15 +72,19 @@ pub(super) fn of<'a>(report: &'a Report<'_>) -> Option<Waits<'a>> {
     let arm = |line: &Contended| &report.plan.arms[report.judgement.comparisons[line.comparison].arm].name;
     Some(Waits {
         traced: found.traced.as_ref()?,
-        untold: found.untold.iter().map(|(arm, why)| Untold { arm, why }).collect(),
+        untold: found.untold.iter().map(|(arm, why)| Untraced { arm, why }).collect(),
         lines: found.lines.iter().map(|line| waiting(line, arm(line))).collect(),
     })
 }
 
 fn waiting<'a>(line: &'a Contended, arm: &'a str) -> Waiting<'a> {
-    let both =
-        |pair: &Pair| Both { baseline: pair.a, arm: pair.b, change_ns: pair.delta(), share: line.share(pair.delta()) };
-    let who = |all: &'a [Named]| all.iter().map(|n| Who { name: &n.name, both: both(&n.cost) }).collect();
+    let both = |pair: &CostPair| Both {
+        baseline: pair.a,
+        arm: pair.b,
+        change_ns: pair.delta(),
+        share: line.share(pair.delta()),
+    };
+    let who = |all: &'a [NamedCost]| all.iter().map(|n| WaiterCost { name: &n.name, both: both(&n.cost) }).collect();
     let waited = |lock: &'a Lock| Waited {
         class: &lock.class,
         lock: lock.name.as_deref(),

@@ -43,7 +43,7 @@ fn a_generated_tree_is_built_under_every_load_and_its_program_prints_what_was_wo
         );
 
         // A compiler that gets a number wrong, and a program that says nothing.
-        let printed = Place::of(spec, cx).dir.join(PRINTED);
+        let printed = BuildFolder::of(spec, cx).dir.join(PRINTED);
         let right = fs::read_to_string(&printed).unwrap();
         fs::write(&printed, right.replacen("sum ", "sum 1", 1)).unwrap();
         let error = Box::new(spec).verify(cx).unwrap_err();

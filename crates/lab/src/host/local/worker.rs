@@ -1,4 +1,4 @@
-//! The process that does a trial on this machine: how it is started, told its task and heard out, and what it does itself.
+//! The process that does a trial on this machine: how it is started, told its task and read from, and what it does itself.
 //!
 //! Invariant: it is the head of a process group of its own, and whatever is left of the group is killed with it.
 
@@ -19,10 +19,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::descendants::Descendants;
 use super::{Task, fatal};
 use crate::guest::runner;
-use crate::host::heard::Heard;
+use crate::host::received_events::ReceivedEvents;
 use crate::host::{HostError, Phase};
-use crate::protocol::{Event, PROTOCOL};
-use crate::vm::patience::Patience;
+use crate::protocol::{GuestEvent, PROTOCOL};
+use crate::vm::hang_detector::HangDetector;
 use crate::vm::watch::IDLE_FACTOR;
 use bigiron_sys as sys;
 use bigiron_workload::registry::Registry;
@@ -50,36 +50,37 @@ pub(super) fn work(
     limit: Option<Limit>,
     cancel: &AtomicBool,
     phase: &dyn Fn(Phase),
-) -> Result<(Heard, End), HostError> {
+) -> Result<(ReceivedEvents, WorkerEnd), HostError> {
     phase(Phase::Booting);
-    let mut heard = Heard::default();
+    let mut received = ReceivedEvents::default();
     let mut process = Process::start(task).map_err(fatal)?;
-    heard.take(Event::Hello { protocol: PROTOCOL, guest: task.machine.clone() }, phase);
-    heard.take(Event::Ready, phase);
-    let talked = converse(task, &mut process, limit.map(Silence::new), cancel, &mut heard, phase).map_err(fatal)?;
+    received.take(GuestEvent::Hello { protocol: PROTOCOL, guest: task.machine.clone() }, phase);
+    received.take(GuestEvent::Ready, phase);
+    let talked =
+        converse(task, &mut process, limit.map(SilenceWatch::new), cancel, &mut received, phase).map_err(fatal)?;
     let end = match talked {
-        Talked::Out(status) => End::Exited(status),
-        Talked::Hung(why) => {
+        ConversationEnd::Out(status) => WorkerEnd::Exited(status),
+        ConversationEnd::Hung(why) => {
             let left = match process.kill_all() {
                 0 => String::new(),
                 n => format!("; {n} of its processes cannot be killed"),
             };
-            End::Hung(format!("{why}{left}"))
+            WorkerEnd::Hung(format!("{why}{left}"))
         }
-        Talked::Cancelled => return Err(HostError::Cancelled),
+        ConversationEnd::Cancelled => return Err(HostError::Cancelled),
     };
-    Ok((heard, end))
+    Ok((received, end))
 }
 
 /// How a trial's process came to its end.
-pub(super) enum End {
+pub(super) enum WorkerEnd {
     Exited(ExitStatus),
     /// Killed by us; why.
     Hung(String),
 }
 
 /// Why nothing more is read from a trial's process.
-enum Talked {
+enum ConversationEnd {
     /// It has ended.
     Out(ExitStatus),
     Hung(String),
@@ -87,58 +88,58 @@ enum Talked {
 }
 
 /// Watches over a trial that says nothing.
-struct Silence {
-    patience: Patience,
+struct SilenceWatch {
+    hang_detector: HangDetector,
     /// Before so much of it nothing can have hung: all CPUs together could not have used the limit up.
     least: Duration,
     measured: Option<Instant>,
 }
 
-impl Silence {
+impl SilenceWatch {
     fn new(limit: Limit) -> Self {
         let least = Duration::from_secs(u64::from(limit.cpu_seconds)) / limit.cpus.max(1);
-        Self { patience: Patience::new(limit.cpu_seconds, least * IDLE_FACTOR), least, measured: None }
+        Self { hang_detector: HangDetector::new(limit.cpu_seconds, least * IDLE_FACTOR), least, measured: None }
     }
 
     fn broken(&mut self) {
-        self.patience.seen();
+        self.hang_detector.progressed();
         self.measured = None;
     }
 
     /// Why the trial of process `pid` counts as hung. CPU time is measured only when there was silence for long: never in a trial that gets on.
-    fn hung(&mut self, pid: Pid, heard: &Heard) -> Option<String> {
-        if self.patience.silence() < self.least || self.measured.is_some_and(|at| at.elapsed() < MEASURE) {
+    fn hung(&mut self, pid: Pid, received: &ReceivedEvents) -> Option<String> {
+        if self.hang_detector.silence() < self.least || self.measured.is_some_and(|at| at.elapsed() < MEASURE) {
             return None;
         }
         let cpu = Descendants::of(pid).cpu_seconds();
         if self.measured.replace(Instant::now()).is_none() {
-            self.patience.measure_from(cpu);
+            self.hang_detector.measure_from(cpu);
         }
-        self.patience.hung(Some(cpu), &heard.last_step())
+        self.hang_detector.hung(Some(cpu), &received.last_step())
     }
 }
 
-/// Tells the process its task and hears it out.
+/// Tells the process its task and reads its events until it has ended.
 fn converse(
     task: &Task,
     process: &mut Process,
-    mut silence: Option<Silence>,
+    mut silence: Option<SilenceWatch>,
     cancel: &AtomicBool,
-    heard: &mut Heard,
+    received: &mut ReceivedEvents,
     phase: &dyn Fn(Phase),
-) -> anyhow::Result<Talked> {
+) -> anyhow::Result<ConversationEnd> {
     let (mut events, mut acks) = process.channel();
     let mut line = serde_json::to_vec(task)?;
     line.push(b'\n');
     // If it is gone already, its exit status says so.
     let _ = acks.write_all(&line);
     let mut said = Vec::new();
-    while !heard.done {
+    while !received.done {
         if cancel.load(Ordering::Relaxed) {
-            return Ok(Talked::Cancelled);
+            return Ok(ConversationEnd::Cancelled);
         }
-        if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), heard)) {
-            return Ok(Talked::Hung(why));
+        if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
+            return Ok(ConversationEnd::Hung(why));
         }
         match poll(&mut [PollFd::new(&events, PollFlags::IN)], Some(&POLL)) {
             Ok(0) | Err(Errno::INTR) => continue,
@@ -158,19 +159,19 @@ fn converse(
             let line: Vec<u8> = said.drain(..=end).collect();
             let event = serde_json::from_slice(&line)
                 .with_context(|| format!("The trial's process said `{}`", String::from_utf8_lossy(&line).trim()))?;
-            heard.take(event, phase);
+            received.take(event, phase);
             let _ = acks.write_all(b".");
         }
     }
     loop {
         if let Some(status) = process.ended()? {
-            return Ok(Talked::Out(status));
+            return Ok(ConversationEnd::Out(status));
         }
         if cancel.load(Ordering::Relaxed) {
-            return Ok(Talked::Cancelled);
+            return Ok(ConversationEnd::Cancelled);
         }
-        if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), heard)) {
-            return Ok(Talked::Hung(why));
+        if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
+            return Ok(ConversationEnd::Hung(why));
         }
         std::thread::sleep(Duration::from_millis(1));
     }

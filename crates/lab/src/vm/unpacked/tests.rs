@@ -34,7 +34,9 @@ impl Made {
             table.extend([1u32, 7].into_iter().flat_map(u32::to_le_bytes));
             let offset = first + contents.len() as u64;
             let len = bytes.len() as u64;
-            table.extend([offset, MAP.wrapping_add(*at), *at, len, len, 0x20_0000].into_iter().flat_map(u64::to_le_bytes));
+            table.extend(
+                [offset, MAP.wrapping_add(*at), *at, len, len, 0x20_0000].into_iter().flat_map(u64::to_le_bytes),
+            );
             contents.extend_from_slice(bytes);
         }
         header.extend([2u16, 62].into_iter().flat_map(u16::to_le_bytes));

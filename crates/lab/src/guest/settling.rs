@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use super::Finding;
-use crate::protocol::Job;
+use crate::protocol::GuestJob;
 use bigiron_model::clock::Clock;
 use bigiron_model::record::Failure;
 use bigiron_sys as sys;
@@ -18,7 +18,7 @@ const QUIET_NS_PER_ITERATION: f64 = 2.0 * 1.02;
 const LOOKS: u32 = 60;
 
 /// Idles as the job says, then (exact clock) until a loop of known cost has its known cost, then burns the slot's jitter.
-pub(super) fn settle(job: &Job) -> anyhow::Result<()> {
+pub(super) fn settle(job: &GuestJob) -> anyhow::Result<()> {
     super::sleep(job.settle_seconds);
     if job.clock == Clock::Exact {
         wait(
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
     use crate::guest::trouble;
-    use crate::protocol::Event;
+    use crate::protocol::GuestEvent;
 
     #[test]
     fn a_kernel_that_never_becomes_quiet_is_a_finding() {
@@ -65,7 +65,7 @@ mod tests {
         let sleep = || sleeps.set(sleeps.get() + 1);
         let error = wait(&|| 14.1, &sleep).unwrap_err().into();
         assert_eq!(sleeps.get(), LOOKS - 1);
-        let Event::Failed { failure, message } = trouble(&error) else { panic!("unfit") };
+        let GuestEvent::Failed { failure, message } = trouble(&error) else { panic!("unfit") };
         assert_eq!(failure, Failure::NeverQuiet);
         assert!(message.contains("takes 14.10 ns"), "{message}");
         let looks = Cell::new(0);

@@ -12,7 +12,7 @@ const EPOCH_DAYS: i64 = 10_957;
 const DAY_US: i64 = 86_400_000_000;
 
 /// Rows of one table on their way. `hand` is given pieces of a copy, or whole statements, and how many rows they hold.
-pub(super) struct Words<H> {
+pub(super) struct TextRows<H> {
     hand: H,
     /// The table, where rows go by `INSERT`.
     insert_into: Option<&'static str>,
@@ -22,7 +22,7 @@ pub(super) struct Words<H> {
     pending: u64,
 }
 
-impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Words<H> {
+impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> TextRows<H> {
     /// For `COPY … (FORMAT text)`.
     pub(super) fn copy(hand: H) -> Self {
         Self { hand, insert_into: None, out: Vec::with_capacity(PIECE), in_row: false, rows: 0, pending: 0 }
@@ -60,7 +60,7 @@ impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Words<H> {
     }
 }
 
-impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Sink for Words<H> {
+impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Sink for TextRows<H> {
     type Error = E;
 
     fn begin(&mut self) {
@@ -162,7 +162,7 @@ mod tests {
         (String::from_utf8(all).unwrap(), handed, count)
     }
 
-    fn write<H: FnMut(&[u8], u64) -> Result<(), Infallible>>(mut words: Words<H>, count: i32) -> u64 {
+    fn write<H: FnMut(&[u8], u64) -> Result<(), Infallible>>(mut words: TextRows<H>, count: i32) -> u64 {
         for n in 0..count {
             words.begin();
             words.integer(n);
@@ -180,7 +180,7 @@ mod tests {
     fn both_forms_hold_every_field() {
         let (text, handed, count) = rows(|hand| {
             write(
-                Words::copy(|piece: &[u8], n| {
+                TextRows::copy(|piece: &[u8], n| {
                     hand(piece, n);
                     Ok::<(), Infallible>(())
                 }),
@@ -194,7 +194,7 @@ mod tests {
         );
         let (text, handed, count) = rows(|hand| {
             write(
-                Words::insert("t", |piece: &[u8], n| {
+                TextRows::insert("t", |piece: &[u8], n| {
                     hand(piece, n);
                     Ok::<(), Infallible>(())
                 }),

@@ -9,11 +9,11 @@ use bigiron_model::workload::Window;
 
 /// All windows so far.
 #[derive(Default)]
-pub(super) struct Sums(Vec<Sum>);
+pub(super) struct WindowSums(Vec<MetricSum>);
 
 /// All windows of one metric.
 #[derive(Default)]
-struct Sum {
+struct MetricSum {
     workload: String,
     metric: String,
     operations: u64,
@@ -22,7 +22,7 @@ struct Sum {
     calls: HashMap<String, u64>,
 }
 
-impl Sums {
+impl WindowSums {
     /// Adds a window, and how often it executed what.
     pub(super) fn add<'a>(
         &mut self,
@@ -33,7 +33,11 @@ impl Sums {
         for metric in &window.metrics {
             let found = self.0.iter().position(|s| s.workload == workload && s.metric == *metric);
             let at = found.unwrap_or_else(|| {
-                self.0.push(Sum { workload: workload.to_owned(), metric: metric.clone(), ..Sum::default() });
+                self.0.push(MetricSum {
+                    workload: workload.to_owned(),
+                    metric: metric.clone(),
+                    ..MetricSum::default()
+                });
                 self.0.len() - 1
             });
             let sum = &mut self.0[at];
@@ -58,11 +62,11 @@ impl Sums {
     }
 
     pub(super) fn executed(self) -> Vec<Executed> {
-        self.0.into_iter().map(Sum::executed).collect()
+        self.0.into_iter().map(MetricSum::executed).collect()
     }
 }
 
-impl Sum {
+impl MetricSum {
     fn executed(self) -> Executed {
         let Self { workload, metric, operations, ns, functions, calls } = self;
         Executed { workload, metric, operations, ns, functions: ranked(functions), calls: ranked(calls) }
@@ -81,7 +85,7 @@ mod tests {
 
     #[test]
     fn windows_of_one_metric_are_added_up_and_one_may_be_of_two() {
-        let mut sums = Sums::default();
+        let mut sums = WindowSums::default();
         let window = |metrics: &[&str], operations, ns| Window {
             metrics: metrics.iter().map(|m| (*m).to_owned()).collect(),
             operations,

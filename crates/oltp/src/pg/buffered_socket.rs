@@ -8,7 +8,7 @@ use bytes::BytesMut;
 
 use super::error::PgError;
 use super::message;
-use super::wire::Wire;
+use super::socket::Socket;
 
 /// Most answers are far shorter; thousands of connections have one such buffer each.
 const FIRST_CAPACITY: usize = 4096;
@@ -18,8 +18,8 @@ const CLOSED: &str = "the server closed it";
 /// Of the tag and the length.
 const HEADER: usize = 5;
 
-pub(super) struct Link {
-    wire: Wire,
+pub(super) struct BufferedSocket {
+    wire: Socket,
     /// `input[start..end]` has been read and not taken.
     input: Vec<u8>,
     start: usize,
@@ -38,12 +38,12 @@ pub(super) enum Filled {
     Nothing,
 }
 
-impl Link {
-    pub(super) fn new(wire: Wire, limit: usize) -> Link {
-        Link { wire, input: Vec::new(), start: 0, end: 0, limit, orderly: false }
+impl BufferedSocket {
+    pub(super) fn new(wire: Socket, limit: usize) -> BufferedSocket {
+        BufferedSocket { wire, input: Vec::new(), start: 0, end: 0, limit, orderly: false }
     }
 
-    pub(super) fn wire(&self) -> &Wire {
+    pub(super) fn wire(&self) -> &Socket {
         &self.wire
     }
 
@@ -120,8 +120,8 @@ impl Link {
     ///
     /// # Errors
     /// [`PgError::Closed`].
-    pub(super) fn settle(&mut self) -> Result<bool, PgError> {
-        self.wire.settle().map_err(|e| self.lost(&e))
+    pub(super) fn flush(&mut self) -> Result<bool, PgError> {
+        self.wire.flush().map_err(|e| self.lost(&e))
     }
 
     fn lost(&mut self, error: &io::Error) -> PgError {
@@ -134,7 +134,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for BufferedSocket {
     fn drop(&mut self) {
         if self.orderly && self.wire.set_nonblocking(true).is_ok() {
             let mut bye = BytesMut::new();
@@ -156,15 +156,15 @@ mod tests {
     use super::super::testing;
     use super::*;
 
-    fn link(limit: usize) -> (Link, UnixStream) {
+    fn link(limit: usize) -> (BufferedSocket, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let wire = Wire::from(std::os::fd::OwnedFd::from(ours));
+        let wire = Socket::from(std::os::fd::OwnedFd::from(ours));
         wire.set_nonblocking(true).unwrap();
-        (Link::new(wire, limit), theirs)
+        (BufferedSocket::new(wire, limit), theirs)
     }
 
     /// Reads until nothing comes any more; the messages' bytes.
-    fn drain(link: &mut Link, into: &mut Vec<Vec<u8>>) -> Result<(), PgError> {
+    fn drain(link: &mut BufferedSocket, into: &mut Vec<Vec<u8>>) -> Result<(), PgError> {
         while link.fill()? != Filled::Nothing {
             while let Some(length) = link.ready()? {
                 into.push(link.take(length).to_vec());

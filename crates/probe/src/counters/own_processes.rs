@@ -16,7 +16,7 @@ const TICK_NS: u64 = 10_000_000;
 
 /// All descendants of a process at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnProcesses {
     /// What is left to parents, by name.
     kept: BTreeMap<&'static str, u64>,
     /// What is not, by name.
@@ -49,13 +49,13 @@ impl Stat {
 }
 
 /// Reads what `root` and all its descendants but `reader` have done; empty if there are too many of them.
-pub fn read(root: u32, reader: u32) -> Own {
+pub fn read(root: u32, reader: u32) -> OwnProcesses {
     let pids =
         fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
     let stat = |path: String| Stat::parse(&fs::read_to_string(path).ok()?);
     let all: BTreeMap<u32, Stat> =
         pids.filter_map(|pid: u32| Some((pid, stat(format!("/proc/{pid}/stat"))?))).collect();
-    let mut own = Own::default();
+    let mut own = OwnProcesses::default();
     let parents = all.iter().filter(|(pid, _)| **pid != reader).map(|(pid, stat)| (*pid, stat.parent)).collect();
     for pid in descendants(root, &parents) {
         let Some(of) = all.get(&pid) else { continue };
@@ -82,7 +82,7 @@ pub fn read(root: u32, reader: u32) -> Own {
             let tid = task.file_name().to_str().and_then(|n| n.parse().ok()).unwrap_or(0);
             own.tasks.insert((tid, began.field(22)));
             if own.tasks.len() > MOST_TASKS {
-                return Own::default();
+                return OwnProcesses::default();
             }
             let mut lose = |name, n: Option<u64>| {
                 if let Some(n) = n {
@@ -101,7 +101,7 @@ pub fn read(root: u32, reader: u32) -> Own {
 }
 
 /// What was done between two readings; `None` for what is not known.
-pub fn between(before: &Own, after: &Own) -> BTreeMap<String, Option<u64>> {
+pub fn between(before: &OwnProcesses, after: &OwnProcesses) -> BTreeMap<String, Option<u64>> {
     let all_are_left = before.tasks.is_subset(&after.tasks) && before.ended == after.ended;
     let grown =
         |name: &str, from: Option<&u64>, to: u64| (name.to_owned(), from.and_then(|from| to.checked_sub(*from)));
@@ -138,14 +138,14 @@ mod tests {
 
     #[test]
     fn what_a_process_has_taken_with_it_is_not_known() {
-        let own = |faults, switches, tasks: &[(u32, u64)], ended| Own {
+        let own = |faults, switches, tasks: &[(u32, u64)], ended| OwnProcesses {
             kept: [("own.minor-faults", faults)].into(),
             lost: [("own.voluntary-switches", switches)].into(),
             tasks: tasks.iter().copied().collect(),
             ended,
         };
         let before = own(10, 5, &[(1, 0), (2, 9)], 3);
-        let known = |after: &Own| {
+        let known = |after: &OwnProcesses| {
             let counted = between(&before, after);
             (counted["own.minor-faults"], counted["own.voluntary-switches"])
         };

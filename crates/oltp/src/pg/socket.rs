@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFla
 use super::tls::Tls;
 use super::url::{Host, Url};
 
-pub(super) struct Wire {
+pub(super) struct Socket {
     socket: OwnedFd,
     tls: Option<Box<Tls>>,
 }
@@ -22,9 +22,9 @@ pub(super) struct Wire {
 /// The socket as what it carries sees it.
 struct Raw<'s>(&'s OwnedFd);
 
-impl From<OwnedFd> for Wire {
-    fn from(socket: OwnedFd) -> Wire {
-        Wire { socket, tls: None }
+impl From<OwnedFd> for Socket {
+    fn from(socket: OwnedFd) -> Socket {
+        Socket { socket, tls: None }
     }
 }
 
@@ -46,15 +46,15 @@ impl Deadline {
     }
 }
 
-impl Wire {
+impl Socket {
     /// # Errors
     /// Those of resolving the name and of `connect`; of several addresses the last one's.
-    pub(super) fn connect(url: &Url, deadline: Deadline) -> io::Result<Wire> {
+    pub(super) fn connect(url: &Url, deadline: Deadline) -> io::Result<Socket> {
         let socket = match &url.host {
             Host::Tcp(host) => tcp(host, url.port, deadline)?,
             Host::Unix(folder) => unix(&folder.join(format!(".s.PGSQL.{}", url.port)), deadline)?,
         };
-        Ok(Wire::from(socket))
+        Ok(Socket::from(socket))
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -110,7 +110,7 @@ impl Wire {
     }
 
     /// Whether everything that was taken has left; sends what has not.
-    pub(super) fn settle(&mut self) -> io::Result<bool> {
+    pub(super) fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
             Some(tls) => tls.flush(Raw(&self.socket)),

@@ -29,12 +29,12 @@ const KEPT: &str = "kept";
 const SPARE: u64 = 16 << 20;
 
 /// The directory of a run that is under way.
-pub(super) struct Place {
+pub(super) struct RunDirectory {
     dir: TempDir,
     _lock: File,
 }
 
-impl Place {
+impl RunDirectory {
     /// Makes a directory below `parent` for a run that `needs` so much.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Place {
         let lock = File::create(dir.path().join(LOCK)).context("Cannot make the lock of the run")?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).context("Cannot lock the run's directory")?;
         fs::create_dir(dir.path().join(WORK)).context("Cannot make the run's directory")?;
-        Ok(Place { dir, _lock: lock })
+        Ok(RunDirectory { dir, _lock: lock })
     }
 
     /// Writes down what is run here, for people who find the directory.
@@ -172,14 +172,14 @@ mod tests {
     #[test]
     fn a_directory_is_named_only_when_its_run_is_gone() {
         let parent = tempfile::tempdir().unwrap();
-        let place = Place::make(parent.path(), &Needs::default()).unwrap();
+        let place = RunDirectory::make(parent.path(), &Needs::default()).unwrap();
         assert_eq!(left_over(parent.path()), []);
         fs::write(place.work().join("data"), [0; 1000]).unwrap();
         let path = place.dir.keep();
         assert_eq!(left_over(parent.path()), []);
         drop(place._lock);
         assert_eq!(left_over(parent.path()), [(path, 1000)]);
-        let kept = Place::make(parent.path(), &Needs::default()).unwrap().keep().unwrap();
+        let kept = RunDirectory::make(parent.path(), &Needs::default()).unwrap().keep().unwrap();
         assert_eq!(left_over(parent.path()).len(), 1);
         assert!(job_of(&kept).unwrap_err().message.contains("is not a directory of a dbsim run"));
     }
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn nothing_is_left_of_a_run_that_is_removed() {
         let parent = tempfile::tempdir().unwrap();
-        let place = Place::make(parent.path(), &Needs::default()).unwrap();
+        let place = RunDirectory::make(parent.path(), &Needs::default()).unwrap();
         fs::write(place.work().join("data"), [0; 1000]).unwrap();
         place.remove().unwrap();
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
@@ -197,7 +197,7 @@ mod tests {
     fn too_little_room_is_refused() {
         let parent = tempfile::tempdir().unwrap();
         let needs = Needs { storage_bytes: Some(1 << 60), memory_bytes: 1 << 60, modules: Vec::new() };
-        let error = Place::make(parent.path(), &needs).map(|_| ()).unwrap_err().to_string();
+        let error = RunDirectory::make(parent.path(), &needs).map(|_| ()).unwrap_err().to_string();
         assert!(error.starts_with("The job needs"), "{error}");
         assert!(check_memory(&needs).unwrap_err().message.contains("of memory"));
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:   12 kB\n"), Some(12 << 10));

@@ -12,7 +12,7 @@ use bigiron_report::sentence::failures;
 
 /// A study: the baseline, and the arms held against it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct StudyResult {
     /// Below the bisection's folder.
     pub folder: String,
     /// The baseline's kernel.
@@ -21,12 +21,12 @@ pub struct Seen {
     pub boots: u32,
     /// How boots of the baseline failed, if any did.
     pub failed: Option<String>,
-    pub arms: Vec<SeenArm>,
+    pub arms: Vec<ArmResult>,
 }
 
 /// One arm against the baseline.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeenArm {
+pub struct ArmResult {
     pub name: String,
     pub kernel: Identity,
     pub boots: u32,
@@ -39,15 +39,15 @@ pub struct SeenArm {
     pub verdict: Verdict,
 }
 
-impl Seen {
+impl StudyResult {
     /// Of a judged study.
-    pub fn of(folder: &str, plan: &Plan, judgement: &Judgement, workload: &str, metric: &str) -> Seen {
+    pub fn of(folder: &str, plan: &Plan, judgement: &Judgement, workload: &str, metric: &str) -> StudyResult {
         let survival = |arm: usize| (judgement.survival[arm].boots, failures(plan, &judgement.survival[arm]));
         let is = |line: &&Line| line.workload == workload && line.metric.name == metric;
         let arms = judgement.comparisons.iter().map(|comparison| {
             let line = comparison.lines.iter().find(is);
             let (boots, failed) = survival(comparison.arm);
-            SeenArm {
+            ArmResult {
                 name: plan.arms[comparison.arm].name.clone(),
                 kernel: plan.arms[comparison.arm].kernel.clone(),
                 boots,
@@ -58,7 +58,13 @@ impl Seen {
             }
         });
         let (boots, failed) = survival(0);
-        Seen { folder: folder.to_owned(), kernel: plan.arms[0].kernel.clone(), boots, failed, arms: arms.collect() }
+        StudyResult {
+            folder: folder.to_owned(),
+            kernel: plan.arms[0].kernel.clone(),
+            boots,
+            failed,
+            arms: arms.collect(),
+        }
     }
 
     /// Boots of all arms.

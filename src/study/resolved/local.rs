@@ -3,14 +3,14 @@
 //! Invariant: whatever belongs to guests is refused, not passed over.
 
 use crate::study::question::Question;
-use crate::study::settled::Surroundings;
+use crate::study::resolved::Capabilities;
 use bigiron_lab::lever;
 use bigiron_lab::lever::runtime;
 use bigiron_model::refusal::Refusal;
-use bigiron_model::setting::Typed;
+use bigiron_model::setting::TypedSetting;
 
 /// What a study on this machine itself cannot choose.
-pub(super) fn check(q: &Question, here: &impl Surroundings) -> Result<(), Refusal> {
+pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusal> {
     let refuse = |place: &str, message: String| Err(q.places.refuse(place, message));
     for (i, arm) in q.arms.iter().enumerate() {
         if arm.kernel != "running" {
@@ -58,7 +58,7 @@ pub(super) fn check(q: &Question, here: &impl Surroundings) -> Result<(), Refusa
         }
         here.can_set(&(lever.clone(), value.clone())).map_err(|why| {
             let typed = (lever.clone(), value.clone());
-            q.places.refuse(&place, format!("Lever `{}` is not available here: {why}", Typed(&typed)))
+            q.places.refuse(&place, format!("Lever `{}` is not available here: {why}", TypedSetting(&typed)))
         })?;
     }
     Ok(())

@@ -15,7 +15,7 @@ struct Here {
 const OLD: Here = Here { qemu: Some((7, 2)), kvm: false };
 const KVM: Here = Here { qemu: Some((10, 0)), kvm: true };
 
-impl Surroundings for Here {
+impl Capabilities for Here {
     fn can_set(&self, (lever, value): &Setting) -> Result<(), String> {
         if value == "refused" { Err(format!("`{lever}` is not there")) } else { Ok(()) }
     }
@@ -58,27 +58,27 @@ fn kernel(release: &str) -> Identity {
 
 #[track_caller]
 fn refused(q: &Question, here: &Here, want: &str) -> Refusal {
-    let refusal = settle(q, here).unwrap_err();
+    let refusal = resolve(q, here).unwrap_err();
     assert!(refusal.message.contains(want), "{refusal}");
     refusal
 }
 
 #[test]
 fn what_was_not_said_is_filled_in() {
-    let settled = settle(&two(), &OLD).unwrap();
-    assert_eq!((settled.clock, settled.pairs, settled.seed), (Clock::Exact, 10, None));
-    assert_eq!(settled.workloads.iter().map(|w| &w.name[..]).collect::<Vec<_>>(), QUICK);
-    let settled = settle(&two(), &KVM).unwrap();
-    assert_eq!((settled.clock, settled.pairs), (Clock::Wall, 12));
-    assert_eq!((settled.machine.cpus, settled.machine.memory_bytes), (1, 1 << 30));
+    let resolved = resolve(&two(), &OLD).unwrap();
+    assert_eq!((resolved.clock, resolved.pairs, resolved.seed), (Clock::Exact, 10, None));
+    assert_eq!(resolved.workloads.iter().map(|w| &w.name[..]).collect::<Vec<_>>(), QUICK);
+    let resolved = resolve(&two(), &KVM).unwrap();
+    assert_eq!((resolved.clock, resolved.pairs), (Clock::Wall, 12));
+    assert_eq!((resolved.machine.cpus, resolved.machine.memory_bytes), (1, 1 << 30));
 }
 
 #[test]
 fn pairs_rise_with_the_number_of_verdicts() {
     let five = question(&["debian:5.10", "debian:6.1", "debian:6.12", "debian:6.18", "debian:7.2"]);
-    let settled = settle(&five, &OLD).unwrap();
-    assert_eq!(settled.pairs, power::smallest_pairs(8));
-    assert!(settled.pairs > PAIRS_EXACT);
+    let resolved = resolve(&five, &OLD).unwrap();
+    assert_eq!(resolved.pairs, power::smallest_pairs(8));
+    assert!(resolved.pairs > PAIRS_EXACT);
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn a_design_that_can_decide_nothing_is_refused() {
     refused(&pairs(6), &OLD, "6 pairs are too few for any verdict; ask for 8 or more");
     refused(&pairs(9), &OLD, "9 pairs cannot be balanced, with each arm first as often as last; ask for 8 or 10");
     refused(&pairs(1002), &OLD, "too many");
-    let settled = settle(&Question { pairs: Some(8), ..two() }, &OLD).unwrap();
-    assert!(settled.warning.unwrap().starts_with("8 pairs cannot carry 2 verdicts at once"));
-    assert_eq!(settle(&pairs(8), &OLD).unwrap().warning, None);
+    let resolved = resolve(&Question { pairs: Some(8), ..two() }, &OLD).unwrap();
+    assert!(resolved.warning.unwrap().starts_with("8 pairs cannot carry 2 verdicts at once"));
+    assert_eq!(resolve(&pairs(8), &OLD).unwrap().warning, None);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn arms_and_workloads_are_checked() {
     refused(&question(&["debian:6.1"]), &OLD, "Only one arm, `debian:6.1`");
     refused(&Question { workloads: vec!["dbism".into()], ..two() }, &OLD, "did you mean `dbsim`?");
     refused(&Question { workloads: vec!["micro".into(), "micro".into()], ..two() }, &OLD, "named twice");
-    settle(&question(&["debian:6.12", "debian:6.12"]), &OLD).unwrap();
+    resolve(&question(&["debian:6.12", "debian:6.12"]), &OLD).unwrap();
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn the_wall_clock_needs_kvm_and_says_what_works_without() {
 #[test]
 fn storage_is_what_the_clock_can_have() {
     let with = |clock, storage: &str| Question { clock, storage: Some(storage.into()), ..two() };
-    let storage = |q: &Question, here| settle(q, here).unwrap().machine.storage;
+    let storage = |q: &Question, here| resolve(q, here).unwrap().machine.storage;
     assert_eq!(storage(&two(), &OLD), "nvme");
     assert_eq!(storage(&two(), &KVM), "host-file");
     assert_eq!(storage(&Question { clock: Some(Clock::None), ..two() }, &OLD), "host-file");
@@ -142,7 +142,7 @@ fn storage_is_what_the_clock_can_have() {
 #[test]
 fn only_the_wall_clock_idles() {
     let with = |clock, idle_gap| Question { clock: Some(clock), idle_gap, ..two() };
-    let gap = |q: &Question| settle(q, &KVM).unwrap().idle_gap;
+    let gap = |q: &Question| resolve(q, &KVM).unwrap().idle_gap;
     assert_eq!(gap(&with(Clock::Wall, None)), IDLE_GAP_WALL);
     assert_eq!(gap(&with(Clock::Wall, Some(0))), 0);
     assert_eq!(gap(&with(Clock::Exact, None)), 0);
@@ -154,17 +154,17 @@ fn only_the_wall_clock_idles() {
 #[test]
 fn the_words_of_a_question_are_kept_and_ask_nothing() {
     let worded = Question { text: Some("Does it help?".into()), ..two() };
-    let settled = settle(&worded, &OLD).unwrap();
-    assert_eq!(settled.sha256(), settle(&two(), &OLD).unwrap().sha256());
-    let plan = settled.plan(vec![kernel("6.1"), kernel("6.12")], 1, "x".into(), None).unwrap();
+    let resolved = resolve(&worded, &OLD).unwrap();
+    assert_eq!(resolved.sha256(), resolve(&two(), &OLD).unwrap().sha256());
+    let plan = resolved.plan(vec![kernel("6.1"), kernel("6.12")], 1, "x".into(), None).unwrap();
     assert_eq!(plan.question.as_deref(), Some("Does it help?"));
     assert_eq!(toml::from_str::<Plan>(&toml::to_string(&plan).unwrap()).unwrap(), plan);
 }
 
 #[test]
 fn old_qemu_with_an_old_kernel_and_two_cpus_is_refused() {
-    let settled = settle(&Question { cpus: Some(2), ..two() }, &OLD).unwrap();
-    let plan = |releases: [&str; 2], qemu| settled.plan(releases.map(kernel).to_vec(), 1, String::new(), Some(qemu));
+    let resolved = resolve(&Question { cpus: Some(2), ..two() }, &OLD).unwrap();
+    let plan = |releases: [&str; 2], qemu| resolved.plan(releases.map(kernel).to_vec(), 1, String::new(), Some(qemu));
     assert!(plan(["6.1.0-49-amd64", "6.12.1"], (7, 2)).unwrap_err().message.contains("QEMU 7.2 hangs"));
     plan(["6.1.0-49-amd64", "6.12.1"], (8, 1)).unwrap();
     plan(["6.12.0", "7.2.12"], (7, 2)).unwrap();
@@ -173,10 +173,10 @@ fn old_qemu_with_an_old_kernel_and_two_cpus_is_refused() {
 #[test]
 fn a_refusal_of_a_file_names_its_line() {
     let text = "arms = [\"debian:6.1\", \"debian:6.12\"]\nworkloads = [\n  \"micro\",\n  \"dbism\",\n]\n";
-    let refusal = settle(&file::parse("s.toml", text).unwrap(), &OLD).unwrap_err();
+    let refusal = resolve(&file::parse("s.toml", text).unwrap(), &OLD).unwrap_err();
     assert_eq!(refusal.to_string(), "s.toml:4: `dbism` is not a workload; did you mean `dbsim`?");
     let text = "arms = [\"debian:6.1\", \"debian:6.12\"]\nworkloads = [\"micro\"]\n[design]\npairs = 7\n";
-    let refusal = settle(&file::parse("s.toml", text).unwrap(), &OLD).unwrap_err();
+    let refusal = resolve(&file::parse("s.toml", text).unwrap(), &OLD).unwrap_err();
     assert!(refusal.to_string().starts_with("s.toml:4: 7 pairs"), "{refusal}");
 }
 
@@ -186,14 +186,14 @@ fn settings_of_all_arms_are_laid_under_an_arms_own() {
         settings: vec![setting::parse("boot.preempt=none").unwrap(), setting::parse("boot.nosmt").unwrap()],
         ..question(&["debian:6.12", "debian:6.12,boot.preempt=full"])
     };
-    let settled = settle(&q, &OLD).unwrap();
-    assert_eq!(lever::cmdline(&settled.arms[0].settings), ["preempt=none", "nosmt"]);
-    assert_eq!(lever::cmdline(&settled.arms[1].settings), ["nosmt", "preempt=full"]);
+    let resolved = resolve(&q, &OLD).unwrap();
+    assert_eq!(lever::cmdline(&resolved.arms[0].settings), ["preempt=none", "nosmt"]);
+    assert_eq!(lever::cmdline(&resolved.arms[1].settings), ["nosmt", "preempt=full"]);
 }
 
 #[test]
 fn the_hash_is_of_what_was_asked() {
-    let hash = |q: &Question| settle(q, &OLD).unwrap().sha256();
+    let hash = |q: &Question| resolve(q, &OLD).unwrap().sha256();
     let said = Question { clock: Some(Clock::Exact), pairs: Some(10), cpus: Some(1), ..two() };
     assert_eq!(hash(&two()), hash(&said), "defaults said aloud ask the same");
     for other in [
@@ -210,7 +210,7 @@ fn the_hash_is_of_what_was_asked() {
 
 #[test]
 fn folders_are_named_after_the_arms() {
-    let name = |arms: &[&str]| settle(&question(arms), &OLD).unwrap().folder_name();
+    let name = |arms: &[&str]| resolve(&question(arms), &OLD).unwrap().folder_name();
     assert!(name(&["debian:6.1", "./out/bzImage"]).starts_with("debian-6.1-vs-bzImage-"));
     assert!(name(&["debian:6.1", "debian:6.12", "debian:6.18"]).starts_with("debian-6.1-vs-2-others-"));
 }
@@ -219,7 +219,7 @@ proptest! {
     #[test]
     fn a_plan_survives_its_file(seed in 0..schedule::SEED_LIMIT, half in 4u32..8) {
         let q = Question { pairs: Some(half * 2), ..question(&["debian:6.1", "debian:6.12,boot.mitigations=off"]) };
-        let plan = settle(&q, &OLD).unwrap().plan(vec![kernel("6.1"), kernel("6.12")], seed, "x".into(), None).unwrap();
+        let plan = resolve(&q, &OLD).unwrap().plan(vec![kernel("6.1"), kernel("6.12")], seed, "x".into(), None).unwrap();
         let text = toml::to_string(&plan).unwrap();
         prop_assert_eq!(toml::from_str::<Plan>(&text).unwrap(), plan);
     }
@@ -232,8 +232,8 @@ proptest! {
             settings: vec![setting::parse("boot.nosmt").unwrap()],
             ..question(&["debian:6.1", "debian:6.12,boot.mitigations=off"])
         };
-        let settled = settle(&q, &OLD).unwrap();
-        let command = repeat::command(&q, &settled, seed);
+        let resolved = resolve(&q, &OLD).unwrap();
+        let command = repeat::command(&q, &resolved, seed);
         let want = "bigiron compare debian:6.1 debian:6.12,boot.mitigations=off micro dbsim --set boot.nosmt --clock exact";
         prop_assert!(command.starts_with(want));
         let suffix = format!("--seed {seed}");
@@ -248,12 +248,12 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     let cpus = |cpus| Question { cpus: Some(cpus), ..dbsim() };
     refused(&with("debian:6.12,vm.numa=2", cpus(3)), &OLD, "deals 3 CPUs unevenly; 2 or 4 CPUs would be right");
     refused(&with("debian:6.12,vm.numa=32", dbsim()), &OLD, "less than 64M; give at least 2G of memory");
-    settle(&with("debian:6.12,vm.numa=2", cpus(1)), &OLD).unwrap();
+    resolve(&with("debian:6.12,vm.numa=2", cpus(1)), &OLD).unwrap();
     refused(&with("debian:6.12,vm.threads=2", cpus(3)), &OLD, "no whole cores of 3 CPUs; 2 or 4 CPUs would be right");
     refused(&with("debian:6.12,vm.threads=2", cpus(1)), &OLD, "no whole cores of 1 CPUs; 2 CPUs would be right");
     let both = "debian:6.12,vm.numa=2,vm.threads=2";
     refused(&with(both, cpus(2)), &OLD, "no whole cores of 2 CPUs on 2 nodes; 4 CPUs would be right");
-    settle(&with(both, cpus(4)), &OLD).unwrap();
+    resolve(&with(both, cpus(4)), &OLD).unwrap();
     let four = "debian:6.12,vm.disks=4";
     refused(&with(four, dbsim()), &OLD, "10 data files do not fit onto 4 disks, one on each; set `dbsim.data.files=4`");
     let micro = Question { workloads: vec!["micro".into()], ..Question::default() };
@@ -261,7 +261,7 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     let on = |storage: &str| Question { storage: Some(storage.into()), ..dbsim() };
     refused(&with("debian:6.12,vm.disks=16", on("hdd")), &OLD, "`nvme`, `ssd` or `ram` would be right");
     refused(&with("debian:6.12,vm.block-size=4096", on("hdd")), &OLD, "storage `hdd` has blocks of 512 bytes");
-    settle(&with("debian:6.12,vm.disks=16,vm.block-size=4096", on("ssd")), &OLD).unwrap();
+    resolve(&with("debian:6.12,vm.disks=16,vm.block-size=4096", on("ssd")), &OLD).unwrap();
     // 1,000 disks of 12 MiB, and what the kernel keeps for each.
     refused(&with("debian:6.12,vm.disks=1000", dbsim()), &OLD, "1G of memory are too little");
     let journal = |settings: &str| with(&format!("debian:6.12,fs.journal={settings}"), dbsim());
@@ -270,7 +270,7 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     refused(&journal("ssd,vm.disks=16"), &OLD, "with `vm.disks=16` the data lies on raw ones");
     let chat = Question { workloads: vec!["chat".into()], ..Question::default() };
     refused(&with("debian:6.12,fs.journal=nvme", chat), &OLD, "no workload of this study has a disk");
-    settle(&Question { storage: Some("hdd".into()), ..journal("nvme,fs.type=xfs") }, &OLD).unwrap();
+    resolve(&Question { storage: Some("hdd".into()), ..journal("nvme,fs.type=xfs") }, &OLD).unwrap();
     let local = Question { host: Some(HostKind::Local), ..two() };
     let running = Question { arms: question(&["running,fs.journal=nvme", "running"]).arms, ..local.clone() };
     refused(&running, &OLD, "acts on a guest");
@@ -287,7 +287,7 @@ fn a_trial_here_may_be_silent_for_as_long_as_its_options_say() {
             cpus: (host == HostKind::Vm).then_some(2),
             ..question(arms)
         };
-        settle(&q, &KVM).unwrap().hang_limit
+        resolve(&q, &KVM).unwrap().hang_limit
     };
     assert_eq!(limit(&["debian:6.1", "debian:6.12,oltp.length=30m"], HostKind::Vm, "oltp"), 2 * 120);
     assert_eq!(limit(&["running", "running"], HostKind::Local, "micro"), 2 * 120);

@@ -4,12 +4,12 @@
 
 use super::super::pg::{Connection, PgError};
 use super::super::population::Sink;
-use super::copy::Rows;
-use super::words::Words;
+use super::copy::BinaryRows;
+use super::text_rows::TextRows;
 
 /// From the fastest to what every server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum LoadMethod {
     /// Binary `COPY`, rows frozen.
     Frozen,
     /// Binary `COPY`.
@@ -25,9 +25,11 @@ const TABLE: &str = "bigiron_oltp_trial";
 ///
 /// # Errors
 /// The connection is lost, or no table can be made.
-pub(super) fn find(session: &mut Connection) -> Result<(Way, Vec<String>), PgError> {
+pub(super) fn find(session: &mut Connection) -> Result<(LoadMethod, Vec<String>), PgError> {
     let mut refused = Vec::new();
-    for (way, name) in [(Way::Frozen, "COPY with FREEZE"), (Way::Binary, "COPY in binary"), (Way::Text, "COPY")] {
+    for (way, name) in
+        [(LoadMethod::Frozen, "COPY with FREEZE"), (LoadMethod::Binary, "COPY in binary"), (LoadMethod::Text, "COPY")]
+    {
         session.run("BEGIN")?;
         let tried = session
             .run(&format!("CREATE TABLE {TABLE} (a integer, b timestamp, c varchar(4))"))
@@ -40,7 +42,7 @@ pub(super) fn find(session: &mut Connection) -> Result<(Way, Vec<String>), PgErr
             Err(Tried::Copy(lost) | Tried::Table(lost)) => return Err(lost),
         }
     }
-    Ok((Way::Insert, refused))
+    Ok((LoadMethod::Insert, refused))
 }
 
 enum Tried {
@@ -49,12 +51,12 @@ enum Tried {
 }
 
 /// One row, of each type.
-fn one(session: &mut Connection, way: Way) -> Result<(), PgError> {
+fn one(session: &mut Connection, way: LoadMethod) -> Result<(), PgError> {
     let mut copy = session.copy_in(&way.copy(TABLE))?;
     let mut hand = |piece: &[u8], _| copy.write(piece);
     match way {
-        Way::Text => row(Words::copy(&mut hand), Words::finish)?,
-        _ => row(Rows::new(3, &mut hand), Rows::finish)?,
+        LoadMethod::Text => row(TextRows::copy(&mut hand), TextRows::finish)?,
+        _ => row(BinaryRows::new(3, &mut hand), BinaryRows::finish)?,
     }
     copy.finish().map(|_| ())
 }
@@ -68,13 +70,13 @@ fn row<S: Sink<Error = PgError>>(mut sink: S, finish: fn(S) -> Result<u64, PgErr
     finish(sink).map(|_| ())
 }
 
-impl Way {
+impl LoadMethod {
     /// The statement that begins a copy into `table`.
     pub(super) fn copy(self, table: &str) -> String {
         match self {
-            Way::Frozen => format!("COPY {table} FROM STDIN (FORMAT binary, FREEZE)"),
-            Way::Binary => format!("COPY {table} FROM STDIN (FORMAT binary)"),
-            Way::Text | Way::Insert => format!("COPY {table} FROM STDIN"),
+            LoadMethod::Frozen => format!("COPY {table} FROM STDIN (FORMAT binary, FREEZE)"),
+            LoadMethod::Binary => format!("COPY {table} FROM STDIN (FORMAT binary)"),
+            LoadMethod::Text | LoadMethod::Insert => format!("COPY {table} FROM STDIN"),
         }
     }
 }

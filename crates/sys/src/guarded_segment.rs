@@ -6,7 +6,7 @@ use std::io;
 use std::ptr::NonNull;
 
 /// A segment that is reached with its semaphore held.
-pub struct Exchange {
+pub struct GuardedSegment {
     base: NonNull<u8>,
     bytes: usize,
     semaphore: i32,
@@ -16,7 +16,7 @@ fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-impl Exchange {
+impl GuardedSegment {
     /// A segment of this many bytes, all zero, and a free semaphore. A process that is killed leaves the semaphore behind.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for GuardedSegment {
     fn drop(&mut self) {
         // SAFETY: attached in `new`; nothing refers to it any more.
         unsafe { libc::shmdt(self.base.as_ptr().cast()) };
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_is_put_is_got() {
-        let mut exchange = Exchange::new(4096).unwrap();
+        let mut exchange = GuardedSegment::new(4096).unwrap();
         let mut bytes = [7; 5];
         exchange.get(&mut bytes).unwrap();
         assert_eq!(bytes, [0; 5]);
@@ -99,12 +99,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "4097 bytes in 4096")]
     fn the_end_is_the_end() {
-        let _ = Exchange::new(4096).unwrap().put(&[0; 4097]);
+        let _ = GuardedSegment::new(4096).unwrap().put(&[0; 4097]);
     }
 
     #[test]
     fn nothing_is_left_behind() {
-        let exchange = Exchange::new(4096).unwrap();
+        let exchange = GuardedSegment::new(4096).unwrap();
         let semaphore = exchange.semaphore;
         drop(exchange);
         // SAFETY: GETVAL takes no argument.

@@ -2,10 +2,10 @@
 //!
 //! Invariant: whatever reaches a [`Plan`] went through here; two questions that ask the same have the same hash.
 
+mod capacity;
 mod local;
-mod room;
+mod parsed;
 mod shape;
-mod typed;
 
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 use bigiron_model::size;
 use bigiron_model::storage;
-use bigiron_model::storage::Profile;
+use bigiron_model::storage::StorageProfile;
 use bigiron_model::suggest;
 use bigiron_stats::power;
 
-pub use self::typed::Typed;
-use super::question::{Places, Question};
+pub use self::parsed::ParsedSettings;
+use super::question::{Question, QuestionPlaces};
 use super::{schedule, setting};
 
 /// What is run if nothing is said: the workloads that take seconds.
@@ -63,7 +63,7 @@ const IDLE_GAP_WALL: u32 = 2;
 const IDLE_GAP_LIMIT: u32 = 3600;
 
 /// What this machine can do, asked only when a question depends on it (the answer may take a boot).
-pub trait Surroundings {
+pub trait Capabilities {
     /// QEMU's major and minor version; refused if there is none that could be used.
     fn qemu(&self) -> Result<(u32, u32), Refusal>;
     /// Whether a guest really runs under KVM; if not, why not.
@@ -78,8 +78,8 @@ pub trait Surroundings {
 
 /// A question with everything decided but the seed and what its kernels are.
 #[derive(Clone, Debug, Serialize)]
-pub struct Settled {
-    pub arms: Vec<SettledArm>,
+pub struct ResolvedQuestion {
+    pub arms: Vec<ResolvedArm>,
     pub workloads: Vec<PlannedWorkload>,
     pub clock: Clock,
     pub pairs: u32,
@@ -97,12 +97,12 @@ pub struct Settled {
     #[serde(skip)]
     pub warning: Option<String>,
     #[serde(skip)]
-    pub places: Places,
+    pub places: QuestionPlaces,
 }
 
 /// An arm whose kernel is not known yet.
 #[derive(Clone, Debug, Serialize)]
-pub struct SettledArm {
+pub struct ResolvedArm {
     pub name: String,
     /// As typed.
     pub kernel: String,
@@ -110,14 +110,14 @@ pub struct SettledArm {
     pub settings: Vec<Setting>,
     /// What they mean.
     #[serde(skip)]
-    pub typed: Typed,
+    pub parsed: ParsedSettings,
 }
 
 /// Fills in what was not said and refuses what cannot be run.
-pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal> {
+pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestion, Refusal> {
     let places = q.places.clone();
     check_arms(q)?;
-    let (planned, arms) = typed::read(q)?;
+    let (planned, arms) = parsed::read(q)?;
     let host = q.host.unwrap_or_default();
     if host == HostKind::Local {
         local::check(q, here)?;
@@ -132,7 +132,7 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
         let most = schedule::SEED_LIMIT - 1;
         return Err(places.refuse("design.seed", format!("The seed {seed} is too large; the largest is {most}")));
     }
-    let silence = arms.iter().filter(|_| host == HostKind::Local).map(|arm| arm.typed.silence().as_secs()).max();
+    let silence = arms.iter().filter(|_| host == HostKind::Local).map(|arm| arm.parsed.silence().as_secs()).max();
     let seconds = u32::try_from(silence.unwrap_or(0)).unwrap_or(u32::MAX).saturating_add(HANG_LIMIT);
     let hang_limit = q.hang_limit.unwrap_or(seconds.saturating_mul(cpus));
     if q.hang_limit.is_some_and(|limit| !HANG_LIMITS.contains(&limit)) {
@@ -150,7 +150,7 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
     let usual = if clock == Clock::Wall { PAIRS_WALL } else { PAIRS_EXACT };
     let memory_bytes =
         if host == HostKind::Local { here.memory_bytes() >> 20 << 20 } else { q.memory_bytes.unwrap_or(MEMORY) };
-    let settled = Settled {
+    let resolved = ResolvedQuestion {
         pairs: q.pairs.unwrap_or(usual.max(power::smallest_pairs(primaries))),
         machine: Machine { host, cpus, memory_bytes, storage: storage.to_owned(), filesystem },
         workloads: planned,
@@ -164,13 +164,13 @@ pub fn settle(q: &Question, here: &impl Surroundings) -> Result<Settled, Refusal
         warning,
         places,
     };
-    for (i, arm) in settled.arms.iter().enumerate() {
-        lever::check_cmdline(&arm.settings).map_err(|e| settled.places.refuse(&format!("arms.{i}"), e.to_string()))?;
+    for (i, arm) in resolved.arms.iter().enumerate() {
+        lever::check_cmdline(&arm.settings).map_err(|e| resolved.places.refuse(&format!("arms.{i}"), e.to_string()))?;
     }
-    settled.check_shapes()?;
-    settled.check_memory()?;
-    settled.check_cpus(here)?;
-    Ok(settled)
+    resolved.check_shapes()?;
+    resolved.check_memory()?;
+    resolved.check_cpus(here)?;
+    Ok(resolved)
 }
 
 fn choice<'c>(what: &str, word: &str, choices: &[&'c str]) -> Result<&'c str, Refusal> {
@@ -198,7 +198,7 @@ fn filesystem(q: &Question) -> Result<&str, Refusal> {
     })
 }
 
-fn storage(q: &Question, clock: Clock) -> Result<&'static Profile, Refusal> {
+fn storage(q: &Question, clock: Clock) -> Result<&'static StorageProfile, Refusal> {
     let asked = q.storage.as_deref().and_then(storage::find);
     let profile = asked.unwrap_or_else(|| storage::default(clock));
     profile.goes_with(clock).map_err(|why| {
@@ -276,7 +276,7 @@ fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal
     }))
 }
 
-fn check_host_memory(q: &Question, host: HostKind, here: &impl Surroundings) -> Result<(), Refusal> {
+fn check_host_memory(q: &Question, host: HostKind, here: &impl Capabilities) -> Result<(), Refusal> {
     let (asked, has) = (q.memory_bytes.unwrap_or(MEMORY), here.memory_bytes());
     if host == HostKind::Vm && asked > has {
         let (asked, has) = (size::print_bytes(asked), has >> 20);
@@ -286,7 +286,7 @@ fn check_host_memory(q: &Question, host: HostKind, here: &impl Surroundings) -> 
     Ok(())
 }
 
-fn clock(q: &Question, host: HostKind, here: &impl Surroundings) -> Result<Clock, Refusal> {
+fn clock(q: &Question, host: HostKind, here: &impl Capabilities) -> Result<Clock, Refusal> {
     match (host, q.clock) {
         (HostKind::Sim, _) => return Ok(q.clock.unwrap_or(Clock::Wall)),
         (HostKind::Local, None | Some(Clock::Wall)) => return Ok(Clock::Wall),
@@ -309,10 +309,10 @@ fn clock(q: &Question, host: HostKind, here: &impl Surroundings) -> Result<Clock
     }
 }
 
-impl Settled {
+impl ResolvedQuestion {
     /// Hash of what was asked, the seed included only if it was given. Lower-case hexadecimal.
     pub fn sha256(&self) -> String {
-        let asked = serde_json::to_vec(self).expect("a settled question is plain data");
+        let asked = serde_json::to_vec(self).expect("a resolved question is plain data");
         Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 

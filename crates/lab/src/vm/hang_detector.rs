@@ -1,11 +1,11 @@
 //! How long a trial may go without a sign of progress.
 //!
-//! Invariant: a trial hangs by CPU time, not wall time, so that a busy machine is not mistaken for a sick one.
+//! Invariant: a trial hangs by CPU time, not wall time, so that a busy machine is not mistaken for a trial that hangs.
 
 use std::time::{Duration, Instant};
 
 /// Decides whether a trial has hung.
-pub struct Patience {
+pub struct HangDetector {
     limit_s: u32,
     idle: Duration,
     /// CPU seconds used so far, and at the last sign of progress.
@@ -14,7 +14,7 @@ pub struct Patience {
     progress: Instant,
 }
 
-impl Patience {
+impl HangDetector {
     /// A trial hangs that uses `limit_s` CPU seconds without progress, or that shows none for the wall time `idle` and uses (almost) no CPU:
     /// one that is asleep with nothing to wake it.
     pub fn new(limit_s: u32, idle: Duration) -> Self {
@@ -22,7 +22,7 @@ impl Patience {
     }
 
     /// A sign of progress.
-    pub fn seen(&mut self) {
+    pub fn progressed(&mut self) {
         self.progress = Instant::now();
         self.cpu_at_progress = self.cpu;
     }
@@ -65,18 +65,18 @@ mod tests {
 
     #[test]
     fn a_trial_hangs_by_cpu_time_or_by_using_none() {
-        let mut patience = Patience::new(10, Duration::from_secs(3600));
-        patience.measure_from(100.0);
-        assert_eq!(patience.hung(Some(109.0), ""), None);
-        patience.seen();
-        assert_eq!(patience.hung(Some(118.5), ""), None, "progress at 109 s");
-        let why = patience.hung(Some(119.75), "in `micro`").expect("10.75 s without progress");
+        let mut detector = HangDetector::new(10, Duration::from_secs(3600));
+        detector.measure_from(100.0);
+        assert_eq!(detector.hung(Some(109.0), ""), None);
+        detector.progressed();
+        assert_eq!(detector.hung(Some(118.5), ""), None, "progress at 109 s");
+        let why = detector.hung(Some(119.75), "in `micro`").expect("10.75 s without progress");
         assert_eq!(why, "No progress for 11 CPU seconds (limit 10) in `micro`");
 
-        let mut patience = Patience::new(10, Duration::ZERO);
+        let mut detector = HangDetector::new(10, Duration::ZERO);
         std::thread::sleep(Duration::from_millis(1));
-        assert_eq!(patience.hung(Some(2.0), ""), None, "it works");
-        patience.measure_from(2.0);
-        assert!(patience.hung(Some(2.5), "").is_some_and(|why| why.starts_with("No progress and no CPU used")));
+        assert_eq!(detector.hung(Some(2.0), ""), None, "it works");
+        detector.measure_from(2.0);
+        assert!(detector.hung(Some(2.5), "").is_some_and(|why| why.starts_with("No progress and no CPU used")));
     }
 }

@@ -8,7 +8,7 @@ use bigiron_sys::load::rng::SplitMix64;
 use bigiron_sys::load::stamp::BLOCK;
 
 /// The places of one slot of a process's engine, one after the other.
-pub struct Places {
+pub struct BlockSequence {
     /// Blocks of this slot; number k lies `k * depth` blocks behind the first.
     count: u64,
     first: u64,
@@ -19,7 +19,7 @@ pub struct Places {
     next: u64,
 }
 
-impl Places {
+impl BlockSequence {
     /// Those of `slot` of `process` in a cell.
     pub fn new(matrix: &Matrix, cell: &Cell, seed: u64, process: usize, slot: usize) -> Self {
         let (block, depth) = (cell.block as u64, cell.engine.depth as u64);
@@ -70,7 +70,7 @@ pub fn last_writes(matrix: &Matrix, seed: u64) -> Vec<Vec<u64>> {
         let (warm_up, measured) = shares(matrix, cell);
         for process in 0..cell.processes {
             for slot in 0..cell.engine.depth {
-                let mut places = Places::new(matrix, cell, seed, process, slot);
+                let mut places = BlockSequence::new(matrix, cell, seed, process, slot);
                 for n in 0..warm_up + measured {
                     let page = (places.take() / BLOCK as u64) as usize;
                     last[process % matrix.disks][page..][..cell.block / BLOCK].fill(generation(number, slot, n));
@@ -100,7 +100,7 @@ mod tests {
             let mut seen = BTreeSet::new();
             for process in 0..5 {
                 for slot in 0..7 {
-                    let mut places = Places::new(&matrix, cell, 3, process, slot);
+                    let mut places = BlockSequence::new(&matrix, cell, 3, process, slot);
                     let own: BTreeSet<_> = (0..100).map(|_| (process % 2, places.take())).collect();
                     assert!(own.iter().all(|(_, at)| at + cell.block as u64 <= matrix.bytes));
                     assert!(own.iter().all(|place| seen.insert(*place)), "{}", cell.name);
@@ -112,8 +112,9 @@ mod tests {
     #[test]
     fn sequential_slots_go_on_together() {
         let matrix = matrix(&[("engines", "libaio"), ("depth", "4"), ("blocks", "4K")]);
-        let mut slots: Vec<_> = (0..4).map(|slot| Places::new(&matrix, &matrix.cells[0], 1, 0, slot)).collect();
-        let places: Vec<_> = (0..3).flat_map(|_| slots.iter_mut().map(Places::take).collect::<Vec<_>>()).collect();
+        let mut slots: Vec<_> = (0..4).map(|slot| BlockSequence::new(&matrix, &matrix.cells[0], 1, 0, slot)).collect();
+        let places: Vec<_> =
+            (0..3).flat_map(|_| slots.iter_mut().map(BlockSequence::take).collect::<Vec<_>>()).collect();
         assert!(places.iter().enumerate().all(|(n, at)| *at == n as u64 * 4096));
     }
 

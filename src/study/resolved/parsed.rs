@@ -6,7 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bigiron_lab::lever::vm::Shape;
+use bigiron_lab::lever::vm::MachineShape;
 use bigiron_lab::lever::{self, Scope};
 use bigiron_model::metric::MetricDef;
 use bigiron_model::plan::PlannedWorkload;
@@ -17,26 +17,26 @@ use bigiron_model::workload::Options;
 use bigiron_workload as workload;
 use bigiron_workload::{Configured, Needs, RawNeeds, Workload};
 
-use super::{QUICK, SettledArm};
+use super::{QUICK, ResolvedArm};
 use crate::registry;
 use crate::study::arm;
 use crate::study::question::Question;
 
 /// What an arm's settings mean.
 #[derive(Clone, Default)]
-pub struct Typed {
-    pub shape: Shape,
+pub struct ParsedSettings {
+    pub shape: MachineShape,
     /// The study's workloads with the arm's options, in the study's order.
     pub workloads: Vec<Rc<dyn Configured>>,
 }
 
-impl fmt::Debug for Typed {
+impl fmt::Debug for ParsedSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Typed({:?}, {} workloads)", self.shape, self.workloads.len())
+        write!(f, "ParsedSettings({:?}, {} workloads)", self.shape, self.workloads.len())
     }
 }
 
-impl Typed {
+impl ParsedSettings {
     /// What each workload needs, in the study's order.
     pub fn needs(&self) -> impl Iterator<Item = Needs> {
         self.workloads.iter().map(|workload| workload.needs())
@@ -59,7 +59,7 @@ impl Typed {
 ///
 /// # Errors
 /// The first that is wrong, with its place.
-pub(super) fn read(q: &Question) -> Result<(Vec<PlannedWorkload>, Vec<SettledArm>), Refusal> {
+pub(super) fn read(q: &Question) -> Result<(Vec<PlannedWorkload>, Vec<ResolvedArm>), Refusal> {
     let workloads = workloads(q)?;
     let mut arms = arms(q);
     let planned = workloads.iter().map(|w| planned(q, *w, &mut arms)).collect::<Result<Vec<_>, _>>()?;
@@ -90,24 +90,31 @@ fn workloads(q: &Question) -> Result<Vec<&'static dyn Workload>, Refusal> {
 }
 
 /// Arms with what is set on all of them, options of workloads excepted: those belong to the workloads.
-fn arms(q: &Question) -> Vec<SettledArm> {
+fn arms(q: &Question) -> Vec<ResolvedArm> {
     let common: Vec<Setting> =
         q.settings.iter().filter(|(lever, _)| lever::scope(lever) != Scope::Workload).cloned().collect();
     arm::names(&q.arms)
         .into_iter()
         .zip(&q.arms)
-        .map(|(name, arm)| SettledArm {
+        .map(|(name, arm)| ResolvedArm {
             name,
             kernel: arm.kernel.clone(),
             settings: lever::overlay(&common, &arm.settings),
-            typed: Typed::default(),
+            parsed: ParsedSettings::default(),
         })
-        .map(|arm| SettledArm { typed: Typed { shape: Shape::of(&arm.settings), ..Typed::default() }, ..arm })
+        .map(|arm| ResolvedArm {
+            parsed: ParsedSettings { shape: MachineShape::of(&arm.settings), ..ParsedSettings::default() },
+            ..arm
+        })
         .collect()
 }
 
 /// A workload as all arms have it; each arm gets its own reading of it.
-fn planned(q: &Question, workload: &'static dyn Workload, arms: &mut [SettledArm]) -> Result<PlannedWorkload, Refusal> {
+fn planned(
+    q: &Question,
+    workload: &'static dyn Workload,
+    arms: &mut [ResolvedArm],
+) -> Result<PlannedWorkload, Refusal> {
     let name = workload.name();
     let (options, common) =
         workload::configure(workload, options_of(&q.settings, name)).map_err(|e| q.places.refuse("set", e))?;
@@ -124,13 +131,13 @@ fn planned(q: &Question, workload: &'static dyn Workload, arms: &mut [SettledArm
             );
             return Err(q.places.refuse(&format!("arms.{i}"), message));
         }
-        arm.typed.workloads.push(own);
+        arm.parsed.workloads.push(own);
     }
     Ok(PlannedWorkload { name: name.to_owned(), options, metrics })
 }
 
 /// Puts the text of files that an arm's options name into their place: a plan holds all that it needs.
-fn embed(workload: &dyn Workload, arm: &mut SettledArm) -> Result<(), String> {
+fn embed(workload: &dyn Workload, arm: &mut ResolvedArm) -> Result<(), String> {
     for (lever, value) in &mut arm.settings {
         if let Some(name) = lever.strip_prefix(workload.name()).and_then(|rest| rest.strip_prefix('.')) {
             *value = workload.embed(name, value)?;
@@ -144,7 +151,7 @@ fn of_arm(
     workload: &dyn Workload,
     options: &Options,
     common: &Rc<dyn Configured>,
-    arm: &SettledArm,
+    arm: &ResolvedArm,
 ) -> Result<Rc<dyn Configured>, String> {
     let mut own = options_of(&arm.settings, workload.name()).peekable();
     if own.peek().is_none() {

@@ -24,7 +24,7 @@ pub(super) fn half_blocks(file_bytes: u64) -> u64 {
 }
 
 /// By how much the inner loop of each call is made shorter: a call's loop of n rounds has n/divisor, one at least. A call's files are as
-/// long as [`Disk::file_bytes`] says at any scale.
+/// long as [`TestDirectory::file_bytes`] says at any scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale(u64);
 
@@ -45,12 +45,12 @@ impl Scale {
 
 /// A directory in which users work side by side, with what they only read.
 #[derive(Clone, Debug)]
-pub struct Disk {
+pub struct TestDirectory {
     dir: PathBuf,
     file_bytes: u64,
 }
 
-impl Disk {
+impl TestDirectory {
     /// Lays out in `dir`, which exists, what `tests` read: a file of `file_bytes` (rounded down to whole KiB), a tree of names. What an
     /// earlier call has laid out there with other sizes is replaced.
     ///
@@ -90,7 +90,7 @@ impl Disk {
         half_blocks(self.file_bytes)
     }
 
-    /// Removes what [`Disk::lay_out`] has made.
+    /// Removes what [`TestDirectory::lay_out`] has made.
     ///
     /// # Errors
     /// What the file system says, but that it is not there.
@@ -102,7 +102,7 @@ impl Disk {
 
 /// What tests keep from one call to the next; empty until one needs it.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct TestState {
     /// Which message of the table is next.
     pub message: usize,
     /// What marks the message before it.
@@ -122,21 +122,21 @@ pub(super) struct Kept {
     pub files: u64,
 }
 
-/// One user's place: its number among those of the directory, its draws, buffers kept between calls. A few hundred bytes until a test needs
+/// What a test is given of its user: the number among those of the directory, its draws, buffers kept between calls. A few hundred bytes until a test needs
 /// buffers.
-pub struct Place<'a> {
-    disk: &'a Disk,
+pub struct UserContext<'a> {
+    disk: &'a TestDirectory,
     executable: &'a Path,
     user: u32,
     pub(super) scale: Scale,
     syncs: bool,
     draws: SplitMix64,
-    pub(super) kept: Kept,
+    pub(super) kept: TestState,
 }
 
-impl<'a> Place<'a> {
-    /// The place of user number `user`, whose draws depend on `seed` and that number. `executable` is bigiron itself.
-    pub fn new(disk: &'a Disk, executable: &'a Path, user: u32, seed: u64) -> Self {
+impl<'a> UserContext<'a> {
+    /// The context of user number `user`, whose draws depend on `seed` and that number. `executable` is bigiron itself.
+    pub fn new(disk: &'a TestDirectory, executable: &'a Path, user: u32, seed: u64) -> Self {
         let mut mixed = SplitMix64::seed_from_u64(seed);
         let seed = mixed.next_u64() ^ u64::from(user).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self {
@@ -146,7 +146,7 @@ impl<'a> Place<'a> {
             scale: Scale::FULL,
             syncs: true,
             draws: SplitMix64::seed_from_u64(seed),
-            kept: Kept::default(),
+            kept: TestState::default(),
         }
     }
 
@@ -173,7 +173,7 @@ impl<'a> Place<'a> {
         self.scale.times(full)
     }
 
-    pub(super) fn disk(&self) -> &'a Disk {
+    pub(super) fn disk(&self) -> &'a TestDirectory {
         self.disk
     }
 

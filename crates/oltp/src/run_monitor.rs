@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::counters::{self, Counters, Whose};
-use super::database::{Database, Value};
-use super::driver::{Moment, Target};
+use super::counters::{self, CountedProcesses, Counters};
+use super::database::{Database, SqlValue};
+use super::driver::{DriveTarget, RunMoment};
 use super::footprint::Footprint;
 use super::pg::Connection;
 use bigiron_probe::counters::span;
 
-/// What a run looked like from outside.
+/// What was observed of a run from outside.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Observations {
     /// Of the whole window.
     pub window: Counters,
     /// Of its first half, and its second.
@@ -26,9 +26,9 @@ pub struct Seen {
     pub footprint: Footprint,
 }
 
-/// The one who looks.
-pub struct Watch {
-    whose: Whose,
+/// Reads counters and sessions while the run is driven.
+pub struct RunMonitor {
+    counted: CountedProcesses,
     /// To ask the server on.
     session: Option<Connection>,
     at: BTreeMap<u8, Counters>,
@@ -36,46 +36,46 @@ pub struct Watch {
     footprint: Footprint,
 }
 
-impl Watch {
+impl RunMonitor {
     /// # Errors
     /// If the server has no connection for it.
-    pub fn new(target: &Target<'_>) -> Result<Self> {
-        let (whose, session) = match target {
-            Target::Postgres(url) => {
+    pub fn new(target: &DriveTarget<'_>) -> Result<Self> {
+        let (counted, session) = match target {
+            DriveTarget::Postgres(url) => {
                 let session = Connection::connect(url)?;
                 (counters::postmaster_of(session.server().cancel.process), Some(session))
             }
-            Target::Sqlite { .. } => (Whose::Own, None),
+            DriveTarget::Sqlite { .. } => (CountedProcesses::Own, None),
         };
-        Ok(Self { whose, session, at: BTreeMap::new(), waits: BTreeMap::new(), footprint: Footprint::default() })
+        Ok(Self { counted, session, at: BTreeMap::new(), waits: BTreeMap::new(), footprint: Footprint::default() })
     }
 
     /// Whether the server's processes can be seen.
     pub fn sees_server(&self) -> bool {
-        matches!(self.whose, Whose::Postmaster(_))
+        matches!(self.counted, CountedProcesses::Postmaster(_))
     }
 
     /// To be called at the moments of a run.
-    pub fn look(&mut self, moment: Moment) {
+    pub fn look(&mut self, moment: RunMoment) {
         let slot = match moment {
-            Moment::Connecting => return,
-            Moment::Sample => return self.sample(),
-            Moment::Opened => 0,
-            Moment::Halfway => 1,
-            Moment::Closed => 2,
+            RunMoment::Connecting => return,
+            RunMoment::Sample => return self.sample(),
+            RunMoment::Opened => 0,
+            RunMoment::Halfway => 1,
+            RunMoment::Closed => 2,
         };
-        if moment == Moment::Closed {
-            self.footprint = Footprint::look(self.whose);
+        if moment == RunMoment::Closed {
+            self.footprint = Footprint::look(self.counted);
         }
-        let mut read = counters::read(self.whose);
+        let mut read = counters::read(self.counted);
         if let Some(session) = &mut self.session {
             counters::statistics(session, &mut read);
         }
         self.at.insert(slot, read);
         // The client that opens or closes the window has no time for it.
         match moment {
-            Moment::Opened => span::before(),
-            Moment::Closed => span::after(),
+            RunMoment::Opened => span::before(),
+            RunMoment::Closed => span::after(),
             _ => {}
         }
     }
@@ -86,19 +86,19 @@ impl Watch {
         // A server that is gone, or is not PostgreSQL, has nothing to say.
         let rows = self.session.as_mut().and_then(|session| session.rows(WAITS).ok()).unwrap_or_default();
         for row in rows {
-            if let [Value::Text(event), Value::Integer(count)] = &row[..] {
+            if let [SqlValue::Text(event), SqlValue::Integer(count)] = &row[..] {
                 *self.waits.entry(event.clone()).or_default() += count.unsigned_abs();
             }
         }
     }
 
     /// What was seen; empty for a window that never opened.
-    pub fn seen(self) -> Seen {
+    pub fn seen(self) -> Observations {
         let part = |from: u8, to: u8| match (self.at.get(&from), self.at.get(&to)) {
             (Some(before), Some(after)) => counters::since(before, after),
             _ => Counters::new(),
         };
-        Seen {
+        Observations {
             window: part(0, 2),
             halves: [part(0, 1), part(1, 2)],
             waits: self.waits.clone(),

@@ -15,7 +15,7 @@ const NODES: [&CStr; 5] = [c"null", c"zero", c"full", c"random", c"urandom"];
 
 /// What a child is put into.
 #[derive(Clone, Debug)]
-pub struct Enclosure<'a> {
+pub struct Sandbox<'a> {
     /// The folder that becomes `/`, with the folders `dev`, `proc` and `tmp`; `None` leaves the machine's root as it is.
     pub root: Option<&'a Path>,
     /// A folder, and where in `root` it appears, without a leading `/`.
@@ -44,14 +44,14 @@ struct Prepared {
     mapped_only: bool,
 }
 
-/// Puts the child of `command` into `enclosure`. It gets a process group of its own and dies with the thread that starts it, like those of
+/// Puts the child of `command` into `sandbox`. It gets a process group of its own and dies with the thread that starts it, like those of
 /// [`super::child::die_with_parent`]. What fails in there fails `spawn`.
 ///
 /// # Errors
 /// A path with a zero byte.
-pub fn enclose<'c>(command: &'c mut Command, enclosure: &Enclosure<'_>) -> io::Result<&'c mut Command> {
+pub fn enclose<'c>(command: &'c mut Command, sandbox: &Sandbox<'_>) -> io::Result<&'c mut Command> {
     let text = |path: &Path| Ok::<_, io::Error>(CString::new(path.as_os_str().as_bytes())?);
-    let root = enclosure.root.unwrap_or(Path::new("/"));
+    let root = sandbox.root.unwrap_or(Path::new("/"));
     let dev = root.join("dev");
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let node = |name: &CStr| {
@@ -61,17 +61,17 @@ pub fn enclose<'c>(command: &'c mut Command, enclosure: &Enclosure<'_>) -> io::R
     let prepared = Prepared {
         parent: std::process::id() as libc::pid_t,
         privileged: uid == 0,
-        user: enclosure.user,
-        root: enclosure.root.map(text).transpose()?,
+        user: sandbox.user,
+        root: sandbox.root.map(text).transpose()?,
         nodes: NODES.into_iter().map(node).collect::<io::Result<_>>()?,
         shm: text(&dev.join("shm"))?,
         dev: text(&dev)?,
         proc: text(&root.join("proc"))?,
         tmp: text(&root.join("tmp"))?,
-        folder: (text(enclosure.folder.0)?, text(&root.join(enclosure.folder.1))?),
-        uid_map: CString::new(format!("{} {uid} 1\n", enclosure.user))?,
-        gid_map: CString::new(format!("{} {gid} 1\n", enclosure.user))?,
-        mapped_only: enclosure.mapped_only,
+        folder: (text(sandbox.folder.0)?, text(&root.join(sandbox.folder.1))?),
+        uid_map: CString::new(format!("{} {uid} 1\n", sandbox.user))?,
+        gid_map: CString::new(format!("{} {gid} 1\n", sandbox.user))?,
+        mapped_only: sandbox.mapped_only,
     };
     // SAFETY: between fork and exec `enter` makes async-signal-safe system calls only and allocates nothing.
     unsafe { command.process_group(0).pre_exec(move || enter(&prepared)) };
@@ -107,7 +107,7 @@ fn enter(p: &Prepared) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes an ordinary user the enclosure's user in a user name space of its own, where it may mount.
+/// Makes an ordinary user the sandbox's user in a user name space of its own, where it may mount.
 fn map_user(p: &Prepared) -> io::Result<()> {
     // SAFETY: takes no pointer.
     check(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;

@@ -4,10 +4,10 @@
 
 use std::num::NonZero;
 
-use super::{Settled, SettledArm};
+use super::{ResolvedArm, ResolvedQuestion};
 use bigiron_image::journal;
 use bigiron_lab::lever::fs;
-use bigiron_lab::lever::vm::{BLOCK_SIZE, DISKS, NUMA, Shape, THREADS};
+use bigiron_lab::lever::vm::{BLOCK_SIZE, DISKS, MachineShape, NUMA, THREADS};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
 use bigiron_model::storage;
@@ -20,10 +20,10 @@ const NODE_MEMORY: u64 = 64 << 20;
 /// What the kernel keeps for a SCSI disk: queue, tags, requests of the scheduler.
 const DISK_MEMORY: u64 = 256 << 10;
 
-impl Settled {
+impl ResolvedQuestion {
     pub(super) fn check_shapes(&self) -> Result<(), Refusal> {
         for (i, arm) in self.arms.iter().enumerate() {
-            let shape = &arm.typed.shape;
+            let shape = &arm.parsed.shape;
             self.check_nodes(shape)
                 .and_then(|()| self.check_threads(shape))
                 .and_then(|()| self.check_disks(shape, arm))
@@ -33,7 +33,7 @@ impl Settled {
         Ok(())
     }
 
-    fn check_nodes(&self, shape: &Shape) -> Result<(), String> {
+    fn check_nodes(&self, shape: &MachineShape) -> Result<(), String> {
         let (cpus, nodes) = (self.machine.cpus, shape.nodes);
         if cpus > nodes && !cpus.is_multiple_of(nodes) {
             let (fewer, more) = (cpus / nodes * nodes, cpus.next_multiple_of(nodes));
@@ -52,7 +52,7 @@ impl Settled {
         Ok(())
     }
 
-    fn check_threads(&self, shape: &Shape) -> Result<(), String> {
+    fn check_threads(&self, shape: &MachineShape) -> Result<(), String> {
         let (cpus, threads) = (self.machine.cpus, shape.threads);
         let nodes = shape.nodes_with_cpus(cpus);
         if (cpus / nodes).is_multiple_of(threads) {
@@ -66,10 +66,11 @@ impl Settled {
         Err(format!("Lever `{THREADS}={threads}` makes no whole cores of {cpus} CPUs{of}; {right} CPUs would be right"))
     }
 
-    fn check_disks(&self, shape: &Shape, arm: &SettledArm) -> Result<(), String> {
+    fn check_disks(&self, shape: &MachineShape, arm: &ResolvedArm) -> Result<(), String> {
         let storage = &self.machine.storage;
         let medium = storage::find(storage).map(|profile| profile.medium);
-        if shape.block_bytes != Shape::default().block_bytes && !matches!(medium, Some(Medium::Modelled { .. })) {
+        if shape.block_bytes != MachineShape::default().block_bytes && !matches!(medium, Some(Medium::Modelled { .. }))
+        {
             return Err(format!(
                 "Lever `{BLOCK_SIZE}={}` has nothing to act on: storage `{storage}` has blocks of 512 bytes; `nvme` or `ssd` would be right",
                 shape.block_bytes
@@ -81,7 +82,7 @@ impl Settled {
                 "Lever `{DISKS}={disks}` has disks of flash: storage `nvme`, `ssd` or `ram` would be right"
             ));
         }
-        let needs = arm.typed.raw_needs().ok_or_else(|| {
+        let needs = arm.parsed.raw_needs().ok_or_else(|| {
             format!("Lever `{DISKS}={disks}` has nothing to act on: of this study's workloads none works on raw disks; `dbsim` does")
         })?;
         if needs.count > disks.get() as usize {
@@ -93,7 +94,7 @@ impl Settled {
         Ok(())
     }
 
-    fn check_journal(&self, shape: &Shape, arm: &SettledArm) -> Result<(), String> {
+    fn check_journal(&self, shape: &MachineShape, arm: &ResolvedArm) -> Result<(), String> {
         let Some(profile) = fs::journal(&arm.settings) else { return Ok(()) };
         let lever = format!("Lever `{}={}`", fs::JOURNAL, profile.name);
         let filesystem = fs::kind(&arm.settings, &self.machine.filesystem);
@@ -113,7 +114,7 @@ impl Settled {
                 shape.disks
             ));
         }
-        match arm.typed.needs().any(|needs| needs.storage_bytes.is_some()) {
+        match arm.parsed.needs().any(|needs| needs.storage_bytes.is_some()) {
             true => Ok(()),
             false => Err(format!("{lever} has nothing to act on: no workload of this study has a disk; `dbsim` has")),
         }
@@ -121,9 +122,9 @@ impl Settled {
 
     /// Memory of raw disks, of the arm that has most.
     pub(super) fn disk_memory(&self) -> u64 {
-        let of = |arm: &SettledArm| {
-            let each = arm.typed.raw_needs().map_or(0, |needs| needs.bytes + DISK_MEMORY);
-            u64::from(arm.typed.shape.disks) * each
+        let of = |arm: &ResolvedArm| {
+            let each = arm.parsed.raw_needs().map_or(0, |needs| needs.bytes + DISK_MEMORY);
+            u64::from(arm.parsed.shape.disks) * each
         };
         self.arms.iter().map(of).max().unwrap_or(0)
     }

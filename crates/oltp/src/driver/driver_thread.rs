@@ -8,17 +8,17 @@ use crate::output::{Output, TransactionError};
 use bigiron_sys::cpu_clock::ThreadCpu;
 use bigiron_sys::load::now_ns;
 
-use super::control::Control;
+use super::control::RunControl;
 use super::poll::Stop;
-use super::scheduler::{ConnectionScheduler, Ended, User};
-use super::tally::Tally;
+use super::scheduler::{ConnectionScheduler, RequestEnd, User};
+use super::tally::TransactionTally;
 
-/// Hears of every answer, in the order of the thread's answers: the client's own book of what was acknowledged.
-pub type Ledger<'a> = Box<dyn FnMut(&Request, &Output) + Send + 'a>;
+/// Hears of every answer, in the order of the thread's answers: the client's own ledger of what was acknowledged.
+pub type LedgerWriter<'a> = Box<dyn FnMut(&Request, &Output) + Send + 'a>;
 
 /// Why a thread ended before its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum ThreadError {
     /// A transaction failed, in the engine's words.
     Failed(String),
     /// The server is gone, or as good as gone.
@@ -26,45 +26,45 @@ pub enum Trouble {
 }
 
 /// What a thread leaves behind.
-pub struct Report {
-    pub tally: Tally,
+pub struct ThreadResult {
+    pub tally: TransactionTally,
     /// CPU time of the window.
     pub cpu: ThreadCpu,
     /// Requests without an answer.
     pub in_doubt: Vec<Request>,
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ThreadError>,
     /// Requests that waited for a connection when the window closed, and the most that ever did.
     pub backlog: usize,
     pub longest_queue: usize,
 }
 
 /// One thread's work.
-pub struct Shift<'a, U: User> {
+pub struct DriverThread<'a, U: User> {
     pub scheduler: ConnectionScheduler<U>,
-    control: &'a Control,
+    control: &'a RunControl,
     stop: &'a Stop,
-    ledger: Option<Ledger<'a>>,
-    tally: Tally,
+    ledger: Option<LedgerWriter<'a>>,
+    tally: TransactionTally,
     opened: Option<ThreadCpu>,
     closed: Option<ThreadCpu>,
     in_doubt: Vec<Request>,
-    trouble: Option<Trouble>,
+    trouble: Option<ThreadError>,
     backlog: usize,
 }
 
-impl<'a, U: User> Shift<'a, U> {
+impl<'a, U: User> DriverThread<'a, U> {
     pub fn new(
         scheduler: ConnectionScheduler<U>,
-        control: &'a Control,
+        control: &'a RunControl,
         stop: &'a Stop,
-        ledger: Option<Ledger<'a>>,
+        ledger: Option<LedgerWriter<'a>>,
     ) -> Self {
         Self {
             scheduler,
             control,
             stop,
             ledger,
-            tally: Tally::default(),
+            tally: TransactionTally::default(),
             opened: None,
             closed: None,
             in_doubt: Vec::new(),
@@ -99,8 +99,8 @@ impl<'a, U: User> Shift<'a, U> {
     pub fn answer(&mut self, lane: usize, result: Result<Output, TransactionError>) -> bool {
         let now = now_ns();
         match self.scheduler.ended(lane, now, result) {
-            Ended::Again => return true,
-            Ended::Done(done) => {
+            RequestEnd::Again => return true,
+            RequestEnd::Done(done) => {
                 let in_window = self.control.ended(now);
                 if let Some(ledger) = &mut self.ledger {
                     ledger(&done.request, &done.output);
@@ -111,18 +111,18 @@ impl<'a, U: User> Shift<'a, U> {
                     self.scheduler.stop();
                 }
             }
-            Ended::Failed { kind, why } => self.fail(Trouble::Failed(format!("{}: {why}", kind.name()))),
-            Ended::NoSpace(why) => self.fail(Trouble::Lost(format!("{FULL}: {why}"))),
-            Ended::InDoubt { request, why } => {
+            RequestEnd::Failed { kind, why } => self.fail(ThreadError::Failed(format!("{}: {why}", kind.name()))),
+            RequestEnd::NoSpace(why) => self.fail(ThreadError::Lost(format!("{FULL}: {why}"))),
+            RequestEnd::InDoubt { request, why } => {
                 self.in_doubt.push(request);
-                self.fail(Trouble::Lost(why));
+                self.fail(ThreadError::Lost(why));
             }
         }
         false
     }
 
     /// Ends the run of all threads; the first trouble is what it ended for.
-    pub fn fail(&mut self, trouble: Trouble) {
+    pub fn fail(&mut self, trouble: ThreadError) {
         self.trouble.get_or_insert(trouble);
         self.scheduler.stop();
         self.control.give_up(now_ns());
@@ -134,9 +134,9 @@ impl<'a, U: User> Shift<'a, U> {
         self.trouble.is_some()
     }
 
-    pub fn report(mut self) -> Report {
+    pub fn report(mut self) -> ThreadResult {
         let end = self.closed.unwrap_or_else(ThreadCpu::now);
-        Report {
+        ThreadResult {
             cpu: self.opened.map_or_else(ThreadCpu::default, |begin| end.since(begin)),
             tally: std::mem::take(&mut self.tally),
             in_doubt: std::mem::take(&mut self.in_doubt),
@@ -147,7 +147,7 @@ impl<'a, U: User> Shift<'a, U> {
     }
 }
 
-impl<U: User> Drop for Shift<'_, U> {
+impl<U: User> Drop for DriverThread<'_, U> {
     /// A thread that panics does not leave the others waiting for its share.
     fn drop(&mut self) {
         self.control.give_up(now_ns());

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is refused here would fail, hang or measure something else in a guest.
 
-use super::{Settled, Surroundings};
+use super::{Capabilities, ResolvedQuestion};
 use bigiron_lab::lever;
 use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
@@ -10,26 +10,26 @@ use bigiron_model::identity::Identity;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
 use bigiron_model::storage;
-use bigiron_model::storage::Profile;
+use bigiron_model::storage::StorageProfile;
 use bigiron_model::version::major_minor;
 
 /// Memory of a guest's kernel with its modules, and of the initramfs with this executable, beside what workloads need.
 const KERNEL_MEMORY: u64 = 160 << 20;
 
-impl Settled {
+impl ResolvedQuestion {
     /// Memory that the workloads of this study need at least.
     fn memory_needed(&self) -> u64 {
         // Of memory and storage, for each workload: the most that it needs on an arm.
         let mut needs = vec![(0, 0); self.workloads.len()];
         for arm in &self.arms {
-            for ((memory, storage), own) in needs.iter_mut().zip(arm.typed.needs()) {
+            for ((memory, storage), own) in needs.iter_mut().zip(arm.parsed.needs()) {
                 *memory = own.memory_bytes.max(*memory);
                 *storage = own.storage_bytes.unwrap_or(0).max(*storage);
             }
         }
         // Workloads run one after the other, but what they wrote stays.
         let working = needs.iter().map(|(memory, _)| *memory).max().unwrap_or(0);
-        let in_memory = storage::find(&self.machine.storage).is_none_or(Profile::is_in_memory);
+        let in_memory = storage::find(&self.machine.storage).is_none_or(StorageProfile::is_in_memory);
         let stored: u64 = if in_memory { needs.iter().map(|(_, storage)| *storage).sum() } else { 0 };
         working + stored + self.disk_memory()
     }
@@ -54,7 +54,7 @@ impl Settled {
         Ok(())
     }
 
-    pub(super) fn check_cpus(&self, here: &impl Surroundings) -> Result<(), Refusal> {
+    pub(super) fn check_cpus(&self, here: &impl Capabilities) -> Result<(), Refusal> {
         let (cpus, host) = (self.machine.cpus, here.cpus());
         if self.machine.host == HostKind::Vm && self.clock == Clock::Wall && cpus > host {
             let message = format!("{cpus} CPUs cannot be timed on the {host} of this machine");
