@@ -5,6 +5,8 @@
 
 use thiserror::Error;
 
+use super::checksum;
+
 /// Bytes of a database block.
 pub const BLOCK: usize = 8192;
 /// Bytes of the header.
@@ -128,7 +130,17 @@ pub fn stamp(page: &[u8]) -> Stamp {
 
 /// Computes the checksum (CRC-32C) of a block that is about to be written.
 pub fn seal(page: &mut [u8]) {
-    let sum = crc32c::crc32c(&page[8..BLOCK]);
+    seal_with(page, crc32c::crc32c);
+}
+
+/// [`seal`] outside of measured windows.
+pub fn seal_unmeasured(page: &mut [u8]) {
+    seal_with(page, checksum::unmeasured);
+}
+
+#[inline]
+fn seal_with(page: &mut [u8], checksum: fn(&[u8]) -> u32) {
+    let sum = checksum(&page[8..BLOCK]);
     page[4..8].copy_from_slice(&sum.to_le_bytes());
 }
 
@@ -146,10 +158,20 @@ pub fn identify(page: &[u8], wanted: Address) -> Result<(), BlockError> {
 
 /// Checks a block that was read from disk: whole, and the one asked for.
 pub fn check(page: &[u8], wanted: Address) -> Result<(), BlockError> {
+    check_with(page, wanted, crc32c::crc32c)
+}
+
+/// [`check`] outside of measured windows.
+pub fn check_unmeasured(page: &[u8], wanted: Address) -> Result<(), BlockError> {
+    check_with(page, wanted, checksum::unmeasured)
+}
+
+#[inline]
+fn check_with(page: &[u8], wanted: Address, checksum: fn(&[u8]) -> u32) -> Result<(), BlockError> {
     if u32_at(page, 0) != MAGIC {
         return Err(BlockError::Foreign(wanted));
     }
-    if u32_at(page, 4) != crc32c::crc32c(&page[8..BLOCK]) {
+    if u32_at(page, 4) != checksum(&page[8..BLOCK]) {
         return Err(BlockError::Checksum(wanted));
     }
     identify(page, wanted)

@@ -200,7 +200,7 @@ pub fn lay_out(job: &Job, dir: &Path, progress: impl Fn(usize)) -> Result<()> {
             for (i, page) in buffer.chunks_exact_mut(BLOCK).enumerate() {
                 let block = extent as u32 * (EXTENT / BLOCK) as u32 + i as u32;
                 block::initialise(page, Address { file: f as u32, block });
-                block::seal(page);
+                block::seal_unmeasured(page);
             }
         })?;
     }

@@ -12,6 +12,7 @@ mod block;
 mod cache;
 mod checkpointer;
 mod checkpoints;
+mod checksum;
 mod choice;
 mod client;
 mod control_file;

@@ -6,6 +6,7 @@ pub mod broadcast;
 pub mod child;
 pub mod cpu_clock;
 pub mod cpu_list;
+pub mod emulation;
 pub mod ethtool;
 pub mod family;
 pub mod futex;

@@ -1,7 +1,7 @@
 //! Every test of micro: name, group, what it measures, how often.
 //!
-//! Invariant: a count is chosen so that a window lasts 20 to 100 ms of virtual time under the exact clock (a timer tick more
-//! or less then changes it by less than 0.1 %) and 0.1 to 0.5 s on the wall clock; all of them together stay below 3 s of
+//! Invariant: a count is chosen so that a window lasts 20 to 50 ms of virtual time under the exact clock (a timer tick more
+//! or less then changes it by less than 0.1 %) and 0.1 to 0.5 s on the wall clock; all of them together stay below 1.5 s of
 //! virtual time.
 
 use super::bench::{Bench, Window};
@@ -83,50 +83,50 @@ pub fn groups() -> Vec<&'static str> {
     groups
 }
 
-const SWITCH: (u64, u64) = (4_800, 160_000);
-const SWITCH_LARGE: (u64, u64) = (4_800, 80_000);
+const SWITCH: (u64, u64) = (3_200, 160_000);
+const SWITCH_LARGE: (u64, u64) = (3_200, 80_000);
 
 static TESTS: &[Test] = &[
-    latency("null-call", "call", (70_000, 2_000_000), calls::null_call, "`getpid`: into the kernel and out again"),
-    latency("getppid", "call", (70_000, 2_000_000), calls::parent_id, "`getppid`: a call that follows pointers"),
-    latency("read-1b", "call", (40_000, 1_000_000), calls::read_byte, "`read` of 1 byte from /dev/zero"),
-    latency("write-1b", "call", (40_000, 1_000_000), calls::write_byte, "`write` of 1 byte to /dev/null"),
-    latency("stat", "call", (10_000, 300_000), calls::stat, "`stat` of a file by its path").on(Storage::Directory),
-    latency("open-close", "call", (8_000, 200_000), calls::open_close, "`open` and `close` of a file")
+    latency("null-call", "call", (60_000, 2_000_000), calls::null_call, "`getpid`: into the kernel and out again"),
+    latency("getppid", "call", (60_000, 2_000_000), calls::parent_id, "`getppid`: a call that follows pointers"),
+    latency("read-1b", "call", (30_000, 1_000_000), calls::read_byte, "`read` of 1 byte from /dev/zero"),
+    latency("write-1b", "call", (35_000, 1_000_000), calls::write_byte, "`write` of 1 byte to /dev/null"),
+    latency("stat", "call", (5_000, 300_000), calls::stat, "`stat` of a file by its path").on(Storage::Directory),
+    latency("open-close", "call", (3_500, 200_000), calls::open_close, "`open` and `close` of a file")
         .on(Storage::Directory),
-    latency("select-100", "call", (2_000, 50_000), calls::select, "`select` on 100 TCP sockets, one of them readable")
+    latency("select-100", "call", (900, 50_000), calls::select, "`select` on 100 TCP sockets, one of them readable")
         .over_loopback(),
     latency(
         "epoll-100",
         "call",
-        (30_000, 1_000_000),
+        (22_000, 1_000_000),
         calls::epoll,
         "`epoll_wait` on 100 TCP sockets, one of them readable",
     )
     .over_loopback(),
-    latency("signal-install", "signal", (50_000, 1_000_000), calls::signal_install, "`sigaction`"),
-    latency("signal-handle", "signal", (15_000, 300_000), calls::signal_handle, "Signal sent to oneself and handled"),
-    latency("pipe-rtt", "ipc", (3_000, 60_000), ipc::pipe, "Round trip of 1 byte between two processes: pipes"),
+    latency("signal-install", "signal", (40_000, 1_000_000), calls::signal_install, "`sigaction`"),
+    latency("signal-handle", "signal", (5_500, 300_000), calls::signal_handle, "Signal sent to oneself and handled"),
+    latency("pipe-rtt", "ipc", (2_000, 60_000), ipc::pipe, "Round trip of 1 byte between two processes: pipes"),
     latency(
         "unix-rtt",
         "ipc",
-        (2_500, 50_000),
+        (1_300, 50_000),
         ipc::unix,
         "Round trip of 1 byte between two processes: AF_UNIX stream",
     ),
-    latency("udp-rtt", "ipc", (1_500, 30_000), ipc::udp, "Round trip of 1 byte between two processes: UDP, loopback")
+    latency("udp-rtt", "ipc", (1_000, 30_000), ipc::udp, "Round trip of 1 byte between two processes: UDP, loopback")
         .over_loopback(),
-    latency("tcp-rtt", "ipc", (1_500, 30_000), ipc::tcp, "Round trip of 1 byte between two processes: TCP, loopback")
+    latency("tcp-rtt", "ipc", (800, 30_000), ipc::tcp, "Round trip of 1 byte between two processes: TCP, loopback")
         .over_loopback(),
     latency(
         "tcp-connect",
         "ipc",
-        (500, 10_000),
+        (350, 10_000),
         ipc::tcp_connect,
         "TCP connection made, accepted and closed, loopback",
     )
     .over_loopback(),
-    latency("futex-rtt", "ipc", (3_000, 60_000), ipc::futex_turns, "Two processes waking each other by a shared futex"),
+    latency("futex-rtt", "ipc", (2_000, 60_000), ipc::futex_turns, "Two processes waking each other by a shared futex"),
     latency("switch-2p-0k", "switch", SWITCH, |b| switch::ring(b, 2, 0), "Hop in a ring of 2 processes, no array"),
     latency("switch-2p-16k", "switch", SWITCH, |b| switch::ring(b, 2, 16), "Hop in a ring of 2 processes, 16 KiB each"),
     latency(
@@ -160,28 +160,28 @@ static TESTS: &[Test] = &[
         |b| switch::ring(b, 16, 64),
         "Hop in a ring of 16 processes, 64 KiB each",
     ),
-    latency("fork-exit", "process", (200, 4_000), process::fork, "`fork`, the child's exit, `wait`"),
-    latency("fork-exec", "process", (100, 1_000), process::exec, "`fork`, `execve` of a program that exits, `wait`"),
-    latency("thread", "process", (500, 10_000), process::thread, "Thread created and joined"),
-    latency("mmap", "memory", (4_000, 200_000), memory::map, "`mmap` and `munmap` of 1 MiB, untouched"),
+    latency("fork-exit", "process", (100, 4_000), process::fork, "`fork`, the child's exit, `wait`"),
+    latency("fork-exec", "process", (40, 1_000), process::exec, "`fork`, `execve` of a program that exits, `wait`"),
+    latency("thread", "process", (250, 10_000), process::thread, "Thread created and joined"),
+    latency("mmap", "memory", (1_600, 200_000), memory::map, "`mmap` and `munmap` of 1 MiB, untouched"),
     latency(
         "fault-private",
         "memory",
-        (8_192, 204_800),
+        (6_144, 204_800),
         |b| memory::fault_anonymous(b, Sharing::Private),
         "First write to a page of private anonymous memory",
     ),
     latency(
         "fault-shared",
         "memory",
-        (8_192, 204_800),
+        (4_096, 204_800),
         |b| memory::fault_anonymous(b, Sharing::Shared),
         "First write to a page of shared anonymous memory",
     ),
     latency(
         "fault-file",
         "memory",
-        (4_096, 204_800),
+        (2_560, 204_800),
         memory::fault_file,
         "Read fault on a mapped file in the page cache, with fault-around",
     )
@@ -189,28 +189,28 @@ static TESTS: &[Test] = &[
     latency(
         "fault-protection",
         "memory",
-        (6_144, 102_400),
+        (3_072, 102_400),
         memory::fault_protection,
         "Write to a protected page, handled by SIGSEGV and `mprotect`",
     ),
-    latency("create-0k", "file", (800, 20_000), |b| files::lives(b, Half::Create, 0), "Empty file created")
+    latency("create-0k", "file", (600, 20_000), |b| files::lives(b, Half::Create, 0), "Empty file created")
         .on(Storage::Directory),
-    latency("delete-0k", "file", (1_000, 20_000), |b| files::lives(b, Half::Delete, 0), "Empty file deleted")
+    latency("delete-0k", "file", (600, 20_000), |b| files::lives(b, Half::Delete, 0), "Empty file deleted")
         .on(Storage::Directory),
     latency(
         "create-10k",
         "file",
-        (500, 10_000),
+        (300, 10_000),
         |b| files::lives(b, Half::Create, 10 << 10),
         "File of 10 KiB created and written",
     )
     .on(Storage::Directory),
-    latency("delete-10k", "file", (700, 10_000), |b| files::lives(b, Half::Delete, 10 << 10), "File of 10 KiB deleted")
+    latency("delete-10k", "file", (400, 10_000), |b| files::lives(b, Half::Delete, 10 << 10), "File of 10 KiB deleted")
         .on(Storage::Directory),
     latency(
         "pread-4k-direct",
         "io",
-        (2_000, 10_000),
+        (1_000, 10_000),
         |b| blocks::pread(b, Access::Direct),
         "`pread` of 4 KiB at random, O_DIRECT",
     )
@@ -218,7 +218,7 @@ static TESTS: &[Test] = &[
     latency(
         "pread-4k-buffered",
         "io",
-        (15_000, 200_000),
+        (10_000, 200_000),
         |b| blocks::pread(b, Access::Buffered),
         "`pread` of 4 KiB at random, page cache",
     )
@@ -226,7 +226,7 @@ static TESTS: &[Test] = &[
     latency(
         "aio-4k-d1",
         "io",
-        (2_000, 10_000),
+        (1_000, 10_000),
         |b| blocks::aio_read(b, 1),
         "`io_submit` random direct reads of 4 KiB, 1 in flight",
     )
@@ -234,7 +234,7 @@ static TESTS: &[Test] = &[
     latency(
         "aio-4k-d16",
         "io",
-        (4_000, 40_000),
+        (2_000, 40_000),
         |b| blocks::aio_read(b, 16),
         "`io_submit` random direct reads of 4 KiB, 16 in flight",
     )
@@ -242,7 +242,7 @@ static TESTS: &[Test] = &[
     latency(
         "uring-4k-d1",
         "io",
-        (2_000, 10_000),
+        (1_000, 10_000),
         |b| blocks::uring_read(b, 1),
         "io_uring random direct reads of 4 KiB, 1 in flight",
     )
@@ -250,7 +250,7 @@ static TESTS: &[Test] = &[
     latency(
         "uring-4k-d16",
         "io",
-        (4_000, 40_000),
+        (2_000, 40_000),
         |b| blocks::uring_read(b, 16),
         "io_uring random direct reads of 4 KiB, 16 in flight",
     )
@@ -258,7 +258,7 @@ static TESTS: &[Test] = &[
     latency(
         blocks::WRITERS[0],
         "io",
-        (1_500, 10_000),
+        (800, 10_000),
         |b| blocks::pwrite(b, Access::Direct),
         "`pwrite` of 4 KiB at random, O_DIRECT",
     )
@@ -273,16 +273,16 @@ static TESTS: &[Test] = &[
     .on(Storage::Data),
     latency(blocks::APPEND, "io", (200, 1_000), blocks::append, "8 KiB appended to a log, then `fdatasync`")
         .on(Storage::Directory),
-    bandwidth("copy-memory", copy::MEMORY_BYTES, (300, 3_000), copy::memory, "`memcpy` between two buffers of 8 MiB"),
-    bandwidth("copy-pipe", copy::TRANSFER_BYTES, (1_000, 10_000), copy::pipe, "Pipe, from one process to another"),
+    bandwidth("copy-memory", copy::MEMORY_BYTES, (30, 3_000), copy::memory, "`memcpy` between two buffers of 8 MiB"),
+    bandwidth("copy-pipe", copy::TRANSFER_BYTES, (400, 10_000), copy::pipe, "Pipe, from one process to another"),
     bandwidth(
         "copy-unix",
         copy::TRANSFER_BYTES,
-        (1_000, 20_000),
+        (400, 20_000),
         copy::unix,
         "AF_UNIX stream, from one process to another",
     ),
-    bandwidth("copy-file", copy::TRANSFER_BYTES, (2_000, 20_000), copy::file, "File in the page cache read again")
+    bandwidth("copy-file", copy::TRANSFER_BYTES, (1_500, 20_000), copy::file, "File in the page cache read again")
         .on(Storage::Data),
 ];
 
