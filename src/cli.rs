@@ -112,7 +112,7 @@ pub struct Design {
     /// CPUs of a guest [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpus: Option<u32>,
-    /// Memory of a guest, such as 512M or 2G [default: 1G]
+    /// Memory of a guest, such as 512M or 2G [default: 1G, or what the workloads need]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
     /// Random seed [default: drawn, and kept in the plan]

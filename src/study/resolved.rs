@@ -140,7 +140,6 @@ pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestio
         let message = format!("A hang limit is from {least} to {most} CPU seconds, not {hang_limit}");
         return Err(places.refuse("design.hang-limit", message));
     }
-    check_host_memory(q, host, here)?;
     let primaries = planned.len() * (arms.len() - 1);
     let warning = check_pairs(q, primaries)?;
     let clock = clock(q, host, here)?;
@@ -150,7 +149,7 @@ pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestio
     let usual = if clock == Clock::Wall { PAIRS_WALL } else { PAIRS_EXACT };
     let memory_bytes =
         if host == HostKind::Local { here.memory_bytes() >> 20 << 20 } else { q.memory_bytes.unwrap_or(MEMORY) };
-    let resolved = ResolvedQuestion {
+    let mut resolved = ResolvedQuestion {
         pairs: q.pairs.unwrap_or(usual.max(power::smallest_pairs(primaries))),
         machine: Machine { host, cpus, memory_bytes, storage: storage.to_owned(), filesystem },
         workloads: planned,
@@ -167,8 +166,12 @@ pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestio
     for (i, arm) in resolved.arms.iter().enumerate() {
         lever::check_cmdline(&arm.settings).map_err(|e| resolved.places.refuse(&format!("arms.{i}"), e.to_string()))?;
     }
+    if host != HostKind::Local && q.memory_bytes.is_none() {
+        resolved.widen_memory();
+    }
     resolved.check_shapes()?;
     resolved.check_memory()?;
+    resolved.check_host_memory(here)?;
     resolved.check_cpus(here)?;
     Ok(resolved)
 }
@@ -274,16 +277,6 @@ fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal
              clear it is; {enough} pairs can"
         )
     }))
-}
-
-fn check_host_memory(q: &Question, host: HostKind, here: &impl Capabilities) -> Result<(), Refusal> {
-    let (asked, has) = (q.memory_bytes.unwrap_or(MEMORY), here.memory_bytes());
-    if host == HostKind::Vm && asked > has {
-        let (asked, has) = (size::print_bytes(asked), has >> 20);
-        let message = format!("A guest of {asked} does not fit into this machine, which has {has} MiB of memory");
-        return Err(q.places.refuse("machine.memory", message));
-    }
-    Ok(())
 }
 
 fn clock(q: &Question, host: HostKind, here: &impl Capabilities) -> Result<Clock, Refusal> {

@@ -16,6 +16,9 @@ use bigiron_model::version::major_minor;
 /// Memory of a guest's kernel with its modules, and of the initramfs with this executable, beside what workloads need.
 const KERNEL_MEMORY: u64 = 160 << 20;
 
+/// Memory that was not asked for is whole steps: a little more that workloads need does not make every study another machine's.
+const MEMORY_STEP: u64 = 256 << 20;
+
 impl ResolvedQuestion {
     /// Memory that the workloads of this study need at least.
     fn memory_needed(&self) -> u64 {
@@ -34,16 +37,39 @@ impl ResolvedQuestion {
         working + stored + self.disk_memory()
     }
 
+    /// Bytes that a guest, or this machine, needs at least.
+    fn least_memory(&self) -> u64 {
+        let kernel = if self.machine.host == HostKind::Local { 0 } else { KERNEL_MEMORY };
+        // What is swapped out to compressed memory leaves less than it takes; how much less nobody knows before.
+        let swap = self.arms.iter().map(|arm| lever::swap_bytes(&arm.settings)).min().unwrap_or(0);
+        (kernel + self.memory_needed()).saturating_sub(swap).next_multiple_of(1 << 20)
+    }
+
+    /// Gives a guest whose memory was not asked for what its workloads need, if that is more than usual.
+    pub(super) fn widen_memory(&mut self) {
+        let least = self.least_memory();
+        if self.machine.memory_bytes < least {
+            self.machine.memory_bytes = least.next_multiple_of(MEMORY_STEP);
+        }
+    }
+
+    pub(super) fn check_host_memory(&self, here: &impl Capabilities) -> Result<(), Refusal> {
+        let (bytes, has) = (self.machine.memory_bytes, here.memory_bytes());
+        if self.machine.host == HostKind::Vm && bytes > has {
+            let (bytes, has) = (size::print_bytes(bytes), has >> 20);
+            let message = format!("A guest of {bytes} does not fit into this machine, which has {has} MiB of memory");
+            return Err(self.places.refuse("machine.memory", message));
+        }
+        Ok(())
+    }
+
     pub(super) fn check_memory(&self) -> Result<(), Refusal> {
         let bytes = self.machine.memory_bytes;
         let refuse = |message| self.places.refuse("machine.memory", message);
         if !bytes.is_multiple_of(1 << 20) {
             return Err(refuse(format!("A guest's memory is whole MiB, not {bytes} bytes; write one such as `1G`")));
         }
-        let kernel = if self.machine.host == HostKind::Local { 0 } else { KERNEL_MEMORY };
-        // What is swapped out to compressed memory leaves less than it takes; how much less nobody knows before.
-        let swap = self.arms.iter().map(|arm| lever::swap_bytes(&arm.settings)).min().unwrap_or(0);
-        let needed = (kernel + self.memory_needed()).saturating_sub(swap).next_multiple_of(1 << 20);
+        let needed = self.least_memory();
         if bytes < needed {
             let names = self.workloads.iter().map(|w| w.name.as_str()).collect::<Vec<_>>().join(", ");
             let (has, least) = (size::print_bytes(bytes), size::print_bytes(needed));

@@ -103,6 +103,15 @@ fn arms_and_workloads_are_checked() {
 }
 
 #[test]
+fn memory_that_was_not_asked_for_is_enough() {
+    let memory = |q: &Question| resolve(q, &OLD).unwrap().machine.memory_bytes;
+    assert_eq!(memory(&two()), 1 << 30);
+    let three = Question { workloads: ["micro", "dbsim", "oltp"].map(String::from).to_vec(), ..two() };
+    assert_eq!(memory(&three), 1280 << 20);
+    refused(&Question { memory_bytes: Some(1 << 30), ..three }, &OLD, "give at least 1104M");
+}
+
+#[test]
 fn the_machine_is_checked() {
     refused(&Question { cpus: Some(0), ..two() }, &OLD, "from 1 to 255 CPUs, not 0");
     refused(&Question { cpus: Some(256), ..two() }, &OLD, "from 1 to 255 CPUs, not 256");
@@ -263,7 +272,9 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     refused(&with("debian:6.12,vm.block-size=4096", on("hdd")), &OLD, "storage `hdd` has blocks of 512 bytes");
     resolve(&with("debian:6.12,vm.disks=16,vm.block-size=4096", on("ssd")), &OLD).unwrap();
     // 1,000 disks of 12 MiB, and what the kernel keeps for each.
-    refused(&with("debian:6.12,vm.disks=1000", dbsim()), &OLD, "1G of memory are too little");
+    let many = with("debian:6.12,vm.disks=1000", dbsim());
+    refused(&Question { memory_bytes: Some(1 << 30), ..many.clone() }, &OLD, "1G of memory are too little");
+    refused(&many, &OLD, "does not fit into this machine");
     let journal = |settings: &str| with(&format!("debian:6.12,fs.journal={settings}"), dbsim());
     refused(&journal("nvme,fs.type=btrfs"), &OLD, "not for btrfs: `ext3`, `ext4` or `xfs` can");
     refused(&journal("host-file"), &OLD, "let the host's time into the clock `exact`; `nvme`, `ssd`, ");
