@@ -431,6 +431,9 @@ fn failure(heard: &mut Heard, end: End) -> Option<(Failure, String)> {
     match (heard.failed.take(), end) {
         (Some(failure), _) => Some(failure),
         (None, End::Hung(why)) => Some((Failure::Hang, why)),
+        (None, End::Malformed(said)) => {
+            Some((Failure::BadEvent, format!("The process that ran the workload said {said}, which is not an event")))
+        }
         (None, End::Exited(_)) if heard.done => None,
         (None, End::Exited(status)) => {
             Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status))))
