@@ -355,7 +355,11 @@ mod tests {
     #[test]
     fn a_trial_whose_process_is_gone_has_ended_though_its_output_is_held_open() {
         let pid = tempfile::NamedTempFile::new().unwrap();
-        let script = format!("setsid sleep 600 & echo $! >{}; kill -9 $$", pid.path().display());
+        // In a session of its own before the trial's process dies, whose group is killed.
+        let script = format!(
+            "setsid sh -c 'echo $$ >{0}; exec sleep 600' & while [ ! -s {0} ]; do sleep 0.01; done; kill -9 $$",
+            pid.path().display()
+        );
         let (ended, _) = talked(&script, None);
         let left: i32 = std::fs::read_to_string(pid.path()).unwrap().trim().parse().unwrap();
         rustix::process::kill_process(Pid::from_raw(left).unwrap(), Signal::KILL).unwrap();
