@@ -446,6 +446,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn how_a_trials_process_ended_is_the_trials_failure() {
+        let of = |end| failure(&mut Heard::default(), end).expect("it has failed");
+        assert_eq!(of(End::Hung("No progress".to_owned())), (Failure::Hang, "No progress".to_owned()));
+        let (kind, message) = of(End::Malformed("`garbage` in `micro`, step `run`".to_owned()));
+        assert_eq!(kind, Failure::BadEvent);
+        assert!(message.ends_with("said `garbage` in `micro`, step `run`, which is not an event"), "{message}");
+    }
+
+    #[test]
     fn the_file_system_of_a_folder_is_its_mounts() {
         assert_eq!(filesystem(Path::new("/proc/self")), "proc");
         assert_eq!(filesystem(Path::new("/sys")), "sysfs");
