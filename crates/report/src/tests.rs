@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::{Extras, Report, csv, html, json, table, text, trial, trials};
 use crate::why::Why;
 use bigiron_judge::calls::{Call, Calls};
-use bigiron_judge::causes::{Cause, Causes, Profiling};
+use bigiron_judge::causes::{Cause, Causes, NotToldApart, Profiling, Uncertain};
 use bigiron_judge::fixture::{complain, dbsim, fail, micro, plan, records, void};
 use bigiron_judge::judge;
 use bigiron_judge::locks::Locks;
@@ -243,8 +243,11 @@ fn no_line_is_too_long_for_a_mail() {
 fn every_report_fits_the_schema() {
     let schema = serde_json::from_str(include_str!("../../../docs/reference/report.schema.json")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
+    let mut sampled = configs();
+    let not_told_apart = NotToldApart { functions: 31, a: 50.0, b: 48.0, se: 9.0 };
+    sampled.why.causes[0].sampled = Some(Uncertain { cpus: 1.96, samples_a: 400, samples_b: 500, not_told_apart });
     for (name, plan, records) in every_study() {
-        for extras in [configs(), Extras::default()] {
+        for extras in [configs(), sampled.clone(), Extras::default()] {
             let document = serde_json::from_str(&print(&plan, &records, &extras).json).unwrap();
             let errors: Vec<_> =
                 validator.iter_errors(&document).map(|e| format!("{}: {e}", e.instance_path())).collect();

@@ -3,7 +3,7 @@
 //! Invariant: what is claimed is what the rows shown add up to; where that is less than half of a difference, it is said.
 
 use bigiron_judge::calls::Calls;
-use bigiron_judge::causes::{Cause, Causes, Profiling, Uncertain};
+use bigiron_judge::causes::{Cause, Causes, NotToldApart, Profiling};
 use bigiron_judge::line::Line;
 use bigiron_judge::locks::Locks;
 use bigiron_judge::stacks::Stacks;
@@ -130,7 +130,7 @@ pub fn sum(causes: &Causes, shown: usize) -> String {
     let explained = causes.explained(shown);
     let rest = causes.causes.len() - shown;
     if causes.causes.is_empty() {
-        let noise = causes.sampled.as_ref().map_or(String::new(), noise);
+        let noise = causes.sampled.as_ref().map_or(String::new(), |sampled| noise(&sampled.not_told_apart));
         return format!("No function's difference is told apart from sampling noise; {noise}.");
     }
     let few = if explained < 0.5 { "Less than half is explained by these: " } else { "" };
@@ -140,8 +140,8 @@ pub fn sum(causes: &Causes, shown: usize) -> String {
     };
     let are = if shown == 1 { "1 cause is".to_owned() } else { format!("{shown} causes are") };
     let mut text = format!("{few}{are} {} of the difference{more}.", share(explained));
-    if let Some(sampled) = causes.sampled.as_ref().filter(|s| s.functions > 0) {
-        text.push_str(&format!(" Not told apart from sampling noise: {}.", noise(sampled)));
+    if let Some(rest) = causes.sampled.as_ref().map(|s| &s.not_told_apart).filter(|rest| rest.functions > 0) {
+        text.push_str(&format!(" Not told apart from sampling noise: {}.", noise(rest)));
     }
     if causes.gone > 0.0 && causes.new > 0.0 {
         let (gone, new) = (ns(causes.gone), ns(causes.new));
@@ -153,10 +153,9 @@ pub fn sum(causes: &Causes, shown: usize) -> String {
 }
 
 /// What samples could not tell.
-fn noise(sampled: &Uncertain) -> String {
-    let functions =
-        if sampled.functions == 1 { "1 function".to_owned() } else { format!("{} functions", sampled.functions) };
-    format!("{functions}, together {} ± {} ns", signed(sampled.b - sampled.a), ns(sampled.se))
+fn noise(rest: &NotToldApart) -> String {
+    let functions = if rest.functions == 1 { "1 function".to_owned() } else { format!("{} functions", rest.functions) };
+    format!("{functions}, together {} ± {} ns", signed(rest.b - rest.a), ns(rest.se))
 }
 
 /// How it was counted.
@@ -272,7 +271,7 @@ mod tests {
     use super::*;
     use crate::{Extras, Report};
     use bigiron_judge::calls::Call;
-    use bigiron_judge::causes::causes;
+    use bigiron_judge::causes::{Uncertain, causes};
     use bigiron_judge::{fixture, judge};
     use bigiron_model::evidence::{Evidence, Executed, SCHEMA};
     use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
@@ -412,7 +411,8 @@ mod tests {
     fn what_was_sampled_has_its_error_and_its_method() {
         let cause = Cause { name: "f".to_owned(), formerly: None, a: 100.0, b: 160.0, se: Some(12.34) };
         assert_eq!(change(&cause), "+60.0 ± 12.3");
-        let sampled = Uncertain { cpus: 1.96, functions: 31, a: 50.0, b: 48.0, se: 9.0, samples: (400, 500) };
+        let not_told_apart = NotToldApart { functions: 31, a: 50.0, b: 48.0, se: 9.0 };
+        let sampled = Uncertain { cpus: 1.96, samples_a: 400, samples_b: 500, not_told_apart };
         let mut causes = Causes {
             comparison: 0,
             workload: "dbsim".to_owned(),
