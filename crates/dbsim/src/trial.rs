@@ -432,8 +432,10 @@ mod tests {
         }
 
         fn cpu_time(&self) -> Result<Duration> {
+            let now = pace::now();
             self.look();
-            Ok(Duration::from_nanos(pace::now()))
+            std::thread::sleep(Duration::from_millis(50));
+            Ok(Duration::from_nanos(now))
         }
 
         fn page_table_bytes(&self) -> Result<Vec<(usize, u64)>> {
@@ -467,7 +469,7 @@ mod tests {
         assert!(outcome.elapsed >= Duration::from_millis(100));
         // One CPU was busy all the time.
         let cpu = outcome.cpu.as_secs_f64() / outcome.elapsed.as_secs_f64();
-        assert!((cpu - 1.0).abs() < 0.1, "{cpu}");
+        assert!((cpu - 1.0).abs() < 0.2, "{cpu}");
     }
 
     #[test]
