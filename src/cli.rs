@@ -79,7 +79,7 @@ pub struct Compare {
     #[command(flatten)]
     pub design: Design,
     #[command(flatten)]
-    pub outcome: Outcome,
+    pub outcome: ResultOptions,
     /// A metric that the program after `--` prints: NAME,unit=UNIT,better=higher|lower,json=POINTER or …,regex=PATTERN; may be repeated
     #[arg(long, value_name = "METRIC", help_heading = "Study")]
     pub metric: Vec<String>,
@@ -143,7 +143,7 @@ pub struct Design {
 /// Where results go, and what they mean for the exit status.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Result")]
-pub struct Outcome {
+pub struct ResultOptions {
     /// Folder of the study [default: one in bigiron-results/, named after the question]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -190,7 +190,7 @@ pub struct Run {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     #[command(flatten)]
-    pub outcome: Outcome,
+    pub outcome: ResultOptions,
 }
 
 /// Regenerate a study's report; boots nothing

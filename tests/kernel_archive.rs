@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use bigiron_archive::{Spec, Store};
+use bigiron_archive::{KernelSpec, Store};
 
 /// Resolve the kernels named in the environment and print what became of each, and every note.
 #[test]
@@ -14,7 +14,7 @@ use bigiron_archive::{Spec, Store};
 fn resolve_in_this_environment() {
     let store = Store::open().unwrap();
     for spec in std::env::var("KERNELS").unwrap().split_whitespace() {
-        match store.resolve(&Spec::parse(spec).unwrap(), &|note| println!("note: {note}")) {
+        match store.resolve(&KernelSpec::parse(spec).unwrap(), &|note| println!("note: {note}")) {
             Ok(kernel) => println!("{spec} = {}", kernel.identity.package.unwrap()),
             Err(error) => println!("{spec} ! {error}"),
         }

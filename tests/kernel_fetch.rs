@@ -6,7 +6,7 @@
 use std::io::Write as _;
 use std::process::Command;
 
-use bigiron_archive::{Kernel, KernelError, Spec, Store, modules};
+use bigiron_archive::{Kernel, KernelError, KernelSpec, Store, modules};
 
 /// Modules that guests load; which of them are built in differs from kernel to kernel.
 const WANTED: [&str; 8] = ["null_blk", "ext4", "xfs", "brd", "virtio_blk", "virtio_pci", "configfs", "crc32c"];
@@ -16,7 +16,7 @@ fn note(text: &str) {
 }
 
 fn fetch(store: &Store, spec: &str) -> Option<Kernel> {
-    match store.resolve(&Spec::parse(spec).unwrap(), &note) {
+    match store.resolve(&KernelSpec::parse(spec).unwrap(), &note) {
         Ok(kernel) => Some(kernel),
         Err(error @ (KernelError::NoApt(_) | KernelError::NoDebianSource(_) | KernelError::Update(_))) => {
             // Not by `eprintln!`, which the harness shows of failed tests alone.

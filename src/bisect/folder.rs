@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::config::Change;
+use super::config::OptionChange;
 use super::git::Commit;
 use crate::study::arm::ArmText;
 use bigiron_model::clock::Clock;
@@ -18,7 +18,7 @@ use bigiron_model::metric::MetricDef;
 use bigiron_model::provenance::Provenance;
 use bigiron_model::setting::Setting;
 use bigiron_model::store::folder::write_whole;
-use bigiron_model::store::{Folder, StoreError, Tally};
+use bigiron_model::store::{Folder, SlotTally, StoreError};
 
 /// Version of the description's format.
 pub const SCHEMA: u32 = 1;
@@ -52,7 +52,7 @@ pub struct Bisection {
     pub options: String,
     pub clock: Clock,
     pub seed: u64,
-    pub what: What,
+    pub what: SearchKind,
     /// Accepted probability of naming the wrong place.
     pub error: f64,
     /// Pairs of a test.
@@ -71,7 +71,7 @@ pub struct Bisection {
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum SearchKind {
     /// The place among kernels in their order.
     Kernels,
     /// The place among the commits of a source tree.
@@ -106,12 +106,12 @@ pub struct Source {
 /// A link of a chain of configurations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Link {
+pub struct ChainLink {
     /// How many of the differences are as the bad configuration has them.
     pub switched: usize,
     /// The options that it switches against the candidate before it; in what is not laid out yet, some may have no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub options: Vec<Change>,
+    pub options: Vec<OptionChange>,
 }
 
 impl Candidate {
@@ -126,8 +126,8 @@ impl Candidate {
 
     /// What tells it from the one before it, in few words.
     pub fn subject(&self) -> Option<String> {
-        let short = |change: &Change| format!("{}={}", change.option, change.to);
-        let of_link = |link: &Link| link.options.iter().map(short).collect::<Vec<_>>().join(", ");
+        let short = |change: &OptionChange| format!("{}={}", change.option, change.to);
+        let of_link = |link: &ChainLink| link.options.iter().map(short).collect::<Vec<_>>().join(", ");
         self.commit.as_ref().map(|commit| commit.subject.clone()).or_else(|| self.link.as_ref().map(of_link))
     }
 
@@ -155,7 +155,7 @@ pub struct Candidate {
     pub commit: Option<Commit>,
     /// The configuration that it is built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<Link>,
+    pub link: Option<ChainLink>,
 }
 
 /// What can go wrong with a bisection's folder beyond what can with a study's.
@@ -235,6 +235,6 @@ pub fn study(dir: &Path, folder: &str) -> Result<Option<Folder>, StoreError> {
 /// The same, if every slot has its record.
 pub fn finished(dir: &Path, folder: &str) -> Result<Option<Folder>, StoreError> {
     let Some(study) = study(dir, folder)? else { return Ok(None) };
-    let done = Tally::of(study.plan(), &study.records()?.records).missing().is_empty();
+    let done = SlotTally::of(study.plan(), &study.records()?.records).missing().is_empty();
     Ok(done.then_some(study))
 }

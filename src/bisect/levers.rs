@@ -7,9 +7,9 @@
 use bigiron_stats::Verdict;
 
 use super::folder::{Bisection, EACH};
-use super::seen::{Seen, SeenArm, differs};
+use super::study_result::{ArmResult, StudyResult, differs};
 use bigiron_lab::lever;
-use bigiron_model::setting::{Setting, Typed};
+use bigiron_model::setting::{Setting, TypedSetting};
 
 /// Share of the difference that a lever makes that is said to make it.
 pub const HALF: f64 = 0.5;
@@ -38,7 +38,7 @@ impl Difference {
     /// As reports and studies call it.
     pub fn name(&self) -> String {
         match &self.to {
-            Some(value) => Typed(&(self.lever.clone(), value.clone())).to_string(),
+            Some(value) => TypedSetting(&(self.lever.clone(), value.clone())).to_string(),
             None => format!("without {}", self.lever),
         }
     }
@@ -65,12 +65,12 @@ pub fn switched(settings: &[Setting], differences: &[&Difference]) -> Vec<Settin
 pub struct LeverSearch<'a> {
     pub bisection: &'a Bisection,
     /// The study of the ends, that of each lever alone, and those of several together.
-    pub studies: Vec<Seen>,
+    pub studies: Vec<StudyResult>,
 }
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
+pub enum LeverSearchState {
     /// The two arms are to be compared.
     Ends,
     /// A study of these sets of levers, as numbers of [`LeverSearch::differences`], each set an arm.
@@ -78,12 +78,12 @@ pub enum Standing {
         folder: String,
         sets: Vec<Vec<usize>>,
     },
-    Done(Found),
+    Done(LeverSearchResult),
 }
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum LeverSearchResult {
     Nothing(Verdict),
     Unmeasured,
     /// Each of these alone makes at least half of the difference; the largest first.
@@ -106,8 +106,8 @@ impl LeverSearch<'_> {
         set.iter().map(|i| differences[*i].name()).collect::<Vec<_>>().join(" + ")
     }
 
-    /// What was seen of a set.
-    pub fn seen(&self, set: &[usize]) -> Option<&SeenArm> {
+    /// The result of the arm of a set.
+    pub fn result_of(&self, set: &[usize]) -> Option<&ArmResult> {
         let name = self.name(set);
         self.studies.iter().skip(1).flat_map(|s| &s.arms).find(|arm| arm.name == name)
     }
@@ -119,71 +119,71 @@ impl LeverSearch<'_> {
 
     /// The share of the difference that a set makes.
     pub fn share(&self, set: &[usize]) -> Option<f64> {
-        Some(self.seen(set)?.estimate?.mean / self.whole()?)
+        Some(self.result_of(set)?.estimate?.mean / self.whole()?)
     }
 
     /// How it stands.
-    pub fn standing(&self) -> Standing {
-        let Some(ends) = self.studies.first().and_then(|s| s.arms.first()) else { return Standing::Ends };
+    pub fn state(&self) -> LeverSearchState {
+        let Some(ends) = self.studies.first().and_then(|s| s.arms.first()) else { return LeverSearchState::Ends };
         if ends.ratios.is_empty() {
-            return Standing::Done(Found::Unmeasured);
+            return LeverSearchState::Done(LeverSearchResult::Unmeasured);
         }
         if !differs(ends.verdict) {
-            return Standing::Done(Found::Nothing(ends.verdict));
+            return LeverSearchState::Done(LeverSearchResult::Nothing(ends.verdict));
         }
         let all: Vec<usize> = (0..self.differences().len()).collect();
         if self.studies.len() < 2 {
             let sets = all.iter().map(|i| vec![*i]).collect();
-            return Standing::Study { folder: EACH.to_owned(), sets };
+            return LeverSearchState::Study { folder: EACH.to_owned(), sets };
         }
-        let visible = self.visible(&all);
+        let contributing = self.contributing(&all);
         let share = |i: &usize| self.share(&[*i]).unwrap_or(0.0);
-        let alone: Vec<usize> = visible.iter().copied().filter(|i| share(i) >= HALF).collect();
+        let alone: Vec<usize> = contributing.iter().copied().filter(|i| share(i) >= HALF).collect();
         if !alone.is_empty() {
-            return Standing::Done(Found::Alone(alone));
+            return LeverSearchState::Done(LeverSearchResult::Alone(alone));
         }
         if all.len() == 2 {
-            return Standing::Done(Found::Together(all));
+            return LeverSearchState::Done(LeverSearchResult::Together(all));
         }
-        for size in 2..=visible.len().min(all.len() - 1) {
-            let mut set = visible[..size].to_vec();
+        for size in 2..=contributing.len().min(all.len() - 1) {
+            let mut set = contributing[..size].to_vec();
             set.sort_unstable();
             match self.share(&set) {
-                Some(share) if share >= MOST => return Standing::Done(Found::Together(set)),
-                None if self.seen(&set).is_none() => {
-                    return Standing::Study { folder: format!("together-{size:02}"), sets: vec![set] };
+                Some(share) if share >= MOST => return LeverSearchState::Done(LeverSearchResult::Together(set)),
+                None if self.result_of(&set).is_none() => {
+                    return LeverSearchState::Study { folder: format!("together-{size:02}"), sets: vec![set] };
                 }
                 _ => {}
             }
         }
-        if visible.len() == all.len() {
-            return Standing::Done(Found::Together(all));
+        if contributing.len() == all.len() {
+            return LeverSearchState::Done(LeverSearchResult::Together(all));
         }
         if all.len() > COUPLES_OF {
-            return Standing::Done(Found::Unexplained);
+            return LeverSearchState::Done(LeverSearchResult::Unexplained);
         }
         let couples: Vec<Vec<usize>> = all
             .iter()
             .flat_map(|i| (i + 1..all.len()).map(|j| vec![*i, j]))
-            .filter(|set| self.seen(set).is_none())
+            .filter(|set| self.result_of(set).is_none())
             .collect();
         let tried = self.studies.iter().any(|s| s.folder == COUPLES);
         if !tried && !couples.is_empty() {
-            return Standing::Study { folder: COUPLES.to_owned(), sets: couples };
+            return LeverSearchState::Study { folder: COUPLES.to_owned(), sets: couples };
         }
-        Standing::Done(match self.best_couple(&all) {
-            Some((set, share)) if share >= MOST => Found::Together(set),
-            _ => Found::Unexplained,
+        LeverSearchState::Done(match self.best_couple(&all) {
+            Some((set, share)) if share >= MOST => LeverSearchResult::Together(set),
+            _ => LeverSearchResult::Unexplained,
         })
     }
 
     /// The levers that make some of the difference alone, the largest share first.
-    fn visible(&self, all: &[usize]) -> Vec<usize> {
+    fn contributing(&self, all: &[usize]) -> Vec<usize> {
         let share = |i: usize| self.share(&[i]).unwrap_or(0.0);
-        let is_real = |i: &usize| share(*i) > 0.0 && self.seen(&[*i]).is_some_and(|arm| differs(arm.verdict));
-        let mut visible: Vec<usize> = all.iter().copied().filter(is_real).collect();
-        visible.sort_by(|a, b| share(*b).total_cmp(&share(*a)));
-        visible
+        let is_real = |i: &usize| share(*i) > 0.0 && self.result_of(&[*i]).is_some_and(|arm| differs(arm.verdict));
+        let mut contributing: Vec<usize> = all.iter().copied().filter(is_real).collect();
+        contributing.sort_by(|a, b| share(*b).total_cmp(&share(*a)));
+        contributing
     }
 
     fn best_couple(&self, all: &[usize]) -> Option<(Vec<usize>, f64)> {
@@ -193,7 +193,7 @@ impl LeverSearch<'_> {
 
     /// Boots of all studies.
     pub fn boots(&self) -> u32 {
-        self.studies.iter().map(Seen::all_boots).sum()
+        self.studies.iter().map(StudyResult::all_boots).sum()
     }
 }
 

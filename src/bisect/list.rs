@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::builds;
 use crate::study::arm::{self, ArmText};
-use bigiron_archive::{Spec, Store, looks_like_kernel, spec};
+use bigiron_archive::{KernelSpec, Store, looks_like_kernel, spec};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::version::compare as compare_versions;
 
@@ -96,8 +96,8 @@ pub fn debian(good: &ArmText, bad: &ArmText, store: &Store, note: &dyn Fn(&str))
 
 /// Version and flavour of a Debian kernel.
 fn wanted(arm: &ArmText) -> Result<(String, String), Refusal> {
-    match Spec::parse(&arm.kernel) {
-        Ok(Spec::Debian { version, flavour }) => {
+    match KernelSpec::parse(&arm.kernel) {
+        Ok(KernelSpec::Debian { version, flavour }) => {
             Ok((version, flavour.unwrap_or_else(|| spec::DEFAULT_FLAVOUR.to_owned())))
         }
         Ok(_) => Err(Refusal::new(format!("`{arm}` is not of Debian's archive, so what lies between is not known"))

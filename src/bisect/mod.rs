@@ -12,8 +12,8 @@ pub mod levers;
 pub mod list;
 pub mod report;
 pub mod search;
-pub mod seen;
+pub mod study_result;
 
-pub use folder::{Bisection, Candidate, Link, Source, What};
-pub use search::{Found, Search, Standing};
-pub use seen::Seen;
+pub use folder::{Bisection, Candidate, ChainLink, SearchKind, Source};
+pub use search::{Search, SearchResult, SearchState};
+pub use study_result::StudyResult;

@@ -7,33 +7,33 @@ use std::collections::{BTreeMap, HashMap};
 use bigiron_stats::Verdict;
 use bigiron_stats::bisect::{self, Level, Point, Posterior, Span};
 
-use super::folder::{Bisection, What};
-use super::git::{Built, Outcome};
-use super::seen::{Seen, differs};
+use super::folder::{Bisection, SearchKind};
+use super::git::{BuildOutcome, Built};
+use super::study_result::{StudyResult, differs};
 use bigiron_model::identity::Identity;
 
 /// A search with what its tests have shown so far.
 pub struct Search<'a> {
     pub bisection: &'a Bisection,
     /// The study of the ends, then the tests.
-    pub tests: Vec<Seen>,
+    pub tests: Vec<StudyResult>,
     /// What came of building candidates that are commits or configurations, by their numbers.
     pub builds: BTreeMap<usize, Built>,
 }
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
+pub enum SearchState {
     /// The two ends are to be compared.
     Ends,
     /// This kernel is to be tested.
     Test(usize),
-    Done(Found),
+    Done(SearchResult),
 }
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum SearchResult {
     /// The ends do not differ: there is nothing to be found.
     Nothing(Verdict),
     /// An end did not deliver the metric in any pair.
@@ -48,7 +48,7 @@ pub enum Found {
 
 /// A kernel as the search knows it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct KnownKernel {
     pub boots: u32,
     pub level: Option<Level>,
     /// P(it lies after the change); `None` while the ends are not known to differ.
@@ -119,7 +119,7 @@ impl Search<'_> {
     /// What decides whether two kernels are one. Configurations are searched for what they do to the image: one that differs without a trace there
     /// differs in nothing that boots.
     fn bytes<'k>(&self, kernel: &'k Identity) -> (&'k str, Option<&'k str>) {
-        let config = kernel.config_sha256.as_deref().filter(|_| self.bisection.what != What::Configs);
+        let config = kernel.config_sha256.as_deref().filter(|_| self.bisection.what != SearchKind::Configs);
         (&kernel.image_sha256, config)
     }
 
@@ -138,34 +138,34 @@ impl Search<'_> {
 
     /// Why a candidate could not be built.
     pub fn unbuilt(&self, index: usize) -> Option<&Built> {
-        self.builds.get(&index).filter(|built| built.outcome == Outcome::Failed)
+        self.builds.get(&index).filter(|built| built.outcome == BuildOutcome::Failed)
     }
 
     /// How it stands.
-    pub fn standing(&self) -> Standing {
-        let Some(ends) = self.tests.first().and_then(|t| t.arms.first()) else { return Standing::Ends };
+    pub fn state(&self) -> SearchState {
+        let Some(ends) = self.tests.first().and_then(|t| t.arms.first()) else { return SearchState::Ends };
         if ends.ratios.is_empty() {
-            return Standing::Done(Found::Unmeasured);
+            return SearchState::Done(SearchResult::Unmeasured);
         }
-        let Some(posterior) = self.posterior() else { return Standing::Done(Found::Nothing(ends.verdict)) };
+        let Some(posterior) = self.posterior() else { return SearchState::Done(SearchResult::Nothing(ends.verdict)) };
         let best = posterior.likeliest();
         if best.probability >= 1.0 - self.bisection.error {
-            return Standing::Done(Found::Place(best));
+            return SearchState::Done(SearchResult::Place(best));
         }
         if !bisect::neither(&self.points()).is_empty() {
-            return Standing::Done(Found::Several);
+            return SearchState::Done(SearchResult::Several);
         }
         match posterior.next() {
             Some(kernel) if self.tests.len() + self.failed_builds() <= self.bisection.steps as usize => {
-                Standing::Test(kernel)
+                SearchState::Test(kernel)
             }
-            _ => Standing::Done(Found::Unsettled(posterior.credible(1.0 - self.bisection.error))),
+            _ => SearchState::Done(SearchResult::Unsettled(posterior.credible(1.0 - self.bisection.error))),
         }
     }
 
     /// Builds that came to nothing: each is a step as well.
     fn failed_builds(&self) -> usize {
-        self.builds.values().filter(|built| built.outcome == Outcome::Failed).count()
+        self.builds.values().filter(|built| built.outcome == BuildOutcome::Failed).count()
     }
 
     /// The candidates that are on neither side.
@@ -174,7 +174,7 @@ impl Search<'_> {
     }
 
     /// Every candidate.
-    pub fn known(&self) -> Vec<Known> {
+    pub fn known(&self) -> Vec<KnownKernel> {
         let points = self.points();
         let (levels, posterior, neither) = (bisect::levels(&points), self.posterior(), self.neither());
         let error = self.bisection.error;
@@ -202,7 +202,7 @@ impl Search<'_> {
                 let log = built.log.as_ref().map_or_else(String::new, |log| format!("; the log is {log}"));
                 format!("could not be built: {why}{log}")
             }));
-            Known { boots, level: levels[index], changed, side, failed }
+            KnownKernel { boots, level: levels[index], changed, side, failed }
         };
         self.bisection.candidates.iter().enumerate().map(of).collect()
     }
@@ -223,15 +223,15 @@ impl Search<'_> {
 
     /// Boots of all tests.
     pub fn boots(&self) -> u32 {
-        self.tests.iter().map(Seen::all_boots).sum()
+        self.tests.iter().map(StudyResult::all_boots).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::git::short;
-    use super::super::seen::SeenArm;
-    use super::super::{Candidate, What};
+    use super::super::study_result::ArmResult;
+    use super::super::{Candidate, SearchKind};
     use super::*;
     use bigiron_model::clock::Clock;
     use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
@@ -274,7 +274,7 @@ mod tests {
             options: String::new(),
             clock: Clock::Exact,
             seed: 1,
-            what: What::Commits,
+            what: SearchKind::Commits,
             error: 0.05,
             pairs_per_step: 2,
             steps: 50,
@@ -286,8 +286,8 @@ mod tests {
     }
 
     /// A study of one candidate, whose ratios are these.
-    fn seen(name: usize, ratios: &[f64]) -> Seen {
-        let arm = SeenArm {
+    fn seen(name: usize, ratios: &[f64]) -> StudyResult {
+        let arm = ArmResult {
             name: name.to_string(),
             kernel: kernel("x"),
             boots: ratios.len() as u32,
@@ -296,13 +296,13 @@ mod tests {
             estimate: None,
             verdict: Verdict::Worse,
         };
-        Seen { folder: String::new(), kernel: kernel("good"), boots: 2, failed: None, arms: vec![arm] }
+        StudyResult { folder: String::new(), kernel: kernel("good"), boots: 2, failed: None, arms: vec![arm] }
     }
 
     fn built(image: Option<&str>) -> Built {
         Built {
             commit: short("0123456789abcdef").to_owned(),
-            outcome: if image.is_some() { Outcome::Built } else { Outcome::Failed },
+            outcome: if image.is_some() { BuildOutcome::Built } else { BuildOutcome::Failed },
             why: image.is_none().then(|| "no such header".to_owned()),
             seconds: 1.0,
             image_bytes: None,
@@ -316,9 +316,9 @@ mod tests {
         let bisection = commits(6);
         let tests = vec![seen(5, &[0.1; 8]), seen(2, &[0.0, 0.001]), seen(4, &[0.1, 0.101])];
         let mut search = Search { bisection: &bisection, tests, builds: BTreeMap::new() };
-        assert_eq!(search.standing(), Standing::Test(3));
+        assert_eq!(search.state(), SearchState::Test(3));
         search.builds.insert(3, built(None));
-        let Standing::Done(Found::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.state() else { panic!("{:?}", search.state()) };
         assert_eq!((span.good, span.bad), (2, 4));
         let known = search.known();
         assert_eq!(known[3].side, Side::Skipped);
@@ -331,24 +331,24 @@ mod tests {
         let bisection = commits(6);
         let tests = vec![seen(5, &[0.1; 8])];
         let mut search = Search { bisection: &bisection, tests, builds: BTreeMap::new() };
-        assert_eq!(search.standing(), Standing::Test(2));
+        assert_eq!(search.state(), SearchState::Test(2));
         for (index, image) in [(0, "good"), (5, "bad"), (2, "good")] {
             search.builds.insert(index, built(Some(image)));
         }
         assert_eq!(search.known()[2].side, Side::Same(0));
         assert_eq!(search.known()[1].changed, Some(0.0));
-        assert!(matches!(search.standing(), Standing::Test(3 | 4)));
+        assert!(matches!(search.state(), SearchState::Test(3 | 4)));
         search.builds.insert(3, built(Some("bad")));
-        let Standing::Done(Found::Place(span)) = search.standing() else { panic!("{:?}", search.standing()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.state() else { panic!("{:?}", search.state()) };
         assert_eq!((span.good, span.bad, span.probability), (2, 3, 1.0));
         // One configuration more makes another kernel.
         let other = Identity { config_sha256: Some("d".to_owned()), ..kernel("bad") };
         search.builds.insert(3, Built { kernel: Some(other), ..built(Some("bad")) });
-        assert!(matches!(search.standing(), Standing::Test(3 | 4)));
+        assert!(matches!(search.state(), SearchState::Test(3 | 4)));
         // Where configurations are searched, one that leaves no trace in the image makes none.
-        let configs = Bisection { what: What::Configs, ..bisection.clone() };
+        let configs = Bisection { what: SearchKind::Configs, ..bisection.clone() };
         let search = Search { bisection: &configs, ..search };
-        assert!(matches!(search.standing(), Standing::Done(Found::Place(_))), "{:?}", search.standing());
+        assert!(matches!(search.state(), SearchState::Done(SearchResult::Place(_))), "{:?}", search.state());
     }
 
     #[test]
@@ -356,9 +356,9 @@ mod tests {
         let bisection = Bisection { steps: 2, ..commits(9) };
         let mut search = Search { bisection: &bisection, tests: vec![seen(8, &[0.1; 8])], builds: BTreeMap::new() };
         for _ in 0..2 {
-            let Standing::Test(next) = search.standing() else { panic!("{:?}", search.standing()) };
+            let SearchState::Test(next) = search.state() else { panic!("{:?}", search.state()) };
             search.builds.insert(next, built(None));
         }
-        assert!(matches!(search.standing(), Standing::Done(Found::Unsettled(_))));
+        assert!(matches!(search.state(), SearchState::Done(SearchResult::Unsettled(_))));
     }
 }

@@ -16,13 +16,13 @@ use crate::bisect::config::Switched;
 use crate::bisect::folder;
 use crate::bisect::git::{Built, Touched};
 use crate::bisect::levers::LeverSearch;
-use crate::bisect::report::{More, Outcome, Report, json, text};
-use crate::bisect::{Bisection, Search, Seen, What};
+use crate::bisect::report::{BisectOutcome, BisectReport, FolderExtras, json, text};
+use crate::bisect::{Bisection, Search, SearchKind, StudyResult};
 use crate::cli::{Bisect, BisectAction, BisectCommon, BisectFormat, FailOn};
 use crate::commands::output::Terminal;
 use crate::conduct::signals;
 use crate::conduct::study_folder::RESULTS;
-use crate::conduct::{self, Part, Request};
+use crate::conduct::{self, SearchContext, StudyRequest};
 use crate::study::question::Question;
 use bigiron_lab::host::sim::Script;
 use bigiron_model::identity::Identity;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
 }
 
 /// A bisection that is being worked through.
-struct Work<'a> {
+struct BisectionRun<'a> {
     common: &'a BisectCommon,
     dir: PathBuf,
     bisection: Bisection,
@@ -55,7 +55,7 @@ struct Work<'a> {
     builder: Option<git::Builder>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> BisectionRun<'a> {
     /// There is an answer; whether it took a boot.
     fn ended(&self, booted: bool) {
         if !booted {
@@ -67,9 +67,9 @@ impl<'a> Work<'a> {
         common: &'a BisectCommon,
         dir: PathBuf,
         bisection: Bisection,
-        asked: ask::Asked,
-    ) -> anyhow::Result<Work<'a>> {
-        Ok(Work::with(common, dir, bisection, asked, signals::cancelled_by_signals()?))
+        asked: ask::BisectQuestion,
+    ) -> anyhow::Result<BisectionRun<'a>> {
+        Ok(BisectionRun::with(common, dir, bisection, asked, signals::cancelled_by_signals()?))
     }
 
     /// The same, where signals are caught already.
@@ -77,10 +77,19 @@ impl<'a> Work<'a> {
         common: &'a BisectCommon,
         dir: PathBuf,
         bisection: Bisection,
-        asked: ask::Asked,
+        asked: ask::BisectQuestion,
         cancel: Arc<AtomicBool>,
-    ) -> Work<'a> {
-        Work { common, dir, bisection, base: asked.base, script: asked.script, cancel, here: asked.here, builder: None }
+    ) -> BisectionRun<'a> {
+        BisectionRun {
+            common,
+            dir,
+            bisection,
+            base: asked.base,
+            script: asked.script,
+            cancel,
+            here: asked.here,
+            builder: None,
+        }
     }
 
     /// Runs a study, or goes on with it.
@@ -98,7 +107,7 @@ impl<'a> Work<'a> {
     ) -> anyhow::Result<conduct::Conducted> {
         self.here.check("bisection", &self.dir, Some(&self.bisection.provenance()))?;
         let out = self.dir.join(folder);
-        let request = Request {
+        let request = StudyRequest {
             question,
             file: None,
             script: self.script.clone(),
@@ -106,7 +115,7 @@ impl<'a> Work<'a> {
             jobs: self.common.jobs,
             why: Some(why),
             locks: Some(0),
-            part: Some(Part { kernels, repeat: &self.bisection.repeat, cancel: &self.cancel }),
+            part: Some(SearchContext { kernels, repeat: &self.bisection.repeat, cancel: &self.cancel }),
             observer: &Terminal,
         };
         conduct::conduct(&request)
@@ -138,10 +147,11 @@ pub(super) fn again(dir: &Path, bisection: &Bisection, format: BisectFormat, fai
 }
 
 /// Exit status under `--fail-on`: what the ends show, and whether what makes it was found.
-fn status(studies: &[Seen], found: Outcome, fail_on: &[FailOn]) -> u8 {
+fn status(studies: &[StudyResult], found: BisectOutcome, fail_on: &[FailOn]) -> u8 {
     use bigiron_stats::Verdict;
     let verdict = studies.first().and_then(|ends| ends.arms.first()).map(|arm| arm.verdict);
-    let is_answer = matches!(found, Outcome::Found | Outcome::FoundWithOthers | Outcome::NoDifference);
+    let is_answer =
+        matches!(found, BisectOutcome::Found | BisectOutcome::FoundWithOthers | BisectOutcome::NoDifference);
     match verdict {
         Some(Verdict::Worse) if !fail_on.is_empty() => super::WORSE,
         _ if !is_answer && fail_on.contains(&FailOn::Inconclusive) => super::INCONCLUSIVE,
@@ -150,7 +160,7 @@ fn status(studies: &[Seen], found: Outcome, fail_on: &[FailOn]) -> u8 {
 }
 
 /// A search among kernels, commits or configurations, as it stands in its folder.
-fn search<'b>(dir: &Path, bisection: &'b Bisection, tests: Vec<Seen>) -> anyhow::Result<Search<'b>> {
+fn search<'b>(dir: &Path, bisection: &'b Bisection, tests: Vec<StudyResult>) -> anyhow::Result<Search<'b>> {
     let mut builds = BTreeMap::new();
     for (index, candidate) in bisection.candidates.iter().enumerate() {
         if let Some(key) = candidate.build()
@@ -165,16 +175,16 @@ fn search<'b>(dir: &Path, bisection: &'b Bisection, tests: Vec<Seen>) -> anyhow:
 fn rendered(dir: &Path, bisection: &Bisection, format: BisectFormat, stop: &AtomicBool) -> anyhow::Result<String> {
     let studies = studies(dir, bisection, stop)?;
     Ok(match bisection.what {
-        What::Kernels | What::Commits | What::Configs => {
+        SearchKind::Kernels | SearchKind::Commits | SearchKind::Configs => {
             let search = search(dir, bisection, studies)?;
-            let more = More { dir, touched: Touched::read(dir)?, switched: Switched::read(dir)? };
-            laid_out(&Report::kernels(&search, &more), format)
+            let more = FolderExtras { dir, touched: Touched::read(dir)?, switched: Switched::read(dir)? };
+            laid_out(&BisectReport::kernels(&search, &more), format)
         }
-        What::Levers => laid_out(&Report::levers(&LeverSearch { bisection, studies }), format),
+        SearchKind::Levers => laid_out(&BisectReport::levers(&LeverSearch { bisection, studies }), format),
     })
 }
 
-fn laid_out(report: &Report<'_>, format: BisectFormat) -> String {
+fn laid_out(report: &BisectReport<'_>, format: BisectFormat) -> String {
     match format {
         BisectFormat::Text => text(report),
         BisectFormat::Json => json(report),
@@ -182,42 +192,42 @@ fn laid_out(report: &Report<'_>, format: BisectFormat) -> String {
 }
 
 /// How it ended, if it did.
-fn outcome(dir: &Path, bisection: &Bisection, studies: &[Seen]) -> anyhow::Result<Outcome> {
+fn outcome(dir: &Path, bisection: &Bisection, studies: &[StudyResult]) -> anyhow::Result<BisectOutcome> {
     let studies = studies.to_vec();
     Ok(match bisection.what {
-        What::Kernels | What::Commits | What::Configs => {
-            let more = More { dir, touched: None, switched: None };
-            Report::kernels(&search(dir, bisection, studies)?, &more).outcome
+        SearchKind::Kernels | SearchKind::Commits | SearchKind::Configs => {
+            let more = FolderExtras { dir, touched: None, switched: None };
+            BisectReport::kernels(&search(dir, bisection, studies)?, &more).outcome
         }
-        What::Levers => Report::levers(&LeverSearch { bisection, studies }).outcome,
+        SearchKind::Levers => BisectReport::levers(&LeverSearch { bisection, studies }).outcome,
     })
 }
 
 /// The finished studies of a bisection, in their order.
-fn studies(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Result<Vec<Seen>> {
-    let mut seen = Vec::new();
-    let next = |seen: &[Seen]| match (seen.len(), bisection.what) {
+fn studies(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Result<Vec<StudyResult>> {
+    let mut results = Vec::new();
+    let next = |results: &[StudyResult]| match (results.len(), bisection.what) {
         (0, _) => Some(folder::ENDS.to_owned()),
-        (number, What::Kernels | What::Commits | What::Configs) => Some(Bisection::step(number)),
-        (_, What::Levers) => {
-            let search = LeverSearch { bisection, studies: seen.to_vec() };
-            match search.standing() {
-                crate::bisect::levers::Standing::Study { folder, .. } => Some(folder),
+        (number, SearchKind::Kernels | SearchKind::Commits | SearchKind::Configs) => Some(Bisection::step(number)),
+        (_, SearchKind::Levers) => {
+            let search = LeverSearch { bisection, studies: results.to_vec() };
+            match search.state() {
+                crate::bisect::levers::LeverSearchState::Study { folder, .. } => Some(folder),
                 _ => None,
             }
         }
     };
-    while let Some(name) = next(&seen) {
+    while let Some(name) = next(&results) {
         let Some(study) = folder::finished(dir, &name)? else { break };
         let (_, judgement) = conduct::judged(&study, stop, &Terminal)?;
-        seen.push(Seen::of(&name, study.plan(), &judgement, &bisection.workload, &bisection.metric.name));
+        results.push(StudyResult::of(&name, study.plan(), &judgement, &bisection.workload, &bisection.metric.name));
     }
-    Ok(seen)
+    Ok(results)
 }
 
 /// Whether nothing is left to be booted.
 fn is_finished(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Result<bool> {
-    Ok(outcome(dir, bisection, &studies(dir, bisection, stop)?)? != Outcome::Unfinished)
+    Ok(outcome(dir, bisection, &studies(dir, bisection, stop)?)? != BisectOutcome::Unfinished)
 }
 
 /// The bisection's folder, and what it holds of this question already: the one named, or the first of the default ones that is not finished.

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use super::report;
 use crate::cli::{Compare, Design};
-use crate::conduct::Request;
+use crate::conduct::StudyRequest;
 use crate::conduct::environment::refuse;
 use crate::study::question::Question;
-use crate::study::{command, words};
+use crate::study::{arguments, command};
 use bigiron_archive::store::Store;
 use bigiron_model::margins;
 use bigiron_model::refusal::Refusal;
@@ -20,7 +20,7 @@ use bigiron_probe::machine;
 pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
     let mut question = question(&args.words, &args.design)?;
     command::ask(&mut question, &args.program, &args.metric)?;
-    let request = Request {
+    let request = StudyRequest {
         question,
         file: None,
         script: None,
@@ -37,7 +37,7 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
 /// The question that arguments ask.
 pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Question> {
     let named = Store::open().and_then(|store| store.names()).map_err(refuse)?;
-    let (arms, workloads) = words::sort(words, &named)?;
+    let (arms, workloads) = arguments::sort(words, &named)?;
     let wrong = |option: &str, message: String| Refusal::new(format!("--{option}: {message}"));
     let mut q = Question {
         arms,

@@ -2,9 +2,9 @@
 
 mod device;
 mod live;
-mod place;
 mod result;
 mod run;
+mod run_directory;
 mod runner;
 mod tables;
 

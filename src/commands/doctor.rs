@@ -20,7 +20,7 @@ const CACHE_ROOM: u64 = 1 << 30;
 const STUDY_ROOM: u64 = 64 << 20;
 
 /// What a check found.
-enum Found {
+enum CheckResult {
     Ok(String),
     /// Not there, or does not work; what to do. `true` if the default comparison needs it.
     Missing(String, bool),
@@ -46,16 +46,16 @@ pub(super) fn run() -> anyhow::Result<u8> {
     let mut fit = true;
     for (what, found) in &checks {
         let (state, says) = match found {
-            Found::Ok(says) => ("ok", says),
-            Found::Missing(says, needed) => {
+            CheckResult::Ok(says) => ("ok", says),
+            CheckResult::Missing(says, needed) => {
                 fit &= !needed;
                 ("missing", says)
             }
-            Found::Broken(says, needed) => {
+            CheckResult::Broken(says, needed) => {
                 fit &= !needed;
                 ("broken", says)
             }
-            Found::Unknown(says) => ("unknown", says),
+            CheckResult::Unknown(says) => ("unknown", says),
         };
         let _ = writeln!(text, "{state:<8} {what:<9} {says}");
     }
@@ -65,22 +65,24 @@ pub(super) fn run() -> anyhow::Result<u8> {
     Ok(if fit { 0 } else { super::FAILED })
 }
 
-fn qemu(environment: &Environment<'_>) -> Found {
+fn qemu(environment: &Environment<'_>) -> CheckResult {
     match environment.qemu() {
-        Ok(qemu) => Found::Ok(format!("{} ({})", qemu.version, qemu.program.display())),
+        Ok(qemu) => CheckResult::Ok(format!("{} ({})", qemu.version, qemu.program.display())),
         Err(refusal) if image::find_tool(bigiron_lab::vm::qemu::PROGRAM).is_some() => {
-            Found::Broken(refusal.message, true)
+            CheckResult::Broken(refusal.message, true)
         }
-        Err(refusal) => Found::Missing(refusal.message, true),
+        Err(refusal) => CheckResult::Missing(refusal.message, true),
     }
 }
 
 /// Lockstep is not needed to compare, only to repeat to the last digit.
-fn lockstep(environment: &Environment<'_>) -> Found {
-    let Ok(qemu) = environment.qemu() else { return Found::Unknown("there is no QEMU to try it with".to_owned()) };
+fn lockstep(environment: &Environment<'_>) -> CheckResult {
+    let Ok(qemu) = environment.qemu() else {
+        return CheckResult::Unknown("there is no QEMU to try it with".to_owned());
+    };
     match lockstep::try_out(qemu) {
-        Ok(()) => Found::Ok("QEMU's threads take turns: the exact clock repeats to the last digit".to_owned()),
-        Err(why) => Found::Missing(
+        Ok(()) => CheckResult::Ok("QEMU's threads take turns: the exact clock repeats to the last digit".to_owned()),
+        Err(why) => CheckResult::Missing(
             format!("{why}; the exact clock may be some nanoseconds off from one run to the next, rarely"),
             false,
         ),
@@ -88,57 +90,57 @@ fn lockstep(environment: &Environment<'_>) -> Found {
 }
 
 /// KVM is never needed: without it the clock is `exact`.
-fn kvm(environment: &Environment<'_>) -> Found {
+fn kvm(environment: &Environment<'_>) -> CheckResult {
     if environment.kvm_needs_kernel() {
-        return Found::Unknown(
+        return CheckResult::Unknown(
             "/dev/kvm is there; the first comparison boots a guest to see whether it works".to_owned(),
         );
     }
     match environment.kvm_report() {
-        Ok(kvm) => Found::Ok(format!("{}; the default clock is `wall`", kvm.reason)),
+        Ok(kvm) => CheckResult::Ok(format!("{}; the default clock is `wall`", kvm.reason)),
         Err(why) if Path::new("/dev/kvm").exists() => {
-            Found::Broken(format!("{why}; the default clock is `exact`"), false)
+            CheckResult::Broken(format!("{why}; the default clock is `exact`"), false)
         }
-        Err(why) => Found::Missing(format!("{why}; the default clock is `exact`"), false),
+        Err(why) => CheckResult::Missing(format!("{why}; the default clock is `exact`"), false),
     }
 }
 
-fn tool(name: &str, purpose: &str, needed: bool) -> Found {
+fn tool(name: &str, purpose: &str, needed: bool) -> CheckResult {
     match image::find_tool(name) {
-        Some(path) => Found::Ok(path.display().to_string()),
-        None => Found::Missing(format!("no `{name}` in PATH; needed for {purpose}"), needed),
+        Some(path) => CheckResult::Ok(path.display().to_string()),
+        None => CheckResult::Missing(format!("no `{name}` in PATH; needed for {purpose}"), needed),
     }
 }
 
-fn memory() -> Found {
+fn memory() -> CheckResult {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib =
         info.lines().find_map(|l| l.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     match kib.map(|kib| kib << 10) {
-        Some(bytes) if bytes < MEMORY => Found::Missing(
+        Some(bytes) if bytes < MEMORY => CheckResult::Missing(
             format!("{} MiB available; the default guest takes {}", bytes >> 20, size::print_bytes(MEMORY)),
             true,
         ),
-        Some(bytes) => Found::Ok(format!("{} MiB available", bytes >> 20)),
-        None => Found::Broken("/proc/meminfo names no MemAvailable".to_owned(), false),
+        Some(bytes) => CheckResult::Ok(format!("{} MiB available", bytes >> 20)),
+        None => CheckResult::Broken("/proc/meminfo names no MemAvailable".to_owned(), false),
     }
 }
 
-fn room(dir: &Path, least: u64, right: &str) -> Found {
+fn room(dir: &Path, least: u64, right: &str) -> CheckResult {
     let existing = dir.ancestors().find(|d| d.exists()).filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Err(e) = tempfile::tempfile_in(existing) {
-        return Found::Broken(format!("`{}` cannot be written ({e}); {right}", existing.display()), true);
+        return CheckResult::Broken(format!("`{}` cannot be written ({e}); {right}", existing.display()), true);
     }
     match rustix::fs::statvfs(existing) {
         Ok(fs) => {
             let free = fs.f_bavail.saturating_mul(fs.f_frsize);
             let says = format!("`{}`, {} MiB free", dir.display(), free >> 20);
             if free < least {
-                Found::Missing(format!("{says}, {} needed; {right}", size::print_bytes(least)), true)
+                CheckResult::Missing(format!("{says}, {} needed; {right}", size::print_bytes(least)), true)
             } else {
-                Found::Ok(says)
+                CheckResult::Ok(says)
             }
         }
-        Err(e) => Found::Broken(format!("`{}`: {e}", dir.display()), true),
+        Err(e) => CheckResult::Broken(format!("`{}`: {e}", dir.display()), true),
     }
 }

@@ -7,7 +7,7 @@ use super::output;
 use crate::cli::KernelAction;
 use crate::conduct::environment::refuse;
 use bigiron_archive::KernelError;
-use bigiron_archive::spec::Spec;
+use bigiron_archive::spec::KernelSpec;
 use bigiron_archive::store::Store;
 use bigiron_model::refusal::Refusal;
 
@@ -16,7 +16,8 @@ pub(super) fn run(action: KernelAction) -> anyhow::Result<u8> {
     match action {
         KernelAction::Fetch { kernels } => {
             for text in kernels {
-                let kernel = store.resolve(&Spec::parse(&text).map_err(refuse)?, &output::note).map_err(refuse)?;
+                let kernel =
+                    store.resolve(&KernelSpec::parse(&text).map_err(refuse)?, &output::note).map_err(refuse)?;
                 let package = kernel.identity.package.map_or_else(String::new, |p| format!("  {p}"));
                 output::data(&format!("{text}  {}{package}", kernel.identity.release))?;
             }
@@ -26,8 +27,8 @@ pub(super) fn run(action: KernelAction) -> anyhow::Result<u8> {
                 return Err(Refusal::new(format!("`{name}` is a workload; a kernel needs another name")).into());
             }
             let spec = match (kernel, image) {
-                (_, Some(image)) => Spec::Image { image, modules },
-                (Some(kernel), None) => Spec::parse(&kernel).map_err(refuse)?,
+                (_, Some(image)) => KernelSpec::Image { image, modules },
+                (Some(kernel), None) => KernelSpec::parse(&kernel).map_err(refuse)?,
                 (None, None) => return Err(Refusal::new("No kernel to add; name one or give `--image`").into()),
             };
             let entry = store.add(&name, &spec, config.as_deref(), &output::note).map_err(refuse)?;

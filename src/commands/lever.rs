@@ -14,14 +14,14 @@ use crate::study::arm::ArmText;
 use bigiron_lab::lever;
 use bigiron_lab::lever::apply;
 use bigiron_lab::lever::runtime;
-use bigiron_lab::lever::runtime::{Lever, Place};
+use bigiron_lab::lever::runtime::{Lever, LeverTarget};
 use bigiron_lab::lever::site::Site;
 use bigiron_lab::lever::{Scope, boot, fault};
 use bigiron_lab::undo::{Ledger, chosen};
 use bigiron_model::refusal::Refusal;
-use bigiron_model::setting::{Setting, Typed};
+use bigiron_model::setting::{Setting, TypedSetting};
 use bigiron_model::suggest;
-use bigiron_sys::network::{Attribute, Link};
+use bigiron_sys::network::{Attribute, TrialLink};
 
 pub(super) fn run(action: &LeverAction) -> anyhow::Result<u8> {
     match action {
@@ -96,9 +96,9 @@ fn show(name: &str) -> anyhow::Result<String> {
     if let Some(since) = lever.since {
         let _ = writeln!(out, "since: Linux {since}, where the kernel is built with it");
     }
-    let link = Link::lazy();
+    let link = TrialLink::lazy();
     let site = environment::here(Path::new("."), &link);
-    if let Place::Link(attribute) = lever.place {
+    if let LeverTarget::Link(attribute) = lever.place {
         out.push_str(&between(&site, attribute));
         let _ = writeln!(out, "more: bigiron doc {family}");
         return Ok(out);
@@ -148,15 +148,17 @@ fn between(site: &Site<'_>, attribute: Attribute) -> String {
 
 fn place(lever: &Lever) -> String {
     match lever.place {
-        Place::File(path) => path.to_owned(),
-        Place::Disk(file) => format!("/sys/block/DISK/queue/{file} of every disk that the data lies on"),
-        Place::Device(file) => format!("/sys/block/DEVICE/queue/{file} of the device that the file system lies on"),
-        Place::Named(_) => "the file that its name says".to_owned(),
-        Place::Workload => "the processes of the workload".to_owned(),
-        Place::Swap => "/dev/zramN".to_owned(),
-        Place::Link(attribute) => attribute.place(),
-        Place::Machine => "QEMU's arguments, before the guest boots".to_owned(),
-        Place::FileSystem => "the workload's disk, before it is mounted".to_owned(),
+        LeverTarget::File(path) => path.to_owned(),
+        LeverTarget::Disk(file) => format!("/sys/block/DISK/queue/{file} of every disk that the data lies on"),
+        LeverTarget::Device(file) => {
+            format!("/sys/block/DEVICE/queue/{file} of the device that the file system lies on")
+        }
+        LeverTarget::Named(_) => "the file that its name says".to_owned(),
+        LeverTarget::Workload => "the processes of the workload".to_owned(),
+        LeverTarget::Swap => "/dev/zramN".to_owned(),
+        LeverTarget::Link(attribute) => attribute.place(),
+        LeverTarget::Machine => "QEMU's arguments, before the guest boots".to_owned(),
+        LeverTarget::FileSystem => "the workload's disk, before it is mounted".to_owned(),
     }
 }
 
@@ -180,7 +182,7 @@ fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
     if apply {
         return applied(&here, dir);
     }
-    let link = Link::lazy();
+    let link = TrialLink::lazy();
     let site = environment::here(dir, &link);
     let scheduled = here.iter().any(|(name, _)| name == "block.scheduler");
     let (mut out, mut missing) = (String::new(), false);
@@ -200,7 +202,7 @@ fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
                 }
             },
         };
-        let _ = writeln!(out, "{}: {said}", Typed(setting));
+        let _ = writeln!(out, "{}: {said}", TypedSetting(setting));
     }
     output::data(&out)?;
     Ok(if missing { super::FAILED } else { 0 })
@@ -210,7 +212,7 @@ fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
 fn applied(settings: &[Setting], dir: &Path) -> anyhow::Result<u8> {
     let mut ledger = Ledger::open()?;
     let mark = ledger.mark();
-    let link = Link::lazy();
+    let link = TrialLink::lazy();
     let site = environment::here(dir, &link);
     let applied = apply::apply(settings, &site, &mut ledger);
     let troubles = ledger.undo_since(mark);

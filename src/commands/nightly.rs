@@ -18,20 +18,20 @@ use sha2::{Digest, Sha256};
 use super::output;
 use crate::cli::{FailOn, HistoryFormat, Nightly};
 use crate::conduct::environment::{Environment, refuse};
-use crate::conduct::{self, Part, Request};
+use crate::conduct::{self, SearchContext, StudyRequest};
 use crate::night::collect;
 use crate::night::folder::{Group, Night, NightArm};
 use crate::night::grid::{Grid, Studied};
 use crate::night::previous::{last, previous};
 use crate::night::report as print;
-use crate::night::report::Report;
+use crate::night::report::NightReport;
 use crate::night::rows::{self, Budget, Row};
+use crate::study::arguments;
 use crate::study::question::Question;
-use crate::study::settled::{self, SCREENING_PAIRS, Settled};
-use crate::study::words;
+use crate::study::resolved::{self, ResolvedQuestion, SCREENING_PAIRS};
 use bigiron_archive::store::Store;
 use bigiron_judge::history;
-use bigiron_judge::history::{Entry, History};
+use bigiron_judge::history::{History, HistoryEntry};
 use bigiron_lab::host::sim::Script;
 use bigiron_model::clock::Clock;
 use bigiron_model::date;
@@ -41,7 +41,7 @@ use bigiron_model::shell::quote;
 use bigiron_model::size;
 
 /// A night that is being worked through.
-struct Work<'a> {
+struct NightRun<'a> {
     args: &'a Nightly,
     dir: PathBuf,
     night: Night,
@@ -71,20 +71,20 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
 
     let environment =
         Environment::new(base.arms.first().map(|arm| arm.kernel.clone()), &Terminal)?.at(args.out.as_deref());
-    let settle = |rows: &[&Row]| settled::settle(&rows::question(&base, rows), &environment);
-    let boots = rows::pack(&rows, |rows| settle(rows).map(drop))?;
-    let settled = boots.iter().map(|rows| settle(rows)).collect::<Result<Vec<Settled>, Refusal>>()?;
-    let asked: String = settled.iter().map(Settled::sha256).collect();
+    let resolve = |rows: &[&Row]| resolved::resolve(&rows::question(&base, rows), &environment);
+    let boots = rows::pack(&rows, |rows| resolve(rows).map(drop))?;
+    let resolved = boots.iter().map(|rows| resolve(rows)).collect::<Result<Vec<ResolvedQuestion>, Refusal>>()?;
+    let asked: String = resolved.iter().map(ResolvedQuestion::sha256).collect();
     let question_sha256: String = Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect();
 
-    let (dir, found) = place(args, &settled[0], &question_sha256)?;
-    let here = environment.provenance(settled[0].machine.host)?;
+    let (dir, found) = place(args, &resolved[0], &question_sha256)?;
+    let here = environment.provenance(resolved[0].machine.host)?;
     let night = match found {
         Some(night) => night,
         None => {
             // Kernels are fetched, and bad ones refused, before there is a folder.
-            let (identities, _) = hosts::kernels(&settled[0], &environment)?;
-            let names = settled[0].arms.iter().map(|a| a.name.clone());
+            let (identities, _) = hosts::kernels(&resolved[0], &environment)?;
+            let names = resolved[0].arms.iter().map(|a| a.name.clone());
             let night = Night {
                 schema: Night::schema(),
                 bigiron: env!("CARGO_PKG_VERSION").to_owned(),
@@ -93,8 +93,8 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
                 question_sha256,
                 begun: date::now(),
                 budget,
-                pairs: settled[0].pairs,
-                clock: settled[0].clock,
+                pairs: resolved[0].pairs,
+                clock: resolved[0].clock,
                 repeat: repeat(args),
                 arms: names.zip(identities).map(|(name, kernel)| NightArm { name, kernel }).collect(),
                 groups: Night::groups(&boots),
@@ -105,7 +105,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
         }
     };
     let cancel = signals::cancelled_by_signals()?;
-    let work = Work { args, dir, night, base, script, cancel, here };
+    let work = NightRun { args, dir, night, base, script, cancel, here };
     work.all()?;
     remember(&work, &history)?;
     let report = report(&work.dir, &work.night, &work.cancel)?;
@@ -125,7 +125,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
 }
 
 /// What the night has taken of this machine, in all its sessions.
-fn cost(report: &Report) -> String {
+fn cost(report: &NightReport) -> String {
     let cpu = report.cpu_s;
     let time = if cpu < 100.0 { format!("{cpu:.0} s") } else { format!("{:.1} min", cpu / 60.0) };
     format!("{} boots, {time} of CPU time", report.boots)
@@ -138,7 +138,7 @@ pub(super) fn again(dir: &Path, night: &Night, format: HistoryFormat, fail_on: &
     Ok(status(&report, fail_on))
 }
 
-fn rendered(report: &Report, format: HistoryFormat) -> String {
+fn rendered(report: &NightReport, format: HistoryFormat) -> String {
     match format {
         HistoryFormat::Text => print::text(report),
         HistoryFormat::Json => print::json(report),
@@ -146,7 +146,7 @@ fn rendered(report: &Report, format: HistoryFormat) -> String {
     }
 }
 
-fn status(report: &Report, fail_on: &[FailOn]) -> u8 {
+fn status(report: &NightReport, fail_on: &[FailOn]) -> u8 {
     use bigiron_stats::Verdict;
     match report.grid.verdict() {
         Some(Verdict::Worse) if !fail_on.is_empty() => super::WORSE,
@@ -160,7 +160,7 @@ fn status(report: &Report, fail_on: &[FailOn]) -> u8 {
 /// What all studies of the night ask, and the workloads that were named.
 fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
     let named = Store::open().and_then(|store| store.names()).map_err(refuse)?;
-    let (arms, workloads) = words::sort(&args.words, &named)?;
+    let (arms, workloads) = arguments::sort(&args.words, &named)?;
     if let Some(arm) = arms.iter().find(|a| !a.settings.is_empty()) {
         return Err(Refusal::new(format!("`{arm}` sets levers; a night compares kernels"))
             .hint("`--set LEVER=VALUE` sets a lever on all kernels; `bigiron compare` compares settings")
@@ -236,7 +236,7 @@ fn repeat(args: &Nightly) -> String {
 }
 
 /// The night's folder, and what it holds of this question already: the one named, or the first of the default ones that is not finished.
-fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(PathBuf, Option<Night>)> {
+fn place(args: &Nightly, first: &ResolvedQuestion, question: &str) -> anyhow::Result<(PathBuf, Option<Night>)> {
     if let Some(dir) = &args.out {
         return match Night::open(dir)? {
             Some(night) if night.question_sha256 == question => Ok((dir.clone(), Some(night))),
@@ -276,7 +276,7 @@ fn place(args: &Nightly, first: &Settled, question: &str) -> anyhow::Result<(Pat
     unreachable!("numbers do not end")
 }
 
-impl Work<'_> {
+impl NightRun<'_> {
     /// Runs what has not been run yet.
     fn all(&self) -> anyhow::Result<()> {
         if self.night.is_finished(&self.dir)? {
@@ -319,7 +319,7 @@ impl Work<'_> {
     fn study(&self, folder: &str, rows: &[&Row]) -> anyhow::Result<()> {
         let identities: Vec<_> = self.night.arms.iter().map(|a| a.kernel.clone()).collect();
         let out = self.dir.join(folder);
-        let request = Request {
+        let request = StudyRequest {
             question: rows::question(&self.base, rows),
             file: None,
             script: self.script.clone(),
@@ -327,7 +327,7 @@ impl Work<'_> {
             jobs: self.args.jobs,
             why: Some(0),
             locks: None,
-            part: Some(Part { kernels: &identities, repeat: &self.night.repeat, cancel: &self.cancel }),
+            part: Some(SearchContext { kernels: &identities, repeat: &self.night.repeat, cancel: &self.cancel }),
             observer: &Terminal,
         };
         conduct::conduct(&request).map(drop)
@@ -335,13 +335,13 @@ impl Work<'_> {
 }
 
 /// Keeps in the night's folder what the history has of the kernels that tonight's are held against: the grid can then be made again anywhere.
-fn remember(work: &Work<'_>, history: &Path) -> anyhow::Result<()> {
+fn remember(work: &NightRun<'_>, history: &Path) -> anyhow::Result<()> {
     let kept = History::read(history)?;
     for (line, why) in &kept.unreadable {
         output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is passed over"));
     }
     let entries = collect::entries(&work.night, &studies(&work.dir, &work.night, &work.cancel)?);
-    let last: Vec<Entry> = entries.iter().filter_map(|tonight| last(tonight, &kept)).cloned().collect();
+    let last: Vec<HistoryEntry> = entries.iter().filter_map(|tonight| last(tonight, &kept)).cloned().collect();
     if !last.is_empty() && History::read(&work.dir)?.entries.is_empty() {
         history::file::append(&work.dir, &last)?;
     }
@@ -365,12 +365,12 @@ fn studies(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<Vec<S
 }
 
 /// Everything that is said of a night.
-fn report(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<Report> {
+fn report(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<NightReport> {
     let studies = studies(dir, night, stop)?;
     let names: Vec<String> = night.arms.iter().map(|a| a.name.clone()).collect();
     let entries = collect::entries(night, &studies);
     let records = || studies.iter().flat_map(|s| &s.records);
-    Ok(Report {
+    Ok(NightReport {
         grid: Grid::new(&names, &studies),
         night: night.clone(),
         previous: previous(&entries, &studies, &History::read(dir)?),

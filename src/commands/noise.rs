@@ -7,15 +7,15 @@ use std::time::Duration;
 use super::output;
 use bigiron_probe::machine;
 use bigiron_probe::machine::Grade;
-use bigiron_probe::noise::Sample;
+use bigiron_probe::noise::MachineSample;
 
 /// How long the machine is watched.
 const WATCHED: Duration = Duration::from_secs(2);
 
 pub(super) fn run() -> anyhow::Result<u8> {
-    let before = Sample::now();
+    let before = MachineSample::now();
     std::thread::sleep(WATCHED);
-    let noise = Sample::now().since(&before);
+    let noise = MachineSample::now().since(&before);
     let items = machine::card(Path::new("/sys"), Path::new("/proc"), &noise, Path::new("."));
     let mut text = String::new();
     for item in &items {

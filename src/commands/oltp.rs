@@ -17,7 +17,7 @@ use bigiron_lab::host::{HostError, Phase, local};
 use bigiron_model::metric::{MetricDef, Unit};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::workload::Options;
-use bigiron_oltp::check::Report;
+use bigiron_oltp::check::CheckReport;
 use bigiron_oltp::pg::{Connection, Url};
 use bigiron_oltp::trial_database::Procedures;
 use bigiron_oltp::{Oltp, Scale, check, jobs, ledger, ramp, trial_database};
@@ -163,7 +163,7 @@ fn prove(text: &str, acks: &Path) -> anyhow::Result<u8> {
     print(&report)
 }
 
-fn print(report: &Report) -> anyhow::Result<u8> {
+fn print(report: &CheckReport) -> anyhow::Result<u8> {
     let mut out = String::new();
     for check in &report.checks {
         let _ = writeln!(out, "{check}");

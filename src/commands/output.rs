@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use anyhow::Context as _;
 
 use crate::conduct::Observer;
-use crate::session::Event;
+use crate::session::SessionEvent;
 use crate::session::progress::Progress;
 
 /// Writes data to standard output.
@@ -49,7 +49,7 @@ impl Observer for Terminal {
         warn(text);
     }
 
-    fn session(&self) -> Box<dyn Fn(Event) + Sync> {
+    fn session(&self) -> Box<dyn Fn(SessionEvent) + Sync> {
         let progress = Progress::stderr();
         Box::new(move |event| progress.show(&event))
     }

@@ -6,9 +6,9 @@ use super::bisect;
 use super::nightly;
 use super::output;
 use crate::bisect::Bisection;
-use crate::cli::{BisectFormat, Counters, Flame, Format, HistoryFormat, Outcome, Report};
+use crate::cli::{BisectFormat, Counters, Flame, Format, HistoryFormat, Report, ResultOptions};
 use crate::commands::output::Terminal;
-use crate::conduct::{self, Conducted, Request};
+use crate::conduct::{self, Conducted, StudyRequest};
 use crate::night::Night;
 use bigiron_judge::Judgement;
 use bigiron_judge::stacks::Stacks;
@@ -17,7 +17,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::store::Folder;
 use bigiron_report as report;
 use bigiron_report::flame;
-use bigiron_report::flame::Shown;
+use bigiron_report::flame::FlameView;
 use bigiron_report::why::Why;
 
 pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
 }
 
 /// Conducts a study, prints its report and says what the exit status is.
-pub(super) fn conduct(request: &Request<'_>, outcome: &Outcome) -> anyhow::Result<u8> {
+pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> anyhow::Result<u8> {
     let study = conduct::conduct(request)?;
     output::data(&rendered(&study, outcome.format, false))?;
     Ok(super::status(&study.judgement, &outcome.fail_on))
@@ -100,9 +100,9 @@ fn graph(plan: &Plan, judgement: &Judgement, why: &Why, flame: Flame, line: Opti
     };
     let arms = (plan.arms[0].name.as_str(), plan.arms[judgement.comparisons[stacks.comparison].arm].name.as_str());
     let shown = match flame {
-        Flame::A => Shown::A,
-        Flame::B => Shown::B,
-        Flame::Diff => Shown::Difference,
+        Flame::A => FlameView::A,
+        Flame::B => FlameView::B,
+        Flame::Diff => FlameView::Difference,
     };
     Ok(flame::document(stacks, arms, shown))
 }

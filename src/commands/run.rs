@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::report;
 use crate::cli::Run;
 use crate::commands::output::Terminal;
-use crate::conduct::Request;
+use crate::conduct::StudyRequest;
 use crate::study::file;
 use bigiron_lab::host::sim::Script;
 use bigiron_model::refusal::Refusal;
@@ -24,7 +24,7 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
         let place = Some(args.study.display().to_string());
         return Err(Refusal::new("`[sim]` is for the host `sim` only; this study runs in a VM").at(place).into());
     }
-    let request = Request {
+    let request = StudyRequest {
         question,
         file: Some(&args.study),
         script,

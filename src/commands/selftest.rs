@@ -8,7 +8,7 @@ use super::output;
 use crate::cli::Selftest;
 use crate::commands::output::Terminal;
 use crate::conduct::noise_card::NoiseCard;
-use crate::conduct::{self, Conducted, Request};
+use crate::conduct::{self, Conducted, StudyRequest};
 use crate::study::question::Question;
 use bigiron_judge::aa;
 use bigiron_judge::aa::Gate;
@@ -52,7 +52,7 @@ fn again(dir: &Path) -> PathBuf {
 }
 
 fn attempt(q: &Question, out: Option<&Path>, jobs: Option<usize>, repeated: bool) -> anyhow::Result<(Conducted, Gate)> {
-    let request = Request {
+    let request = StudyRequest {
         question: q.clone(),
         file: None,
         script: None,
@@ -83,13 +83,9 @@ fn text(card: &NoiseCard) -> String {
     for reason in &card.gate.reasons {
         let _ = writeln!(out, "  {reason}");
     }
-    let name = |n: &aa::Noise| format!("{} {}{}", n.workload, n.metric, if n.primary { " *" } else { "" });
+    let name = |n: &aa::MetricNoise| format!("{} {}{}", n.workload, n.metric, if n.primary { " *" } else { "" });
     let width = card.gate.noise.iter().map(|n| name(n).chars().count()).max().unwrap_or(0).max(18);
-    let _ = writeln!(
-        out,
-        "\n{:<width$}  {:>9}  {:>9}  {:>17}",
-        "metric (* primary)", "A to A", "SD, pair", "smallest visible"
-    );
+    let _ = writeln!(out, "\n{:<width$}  {:>9}  {:>9}  {:>17}", "metric (* primary)", "A to A", "SD, pair", "MDE");
     for n in &card.gate.noise {
         let mde = n.mde_percent.map_or_else(|| "none".to_owned(), |mde| format!("{mde:.3} %"));
         let _ = writeln!(out, "{:<width$}  {:>+7.3} %  {:>7.3} %  {mde:>17}", name(n), n.change_percent, n.sd_percent);

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::output;
 use crate::cli::Undo;
 use bigiron_lab::undo;
-use bigiron_lab::undo::Done;
+use bigiron_lab::undo::UndoResult;
 
 pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
     let restored = undo::restore(&undo::folder()?, Path::new("/"), args.dry_run)?;
@@ -16,9 +16,11 @@ pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
         let what = &entry.what;
         let _ = match result {
             None => writeln!(out, "would restore {} (changed for {what})", entry.undo),
-            Some(Ok(Done::Restored)) => writeln!(out, "restored {} (changed for {what})", entry.undo),
-            Some(Ok(Done::Already)) => writeln!(out, "as it was already: {} (noted for {what})", entry.undo),
-            Some(Ok(Done::Gone)) => writeln!(out, "gone, with what was changed: {} (changed for {what})", entry.undo),
+            Some(Ok(UndoResult::Restored)) => writeln!(out, "restored {} (changed for {what})", entry.undo),
+            Some(Ok(UndoResult::Already)) => writeln!(out, "as it was already: {} (noted for {what})", entry.undo),
+            Some(Ok(UndoResult::Gone)) => {
+                writeln!(out, "gone, with what was changed: {} (changed for {what})", entry.undo)
+            }
             Some(Err(why)) => {
                 failed += 1;
                 writeln!(out, "NOT restored, kept for another try: {why} (changed for {what})")

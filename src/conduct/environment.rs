@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use bigiron_archive::spec::Spec;
+use bigiron_archive::spec::KernelSpec;
 use bigiron_archive::store::Store;
 use bigiron_archive::{Kernel, KernelError};
 use bigiron_lab::host::local;
@@ -15,29 +15,29 @@ use bigiron_lab::lever::Scope;
 use bigiron_lab::lever::disks::Disks;
 use bigiron_lab::lever::site::Site;
 use bigiron_lab::vm::probe;
-use bigiron_lab::vm::probe::Kvm;
+use bigiron_lab::vm::probe::KvmStatus;
 use bigiron_lab::vm::qemu::{Qemu, QemuError};
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::provenance::Provenance;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
-use bigiron_sys::network::Link;
+use bigiron_sys::network::TrialLink;
 
 use super::Observer;
-use crate::study::settled::Surroundings;
+use crate::study::resolved::Capabilities;
 
 /// This machine.
 pub struct Environment<'a> {
     pub store: Store,
     qemu: OnceCell<Result<Qemu, String>>,
-    kvm: OnceCell<Result<Kvm, String>>,
+    kvm: OnceCell<Result<KvmStatus, String>>,
     /// The kernel that KVM would be tried with, as typed; `None` for any that is in the cache.
     trial_kernel: Option<String>,
     /// The folder that is, or lies, nearest to where the study will be.
     place: PathBuf,
     /// Made if a lever asks for it.
-    link: Link,
+    link: TrialLink,
     observer: &'a dyn Observer,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Environment<'a> {
     /// `trial_kernel` is booted, if need be, to see whether KVM works.
     pub fn new(trial_kernel: Option<String>, observer: &'a dyn Observer) -> Result<Self, KernelError> {
         let place = PathBuf::from(".");
-        let (store, link) = (Store::open()?, Link::lazy());
+        let (store, link) = (Store::open()?, TrialLink::lazy());
         Ok(Environment { store, qemu: OnceCell::new(), kvm: OnceCell::new(), trial_kernel, place, link, observer })
     }
 
@@ -78,7 +78,7 @@ impl<'a> Environment<'a> {
     }
 
     /// What was seen of KVM: that it works, or why not.
-    pub fn kvm_report(&self) -> &Result<Kvm, String> {
+    pub fn kvm_report(&self) -> &Result<KvmStatus, String> {
         self.kvm.get_or_init(|| {
             let qemu = self.qemu().map_err(|e| e.to_string())?;
             let kvm = self.probe(qemu).map_err(|e| format!("{e:#}"))?;
@@ -92,13 +92,13 @@ impl<'a> Environment<'a> {
         unknown && self.trial_kernel.is_none() && self.store.list().is_ok_and(|kernels| kernels.is_empty())
     }
 
-    fn probe(&self, qemu: &Qemu) -> anyhow::Result<Kvm> {
+    fn probe(&self, qemu: &Qemu) -> anyhow::Result<KvmStatus> {
         // Most machines without KVM show it without a boot; only the others need a kernel to boot.
         if let Some(known) = probe::without_boot(self.cache(), qemu) {
             return Ok(known);
         }
         let image = match &self.trial_kernel {
-            Some(name) => self.store.resolve(&Spec::parse(name)?, &|text: &str| self.observer.note(text))?.image,
+            Some(name) => self.store.resolve(&KernelSpec::parse(name)?, &|text: &str| self.observer.note(text))?.image,
             None => {
                 let newest = self.store.list()?.pop();
                 newest.context("/dev/kvm is there, but no kernel is in the cache to try it with")?.dir.join("image")
@@ -113,7 +113,7 @@ impl<'a> Environment<'a> {
 
     /// The kernel that is meant by `text`, fetched if need be.
     pub fn kernel(&self, text: &str) -> anyhow::Result<Kernel> {
-        Spec::parse(text)
+        KernelSpec::parse(text)
             .and_then(|spec| self.store.resolve(&spec, &|text: &str| self.observer.note(text)))
             .map_err(refuse)
     }
@@ -125,7 +125,7 @@ impl<'a> Environment<'a> {
 }
 
 /// This machine as levers see it, with the disks below `folder` and the devices of `link`.
-pub fn here<'a>(folder: &Path, link: &'a Link) -> Site<'a> {
+pub fn here<'a>(folder: &Path, link: &'a TrialLink) -> Site<'a> {
     Site { root: Path::new("/"), disks: Disks::below(folder), link }
 }
 
@@ -172,7 +172,7 @@ pub fn refuse(error: KernelError) -> anyhow::Error {
     }
 }
 
-impl Surroundings for Environment<'_> {
+impl Capabilities for Environment<'_> {
     fn qemu(&self) -> Result<(u32, u32), Refusal> {
         self.qemu().map(|q| (q.version.0, q.version.1))
     }

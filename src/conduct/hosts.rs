@@ -21,30 +21,30 @@ use bigiron_model::size;
 
 use super::environment::Environment;
 use crate::registry::WORKLOADS;
-use crate::study::settled::{Settled, Surroundings as _};
+use crate::study::resolved::{Capabilities as _, ResolvedQuestion};
 
 /// Share of the machine's memory that guests may take together, unless `--jobs` says otherwise.
 const MEMORY_SHARE: f64 = 0.8;
 
 /// How many trials may run side by side.
-pub(super) fn jobs(settled: &Settled, asked: Option<usize>, here: &Environment<'_>) -> anyhow::Result<usize> {
-    let (memory, host) = (settled.machine.memory_bytes, here.memory_bytes());
+pub(super) fn jobs(resolved: &ResolvedQuestion, asked: Option<usize>, here: &Environment<'_>) -> anyhow::Result<usize> {
+    let (memory, host) = (resolved.machine.memory_bytes, here.memory_bytes());
     let Some(jobs) = asked else {
         let fit = (host as f64 * MEMORY_SHARE / memory as f64) as usize;
-        return Ok(fit.min((here.cpus() / settled.machine.cpus) as usize).max(1));
+        return Ok(fit.min((here.cpus() / resolved.machine.cpus) as usize).max(1));
     };
     if jobs == 0 {
         return Err(Refusal::new("`--jobs` must be 1 or more").into());
     }
-    if jobs > 1 && settled.clock != Clock::Exact {
+    if jobs > 1 && resolved.clock != Clock::Exact {
         return Err(Refusal::new(format!(
             "{jobs} trials side by side would time each other on the clock {}",
-            settled.clock
+            resolved.clock
         ))
         .hint("Only the clock `exact` is blind to what runs beside it: `--clock exact`")
         .into());
     }
-    if settled.machine.host == HostKind::Vm && (jobs as u64).saturating_mul(memory) > host {
+    if resolved.machine.host == HostKind::Vm && (jobs as u64).saturating_mul(memory) > host {
         let (each, most) = (size::print_bytes(memory), host / memory);
         return Err(Refusal::new(format!("{jobs} guests of {each} do not fit into this machine; {most} do")).into());
     }
@@ -58,30 +58,33 @@ pub(super) fn identities(plan: &Plan) -> Vec<Identity> {
 
 /// Kernels that were chosen before, from the cache.
 pub(super) fn kept(
-    settled: &Settled,
+    resolved: &ResolvedQuestion,
     identities: &[Identity],
     environment: &Environment<'_>,
 ) -> anyhow::Result<Vec<Kernel>> {
-    match settled.machine.host {
+    match resolved.machine.host {
         HostKind::Vm => identities.iter().map(|identity| environment.kept_kernel(identity)).collect(),
         _ => Ok(Vec::new()),
     }
 }
 
 /// The arms' kernels; simulated ones are nothing but a name.
-pub fn kernels(settled: &Settled, environment: &Environment<'_>) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
-    match settled.machine.host {
-        HostKind::Sim => return Ok((settled.arms.iter().map(|arm| simulated(&arm.kernel)).collect(), Vec::new())),
-        HostKind::Local => return Ok((settled.arms.iter().map(|_| local::identity()).collect(), Vec::new())),
+pub fn kernels(
+    resolved: &ResolvedQuestion,
+    environment: &Environment<'_>,
+) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
+    match resolved.machine.host {
+        HostKind::Sim => return Ok((resolved.arms.iter().map(|arm| simulated(&arm.kernel)).collect(), Vec::new())),
+        HostKind::Local => return Ok((resolved.arms.iter().map(|_| local::identity()).collect(), Vec::new())),
         _ => {}
     }
     let mut kernels: Vec<Kernel> = Vec::new();
-    for (i, arm) in settled.arms.iter().enumerate() {
-        let same = settled.arms[..i].iter().position(|other| other.kernel == arm.kernel);
+    for (i, arm) in resolved.arms.iter().enumerate() {
+        let same = resolved.arms[..i].iter().position(|other| other.kernel == arm.kernel);
         kernels.push(match same {
             Some(other) => kernels[other].clone(),
             None => environment.kernel(&arm.kernel).map_err(|e| match e.downcast::<Refusal>() {
-                Ok(refusal) => refusal.at(settled.places.of(&format!("arms.{i}"))).into(),
+                Ok(refusal) => refusal.at(resolved.places.of(&format!("arms.{i}"))).into(),
                 Err(other) => other,
             })?,
         });

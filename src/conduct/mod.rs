@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 
 use bigiron_judge as judge;
 use bigiron_judge::causes::Causes;
-use bigiron_judge::counters::Counts;
+use bigiron_judge::counters::ComparedCounters;
 use bigiron_judge::{Judgement, calls, causes, counters, locks, stacks};
 use bigiron_lab::host::foundation;
 use bigiron_lab::host::sim::Script;
@@ -31,10 +31,10 @@ use bigiron_report::why::Why;
 use bigiron_report::{Extras, Report};
 
 use self::environment::Environment;
-use self::study_folder::Place;
-use crate::session::{self, Event};
+use self::study_folder::StudyFolder;
+use crate::session::{self, SessionEvent};
 use crate::study::question::Question;
-use crate::study::settled::{self, Surroundings};
+use crate::study::resolved::{self, Capabilities};
 use crate::study::{repeat, schedule};
 
 /// Hears what a study is doing.
@@ -44,11 +44,11 @@ pub trait Observer: Sync {
     /// Something that may spoil the result.
     fn warn(&self, text: &str);
     /// Hears the events of one session from now on, from several threads.
-    fn session(&self) -> Box<dyn Fn(Event) + Sync>;
+    fn session(&self) -> Box<dyn Fn(SessionEvent) + Sync>;
 }
 
 /// A study to be conducted.
-pub struct Request<'a> {
+pub struct StudyRequest<'a> {
     pub question: Question,
     /// The study file, if the question came from one.
     pub file: Option<&'a Path>,
@@ -61,13 +61,13 @@ pub struct Request<'a> {
     /// Pairs to rerun with lock tracing; `None`: as many as are profiled, where locks can be contended.
     pub locks: Option<u32>,
     /// The larger search that it is a part of, if any.
-    pub part: Option<Part<'a>>,
+    pub part: Option<SearchContext<'a>>,
     pub observer: &'a dyn Observer,
 }
 
 /// What a larger search tells the studies it consists of.
 #[derive(Clone, Copy)]
-pub struct Part<'a> {
+pub struct SearchContext<'a> {
     /// The arms' kernels: already chosen, and in the cache.
     pub kernels: &'a [Identity],
     /// The command that asks the whole again.
@@ -82,28 +82,28 @@ pub struct Conducted {
     pub judgement: Judgement,
     pub why: Why,
     /// By comparison; empty where nothing was counted.
-    pub counters: Vec<Counts>,
+    pub counters: Vec<ComparedCounters>,
 }
 
 /// Works through a study: everything is checked before the first boot, and what was done before is not done again.
-pub fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
+pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let q = &request.question;
     let observer = request.observer;
     let environment = Environment::new(q.arms.first().map(|arm| arm.kernel.clone()), observer)?.at(request.out);
-    let settled = settled::settle(q, &environment)?;
-    if let Some(warning) = &settled.warning {
+    let resolved = resolved::resolve(q, &environment)?;
+    if let Some(warning) = &resolved.warning {
         observer.warn(warning);
     }
     if let Some(text) = &q.text {
         observer.note(text);
     }
-    if q.clock.is_none() && settled.clock == Clock::Exact && settled.machine.host == HostKind::Vm {
+    if q.clock.is_none() && resolved.clock == Clock::Exact && resolved.machine.host == HostKind::Vm {
         let why = environment.kvm_report().as_ref().err().map_or("", String::as_str);
         observer.note(&format!("Clock exact, since guests do not run under KVM here: {why}"));
     }
-    let jobs = hosts::jobs(&settled, request.jobs, &environment)?;
-    let (folder, kernels) = match study_folder::find(&settled, request.out)? {
-        Place::Finished(folder) => {
+    let jobs = hosts::jobs(&resolved, request.jobs, &environment)?;
+    let (folder, kernels) = match study_folder::find(&resolved, request.out)? {
+        StudyFolder::Finished(folder) => {
             // Alone it has begun nothing yet that a signal would have to leave in order: a signal ends the process.
             let never = Arc::default();
             let stop = request.part.map_or(&never, |part| part.cancel);
@@ -116,7 +116,7 @@ pub fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
             }
             observer.note(&format!("`{here}` answers this question already; pairs are rerun where the arms differ"));
             let looked = same_programs(&folder, &environment)
-                .and_then(|()| hosts::kept(&settled, &hosts::identities(folder.plan()), &environment))
+                .and_then(|()| hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment))
                 .and_then(|kernels| hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref()))
                 .and_then(|host| {
                     let cancel = signals::cancelled_by_signals()?;
@@ -124,30 +124,30 @@ pub fn conduct(request: &Request<'_>) -> anyhow::Result<Conducted> {
                 });
             return finish(folder, judged, reruns::unless_interrupted(looked)?, stop, observer);
         }
-        Place::Unfinished(folder) => {
+        StudyFolder::Unfinished(folder) => {
             same_programs(&folder, &environment)?;
             observer.note(&format!("Resuming the study in `{}`", folder.dir().display()));
-            let kernels = hosts::kept(&settled, &hosts::identities(folder.plan()), &environment)?;
+            let kernels = hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment)?;
             (folder, kernels)
         }
-        Place::New(prepared) => {
+        StudyFolder::New(prepared) => {
             let (identities, kernels) = match request.part {
-                Some(part) => (part.kernels.to_vec(), hosts::kept(&settled, part.kernels, &environment)?),
-                None => hosts::kernels(&settled, &environment)?,
+                Some(part) => (part.kernels.to_vec(), hosts::kept(&resolved, part.kernels, &environment)?),
+                None => hosts::kernels(&resolved, &environment)?,
             };
-            let seed = settled.seed.map_or_else(schedule::draw_seed, Ok)?;
+            let seed = resolved.seed.map_or_else(schedule::draw_seed, Ok)?;
             let again = match (request.part, request.file) {
                 (Some(part), _) => part.repeat.to_owned(),
                 (None, Some(path)) => repeat::study(&path.display().to_string(), seed),
-                (None, None) => repeat::command(q, &settled, seed),
+                (None, None) => repeat::command(q, &resolved, seed),
             };
             let qemu =
-                if settled.machine.host == HostKind::Vm { Some(Surroundings::qemu(&environment)?) } else { None };
-            let mut plan = settled.plan(identities, seed, again, qemu)?;
+                if resolved.machine.host == HostKind::Vm { Some(Capabilities::qemu(&environment)?) } else { None };
+            let mut plan = resolved.plan(identities, seed, again, qemu)?;
             plan.provenance = Some(environment.provenance(plan.machine.host)?);
             if plan.machine.host != HostKind::Sim {
                 for i in 0..plan.arms.len() {
-                    let workloads = &settled.arms[i].typed.workloads;
+                    let workloads = &resolved.arms[i].parsed.workloads;
                     plan.arms[i].foundation = foundation::find(workloads, &plan, &plan.arms[i])?;
                 }
             }

@@ -10,7 +10,7 @@ use bigiron_model::plan::Plan;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::store::Folder;
 
-use super::{Observer, Request};
+use super::{Observer, StudyRequest};
 use crate::session::{self, SessionError};
 
 /// Pairs to rerun with profiling unless `--why` says otherwise: under the exact clock one pair differs little from another.
@@ -32,7 +32,7 @@ fn usual(plan: &Plan) -> (u32, u32) {
 }
 
 /// The slots to rerun that have no evidence yet, and what to record.
-pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &Request<'_>) -> Vec<(u32, Purpose)> {
+pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &StudyRequest<'_>) -> Vec<(u32, Purpose)> {
     let plan = folder.plan();
     if plan.machine.host == HostKind::Sim || plan.clock == Clock::None {
         return Vec::new();
@@ -91,7 +91,7 @@ mod tests {
     use bigiron_judge::{fixture, judge};
 
     use super::*;
-    use crate::conduct::Request;
+    use crate::conduct::StudyRequest;
     use crate::study::question::Question;
 
     struct Silent;
@@ -101,7 +101,7 @@ mod tests {
 
         fn warn(&self, _text: &str) {}
 
-        fn session(&self) -> Box<dyn Fn(session::Event) + Sync> {
+        fn session(&self) -> Box<dyn Fn(session::SessionEvent) + Sync> {
             Box::new(|_| {})
         }
     }
@@ -114,7 +114,7 @@ mod tests {
         let judgement = judge(&plan, &records);
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::create(&dir.path().join("study"), &plan).unwrap();
-        let request = Request {
+        let request = StudyRequest {
             question: Question::default(),
             file: None,
             script: None,

@@ -6,35 +6,35 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::study::settled::Settled;
+use crate::study::resolved::ResolvedQuestion;
 use bigiron_model::plan::Plan;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
-use bigiron_model::store::{Folder, Tally};
+use bigiron_model::store::{Folder, SlotTally};
 
 /// Where studies go if nothing is said.
 pub const RESULTS: &str = "bigiron-results";
 
 /// The folder for a question.
-pub enum Place {
-    New(Prepared),
+pub enum StudyFolder {
+    New(NewFolder),
     Unfinished(Folder),
     Finished(Folder),
 }
 
 /// Finds the folder: the one named, or the first of the default ones in which the question is not answered yet.
-pub fn find(settled: &Settled, out: Option<&Path>) -> anyhow::Result<Place> {
+pub fn find(resolved: &ResolvedQuestion, out: Option<&Path>) -> anyhow::Result<StudyFolder> {
     if let Some(dir) = out {
         if !has_plan(dir) {
-            return Ok(Place::New(Prepared::new(dir)?));
+            return Ok(StudyFolder::New(NewFolder::new(dir)?));
         }
         let folder = Folder::open(dir)?;
-        if folder.plan().question_sha256 != settled.sha256() {
+        if folder.plan().question_sha256 != resolved.sha256() {
             return Err(another(dir, folder.plan()).into());
         }
-        return Ok(if finished(&folder)? { Place::Finished(folder) } else { Place::Unfinished(folder) });
+        return Ok(if finished(&folder)? { StudyFolder::Finished(folder) } else { StudyFolder::Unfinished(folder) });
     }
-    let name = settled.folder_name();
+    let name = resolved.folder_name();
     for number in 1.. {
         let name = if number == 1 { name.clone() } else { format!("{name}-{number}") };
         let dir = Path::new(RESULTS).join(name);
@@ -42,11 +42,11 @@ pub fn find(settled: &Settled, out: Option<&Path>) -> anyhow::Result<Place> {
             if is_taken(&dir) {
                 continue;
             }
-            return Ok(Place::New(Prepared::new(&dir)?));
+            return Ok(StudyFolder::New(NewFolder::new(&dir)?));
         }
         let folder = Folder::open(&dir)?;
-        if folder.plan().question_sha256 == settled.sha256() && !finished(&folder)? {
-            return Ok(Place::Unfinished(folder));
+        if folder.plan().question_sha256 == resolved.sha256() && !finished(&folder)? {
+            return Ok(StudyFolder::Unfinished(folder));
         }
     }
     unreachable!("numbers do not end")
@@ -62,7 +62,7 @@ fn is_taken(dir: &Path) -> bool {
 
 /// Whether every slot has its record.
 pub fn finished(folder: &Folder) -> anyhow::Result<bool> {
-    Ok(Tally::of(folder.plan(), &folder.records()?.records).missing().is_empty())
+    Ok(SlotTally::of(folder.plan(), &folder.records()?.records).missing().is_empty())
 }
 
 fn another(dir: &Path, plan: &Plan) -> Refusal {
@@ -84,13 +84,13 @@ fn another(dir: &Path, plan: &Plan) -> Refusal {
 }
 
 /// A folder that was seen to be writable before anything was fetched. Dropped while empty, it leaves no trace.
-pub struct Prepared {
+pub struct NewFolder {
     dir: PathBuf,
     /// Directories that did not exist before, outermost first.
     made: Vec<PathBuf>,
 }
 
-impl Prepared {
+impl NewFolder {
     fn new(dir: &Path) -> anyhow::Result<Self> {
         if Folder::holds_other_things(dir) {
             let message = format!("`{}` is not empty and holds no study", dir.display());
@@ -99,7 +99,7 @@ impl Prepared {
         let missing = dir.ancestors().take_while(|d| !d.as_os_str().is_empty() && !d.exists());
         let mut made: Vec<PathBuf> = missing.map(Path::to_owned).collect();
         made.reverse();
-        let prepared = Prepared { dir: dir.to_owned(), made };
+        let prepared = NewFolder { dir: dir.to_owned(), made };
         fs::create_dir_all(dir).and_then(|()| tempfile::tempfile_in(dir)).map(drop).map_err(|e| unwritable(dir, e))?;
         Ok(prepared)
     }
@@ -110,7 +110,7 @@ impl Prepared {
     }
 }
 
-impl Drop for Prepared {
+impl Drop for NewFolder {
     fn drop(&mut self) {
         for dir in self.made.iter().rev() {
             // Fails, as it should, for a directory that is not empty.

@@ -11,9 +11,9 @@ use super::folder::Night;
 use super::grid::Studied;
 use super::rows::Row;
 use bigiron_judge::history::entry::SCHEMA;
-use bigiron_judge::history::{Boot, Entry, EntryRow, Measured};
+use bigiron_judge::history::{Boot, EntryRow, HistoryEntry, Measured};
 use bigiron_judge::standing;
-use bigiron_judge::standing::Standing;
+use bigiron_judge::standing::SlotStanding;
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{Plan, PlannedWorkload};
 use bigiron_model::record::{Outcome, Record};
@@ -23,8 +23,8 @@ use bigiron_model::size;
 const SPELT: usize = 60;
 
 /// The entries of a night, in the order of its kernels.
-pub fn entries(night: &Night, studies: &[Studied]) -> Vec<Entry> {
-    let of = |(arm, named): (usize, &super::folder::NightArm)| Entry {
+pub fn entries(night: &Night, studies: &[Studied]) -> Vec<HistoryEntry> {
+    let of = |(arm, named): (usize, &super::folder::NightArm)| HistoryEntry {
         schema: SCHEMA,
         night: night.id(),
         begun: night.begun.clone(),
@@ -51,16 +51,16 @@ fn entry_row(night: &Night, study: &Studied, row: &Row, arm: usize) -> EntryRow 
     let mut completed: Vec<&Record> = Vec::new();
     for (slot, standing) in mine {
         match standing {
-            Standing::Completed(record) => {
+            SlotStanding::Completed(record) => {
                 boots.push(Boot { workload_seed: slot.workload_seed, boot_seed: slot.boot_seed });
                 completed.push(record);
             }
-            Standing::Failed(record) => {
+            SlotStanding::Failed(record) => {
                 if let Outcome::Failed { failure, message } = &record.outcome {
                     failures.push(format!("{}: {message}", failure.verb()));
                 }
             }
-            Standing::Missing => {}
+            SlotStanding::Missing => {}
         }
     }
     let measured = |metric: &bigiron_model::metric::MetricDef| {

@@ -16,7 +16,7 @@ use bigiron_model::provenance::Provenance;
 use bigiron_model::record::Outcome;
 use bigiron_model::store::folder::write_whole;
 use bigiron_model::store::line::sha256_hex;
-use bigiron_model::store::{Folder, StoreError, Tally};
+use bigiron_model::store::{Folder, SlotTally, StoreError};
 
 /// Version of the description's format.
 const SCHEMA: u32 = 1;
@@ -179,7 +179,7 @@ impl Group {
     /// Whether every slot of the study of `folder` below `dir` has its record.
     fn is_finished(dir: &Path, folder: &str) -> Result<bool, StoreError> {
         let Some(study) = Group::study(dir, folder)? else { return Ok(false) };
-        Ok(Tally::of(study.plan(), &study.records()?.records).missing().is_empty())
+        Ok(SlotTally::of(study.plan(), &study.records()?.records).missing().is_empty())
     }
 
     /// The study of `folder` below `dir`, if it was begun.

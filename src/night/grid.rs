@@ -47,14 +47,14 @@ pub struct GridRow {
     pub together: bool,
     pub state: State,
     /// One for each kernel.
-    pub fates: Vec<Fate>,
+    pub fates: Vec<BootCounts>,
     /// One for each kernel but the first.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<GridCell>,
 }
 
 /// How the boots of one kernel ended.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Fate {
+pub struct BootCounts {
     pub boots: u32,
     pub failed: u32,
     /// `panicked in 2 of 4 boots: …`, for each kind of failure.
@@ -63,7 +63,7 @@ pub struct Fate {
     pub complaints: Vec<String>,
 }
 
-impl Fate {
+impl BootCounts {
     /// Whether no boot completed.
     fn died(&self) -> bool {
         self.boots > 0 && self.failed == self.boots
@@ -72,14 +72,14 @@ impl Fate {
 
 /// One kernel against the first.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cell {
+pub struct GridCell {
     /// The row's metrics, the primary first.
     pub lines: Vec<Line>,
     /// `None` while unfinished, or where there is nothing to judge by.
     pub verdict: Option<Verdict>,
 }
 
-impl Cell {
+impl GridCell {
     pub fn primary(&self) -> Option<&Line> {
         self.lines.iter().find(|l| l.metric.primary)
     }
@@ -187,24 +187,24 @@ fn of(study: &Studied, row: &Row, comparisons: &[Comparison]) -> GridRow {
 fn bare(study: &Studied, name: String) -> GridRow {
     let judgement = &study.judgement;
     let baseline = judgement.survival.first();
-    let fates: Vec<Fate> = judgement.survival.iter().map(|s| fate(&study.plan, s, baseline)).collect();
+    let fates: Vec<BootCounts> = judgement.survival.iter().map(|s| fate(&study.plan, s, baseline)).collect();
     GridRow {
         name,
         folder: study.folder.clone(),
         together: false,
         state: judgement.state,
-        cells: vec![Cell::default(); judgement.comparisons.len()],
+        cells: vec![GridCell::default(); judgement.comparisons.len()],
         fates,
     }
 }
 
-fn fate(plan: &Plan, survival: &Survival, baseline: Option<&Survival>) -> Fate {
+fn fate(plan: &Plan, survival: &Survival, baseline: Option<&Survival>) -> BootCounts {
     let of = |f: &bigiron_judge::survival::Failures| {
         let message = f.trials.first().map_or("", |t| t.message.as_str());
         format!("{} in {} of {} {}: {message}", f.failure.verb(), f.trials.len(), survival.boots, plan.trials())
     };
     let complaints = baseline.into_iter().flat_map(|b| survival.new_complaints(b)).filter(|c| c.decides());
-    Fate {
+    BootCounts {
         boots: survival.boots,
         failed: survival.failed(),
         failures: survival.failures.iter().map(of).collect(),

@@ -5,13 +5,13 @@
 
 use bigiron_stats::Designs;
 
-use super::grid::{Cell, Studied};
+use super::grid::{GridCell, Studied};
 use super::rows::Row;
-use bigiron_judge::history::{Entry, EntryRow, History};
+use bigiron_judge::history::{EntryRow, History, HistoryEntry};
 use bigiron_judge::line;
 use bigiron_judge::line::{Line, Order, Pair};
 use bigiron_judge::standing;
-use bigiron_judge::standing::Standing;
+use bigiron_judge::standing::SlotStanding;
 use bigiron_judge::{Comparison, State};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
@@ -35,18 +35,18 @@ pub struct Previous {
 pub struct PreviousRow {
     pub name: String,
     /// The comparison, or why there is none.
-    pub cell: Result<Cell, String>,
+    pub cell: Result<GridCell, String>,
 }
 
 /// The kernel that `tonight`'s is held against: the newest of an earlier night that was no baseline and is another image. A baseline has none.
-pub fn last<'a>(tonight: &'a Entry, history: &'a History) -> Option<&'a Entry> {
-    let others = |e: &&Entry| !e.baseline && e.kernel.image_sha256 != tonight.kernel.image_sha256;
+pub fn last<'a>(tonight: &'a HistoryEntry, history: &'a History) -> Option<&'a HistoryEntry> {
+    let others = |e: &&HistoryEntry| !e.baseline && e.kernel.image_sha256 != tonight.kernel.image_sha256;
     let earlier = history.before(&tonight.night, &tonight.begun).filter(others);
     if tonight.baseline { None } else { earlier.max_by(|a, b| a.begun.cmp(&b.begun)) }
 }
 
 /// The comparison for each of tonight's kernels (`entries`, in the night's order); those that have nothing to be held against are left out.
-pub fn previous(entries: &[Entry], studies: &[Studied], history: &History) -> Vec<Previous> {
+pub fn previous(entries: &[HistoryEntry], studies: &[Studied], history: &History) -> Vec<Previous> {
     let mut all: Vec<Previous> = Vec::new();
     for (arm, tonight) in entries.iter().enumerate() {
         let Some(last) = last(tonight, history) else { continue };
@@ -67,8 +67,14 @@ pub fn previous(entries: &[Entry], studies: &[Studied], history: &History) -> Ve
     all
 }
 
-fn cell(study: &Studied, row: &Row, arm: usize, tonight: &Entry, last: &Entry) -> Result<Cell, String> {
-    let find = |e: &'_ Entry| e.rows.iter().find(|r| r.row == row.name).cloned();
+fn cell(
+    study: &Studied,
+    row: &Row,
+    arm: usize,
+    tonight: &HistoryEntry,
+    last: &HistoryEntry,
+) -> Result<GridCell, String> {
+    let find = |e: &'_ HistoryEntry| e.rows.iter().find(|r| r.row == row.name).cloned();
     let now = find(tonight).ok_or("it has no result tonight")?;
     let then = find(last).ok_or("that night did not run it")?;
     if study.judgement.state != State::Finished {
@@ -97,7 +103,7 @@ fn cell(study: &Studied, row: &Row, arm: usize, tonight: &Entry, last: &Entry) -
     let mut lines: Vec<Line> =
         metrics.map(|def| line::line(&study.plan, &designs, &row.workload, def, &pairs)).collect();
     lines.sort_by_key(|l| !l.metric.primary);
-    Ok(Cell { lines, verdict: None })
+    Ok(GridCell { lines, verdict: None })
 }
 
 /// The stored boots as records of tonight's plan, in the slots of `arm` for which the same workload seeds were drawn.
@@ -138,9 +144,9 @@ fn pairs<'a>(study: &'a Studied, then: &'a [Record]) -> Vec<Pair<'a>> {
     let standings = standing::standings(&study.plan, &study.records).slots;
     let first = |pair: u32| study.plan.slots.iter().find(|s| s.pair == pair && s.arm == 0).map_or(0, |s| s.position);
     let of = |then: &'a Record| {
-        let now: Standing<'a> = *standings.get(then.slot as usize)?;
+        let now: SlotStanding<'a> = *standings.get(then.slot as usize)?;
         let order = if first(then.pair) < then.position { Order::Ab } else { Order::Ba };
-        Some(Pair { pair: then.pair, order, a: Standing::Completed(then), b: now })
+        Some(Pair { pair: then.pair, order, a: SlotStanding::Completed(then), b: now })
     };
     then.iter().filter_map(of).collect()
 }

@@ -9,7 +9,7 @@ use super::previous::{Previous, previous};
 use super::rows::{Budget, Row};
 use bigiron_judge as judge;
 use bigiron_judge::fixture::{complain, dbsim, fail, micro, plan, records};
-use bigiron_judge::history::{Entry, History};
+use bigiron_judge::history::{History, HistoryEntry};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::PlannedWorkload;
 use bigiron_model::record::{Failure, Record};
@@ -143,7 +143,7 @@ fn an_unfinished_night_has_no_verdict() {
 }
 
 /// Last night's 6.12, and tonight's 6.13 against it after `change` of last night's entries.
-fn two_nights(change: impl Fn(&mut Entry), clock: Clock) -> Vec<Previous> {
+fn two_nights(change: impl Fn(&mut HistoryEntry), clock: Clock) -> Vec<Previous> {
     let last = study(&ARMS, vec![micro(), dbsim()], slower, |_| ());
     let mut entries = collect::entries(&night(&last, "2026-11-21T00:00:00Z"), std::slice::from_ref(&last));
     entries.iter_mut().for_each(change);
@@ -169,18 +169,18 @@ fn last_nights_kernel_is_compared_boot_by_boot() {
 fn what_was_measured_otherwise_is_not_compared() {
     let why = |all: Vec<Previous>| all[0].rows[0].cell.clone().unwrap_err();
     let set = |key: &'static str| {
-        move |e: &mut Entry| {
+        move |e: &mut HistoryEntry| {
             e.rows[0].configuration.insert(key.to_owned(), "another".to_owned());
         }
     };
     assert_eq!(why(two_nights(set("executable"), Clock::Exact)), "measured otherwise then: executable");
-    let seeds = |e: &mut Entry| e.rows[0].boots.iter_mut().for_each(|b| b.workload_seed += 100);
+    let seeds = |e: &mut HistoryEntry| e.rows[0].boots.iter_mut().for_each(|b| b.workload_seed += 100);
     assert!(why(two_nights(seeds, Clock::Exact)).contains("other seeds"));
-    let gone = |e: &mut Entry| {
+    let gone = |e: &mut HistoryEntry| {
         e.rows.remove(0);
     };
     assert!(why(two_nights(gone, Clock::Exact)).contains("did not run it"));
-    let failed = |e: &mut Entry| e.rows[0].failures.push("panicked: x".to_owned());
+    let failed = |e: &mut HistoryEntry| e.rows[0].failures.push("panicked: x".to_owned());
     assert!(why(two_nights(failed, Clock::Exact)).contains("boots failed"));
     assert!(why(two_nights(|_| (), Clock::Wall)).contains("two nights are two machines"));
     // A baseline is no snapshot, and tonight's own kernel is no previous one.

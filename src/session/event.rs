@@ -22,10 +22,10 @@ impl TrialId {
     }
 }
 
-/// Something happened. Events of one trial come in order; [`Event::SlotEnd`] and [`Event::Void`] come after the trial's record is
+/// Something happened. Events of one trial come in order; [`SessionEvent::SlotEnd`] and [`SessionEvent::Void`] come after the trial's record is
 /// on stable storage.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum SessionEvent {
     SessionStart {
         /// Slots in the plan, and how many of them have their record already.
         total: u32,

@@ -1,7 +1,7 @@
 //! The session: works through the slots of a plan that have no record yet.
 //!
 //! Invariant: the only state is the records on stable storage. What is to be run next is a function of plan and records
-//! ([`bigiron_model::store::Tally`]), so a session may be killed at any moment and the next one goes on where it was.
+//! ([`bigiron_model::store::SlotTally`]), so a session may be killed at any moment and the next one goes on where it was.
 
 mod check;
 #[cfg(test)]
@@ -17,6 +17,6 @@ mod tests;
 mod tests_kill;
 
 pub use error::SessionError;
-pub use event::{Event, TrialId};
+pub use event::{SessionEvent, TrialId};
 pub use rerun::rerun;
 pub use run::{Summary, run};

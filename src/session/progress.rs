@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 
-use super::event::{Event, TrialId};
+use super::event::{SessionEvent, TrialId};
 use bigiron_lab::host::Phase;
 use bigiron_model::record::Outcome;
 use bigiron_model::store::Folder;
@@ -40,7 +40,7 @@ impl Progress {
     }
 
     /// To be handed to [`super::run`]: `&|e| progress.show(&e)`.
-    pub fn show(&self, event: &Event) {
+    pub fn show(&self, event: &SessionEvent) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let Shown { text, bars } = &mut *shown;
         let lines = text.lines(event);
@@ -65,15 +65,15 @@ impl Bars {
         Bars { all, all_trials, trials: BTreeMap::new() }
     }
 
-    fn show(&mut self, event: &Event, text: &Text, lines: &[String]) {
+    fn show(&mut self, event: &SessionEvent, text: &Text, lines: &[String]) {
         // A boot that completed only moves the bar; everything else that would be a line of a log stays as a line.
-        if !matches!(event, Event::SlotEnd { outcome: Outcome::Completed, .. }) {
+        if !matches!(event, SessionEvent::SlotEnd { outcome: Outcome::Completed, .. }) {
             for line in lines {
                 let _ = self.all.println(line);
             }
         }
         match event {
-            Event::SlotStart(trial) => {
+            SessionEvent::SlotStart(trial) => {
                 let bar = self.all.add(ProgressBar::new_spinner());
                 bar.set_style(style("  {elapsed:>4}  {msg}"));
                 bar.set_message(format!("{}: starting", text.trial(trial)));
@@ -81,18 +81,18 @@ impl Bars {
                 bar.enable_steady_tick(Duration::from_secs(1));
                 self.trials.insert(trial.slot, bar);
             }
-            Event::Phase(trial, phase) => {
+            SessionEvent::Phase(trial, phase) => {
                 if let Some(bar) = self.trials.get(&trial.slot) {
                     bar.set_message(format!("{}: {}", text.trial(trial), doing(phase)));
                 }
             }
-            Event::SlotEnd { trial, .. } | Event::Void { trial, .. } => {
+            SessionEvent::SlotEnd { trial, .. } | SessionEvent::Void { trial, .. } => {
                 if let Some(bar) = self.trials.remove(&trial.slot) {
                     bar.finish_and_clear();
                 }
             }
-            Event::SessionStart { .. } | Event::Stopping => {}
-            Event::SessionEnd { .. } => {
+            SessionEvent::SessionStart { .. } | SessionEvent::Stopping => {}
+            SessionEvent::SessionEnd { .. } => {
                 for bar in std::mem::take(&mut self.trials).into_values() {
                     bar.finish_and_clear();
                 }
@@ -133,9 +133,9 @@ struct Text {
 
 impl Text {
     /// The lines of a log that an event is worth.
-    fn lines(&mut self, event: &Event) -> Vec<String> {
+    fn lines(&mut self, event: &SessionEvent) -> Vec<String> {
         match event {
-            Event::SessionStart { total, done, pairs, width, mean_wall_s, unreadable } => {
+            SessionEvent::SessionStart { total, done, pairs, width, mean_wall_s, unreadable } => {
                 (self.total, self.done, self.pairs, self.width) = (*total, *done, *pairs, *width as u32);
                 // What earlier sessions took weighs as much as one boot of this one: the machine may be another today.
                 self.timed = mean_wall_s.map_or((0.0, 0.0), |mean| (1.0, mean));
@@ -148,8 +148,8 @@ impl Text {
                 lines.push(format!("{resumed}{total} trials in {pairs} pairs{side}"));
                 lines
             }
-            Event::SlotStart(_) | Event::Phase(..) | Event::SessionEnd { .. } => Vec::new(),
-            Event::SlotEnd { trial, outcome, wall_s, done } => {
+            SessionEvent::SlotStart(_) | SessionEvent::Phase(..) | SessionEvent::SessionEnd { .. } => Vec::new(),
+            SessionEvent::SlotEnd { trial, outcome, wall_s, done } => {
                 self.done = *done;
                 self.timed = (self.timed.0 + 1.0, self.timed.1 + wall_s);
                 let what = match outcome {
@@ -166,12 +166,12 @@ impl Text {
                     self.eta().map_or(String::new(), |e| format!("; {e}"))
                 )]
             }
-            Event::Void { trial, cause, again, done } => {
+            SessionEvent::Void { trial, cause, again, done } => {
                 self.done = *done;
                 let trials = if again.len() == 1 { "1 trial".to_owned() } else { format!("{} trials", again.len()) };
                 vec![format!("{}: void: {}; {trials} to run again", self.counted(trial), first_line(cause))]
             }
-            Event::Stopping => vec!["Stopping the running trials".to_owned()],
+            SessionEvent::Stopping => vec!["Stopping the running trials".to_owned()],
         }
     }
 
@@ -210,28 +210,28 @@ mod tests {
         TrialId { slot, pair: slot / 2, position: slot % 2, arm: "debian:6.12".to_owned(), attempt }
     }
 
-    fn start(done: u32, width: usize, unreadable: Vec<(usize, String)>) -> Event {
+    fn start(done: u32, width: usize, unreadable: Vec<(usize, String)>) -> SessionEvent {
         let mean_wall_s = (done > 0).then_some(30.0);
-        Event::SessionStart { total: 24, done, pairs: 12, width, mean_wall_s, unreadable }
+        SessionEvent::SessionStart { total: 24, done, pairs: 12, width, mean_wall_s, unreadable }
     }
 
     #[test]
     fn a_log_has_a_line_per_boot() {
         let mut text = Text::default();
         assert_eq!(text.lines(&start(0, 2, Vec::new())), ["24 trials in 12 pairs, 2 side by side"]);
-        assert!(text.lines(&Event::SlotStart(trial(0, 0))).is_empty());
-        assert!(text.lines(&Event::Phase(trial(0, 0), Phase::Up)).is_empty());
-        let end = Event::SlotEnd { trial: trial(0, 0), outcome: Outcome::Completed, wall_s: 60.0, done: 1 };
+        assert!(text.lines(&SessionEvent::SlotStart(trial(0, 0))).is_empty());
+        assert!(text.lines(&SessionEvent::Phase(trial(0, 0), Phase::Up)).is_empty());
+        let end = SessionEvent::SlotEnd { trial: trial(0, 0), outcome: Outcome::Completed, wall_s: 60.0, done: 1 };
         assert_eq!(text.lines(&end), ["[ 1/24] pair 1/12, debian:6.12: completed; about 12 minutes left"]);
         let outcome = Outcome::Failed { failure: Failure::Panic, message: "Oops\nCall trace".to_owned() };
-        let end = Event::SlotEnd { trial: trial(1, 0), outcome, wall_s: 20.0, done: 2 };
+        let end = SessionEvent::SlotEnd { trial: trial(1, 0), outcome, wall_s: 20.0, done: 2 };
         assert_eq!(
             text.lines(&end),
             ["[ 2/24] pair 1/12, debian:6.12: panicked: Oops (see artifacts/0001-debian_6.12-0); about 7 minutes left"]
         );
-        let void = Event::Void { trial: trial(3, 0), cause: "No QEMU".to_owned(), again: vec![2, 3], done: 1 };
+        let void = SessionEvent::Void { trial: trial(3, 0), cause: "No QEMU".to_owned(), again: vec![2, 3], done: 1 };
         assert_eq!(text.lines(&void), ["[ 1/24] pair 2/12, debian:6.12: void: No QEMU; 2 trials to run again"]);
-        let end = Event::SlotEnd { trial: trial(23, 1), outcome: Outcome::Completed, wall_s: 20.0, done: 24 };
+        let end = SessionEvent::SlotEnd { trial: trial(23, 1), outcome: Outcome::Completed, wall_s: 20.0, done: 24 };
         assert_eq!(text.lines(&end), ["[24/24] pair 12/12, debian:6.12, attempt 2: completed"]);
     }
 

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use super::check;
 use super::error::SessionError;
-use super::event::{Event, TrialId};
+use super::event::{SessionEvent, TrialId};
 use bigiron_lab::host::{Host, HostError, Trial, TrialResult};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{HostCost, Outcome, Record, SCHEMA};
-use bigiron_model::store::{Folder, Standing, Tally, Writer};
+use bigiron_model::store::{Folder, SlotState, SlotTally, Writer};
 use bigiron_model::values::Values;
 
 /// How soon an interruption is passed on to the running trials.
@@ -49,13 +49,13 @@ pub fn run(
     host: &dyn Host,
     jobs: usize,
     cancel: &AtomicBool,
-    events: &(dyn Fn(Event) + Sync),
+    events: &(dyn Fn(SessionEvent) + Sync),
 ) -> Result<Summary, SessionError> {
     if plan != folder.plan() {
         return Err(SessionError::OtherPlan { dir: folder.dir().to_owned() });
     }
     let read = folder.records()?;
-    if Tally::of(plan, &read.records).missing().is_empty() {
+    if SlotTally::of(plan, &read.records).missing().is_empty() {
         // Nothing to write: a finished study can be asked for again, even where its folder is read-only.
         return Ok(summary(plan, &read.records, 0));
     }
@@ -70,7 +70,7 @@ pub fn run(
     let mut session = Session {
         plan,
         dir: folder.dir(),
-        tally: Tally::of(plan, &read.records),
+        tally: SlotTally::of(plan, &read.records),
         records: read.records,
         writer,
         events,
@@ -81,7 +81,7 @@ pub fn run(
         voids_before: 0,
     };
     session.voids_before = if plan.clock == Clock::Wall { 0 } else { session.tally.void_pairs };
-    events(Event::SessionStart {
+    events(SessionEvent::SessionStart {
         total: plan.slots.len() as u32,
         done: session.tally.finished(),
         pairs: plan.design.pairs,
@@ -90,7 +90,7 @@ pub fn run(
         unreadable: read.unreadable,
     });
     let ended = session.work(host, width);
-    events(Event::SessionEnd { done: session.tally.finished(), total: plan.slots.len() as u32 });
+    events(SessionEvent::SessionEnd { done: session.tally.finished(), total: plan.slots.len() as u32 });
     ended.map(|()| summary(plan, &session.records, session.ran))
 }
 
@@ -103,9 +103,9 @@ struct Session<'a> {
     plan: &'a Plan,
     dir: &'a Path,
     records: Vec<Record>,
-    tally: Tally,
+    tally: SlotTally,
     writer: Writer,
-    events: &'a (dyn Fn(Event) + Sync),
+    events: &'a (dyn Fn(SessionEvent) + Sync),
     cancel: &'a AtomicBool,
     /// Slots now running, with their trial's artefacts.
     running: BTreeMap<u32, (TrialId, PathBuf)>,
@@ -118,7 +118,7 @@ struct Session<'a> {
     voids_before: u32,
 }
 
-struct Ended {
+struct FinishedTrial {
     slot: u32,
     wall: Duration,
     /// The session was told to stop before this trial ended.
@@ -129,7 +129,7 @@ struct Ended {
 impl Session<'_> {
     fn work(&mut self, host: &dyn Host, width: usize) -> Result<(), SessionError> {
         self.within_limit()?;
-        let (sender, ended) = mpsc::channel::<Ended>();
+        let (sender, ended) = mpsc::channel::<FinishedTrial>();
         // What trials look at: the user's interruption, or a reason of our own to end them.
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -140,7 +140,7 @@ impl Session<'_> {
                     trouble = Some(self.interrupted());
                 }
                 if trouble.is_some() && !stop.swap(true, Ordering::Relaxed) && !self.running.is_empty() {
-                    (self.events)(Event::Stopping);
+                    (self.events)(SessionEvent::Stopping);
                 }
                 while trouble.is_none() && self.running.len() < width && !self.is_idling() {
                     let Some((slot, attempt)) = self.next() else { break };
@@ -190,12 +190,12 @@ impl Session<'_> {
         self.writer.reserve(self.running.len() + 1)?;
         let artifacts = self.writer.artifacts(slot, &id.arm, attempt)?;
         self.running.insert(slot, (id.clone(), artifacts.clone()));
-        (self.events)(Event::SlotStart(id.clone()));
+        (self.events)(SessionEvent::SlotStart(id.clone()));
         Ok((id, artifacts))
     }
 
     /// Turns what a trial came to into a record, if it is to be recorded at all.
-    fn end(&mut self, ended: Ended) -> Result<(), SessionError> {
+    fn end(&mut self, ended: FinishedTrial) -> Result<(), SessionError> {
         let (id, artifacts) = self.running.remove(&ended.slot).expect("only running trials end");
         self.idle_until = Instant::now() + gap(self.plan);
         self.ran += 1;
@@ -222,7 +222,7 @@ impl Session<'_> {
                 };
                 let wall_s = (ended.wall + gap(self.plan)).as_secs_f64();
                 self.record(&id, &artifacts, outcome.clone(), result)?;
-                (self.events)(Event::SlotEnd { trial: id, outcome, wall_s, done: self.tally.finished() });
+                (self.events)(SessionEvent::SlotEnd { trial: id, outcome, wall_s, done: self.tally.finished() });
                 Ok(())
             }
             Err(HostError::Void(cause)) if !ended.late => self.void(id, &artifacts, cause, ended.wall),
@@ -251,15 +251,15 @@ impl Session<'_> {
         };
         self.record(&id, artifacts, outcome, nothing)?;
         let standings = (0..).zip(self.tally.slots.iter().zip(&before.slots));
-        let moved = standings.filter(|(_, (now, then))| now != then && matches!(now, Standing::Missing { .. }));
+        let moved = standings.filter(|(_, (now, then))| now != then && matches!(now, SlotState::Missing { .. }));
         let again = moved.map(|(slot, _)| slot).collect();
-        (self.events)(Event::Void { trial: id, cause, again, done: self.tally.finished() });
+        (self.events)(SessionEvent::Void { trial: id, cause, again, done: self.tally.finished() });
         self.within_limit()
     }
 
     /// Whether few enough pairs have gone void to go on.
     fn within_limit(&self) -> Result<(), SessionError> {
-        let limit = Tally::void_limit(self.plan.design.pairs);
+        let limit = SlotTally::void_limit(self.plan.design.pairs);
         let void = self.tally.void_pairs - self.voids_before;
         if void <= limit {
             return Ok(());
@@ -306,7 +306,7 @@ impl Session<'_> {
         };
         self.writer.append(&record)?;
         self.records.push(record);
-        self.tally = Tally::of(self.plan, &self.records);
+        self.tally = SlotTally::of(self.plan, &self.records);
         Ok(())
     }
 
@@ -347,16 +347,17 @@ fn run_trial(
     id: &TrialId,
     artifacts: &Path,
     stop: &AtomicBool,
-    events: &(dyn Fn(Event) + Sync),
-) -> Ended {
+    events: &(dyn Fn(SessionEvent) + Sync),
+) -> FinishedTrial {
     let slot = &plan.slots[id.slot as usize];
     let (arm, purpose) = (&plan.arms[slot.arm], Purpose::Judge);
     let trial = Trial { plan, slot, arm, purpose, attempt: id.attempt, artifacts, cancel: stop };
     let start = Instant::now();
     // Where a panic unwinds (tests, debug builds) it must not leave the session waiting for this trial for ever.
-    let result = catch_unwind(AssertUnwindSafe(|| host.run(&trial, &|phase| events(Event::Phase(id.clone(), phase)))))
-        .unwrap_or_else(|_| Err(HostError::Fatal("bigiron's own code panicked; this is a bug".to_owned())));
-    Ended { slot: id.slot, wall: start.elapsed(), late: false, result }
+    let result =
+        catch_unwind(AssertUnwindSafe(|| host.run(&trial, &|phase| events(SessionEvent::Phase(id.clone(), phase)))))
+            .unwrap_or_else(|_| Err(HostError::Fatal("bigiron's own code panicked; this is a bug".to_owned())));
+    FinishedTrial { slot: id.slot, wall: start.elapsed(), late: false, result }
 }
 
 /// Idleness before each boot.
@@ -371,11 +372,11 @@ fn mean_wall_s(records: &[Record]) -> Option<f64> {
 }
 
 fn summary(plan: &Plan, records: &[Record], ran: u32) -> Summary {
-    let tally = Tally::of(plan, records);
+    let tally = SlotTally::of(plan, records);
     let count = |failed: bool| {
-        let counts = |s: &&Standing| match **s {
-            Standing::Finished { record } => matches!(records[record].outcome, Outcome::Failed { .. }) == failed,
-            Standing::Missing { .. } => false,
+        let counts = |s: &&SlotState| match **s {
+            SlotState::Finished { record } => matches!(records[record].outcome, Outcome::Failed { .. }) == failed,
+            SlotState::Missing { .. } => false,
         };
         tally.slots.iter().filter(counts).count() as u32
     };

@@ -1,5 +1,7 @@
 //! The session on a simulated host: order, concurrency, failures, voids, interruption.
 
+mod idle_gap;
+
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
@@ -15,7 +17,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Failure, Outcome, Record};
 use bigiron_model::store::testing::plan;
-use bigiron_model::store::{Folder, StoreError, Tally};
+use bigiron_model::store::{Folder, SlotTally, StoreError};
 
 pub(super) fn incident(what: What) -> Incident {
     Incident { what, arm: None, pair: None, slot: None, attempt: None, workload: None }
@@ -42,13 +44,18 @@ impl Study {
     }
 
     /// Runs the session; gives back how it ended and its events.
-    fn run(&self, host: &dyn Host, jobs: usize, cancel: &AtomicBool) -> (Result<Summary, SessionError>, Vec<Event>) {
+    fn run(
+        &self,
+        host: &dyn Host,
+        jobs: usize,
+        cancel: &AtomicBool,
+    ) -> (Result<Summary, SessionError>, Vec<SessionEvent>) {
         let events = Mutex::new(Vec::new());
         let ended = run(self.folder.plan(), &self.folder, host, jobs, cancel, &|e| events.lock().unwrap().push(e));
         (ended, events.into_inner().unwrap())
     }
 
-    fn play(&self, script: Script, jobs: usize) -> (Result<Summary, SessionError>, Vec<Event>) {
+    fn play(&self, script: Script, jobs: usize) -> (Result<Summary, SessionError>, Vec<SessionEvent>) {
         self.run(&SimHost::new(script), jobs, &AtomicBool::new(false))
     }
 
@@ -69,9 +76,9 @@ pub(super) fn by_slot(mut records: Vec<Record>) -> Vec<Record> {
     records
 }
 
-fn starts(events: &[Event]) -> Vec<(u32, u32)> {
-    let start = |e: &Event| match e {
-        Event::SlotStart(t) => Some((t.slot, t.attempt)),
+fn starts(events: &[SessionEvent]) -> Vec<(u32, u32)> {
+    let start = |e: &SessionEvent| match e {
+        SessionEvent::SlotStart(t) => Some((t.slot, t.attempt)),
         _ => None,
     };
     events.iter().filter_map(start).collect()
@@ -131,7 +138,7 @@ fn events_of_a_trial_come_in_order_and_its_end_after_its_record() {
     let events = Mutex::new(Vec::new());
     let host = SimHost::new(Script::default());
     run(study.folder.plan(), &study.folder, &host, 2, &AtomicBool::new(false), &|e| {
-        if let Event::SlotEnd { trial, done, .. } = &e {
+        if let SessionEvent::SlotEnd { trial, done, .. } = &e {
             let slots: Vec<_> = study.folder.records().unwrap().records.iter().map(|r| r.slot).collect();
             on_disk.lock().unwrap().push(slots.contains(&trial.slot) && slots.len() == *done as usize);
         }
@@ -140,17 +147,17 @@ fn events_of_a_trial_come_in_order_and_its_end_after_its_record() {
     .unwrap();
     assert_eq!(on_disk.into_inner().unwrap(), [true; 4]);
     let events = events.into_inner().unwrap();
-    assert!(matches!(events[0], Event::SessionStart { total: 4, done: 0, width: 2, .. }), "{:?}", events[0]);
-    assert_eq!(events.last(), Some(&Event::SessionEnd { done: 4, total: 4 }));
+    assert!(matches!(events[0], SessionEvent::SessionStart { total: 4, done: 0, width: 2, .. }), "{:?}", events[0]);
+    assert_eq!(events.last(), Some(&SessionEvent::SessionEnd { done: 4, total: 4 }));
     for slot in 0..4 {
         let of: Vec<_> = events
             .iter()
             .filter_map(|e| match e {
-                Event::SlotStart(t) if t.slot == slot => Some("start"),
-                Event::Phase(t, Phase::Booting) if t.slot == slot => Some("booting"),
-                Event::Phase(t, Phase::Up) if t.slot == slot => Some("up"),
-                Event::Phase(t, Phase::Step { .. }) if t.slot == slot => Some("step"),
-                Event::SlotEnd { trial, .. } if trial.slot == slot => Some("end"),
+                SessionEvent::SlotStart(t) if t.slot == slot => Some("start"),
+                SessionEvent::Phase(t, Phase::Booting) if t.slot == slot => Some("booting"),
+                SessionEvent::Phase(t, Phase::Up) if t.slot == slot => Some("up"),
+                SessionEvent::Phase(t, Phase::Step { .. }) if t.slot == slot => Some("step"),
+                SessionEvent::SlotEnd { trial, .. } if trial.slot == slot => Some("end"),
                 _ => None,
             })
             .collect();
@@ -198,7 +205,7 @@ fn a_void_trial_voids_its_pair_on_the_wall_clock() {
     let voids: Vec<_> = events
         .iter()
         .filter_map(|e| match e {
-            Event::Void { trial, again, done, .. } => Some((trial.slot, again.clone(), *done)),
+            SessionEvent::Void { trial, again, done, .. } => Some((trial.slot, again.clone(), *done)),
             _ => None,
         })
         .collect();
@@ -236,7 +243,7 @@ fn a_host_that_fails_for_good_stops_the_session_and_loses_nothing() {
     let e = ended.unwrap_err();
     assert!(matches!(&e, SessionError::Host { done: 4, total: 16, .. }), "{e}");
     assert!(e.to_string().contains("for good"), "{e}");
-    assert!(events.contains(&Event::Stopping));
+    assert!(events.contains(&SessionEvent::Stopping));
     assert_eq!(by_slot(study.records()).iter().map(|r| r.slot).collect::<Vec<_>>(), [0, 1, 2, 3]);
     // Nothing of those that did not finish.
     assert_eq!(fs::read_dir(study.folder.dir().join("artifacts")).unwrap().count(), 4);
@@ -270,7 +277,7 @@ fn an_interruption_ends_running_trials_and_the_next_call_resumes() {
         SimHost::new(Script { delay_ms: 10, ..script(vec![at(What::Stall, 6, None), at(What::Stall, 7, None)]) });
     let stalled = AtomicUsize::new(0);
     let ended = run(&plan, &study.folder, &host, 2, &cancel, &|e| {
-        let stalls = matches!(&e, Event::SlotStart(t) if t.slot >= 6);
+        let stalls = matches!(&e, SessionEvent::SlotStart(t) if t.slot >= 6);
         if stalls && stalled.fetch_add(1, Ordering::SeqCst) == 1 {
             cancel.store(true, Ordering::SeqCst);
         }
@@ -283,7 +290,7 @@ fn an_interruption_ends_running_trials_and_the_next_call_resumes() {
 
     let (ended, events) = study.play(Script { delay_ms: 10, ..Script::default() }, 2);
     assert_eq!(ended.unwrap().ran, 10);
-    assert!(matches!(&events[0], Event::SessionStart { done: 6, mean_wall_s: Some(_), .. }), "{:?}", events[0]);
+    assert!(matches!(&events[0], SessionEvent::SessionStart { done: 6, mean_wall_s: Some(_), .. }), "{:?}", events[0]);
     let undisturbed = Study::new(&plan);
     undisturbed.play(Script { delay_ms: 10, ..Script::default() }, 1).0.unwrap();
     assert_eq!(by_slot(study.records()), by_slot(undisturbed.records()));
@@ -406,11 +413,11 @@ proptest! {
         for (boots, bytes) in stops {
             let cancel = AtomicBool::new(boots == 0);
             let ends = AtomicUsize::new(0);
-            let before = Tally::of(&plan, &study.folder.records().unwrap().records).missing();
+            let before = SlotTally::of(&plan, &study.folder.records().unwrap().records).missing();
             let started = Mutex::new(Vec::new());
             let _ = run(&plan, &study.folder, &SimHost::new(played.clone()), jobs, &cancel, &|e| match e {
-                Event::SlotStart(t) => started.lock().unwrap().push((t.slot, t.attempt)),
-                Event::SlotEnd { .. } => {
+                SessionEvent::SlotStart(t) => started.lock().unwrap().push((t.slot, t.attempt)),
+                SessionEvent::SlotEnd { .. } => {
                     let done = ends.fetch_add(1, Ordering::SeqCst) + 1;
                     cancel.store(done >= boots as usize, Ordering::SeqCst);
                 }
@@ -420,7 +427,7 @@ proptest! {
             prop_assert_eq!(&started[..], &before[..started.len()]);
             cut(study.folder.dir(), bytes);
         }
-        let missing = Tally::of(&plan, &study.folder.records().unwrap().records).missing();
+        let missing = SlotTally::of(&plan, &study.folder.records().unwrap().records).missing();
         let (ended, events) = study.play(played.clone(), jobs);
         prop_assert_eq!(ended.unwrap().ran as usize, missing.len());
         prop_assert_eq!(starts(&events), missing);
@@ -428,51 +435,4 @@ proptest! {
         undisturbed.play(played, 1).0.unwrap();
         prop_assert_eq!(by_slot(study.records()), by_slot(undisturbed.records()));
     }
-}
-
-/// Notes when trials begin and end.
-struct Timed {
-    host: SimHost,
-    times: Mutex<Vec<std::time::Instant>>,
-}
-
-impl Host for Timed {
-    fn parallel(&self) -> usize {
-        self.host.parallel()
-    }
-
-    fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
-        let now = || self.times.lock().unwrap().push(std::time::Instant::now());
-        now();
-        let result = self.host.run(trial, phase);
-        now();
-        result
-    }
-}
-
-#[test]
-fn every_boot_has_its_idle_gap_before_it() {
-    let mut plan = plan(2, 2, Clock::Wall, 3);
-    plan.design.idle_gap_seconds = 1;
-    let study = Study::new(&plan);
-    let begun = std::time::Instant::now();
-    let host = Timed { host: SimHost::new(script(Vec::new())), times: Mutex::new(vec![begun]) };
-    let (ended, events) = study.run(&host, 1, &AtomicBool::new(false));
-    assert_eq!(ended.unwrap().completed, 4);
-    let times = host.times.into_inner().unwrap();
-    assert_eq!(times.len(), 9);
-    for idle in times.chunks_exact(2) {
-        assert!((idle[1] - idle[0]).as_secs_f64() > 0.95, "{:?}", idle[1] - idle[0]);
-    }
-    let counted = events.iter().filter(|e| matches!(e, Event::SlotEnd { wall_s, .. } if *wall_s >= 1.0));
-    assert_eq!(counted.count(), 4, "the time left counts the gaps");
-}
-
-#[test]
-fn an_interruption_does_not_wait_for_the_gap() {
-    let mut plan = plan(2, 2, Clock::Wall, 3);
-    plan.design.idle_gap_seconds = 3600;
-    let (ended, events) = Study::new(&plan).run(&SimHost::new(script(Vec::new())), 1, &AtomicBool::new(true));
-    assert!(matches!(ended, Err(SessionError::Interrupted { done: 0, total: 4, .. })));
-    assert_eq!(starts(&events), []);
 }

@@ -17,7 +17,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Failure, Outcome, Record};
 use bigiron_model::store::testing::plan;
-use bigiron_model::store::{Folder, StoreError, Tally};
+use bigiron_model::store::{Folder, SlotTally, StoreError};
 
 const PAIRS: u32 = 30;
 
@@ -89,7 +89,7 @@ fn comparable(records: Vec<Record>) -> Vec<Record> {
 }
 
 fn finished(plan: &Plan, records: &[Record]) -> BTreeSet<(u32, u32)> {
-    assert_eq!(Tally::of(plan, records).slots.len(), plan.slots.len());
+    assert_eq!(SlotTally::of(plan, records).slots.len(), plan.slots.len());
     records.iter().map(|r| (r.slot, r.attempt)).collect()
 }
 
@@ -220,6 +220,6 @@ fn a_disk_that_fills_up_stops_the_session_and_it_resumes() {
     let text = String::from_utf8_lossy(&out.stdout);
     assert!(text.contains("ENDED"), "{text}");
     let records = Folder::open(&dir).unwrap().records().unwrap().records;
-    assert_eq!(Tally::of(&plan, &records).missing(), []);
+    assert_eq!(SlotTally::of(&plan, &records).missing(), []);
     assert_eq!(finished(&plan, &records).len(), records.len());
 }

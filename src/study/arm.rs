@@ -7,7 +7,7 @@ use std::fmt;
 
 use bigiron_lab::lever;
 use bigiron_model::refusal::Refusal;
-use bigiron_model::setting::{Setting, Typed};
+use bigiron_model::setting::{Setting, TypedSetting};
 
 /// One side of a comparison as asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn is_path(kernel: &str) -> bool {
 impl fmt::Display for ArmText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.kernel)?;
-        self.settings.iter().try_for_each(|setting| write!(f, ",{}", Typed(setting)))
+        self.settings.iter().try_for_each(|setting| write!(f, ",{}", TypedSetting(setting)))
     }
 }
 

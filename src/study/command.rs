@@ -10,7 +10,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 use bigiron_workloads::command::NAME;
 use bigiron_workloads::command::declared::Declared;
-use bigiron_workloads::command::spec::{ENVIRONMENT, What};
+use bigiron_workloads::command::spec::{ENVIRONMENT, ProgramSource};
 
 /// The option that holds the program.
 pub const RUN: &str = "command.run";
@@ -23,7 +23,7 @@ pub const METRICS: &str = "command.metrics";
 /// A metric that is none; a program that is set twice.
 pub fn ask(q: &mut Question, program: &[String], metrics: &[String]) -> Result<(), Refusal> {
     if !program.is_empty() {
-        q.settings.push((RUN.to_owned(), What::option(program)));
+        q.settings.push((RUN.to_owned(), ProgramSource::option(program)));
     }
     for metric in metrics {
         Declared::parse(metric).map_err(|e| Refusal::new(format!("--metric: {e}")))?;
@@ -50,8 +50,8 @@ fn imply(q: &mut Question, named: bool) {
 pub fn arguments(settings: &[Setting]) -> (Vec<String>, Vec<String>) {
     let value = |name: &str| settings.iter().find(|(lever, _)| lever == name).map(|(_, value)| value.as_str());
     let metrics = value(METRICS).unwrap_or("").lines().flat_map(|line| ["--metric".to_owned(), line.to_owned()]);
-    let program = value(RUN).and_then(|run| match What::parse(run) {
-        Ok(What::Words(words)) => Some([vec!["--".to_owned()], words].concat()),
+    let program = value(RUN).and_then(|run| match ProgramSource::parse(run) {
+        Ok(ProgramSource::Words(words)) => Some([vec!["--".to_owned()], words].concat()),
         _ => None,
     });
     (metrics.collect(), program.unwrap_or_default())
@@ -59,7 +59,7 @@ pub fn arguments(settings: &[Setting]) -> (Vec<String>, Vec<String>) {
 
 /// Whether [`arguments`] says this setting.
 pub fn is_argument((lever, value): &Setting) -> bool {
-    lever == METRICS || (lever == RUN && matches!(What::parse(value), Ok(What::Words(_))))
+    lever == METRICS || (lever == RUN && matches!(ProgramSource::parse(value), Ok(ProgramSource::Words(_))))
 }
 
 /// Reads the table `[command]` of a study file.
@@ -97,7 +97,7 @@ pub fn read(table: &Table, q: &mut Question) -> Result<(), Refusal> {
 /// Anything else.
 pub fn run(value: &Value) -> Result<String, Refusal> {
     match value.array() {
-        Ok(_) => Ok(What::option(&list(value)?)),
+        Ok(_) => Ok(ProgramSource::option(&list(value)?)),
         Err(_) => value.string().map_err(|_| value.refuse("A command is a string or a list of strings")),
     }
 }

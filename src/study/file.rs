@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::arm::ArmText;
 use super::command;
-use super::question::{Places, Question};
+use super::question::{Question, QuestionPlaces};
 use bigiron_lab::lever;
 use bigiron_model::document;
 use bigiron_model::document::{Table, Value};
@@ -39,7 +39,10 @@ pub fn read(path: &Path) -> Result<StudyFile, Refusal> {
 pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
     let root = document::parse(name, text, "a study")?;
     root.only(&["question", "arms", "arm", "workloads", "design", "machine", "margins", "set", "command", "sim"])?;
-    let mut q = Question { places: Places { file: name.to_owned(), ..Places::default() }, ..Question::default() };
+    let mut q = Question {
+        places: QuestionPlaces { file: name.to_owned(), ..QuestionPlaces::default() },
+        ..Question::default()
+    };
     q.text = root.get("question").map(|v| v.string()).transpose()?;
     arms(&root, &mut q)?;
     if let Some(workloads) = root.get("workloads") {
@@ -88,7 +91,7 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
 fn noted<T>(
     table: &Table,
     key: &str,
-    places: &mut Places,
+    places: &mut QuestionPlaces,
     read: impl Fn(&Value) -> Result<T, Refusal>,
 ) -> Result<Option<T>, Refusal> {
     let Some(value) = table.get(key) else { return Ok(None) };

@@ -1,13 +1,13 @@
 //! The study: a question written down, and what it becomes.
 //!
-//! typed arguments or `study.toml` → [`question::Question`] → [`settled::Settled`] (defaults filled in, checked) → [`plan::Plan`].
+//! typed arguments or `study.toml` → [`question::Question`] → [`resolved::ResolvedQuestion`] (defaults filled in, checked) → [`bigiron_model::plan::Plan`].
 
+pub mod arguments;
 pub mod arm;
 pub mod command;
 pub mod file;
 pub mod question;
 pub mod repeat;
+pub mod resolved;
 pub mod schedule;
 pub mod setting;
-pub mod settled;
-pub mod words;

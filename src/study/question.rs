@@ -36,18 +36,18 @@ pub struct Question {
     pub storage: Option<String>,
     pub filesystem: Option<String>,
     pub margins: BTreeMap<Kind, f64>,
-    pub places: Places,
+    pub places: QuestionPlaces,
 }
 
 /// Where in a study file each part of a question stands; empty for arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct QuestionPlaces {
     pub file: String,
     /// Key (`design.pairs`, `arms.1`) → line, from 1.
     pub lines: BTreeMap<String, usize>,
 }
 
-impl Places {
+impl QuestionPlaces {
     /// `study.toml:7`, if the part stands in a file.
     pub fn of(&self, key: &str) -> Option<String> {
         if self.file.is_empty() {

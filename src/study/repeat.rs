@@ -4,31 +4,31 @@
 
 use super::command as program;
 use super::question::Question;
-use super::settled::Settled;
+use super::resolved::ResolvedQuestion;
 use bigiron_model::host::HostKind;
 use bigiron_model::margins;
-use bigiron_model::setting::Typed;
+use bigiron_model::setting::TypedSetting;
 use bigiron_model::shell::quote;
 use bigiron_model::size;
 
 /// The command that repeats a comparison that was asked for by arguments.
-pub fn command(q: &Question, settled: &Settled, seed: u64) -> String {
+pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
     let mut words = vec!["bigiron".to_owned(), "compare".to_owned()];
     words.extend(q.arms.iter().map(ToString::to_string));
-    words.extend(settled.workloads.iter().map(|w| w.name.clone()));
+    words.extend(resolved.workloads.iter().map(|w| w.name.clone()));
     let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
     for setting in q.settings.iter().filter(|s| !program::is_argument(s)) {
-        option("set", Typed(setting).to_string());
+        option("set", TypedSetting(setting).to_string());
     }
-    option("clock", settled.clock.to_string());
-    option("pairs", settled.pairs.to_string());
-    if settled.machine.host == HostKind::Local {
-        option("on", settled.machine.host.to_string());
+    option("clock", resolved.clock.to_string());
+    option("pairs", resolved.pairs.to_string());
+    if resolved.machine.host == HostKind::Local {
+        option("on", resolved.machine.host.to_string());
     } else {
-        option("cpus", settled.machine.cpus.to_string());
-        option("memory", size::print_bytes(settled.machine.memory_bytes));
-        option("storage", settled.machine.storage.clone());
-        option("filesystem", settled.machine.filesystem.clone());
+        option("cpus", resolved.machine.cpus.to_string());
+        option("memory", size::print_bytes(resolved.machine.memory_bytes));
+        option("storage", resolved.machine.storage.clone());
+        option("filesystem", resolved.machine.filesystem.clone());
     }
     for (name, kind, default) in margins::KINDS {
         if let Some(margin) = q.margins.get(kind).filter(|m| *m != default) {
@@ -36,10 +36,10 @@ pub fn command(q: &Question, settled: &Settled, seed: u64) -> String {
         }
     }
     if q.hang_limit.is_some() {
-        option("hang-limit", settled.hang_limit.to_string());
+        option("hang-limit", resolved.hang_limit.to_string());
     }
     if q.idle_gap.is_some() {
-        option("idle-gap", settled.idle_gap.to_string());
+        option("idle-gap", resolved.idle_gap.to_string());
     }
     option("seed", seed.to_string());
     let (metrics, words_after) = program::arguments(&q.settings);

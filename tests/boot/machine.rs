@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use bigiron::registry::{self, WORKLOADS};
 use bigiron::study::setting;
-use bigiron_archive::spec::Spec;
+use bigiron_archive::spec::KernelSpec;
 use bigiron_archive::store::Store;
 use bigiron_lab::host::vm::VmHost;
 use bigiron_lab::host::{Host, HostError, Trial, TrialResult};
@@ -42,7 +42,7 @@ const USUAL: Machines = Machines {
 
 fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
     let store = Store::at(&cache()).unwrap();
-    let kernel = store.resolve(&Spec::parse(machines.kernel).unwrap(), &|note| eprintln!("{note}")).unwrap();
+    let kernel = store.resolve(&KernelSpec::parse(machines.kernel).unwrap(), &|note| eprintln!("{note}")).unwrap();
     let micro = registry::find("micro").unwrap();
     let (options, configured) = workload::configure(micro, [("only", machines.only), ("scale", "0.2")]).unwrap();
     let plan = Plan {

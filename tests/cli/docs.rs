@@ -1,7 +1,7 @@
 //! Pages, help and the lines that users are told to type.
 
 use bigiron::cli::{Cli, Command};
-use bigiron::study::words;
+use bigiron::study::arguments;
 use clap::{CommandFactory, Parser};
 
 use crate::builder::Test;
@@ -118,7 +118,7 @@ fn every_documented_command_parses() {
     for line in issue.into_iter().map(str::to_owned).chain(documented) {
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| panic!("{line}: {e}"));
         if let Command::Compare(args) = cli.command {
-            words::sort(&args.words, &["mine".to_owned()]).unwrap_or_else(|e| panic!("{line}: {e}"));
+            arguments::sort(&args.words, &["mine".to_owned()]).unwrap_or_else(|e| panic!("{line}: {e}"));
         }
     }
 }

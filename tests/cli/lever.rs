@@ -130,7 +130,7 @@ fn a_process_that_changes_a_machine_of_files() {
     let root = dir.join("root");
     let settings: Vec<_> = SETTINGS.iter().map(|s| bigiron::study::setting::parse(s).unwrap()).collect();
     let vda = vec!["vda".to_owned()];
-    let link = bigiron_sys::network::Link::none("nobody talks");
+    let link = bigiron_sys::network::TrialLink::none("nobody talks");
     let site = Site { root: &root, disks: Ok(Disks { devices: vda.clone(), disks: vda }), link: &link };
     loop {
         let mut ledger = Ledger::open_at(&dir.join("state"), &root).unwrap();

@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("Shift effects: coverage, type I error, wrong `same`", grid::shifts),
         ("B changes the shape of the distribution", grid::shapes),
         ("Verdicts at 12 pairs", grid::verdicts),
-        ("Smallest visible effect (MDE) and pairs for `same`", design::power),
+        ("Smallest detectable effect (MDE) and pairs for `same`", design::power),
         ("Stein's two stages", design::stein),
         ("Many metrics", many::multiplicity),
         ("Methods at 10 pairs", reference::methods),

@@ -95,19 +95,19 @@ pub fn best<'a>(packages: &'a [Package], wanted: &str, flavour: &str) -> Option<
     packages
         .iter()
         .filter(|p| p.kernel().is_some_and(|(_, f)| f == flavour) && version::satisfies(&p.version, wanted))
-        .filter(|p| Parts::of(packages, p).lacking.is_empty())
+        .filter(|p| KernelPackages::of(packages, p).lacking.is_empty())
         .max_by(|a, b| version::compare(&a.version, &b.version))
 }
 
 /// The packages that make up one kernel.
 #[derive(Debug, Default)]
-pub struct Parts<'a> {
+pub struct KernelPackages<'a> {
     pub packages: Vec<&'a Package>,
     /// Names of parts that the index lacks. Archives keep such remains of kernels they no longer build.
     pub lacking: Vec<&'a str>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> KernelPackages<'a> {
     /// `image` itself and, if it is a shell, the kernel packages it depends on, of the same version.
     pub fn of(packages: &'a [Package], image: &'a Package) -> Self {
         let mut parts = Self { packages: vec![image], lacking: Vec::new() };
@@ -142,7 +142,7 @@ pub fn series<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str)
     let mut found = Vec::new();
     for packages in lists {
         let kernels = packages.iter().filter(|p| p.kernel().is_some_and(|(_, f)| f == flavour));
-        let whole = kernels.filter(|p| Parts::of(packages, p).lacking.is_empty());
+        let whole = kernels.filter(|p| KernelPackages::of(packages, p).lacking.is_empty());
         found.extend(whole.filter_map(|p| version::series(&p.version)));
     }
     found.sort_by(|a, b| version::compare(a, b));
@@ -155,7 +155,7 @@ pub fn versions<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &st
     let mut found = Vec::new();
     for packages in lists {
         let kernels = packages.iter().filter(|p| p.kernel().is_some_and(|(_, f)| f == flavour));
-        found.extend(kernels.filter(|p| Parts::of(packages, p).lacking.is_empty()).map(|p| p.version.clone()));
+        found.extend(kernels.filter(|p| KernelPackages::of(packages, p).lacking.is_empty()).map(|p| p.version.clone()));
     }
     newest_builds(found)
 }
@@ -233,7 +233,7 @@ Version: 7.2.12-1~bpo13+1";
     fn a_shell_package_brings_its_parts() {
         let all = read_index(INDEX.as_bytes()).unwrap();
         let shell = best(&all, "7.2", "cloud-amd64").unwrap();
-        let parts = Parts::of(&all, shell);
+        let parts = KernelPackages::of(&all, shell);
         let mut names: Vec<_> = parts.packages.iter().map(|p| p.name.split("-7").next().unwrap()).collect();
         names.sort_unstable();
         assert_eq!(names, ["linux-base", "linux-binary", "linux-image", "linux-modules"]);
@@ -244,7 +244,7 @@ Version: 7.2.12-1~bpo13+1";
     fn a_whole_package_needs_no_documentation() {
         let text = "Package: linux-image-6.18.15+deb13-amd64\nVersion: 6.18.15-1\nDepends: kmod, linux-base-6.18.15+deb13-amd64 (= 6.18.15-1)\n";
         let all = read_index(text.as_bytes()).unwrap();
-        assert_eq!(Parts::of(&all, best(&all, "6.18", "amd64").unwrap()).packages.len(), 1);
+        assert_eq!(KernelPackages::of(&all, best(&all, "6.18", "amd64").unwrap()).packages.len(), 1);
     }
 
     #[test]
@@ -268,7 +268,7 @@ Version: 7.2.12-1~bpo13+1";
         fn any_fields_are_read(text in "(Package: linux-(image|base)-[0-9a-z.+-]{0,20}amd64\n|Version: .{0,8}\n|Size: .{0,8}\n|Depends: .{0,20}\n|\n){0,12}") {
             let all = read_index(text.as_bytes()).unwrap();
             for p in &all {
-                Parts::of(&all, p);
+                KernelPackages::of(&all, p);
             }
             series([&all[..]], "amd64");
         }

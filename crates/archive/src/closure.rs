@@ -17,7 +17,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// One package of a closure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct ClosurePackage {
     pub name: String,
     pub version: String,
     /// What Debian files it under, such as `libs`.
@@ -36,7 +36,7 @@ pub struct Closure {
     folder: PathBuf,
     /// The release it comes from, such as `bookworm`.
     pub release: String,
-    pub parts: Vec<Part>,
+    pub parts: Vec<ClosurePackage>,
 }
 
 /// A release that has a package, and the newest version of it there.
@@ -93,19 +93,19 @@ impl Closure {
         let uris = run(command).map_err(|f| said(f, &wanted))?;
         let exact: Vec<String> = uris.lines().filter_map(package_of).map(|(n, v)| format!("{n}={v}")).collect();
         let stanzas = run(apt.apt_cache(&folder, &exact)).map_err(|f| said(f, &wanted))?;
-        let mut parts: Vec<Part> = stanzas.split("\n\n").filter_map(part).collect();
+        let mut parts: Vec<ClosurePackage> = stanzas.split("\n\n").filter_map(part).collect();
         parts.sort_by(|a, b| a.name.cmp(&b.name));
         // A version that two suites have is told of twice.
         parts.dedup_by(|a, b| a.name == b.name);
         Ok(Ok(Self { apt, folder, release: release.name, parts }))
     }
 
-    pub fn part(&self, name: &str) -> Option<&Part> {
+    pub fn part(&self, name: &str) -> Option<&ClosurePackage> {
         self.parts.iter().find(|p| p.name == name)
     }
 
     /// Download some of the parts into `into`, an empty folder; apt checks them against the signed index.
-    pub fn download(&self, parts: &[&Part], into: &Path) -> Result<Vec<PathBuf>, KernelError> {
+    pub fn download(&self, parts: &[&ClosurePackage], into: &Path) -> Result<Vec<PathBuf>, KernelError> {
         std::fs::create_dir_all(into).map_err(doing("Cannot create", into))?;
         let exact: Vec<_> = parts.iter().map(|p| (p.name.as_str(), p.version.as_str())).collect();
         self.apt.fetch(&self.folder, &exact, into)
@@ -143,11 +143,11 @@ fn package_of(line: &str) -> Option<(String, String)> {
     Some((name.to_owned(), version.replace("%3a", ":").replace("%3A", ":")))
 }
 
-fn part(stanza: &str) -> Option<Part> {
+fn part(stanza: &str) -> Option<ClosurePackage> {
     let field = |key: &str| stanza.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(": "));
     let depends = [field("Pre-Depends"), field("Depends")].into_iter().flatten();
     let depends = depends.flat_map(|d| d.split([',', '|'])).filter_map(|d| d.split_whitespace().next());
-    Some(Part {
+    Some(ClosurePackage {
         name: field("Package")?.to_owned(),
         version: field("Version")?.to_owned(),
         section: field("Section").unwrap_or_default().to_owned(),

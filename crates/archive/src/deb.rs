@@ -36,7 +36,7 @@ pub struct Unpacked {
 
 /// What [`extract`] leaves for its caller to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum LinkEntry {
     /// A symbolic link and where it points.
     Link(PathBuf),
     /// Another name of a file of the same package.
@@ -57,7 +57,7 @@ pub fn extract(
     path: &Path,
     into: &Path,
     place: &dyn Fn(&Path) -> Option<PathBuf>,
-    link: &mut dyn FnMut(PathBuf, Item),
+    link: &mut dyn FnMut(PathBuf, LinkEntry),
 ) -> Result<Control, KernelError> {
     walk(path, &mut |input, compression| {
         let mut input = decoder(input, compression)?;
@@ -73,14 +73,14 @@ pub fn extract(
                 let modified = UNIX_EPOCH + Duration::from_secs(entry.header().mtime()?);
                 let settled = fs::set_permissions(&target, Permissions::from_mode(mode))
                     .and_then(|()| File::options().write(true).open(&target)?.set_modified(modified));
-                settled.map_err(|e| Trouble::Target(KernelError::io("Cannot write", &target, e)))?;
+                settled.map_err(|e| UnpackError::Target(KernelError::io("Cannot write", &target, e)))?;
             } else if let Some(to) = entry.link_name()? {
                 if kind.is_symlink() {
-                    link(at, Item::Link(to.into_owned()));
+                    link(at, LinkEntry::Link(to.into_owned()));
                 } else if kind.is_hard_link()
                     && let Some(to) = plain(&to).and_then(|p| place(&p))
                 {
-                    link(at, Item::Same(to));
+                    link(at, LinkEntry::Same(to));
                 }
             }
         }
@@ -105,7 +105,7 @@ fn plain(path: &Path) -> Option<PathBuf> {
 /// What `data` makes of the files of the package at `path`, and what the package says of itself. The package must be whole.
 fn walk(
     path: &Path,
-    data: &mut dyn FnMut(&mut dyn Read, Compression) -> Result<(), Trouble>,
+    data: &mut dyn FnMut(&mut dyn Read, Compression) -> Result<(), UnpackError>,
 ) -> Result<Control, KernelError> {
     let bad = |reason: String| KernelError::Deb { path: path.to_path_buf(), reason };
     let file = File::open(path).map_err(doing("Cannot read", path))?;
@@ -148,8 +148,8 @@ fn walk(
             let compression =
                 compression_of(suffix).ok_or_else(|| bad(format!("`{name}` is packed in an unknown way")))?;
             data(&mut entry, compression).map_err(|e| match e {
-                Trouble::Archive(e) => bad(format!("`{name}` is damaged: {e}")),
-                Trouble::Target(e) => e,
+                UnpackError::Archive(e) => bad(format!("`{name}` is damaged: {e}")),
+                UnpackError::Target(e) => e,
             })?;
             seen.push("data");
         }
@@ -198,18 +198,18 @@ fn control(input: impl Read, compression: Compression) -> io::Result<Control> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "no `control` file"))
 }
 
-enum Trouble {
+enum UnpackError {
     Archive(io::Error),
     Target(KernelError),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for UnpackError {
     fn from(error: io::Error) -> Self {
         Self::Archive(error)
     }
 }
 
-fn data(input: impl Read, compression: Compression, into: &Path, found: &mut Unpacked) -> Result<(), Trouble> {
+fn data(input: impl Read, compression: Compression, into: &Path, found: &mut Unpacked) -> Result<(), UnpackError> {
     let mut input = decoder(input, compression)?;
     let mut archive = tar::Archive::new(&mut input);
     for entry in archive.entries()? {
@@ -238,8 +238,8 @@ fn data(input: impl Read, compression: Compression, into: &Path, found: &mut Unp
     Ok(())
 }
 
-fn write(entry: &mut impl Read, target: &Path) -> Result<(), Trouble> {
-    let at_target = |e: io::Error| Trouble::Target(KernelError::io("Cannot write", target, e));
+fn write(entry: &mut impl Read, target: &Path) -> Result<(), UnpackError> {
+    let at_target = |e: io::Error| UnpackError::Target(KernelError::io("Cannot write", target, e));
     if let Some(parent) = target.parent() {
         fs::create_dir_all(parent).map_err(at_target)?;
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use super::apt::{Apt, Lists, Suite};
 use super::catalog::{self, Package};
-use super::entry::{Entry, Origin};
+use super::entry::{CachedKernel, Origin};
 use super::error::{KernelError, doing};
 use super::sources::{self, Source};
 use super::spec::DEFAULT_FLAVOUR;
-use super::store::{Arrival, Guard, Store};
+use super::store::{NewKernel, Store, StoreLock};
 use super::{deb, hash};
 use bigiron_model::version;
 
@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Age up to which it is, even if it lacks what is asked for.
 const RECENT: Duration = Duration::from_secs(600);
 
-struct Question<'a> {
+struct PackageQuery<'a> {
     store: &'a Store,
     version: &'a str,
     flavour: &'a str,
@@ -33,8 +33,8 @@ pub(super) fn resolve(
     wanted: &str,
     flavour: Option<&str>,
     note: &dyn Fn(&str),
-) -> Result<Entry, KernelError> {
-    let question = Question { store, version: wanted, flavour: flavour.unwrap_or(DEFAULT_FLAVOUR), note };
+) -> Result<CachedKernel, KernelError> {
+    let question = PackageQuery { store, version: wanted, flavour: flavour.unwrap_or(DEFAULT_FLAVOUR), note };
     // An exact version that is here cannot be bettered by asking.
     if version::series(wanted).as_deref() != Some(wanted)
         && let Some(entry) = question.cached()?
@@ -55,7 +55,7 @@ pub(super) fn resolve(
 
 /// Every available version of `flavour`, in the archive or in the cache, oldest first.
 pub(super) fn versions(store: &Store, flavour: &str, note: &dyn Fn(&str)) -> Result<Vec<String>, KernelError> {
-    let question = Question { store, version: "", flavour, note };
+    let question = PackageQuery { store, version: "", flavour, note };
     let cached = store.list()?.into_iter().filter_map(|e| e.debian).filter(|o| o.flavour == flavour);
     let mut found: Vec<String> = cached.map(|o| o.version).collect();
     match Apt::open(&store.dir().join("apt")) {
@@ -75,28 +75,28 @@ pub(super) fn versions(store: &Store, flavour: &str, note: &dyn Fn(&str)) -> Res
     Ok(catalog::newest_builds(found))
 }
 
-impl Question<'_> {
+impl PackageQuery<'_> {
     fn note(&self, text: &str) {
         (self.note)(text);
     }
 
     /// The newest kernel in the cache that satisfies the question.
-    fn cached(&self) -> Result<Option<Entry>, KernelError> {
-        let fits = |e: &Entry| {
+    fn cached(&self) -> Result<Option<CachedKernel>, KernelError> {
+        let fits = |e: &CachedKernel| {
             e.debian.as_ref().is_some_and(|o| o.flavour == self.flavour && version::satisfies(&o.version, self.version))
         };
-        let key = |e: &Entry| e.debian.as_ref().map(|o| o.version.clone()).unwrap_or_default();
+        let key = |e: &CachedKernel| e.debian.as_ref().map(|o| o.version.clone()).unwrap_or_default();
         Ok(self.store.list()?.into_iter().filter(fits).max_by(|a, b| version::compare(&key(a), &key(b))))
     }
 
     /// The entry of exactly this package.
-    fn stored(&self, package: &Package) -> Result<Option<Entry>, KernelError> {
+    fn stored(&self, package: &Package) -> Result<Option<CachedKernel>, KernelError> {
         let name = describe(package);
         Ok(self.store.list()?.into_iter().find(|e| e.debian.is_some() && e.package.as_deref() == Some(&name)))
     }
 
     /// What is in the cache, if asking failed.
-    fn fall_back(&self, error: KernelError) -> Result<Entry, KernelError> {
+    fn fall_back(&self, error: KernelError) -> Result<CachedKernel, KernelError> {
         match self.cached()? {
             Some(entry) => {
                 self.note(&format!("Using {} from the cache; there may be a newer one: {error}", entry.release));
@@ -113,12 +113,12 @@ impl Question<'_> {
         best.max_by(|a, b| version::compare(&a.1.version, &b.1.version))
     }
 
-    fn fetch(&self, apt: &Apt, guard: &Guard) -> Result<Entry, KernelError> {
+    fn fetch(&self, apt: &Apt, guard: &StoreLock) -> Result<CachedKernel, KernelError> {
         let mut age = DAY;
         loop {
             let (lists, failure) = match self.search(apt, age)? {
-                Search::Found(lists, failure) => (lists, failure),
-                Search::Nowhere(error) => return self.fall_back(error),
+                QueryResult::Found(lists, failure) => (lists, failure),
+                QueryResult::Nowhere(error) => return self.fall_back(error),
             };
             let (suite, package) = self.pick(&lists).expect("a search that found something");
             let asked = failure.is_none();
@@ -138,7 +138,7 @@ impl Question<'_> {
     }
 
     /// The kernel, if the lists are fresh and it is in the cache: then nothing changes, and nobody need wait.
-    fn known(&self, apt: &Apt) -> Result<Option<Entry>, KernelError> {
+    fn known(&self, apt: &Apt) -> Result<Option<CachedKernel>, KernelError> {
         let Some(own) = apt.fresh(apt.own(), DAY) else { return Ok(None) };
         let Some(lists) = (if self.pick(&own).is_some() { Some(own) } else { apt.fresh(&others(&own), DAY) }) else {
             return Ok(None);
@@ -150,16 +150,16 @@ impl Question<'_> {
     }
 
     /// Find lists that have the kernel: the machine's own, then others; as they are known, then asked anew.
-    fn search(&self, apt: &Apt, max_age: Duration) -> Result<Search, KernelError> {
+    fn search(&self, apt: &Apt, max_age: Duration) -> Result<QueryResult, KernelError> {
         let mut failure = None;
         let mut available = Vec::new();
         for age in [max_age, max_age.min(RECENT)] {
             let own = self.ask(apt, apt.own(), age, "Debian's package lists", &mut failure)?;
             if self.pick(&own).is_some() {
-                return Ok(Search::Found(own, failure));
+                return Ok(QueryResult::Found(own, failure));
             }
             if own.debian().next().is_none() {
-                return Ok(Search::Nowhere(match failure {
+                return Ok(QueryResult::Nowhere(match failure {
                     Some(reason) => KernelError::Update(reason),
                     None => KernelError::NoDebianSource("none of its sources is signed as Debian's".to_owned()),
                 }));
@@ -167,15 +167,15 @@ impl Question<'_> {
             let other =
                 self.ask(apt, &others(&own), age, "the package lists of other Debian releases", &mut failure)?;
             if self.pick(&other).is_some() {
-                return Ok(Search::Found(other, failure));
+                return Ok(QueryResult::Found(other, failure));
             }
             if let Some(reason) = failure {
-                return Ok(Search::Nowhere(KernelError::Update(reason)));
+                return Ok(QueryResult::Nowhere(KernelError::Update(reason)));
             }
             available =
                 catalog::series(own.debian().chain(other.debian()).map(|s| &s.listing.packages[..]), self.flavour);
         }
-        Ok(Search::Nowhere(KernelError::UnknownSeries {
+        Ok(QueryResult::Nowhere(KernelError::UnknownSeries {
             wanted: self.version.to_owned(),
             flavour: self.flavour.to_owned(),
             available: available.join(", "),
@@ -204,8 +204,14 @@ impl Question<'_> {
         Ok(lists)
     }
 
-    fn download(&self, apt: &Apt, guard: &Guard, suite: &Suite, package: &Package) -> Result<Entry, KernelError> {
-        let parts = catalog::Parts::of(&suite.listing.packages, package);
+    fn download(
+        &self,
+        apt: &Apt,
+        guard: &StoreLock,
+        suite: &Suite,
+        package: &Package,
+    ) -> Result<CachedKernel, KernelError> {
+        let parts = catalog::KernelPackages::of(&suite.listing.packages, package);
         let size: u64 = parts.packages.iter().map(|p| p.size).sum();
         self.store.needs(size + parts.packages.iter().map(|p| p.installed).sum::<u64>())?;
         let megabytes = size.div_ceil(1_000_000);
@@ -219,7 +225,7 @@ impl Question<'_> {
         let staged = self.store.stage(guard)?;
         unpack(&files, staged.path())?;
         let debian = Origin { version: package.version.clone(), flavour: self.flavour.to_owned() };
-        let arrival = Arrival {
+        let arrival = NewKernel {
             spec: format!("debian:{}/{}", package.version, self.flavour),
             from: format!("Debian {}", suite.source.suite),
             package: Some(describe(package)),
@@ -237,7 +243,7 @@ fn others(own: &Lists) -> Vec<Source> {
     sources::derive(&origin, &have)
 }
 
-enum Search {
+enum QueryResult {
     /// Lists that have it, and why they may be out of date.
     Found(Lists, Option<String>),
     Nowhere(KernelError),

@@ -14,7 +14,7 @@ const FILE: &str = "entry.toml";
 
 /// A kernel in the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct CachedKernel {
     /// How it was named when it was stored.
     pub spec: String,
     pub release: String,
@@ -52,7 +52,7 @@ pub struct Origin {
     pub flavour: String,
 }
 
-impl Entry {
+impl CachedKernel {
     /// The entry in `dir`; `None` if the folder is not (or no longer) one.
     pub(super) fn read(dir: &Path) -> Option<Self> {
         let text = fs::read_to_string(dir.join(FILE)).ok()?;

@@ -14,6 +14,7 @@ pub mod image;
 mod local;
 pub mod modinfo;
 pub mod modules;
+pub mod payload;
 mod sources;
 pub mod spec;
 pub mod store;
@@ -22,12 +23,12 @@ use std::path::PathBuf;
 
 use bigiron_model::identity::Identity;
 
-pub use closure::{Closure, Part};
-pub use deb::{Item, extract};
-pub use entry::Entry;
+pub use closure::{Closure, ClosurePackage};
+pub use deb::{LinkEntry, extract};
+pub use entry::CachedKernel;
 pub use error::KernelError;
 pub use modules::ModuleFile;
-pub use spec::{Spec, looks_like_kernel};
+pub use spec::{KernelSpec, looks_like_kernel};
 pub use store::Store;
 
 /// A kernel at hand: in the cache, or where the user keeps it.

@@ -7,15 +7,20 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::entry::Entry;
+use super::entry::CachedKernel;
 use super::error::{KernelError, doing};
-use super::store::{Arrival, Store};
+use super::store::{NewKernel, Store};
 use super::{debian, hash, image, modinfo, modules};
 
 /// Files beside the modules that say what is built in.
 const LISTS: [&str; 3] = ["modules.builtin", "modules.builtin.modinfo", "modules.order"];
 
-pub(super) fn debs(store: &Store, spec: &str, paths: &[PathBuf], note: &dyn Fn(&str)) -> Result<Entry, KernelError> {
+pub(super) fn debs(
+    store: &Store,
+    spec: &str,
+    paths: &[PathBuf],
+    note: &dyn Fn(&str),
+) -> Result<CachedKernel, KernelError> {
     let source_sha256 = debian::fingerprint(paths)?;
     if let Some(entry) = store.by_source(&source_sha256)? {
         return Ok(entry);
@@ -31,7 +36,7 @@ pub(super) fn debs(store: &Store, spec: &str, paths: &[PathBuf], note: &dyn Fn(&
         found.iter().find(|f| f.control.package.starts_with("linux-image")).or_else(|| found.iter().find(|f| f.image));
     let package = main.map(|f| format!("{} {}", f.control.package, f.control.version));
     let from = paths.iter().map(|p| absolute(p)).collect::<Vec<_>>().join(" ");
-    store.commit(&guard, staged, Arrival { spec: spec.to_owned(), from, package, debian: None, source_sha256 })
+    store.commit(&guard, staged, NewKernel { spec: spec.to_owned(), from, package, debian: None, source_sha256 })
 }
 
 pub(super) fn image(
@@ -41,14 +46,14 @@ pub(super) fn image(
     modules_dir: Option<&Path>,
     config: Option<&Path>,
     note: &dyn Fn(&str),
-) -> Result<Entry, KernelError> {
+) -> Result<CachedKernel, KernelError> {
     let release = image::read(path)?.release;
     let modules_dir = match modules_dir {
         Some(dir) => Some(folder_of_modules(dir, &release)?),
         None => None,
     };
     let lists_dir = modules_dir.clone();
-    let parts = Parts {
+    let parts = KernelFiles {
         image: path.to_path_buf(),
         release,
         modules_dir,
@@ -59,7 +64,12 @@ pub(super) fn image(
     parts.store(store, spec, &absolute(path), note)
 }
 
-pub(super) fn build_tree(store: &Store, spec: &str, dir: &Path, note: &dyn Fn(&str)) -> Result<Entry, KernelError> {
+pub(super) fn build_tree(
+    store: &Store,
+    spec: &str,
+    dir: &Path,
+    note: &dyn Fn(&str),
+) -> Result<CachedKernel, KernelError> {
     let bad = |reason: String| KernelError::BuildTree { path: dir.to_path_buf(), reason };
     let path = dir.join("arch/x86/boot/bzImage");
     if !path.is_file() {
@@ -78,7 +88,7 @@ pub(super) fn build_tree(store: &Store, spec: &str, dir: &Path, note: &dyn Fn(&s
         return Err(bad(format!("its bzImage is of {release}, but the tree is at {}; run `make` there", text.trim())));
     }
     let present = |name: &str| Some(dir.join(name)).filter(|p| p.is_file());
-    let parts = Parts {
+    let parts = KernelFiles {
         image: path,
         release,
         modules_dir: Some(dir.to_path_buf()),
@@ -89,12 +99,12 @@ pub(super) fn build_tree(store: &Store, spec: &str, dir: &Path, note: &dyn Fn(&s
     parts.store(store, spec, &absolute(dir), note)
 }
 
-pub(super) fn running(store: &Store, note: &dyn Fn(&str)) -> Result<Entry, KernelError> {
+pub(super) fn running(store: &Store, note: &dyn Fn(&str)) -> Result<CachedKernel, KernelError> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     running_below(store, Path::new("/"), &release, note)
 }
 
-fn running_below(store: &Store, root: &Path, release: &str, note: &dyn Fn(&str)) -> Result<Entry, KernelError> {
+fn running_below(store: &Store, root: &Path, release: &str, note: &dyn Fn(&str)) -> Result<CachedKernel, KernelError> {
     let places = |names: &[String]| names.iter().map(|n| root.join(n)).collect::<Vec<_>>();
     let images = places(&[
         format!("boot/vmlinuz-{release}"),
@@ -122,7 +132,7 @@ fn running_below(store: &Store, root: &Path, release: &str, note: &dyn Fn(&str))
     let modules_dir = places(&[format!("lib/modules/{release}"), format!("usr/lib/modules/{release}")])
         .into_iter()
         .find(|d| d.is_dir());
-    let parts = Parts {
+    let parts = KernelFiles {
         image: path.clone(),
         release: release.to_owned(),
         lists_dir: modules_dir.clone(),
@@ -138,7 +148,7 @@ fn running_below(store: &Store, root: &Path, release: &str, note: &dyn Fn(&str))
 }
 
 /// Files of one kernel, where the user keeps them.
-struct Parts {
+struct KernelFiles {
     image: PathBuf,
     release: String,
     modules_dir: Option<PathBuf>,
@@ -147,8 +157,8 @@ struct Parts {
     symbols: Option<PathBuf>,
 }
 
-impl Parts {
-    fn store(self, store: &Store, spec: &str, from: &str, note: &dyn Fn(&str)) -> Result<Entry, KernelError> {
+impl KernelFiles {
+    fn store(self, store: &Store, spec: &str, from: &str, note: &dyn Fn(&str)) -> Result<CachedKernel, KernelError> {
         let modules = match &self.modules_dir {
             Some(dir) => modules::files(dir)?.into_iter().map(|(_, path, _)| path).collect(),
             None => Vec::new(),
@@ -188,7 +198,7 @@ impl Parts {
             }
         }
         let arrival =
-            Arrival { spec: spec.to_owned(), from: from.to_owned(), package: None, debian: None, source_sha256 };
+            NewKernel { spec: spec.to_owned(), from: from.to_owned(), package: None, debian: None, source_sha256 };
         store.commit(&guard, staged, arrival)
     }
 
@@ -254,7 +264,7 @@ fn absolute(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{self, bzimage, ko};
-    use super::super::{Spec, modules};
+    use super::super::{KernelSpec, modules};
     use super::*;
 
     const RELEASE: &str = "6.9.0-mine";
@@ -280,10 +290,10 @@ mod tests {
     #[test]
     fn image_and_modules_become_a_named_kernel() {
         let (dir, store) = place();
-        let spec = Spec::Image { image: dir.path().join("bzImage"), modules: Some(dir.path().join("root")) };
+        let spec = KernelSpec::Image { image: dir.path().join("bzImage"), modules: Some(dir.path().join("root")) };
         let entry = store.add("mine", &spec, None, &quiet).unwrap();
         assert_eq!((entry.release.as_str(), entry.modules, &entry.names[..]), (RELEASE, 1, &["mine".to_owned()][..]));
-        let kernel = store.resolve(&Spec::parse("mine").unwrap(), &quiet).unwrap();
+        let kernel = store.resolve(&KernelSpec::parse("mine").unwrap(), &quiet).unwrap();
         assert_eq!(kernel.identity.spec, "mine");
         assert_eq!(modules::load_order(&kernel, &["a"]).unwrap()[0].name, "a");
         // The user's files may go; the cache has its own.
@@ -294,7 +304,7 @@ mod tests {
     #[test]
     fn a_build_tree_is_copied_once_per_build() {
         let (dir, store) = place();
-        let spec = Spec::parse(dir.path().join("tree").to_str().unwrap()).unwrap();
+        let spec = KernelSpec::parse(dir.path().join("tree").to_str().unwrap()).unwrap();
         let lines = std::cell::RefCell::new(Vec::new());
         let note = |text: &str| lines.borrow_mut().push(text.to_owned());
         let kernel = store.resolve(&spec, &note).unwrap();
@@ -322,18 +332,19 @@ mod tests {
         fixture::write(dir.path(), "mixed/arch/x86/boot/bzImage", &bzimage(RELEASE));
         fixture::write(dir.path(), "mixed/a.ko", &other);
         fixture::write(dir.path(), "arm", &[&vec![0; 56][..], b"ARM\x64", &[0; 600]].concat());
-        let image = |image: &str, modules: Option<&str>| Spec::Image { image: at(image), modules: modules.map(at) };
+        let image =
+            |image: &str, modules: Option<&str>| KernelSpec::Image { image: at(image), modules: modules.map(at) };
         for (spec, what) in [
             (image("bzImage", Some("others")), "built for kernel 6.8.0-other, not for 6.9.0-mine"),
             (image("bzImage", Some("empty")), "no module"),
             (image("arm", None), "arm64 Image"),
             (image("missing", None), "missing"),
-            (Spec::BuildTree(at("unbuilt")), "run `make`"),
-            (Spec::BuildTree(at("empty")), "not a kernel's build tree"),
-            (Spec::BuildTree(at("stale")), "tree is at 6.9.0-next"),
-            (Spec::BuildTree(at("mixed")), "built for kernel 6.8.0-other"),
-            (Spec::Deb(vec![at("bzImage")]), "not a Debian package"),
-            (Spec::Named("nobody".into()), "No kernel is named `nobody`"),
+            (KernelSpec::BuildTree(at("unbuilt")), "run `make`"),
+            (KernelSpec::BuildTree(at("empty")), "not a kernel's build tree"),
+            (KernelSpec::BuildTree(at("stale")), "tree is at 6.9.0-next"),
+            (KernelSpec::BuildTree(at("mixed")), "built for kernel 6.8.0-other"),
+            (KernelSpec::Deb(vec![at("bzImage")]), "not a Debian package"),
+            (KernelSpec::Named("nobody".into()), "No kernel is named `nobody`"),
         ] {
             let said = store.resolve(&spec, &quiet).unwrap_err().to_string();
             assert!(said.contains(what), "{said} / {what}");

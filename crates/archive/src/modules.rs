@@ -66,7 +66,7 @@ fn resolve_with(dir: &Path, release: &str, wanted: &[&str], config: &Config) -> 
     let mut required = Vec::new();
     for name in wanted {
         match resolver.lookup(name)? {
-            Found::Files(files) => {
+            ModuleLookup::Files(files) => {
                 for file in files {
                     resolver.visit(&file)?;
                     // Several modules may offer one thing; those of arch/ need CPU features that the guest's may lack.
@@ -76,8 +76,8 @@ fn resolve_with(dir: &Path, release: &str, wanted: &[&str], config: &Config) -> 
                     }
                 }
             }
-            Found::BuiltIn => {}
-            Found::Nowhere => {
+            ModuleLookup::BuiltIn => {}
+            ModuleLookup::Nowhere => {
                 return Err(KernelError::ModuleNotFound {
                     module: (*name).to_owned(),
                     release: release.to_owned(),
@@ -116,7 +116,7 @@ struct Resolver<'a> {
     order: Vec<String>,
 }
 
-enum Found {
+enum ModuleLookup {
     Files(Vec<String>),
     BuiltIn,
     Nowhere,
@@ -124,13 +124,13 @@ enum Found {
 
 impl Resolver<'_> {
     /// What a name means: a module's file, something built in, or an alias of either.
-    fn lookup(&self, name: &str) -> Result<Found, KernelError> {
+    fn lookup(&self, name: &str) -> Result<ModuleLookup, KernelError> {
         let module = normal(name);
         if self.files.contains_key(&module) {
-            return Ok(Found::Files(vec![module]));
+            return Ok(ModuleLookup::Files(vec![module]));
         }
         if self.built_in.has(&module) || self.config.builds_in(&module) {
-            return Ok(Found::BuiltIn);
+            return Ok(ModuleLookup::BuiltIn);
         }
         // Reading the aliases of all modules would mean unpacking them all. Those that matter are the crypto API's, which say where they live.
         let stem = module.strip_prefix("crypto_").unwrap_or(&module);
@@ -150,10 +150,10 @@ impl Resolver<'_> {
             if !matching.is_empty() {
                 // The general one first: it makes the thing available; a faster one replaces it.
                 matching.sort_by_key(|n| self.files[n].path.components().any(|c| c.as_os_str() == "arch"));
-                return Ok(Found::Files(matching));
+                return Ok(ModuleLookup::Files(matching));
             }
         }
-        Ok(Found::Nowhere)
+        Ok(ModuleLookup::Nowhere)
     }
 
     fn visit(&mut self, name: &str) -> Result<(), KernelError> {
@@ -172,7 +172,7 @@ impl Resolver<'_> {
         let path = file.path.clone();
         self.done.insert(name.to_owned(), info.clone());
         for soft in &info.soft {
-            if let Found::Files(files) = self.lookup(soft)? {
+            if let ModuleLookup::Files(files) = self.lookup(soft)? {
                 for file in files {
                     self.visit(&file)?;
                 }

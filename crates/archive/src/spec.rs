@@ -13,7 +13,7 @@ const FLAVOURS: [&str; 3] = ["cloud-amd64", "amd64", "rt-amd64"];
 
 /// A kernel as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Spec {
+pub enum KernelSpec {
     /// `debian:VERSION[/FLAVOUR]`; the version is a series (`6.12`), an upstream version (`6.12.113`) or a whole Debian version.
     Debian { version: String, flavour: Option<String> },
     /// One or more packages: `a.deb`, or `a.deb:b.deb` for kernels that are split over several.
@@ -28,7 +28,7 @@ pub enum Spec {
     Running,
 }
 
-impl Spec {
+impl KernelSpec {
     pub fn parse(text: &str) -> Result<Self, KernelError> {
         let bad = |message: String| Err(KernelError::Spec(message));
         if text.is_empty() {
@@ -84,7 +84,7 @@ impl Spec {
     }
 }
 
-impl fmt::Display for Spec {
+impl fmt::Display for KernelSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Debian { version, flavour: None } => write!(f, "debian:{version}"),
@@ -135,9 +135,9 @@ fn is_tree(path: &Path) -> bool {
 /// What brings this very kernel back: a series may have moved on to a newer version.
 pub fn exact(identity: &Identity) -> String {
     let version = identity.package.as_deref().and_then(|p| p.split_once(' ')).map(|(_, version)| version);
-    match (Spec::parse(&identity.spec), version) {
-        (Ok(Spec::Debian { flavour, .. }), Some(version)) => {
-            Spec::Debian { version: version.to_owned(), flavour }.to_string()
+    match (KernelSpec::parse(&identity.spec), version) {
+        (Ok(KernelSpec::Debian { flavour, .. }), Some(version)) => {
+            KernelSpec::Debian { version: version.to_owned(), flavour }.to_string()
         }
         _ => identity.spec.clone(),
     }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn forms_of_naming() {
-        let debian = |version: &str, flavour: Option<&str>| Spec::Debian {
+        let debian = |version: &str, flavour: Option<&str>| KernelSpec::Debian {
             version: version.into(),
             flavour: flavour.map(str::to_owned),
         };
@@ -159,14 +159,14 @@ mod tests {
             ("debian:6.12", debian("6.12", None)),
             ("debian:6.1/rt-amd64", debian("6.1", Some("rt-amd64"))),
             ("debian:6.12.113-1~deb12u1", debian("6.12.113-1~deb12u1", None)),
-            ("running", Spec::Running),
-            ("mine", Spec::Named("mine".into())),
-            ("a.deb", Spec::Deb(vec!["a.deb".into()])),
-            ("d/a+b_1.deb:b.deb", Spec::Deb(vec!["d/a+b_1.deb".into(), "b.deb".into()])),
-            ("./bzImage", Spec::Image { image: "./bzImage".into(), modules: None }),
-            ("/", Spec::BuildTree("/".into())),
+            ("running", KernelSpec::Running),
+            ("mine", KernelSpec::Named("mine".into())),
+            ("a.deb", KernelSpec::Deb(vec!["a.deb".into()])),
+            ("d/a+b_1.deb:b.deb", KernelSpec::Deb(vec!["d/a+b_1.deb".into(), "b.deb".into()])),
+            ("./bzImage", KernelSpec::Image { image: "./bzImage".into(), modules: None }),
+            ("/", KernelSpec::BuildTree("/".into())),
         ] {
-            assert_eq!(Spec::parse(text).unwrap(), spec);
+            assert_eq!(KernelSpec::parse(text).unwrap(), spec);
             assert_eq!(spec.to_string(), text);
         }
     }
@@ -182,7 +182,7 @@ mod tests {
             ("fedora:6.1", "there is `debian:`"),
             ("no such thing", "is not a kernel"),
         ] {
-            let said = Spec::parse(text).unwrap_err().to_string();
+            let said = KernelSpec::parse(text).unwrap_err().to_string();
             assert!(said.contains(what), "{said}");
         }
     }
@@ -202,7 +202,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(text in "(debian:)?.{0,30}") {
-            let _ = Spec::parse(&text);
+            let _ = KernelSpec::parse(&text);
             looks_like_kernel(&text, &[]);
         }
     }

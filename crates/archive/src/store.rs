@@ -16,9 +16,9 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::entry::{Entry, Origin};
+use super::entry::{CachedKernel, Origin};
 use super::error::{KernelError, doing};
-use super::spec::{self, Spec};
+use super::spec::{self, KernelSpec};
 use super::{Kernel, debian, hash, image, local, modinfo, modules};
 use bigiron_model::identity::Identity;
 use bigiron_model::version;
@@ -31,7 +31,7 @@ pub struct Store {
 
 /// What is known of a kernel about to be stored; the rest is read from its files.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct NewKernel {
     pub spec: String,
     pub from: String,
     pub package: Option<String>,
@@ -40,7 +40,7 @@ pub(super) struct Arrival {
 }
 
 /// The right to change the store. Released when dropped, and by the system when the process dies.
-pub struct Guard {
+pub struct StoreLock {
     _file: File,
 }
 
@@ -71,16 +71,16 @@ impl Store {
     }
 
     /// The kernel that `spec` means, fetched or copied into the cache if it is not there. `note` gets lines on what is being done.
-    pub fn resolve(&self, spec: &Spec, note: &dyn Fn(&str)) -> Result<Kernel, KernelError> {
+    pub fn resolve(&self, spec: &KernelSpec, note: &dyn Fn(&str)) -> Result<Kernel, KernelError> {
         let entry = match spec {
-            Spec::Debian { version, flavour } => debian::resolve(self, version, flavour.as_deref(), note)?,
-            Spec::Named(name) => self.named(name)?,
-            Spec::Deb(paths) => local::debs(self, &spec.to_string(), paths, note)?,
-            Spec::Image { image, modules } => {
+            KernelSpec::Debian { version, flavour } => debian::resolve(self, version, flavour.as_deref(), note)?,
+            KernelSpec::Named(name) => self.named(name)?,
+            KernelSpec::Deb(paths) => local::debs(self, &spec.to_string(), paths, note)?,
+            KernelSpec::Image { image, modules } => {
                 local::image(self, &spec.to_string(), image, modules.as_deref(), None, note)?
             }
-            Spec::BuildTree(dir) => local::build_tree(self, &spec.to_string(), dir, note)?,
-            Spec::Running => local::running(self, note)?,
+            KernelSpec::BuildTree(dir) => local::build_tree(self, &spec.to_string(), dir, note)?,
+            KernelSpec::Running => local::running(self, note)?,
         };
         Ok(entry.kernel(&spec.to_string()))
     }
@@ -89,13 +89,13 @@ impl Store {
     pub fn debian_kernels(&self, flavour: &str, note: &dyn Fn(&str)) -> Result<Vec<String>, KernelError> {
         let versions = debian::versions(self, flavour, note)?;
         let named = Some(flavour.to_owned()).filter(|f| f != spec::DEFAULT_FLAVOUR);
-        let spec = |version| Spec::Debian { version, flavour: named.clone() }.to_string();
+        let spec = |version| KernelSpec::Debian { version, flavour: named.clone() }.to_string();
         Ok(versions.into_iter().map(spec).collect())
     }
 
     /// The kernel with this identity, from the cache alone; its bytes are compared with their hashes.
     pub fn get(&self, identity: &Identity) -> Result<Kernel, KernelError> {
-        let same = |e: &Entry| {
+        let same = |e: &CachedKernel| {
             e.release == identity.release
                 && e.image_sha256 == identity.image_sha256
                 && e.config_sha256 == identity.config_sha256
@@ -114,24 +114,24 @@ impl Store {
     pub fn add(
         &self,
         name: &str,
-        spec: &Spec,
+        spec: &KernelSpec,
         config: Option<&Path>,
         note: &dyn Fn(&str),
-    ) -> Result<Entry, KernelError> {
+    ) -> Result<CachedKernel, KernelError> {
         if !spec::is_name(name) {
             return Err(KernelError::Spec(format!(
                 "`{name}` cannot be a kernel's name: use letters, digits, `.`, `_` and `-`, and not `running`"
             )));
         }
         let entry = match (spec, config) {
-            (Spec::Image { image, modules }, config) => {
+            (KernelSpec::Image { image, modules }, config) => {
                 local::image(self, name, image, modules.as_deref(), config, note)?
             }
-            (Spec::Deb(paths), _) => local::debs(self, name, paths, note)?,
-            (Spec::BuildTree(dir), _) => local::build_tree(self, name, dir, note)?,
-            (Spec::Debian { version, flavour }, _) => debian::resolve(self, version, flavour.as_deref(), note)?,
-            (Spec::Named(other), _) => self.named(other)?,
-            (Spec::Running, _) => local::running(self, note)?,
+            (KernelSpec::Deb(paths), _) => local::debs(self, name, paths, note)?,
+            (KernelSpec::BuildTree(dir), _) => local::build_tree(self, name, dir, note)?,
+            (KernelSpec::Debian { version, flavour }, _) => debian::resolve(self, version, flavour.as_deref(), note)?,
+            (KernelSpec::Named(other), _) => self.named(other)?,
+            (KernelSpec::Running, _) => local::running(self, note)?,
         };
         let _guard = self.lock(note)?;
         let names = self.dir.join("names");
@@ -146,9 +146,9 @@ impl Store {
     }
 
     /// Everything in the cache, oldest release first.
-    pub fn list(&self) -> Result<Vec<Entry>, KernelError> {
+    pub fn list(&self) -> Result<Vec<CachedKernel>, KernelError> {
         let dir = self.dir.join("kernels");
-        let mut entries: Vec<Entry> = folder(&dir)?.iter().filter_map(|p| Entry::read(p)).collect();
+        let mut entries: Vec<CachedKernel> = folder(&dir)?.iter().filter_map(|p| CachedKernel::read(p)).collect();
         for path in folder(&self.dir.join("names"))? {
             let (Some(name), Ok(target)) = (path.file_name(), fs::read_to_string(&path)) else { continue };
             if let Some(entry) =
@@ -169,27 +169,27 @@ impl Store {
     /// Remove what goes by `what`: a name, a release, or the spec that it was stored by (`debian:6.12` removes all of that series). Returns what is gone.
     ///
     /// A kernel that was fetched from Debian outlives the names that were given to it.
-    pub fn remove(&self, what: &str) -> Result<Vec<Entry>, KernelError> {
+    pub fn remove(&self, what: &str) -> Result<Vec<CachedKernel>, KernelError> {
         let entries = self.list()?;
         if entries.iter().any(|e| e.names.iter().any(|n| n == what)) {
             let _guard = self.lock(&|_| {})?;
             let path = self.dir.join("names").join(what);
             fs::remove_file(&path).map_err(doing("Cannot remove", &path))?;
-            let owned = |e: &&Entry| e.names == [what];
+            let owned = |e: &&CachedKernel| e.names == [what];
             return entries.iter().filter(owned).filter(|e| e.debian.is_none()).map(|e| self.discard(e)).collect();
         }
-        let debian = match Spec::parse(what) {
-            Ok(Spec::Debian { version, flavour }) => Some((version, flavour)),
+        let debian = match KernelSpec::parse(what) {
+            Ok(KernelSpec::Debian { version, flavour }) => Some((version, flavour)),
             _ => None,
         };
-        let meant = |e: &&Entry| match (&debian, &e.debian) {
+        let meant = |e: &&CachedKernel| match (&debian, &e.debian) {
             (Some((version, flavour)), Some(origin)) => {
                 version::satisfies(&origin.version, version)
                     && flavour.as_deref().unwrap_or(spec::DEFAULT_FLAVOUR) == origin.flavour
             }
             _ => e.release == what || e.spec == what,
         };
-        let found: Vec<&Entry> = entries.iter().filter(meant).collect();
+        let found: Vec<&CachedKernel> = entries.iter().filter(meant).collect();
         if found.is_empty() {
             return Err(KernelError::Spec(format!(
                 "No kernel `{what}` is kept; `bigiron kernel list` shows those that are"
@@ -203,7 +203,7 @@ impl Store {
         found.into_iter().map(|e| self.discard(e)).collect()
     }
 
-    fn discard(&self, entry: &Entry) -> Result<Entry, KernelError> {
+    fn discard(&self, entry: &CachedKernel) -> Result<CachedKernel, KernelError> {
         // Out of sight first, so that nobody finds half of it.
         let gone = self.dir.join("tmp").join(entry.dir.file_name().expect("an entry has a folder"));
         fs::rename(&entry.dir, &gone).map_err(doing("Cannot remove", &entry.dir))?;
@@ -211,7 +211,7 @@ impl Store {
         Ok(entry.clone())
     }
 
-    fn named(&self, name: &str) -> Result<Entry, KernelError> {
+    fn named(&self, name: &str) -> Result<CachedKernel, KernelError> {
         let entries = self.list()?;
         if let Some(entry) = entries.iter().find(|e| e.names.iter().any(|n| n == name)) {
             return Ok(entry.clone());
@@ -226,7 +226,7 @@ impl Store {
     }
 
     /// Wait for the right to change the store, and clear away what a killed process left.
-    pub fn lock(&self, note: &dyn Fn(&str)) -> Result<Guard, KernelError> {
+    pub fn lock(&self, note: &dyn Fn(&str)) -> Result<StoreLock, KernelError> {
         let tmp = self.dir.join("tmp");
         fs::create_dir_all(&tmp).map_err(doing("Cannot create", &tmp))?;
         let path = self.dir.join("lock");
@@ -243,11 +243,11 @@ impl Store {
             let removed = if left.is_dir() { fs::remove_dir_all(&left) } else { fs::remove_file(&left) };
             removed.map_err(doing("Cannot remove", &left))?;
         }
-        Ok(Guard { _file: file })
+        Ok(StoreLock { _file: file })
     }
 
     /// An empty folder that becomes an entry by [`Store::commit`].
-    pub fn stage(&self, _guard: &Guard) -> Result<tempfile::TempDir, KernelError> {
+    pub fn stage(&self, _guard: &StoreLock) -> Result<tempfile::TempDir, KernelError> {
         let tmp = self.dir.join("tmp");
         tempfile::tempdir_in(&tmp).map_err(doing("Cannot create a folder in", &tmp))
     }
@@ -264,17 +264,17 @@ impl Store {
     }
 
     /// The stored kernel whose source looked like this.
-    pub(super) fn by_source(&self, source_sha256: &str) -> Result<Option<Entry>, KernelError> {
+    pub(super) fn by_source(&self, source_sha256: &str) -> Result<Option<CachedKernel>, KernelError> {
         Ok(self.list()?.into_iter().find(|e| e.source_sha256 == source_sha256))
     }
 
     /// Check the kernel in `staged` (`image`, and where there are any `config`, `System.map`, `modules/`) and make it an entry.
     pub(super) fn commit(
         &self,
-        _guard: &Guard,
+        _guard: &StoreLock,
         staged: tempfile::TempDir,
-        arrival: Arrival,
-    ) -> Result<Entry, KernelError> {
+        arrival: NewKernel,
+    ) -> Result<CachedKernel, KernelError> {
         let dir = staged.path();
         let path = dir.join("image");
         let release = image::read(&path)?.release;
@@ -285,7 +285,7 @@ impl Store {
         let folder_of_modules = dir.join("modules");
         let count = if folder_of_modules.is_dir() { check_modules(&folder_of_modules, &release)? } else { 0 };
         let key = hash::of_bytes(format!("{image_sha256} {config_sha256:?} {}", arrival.source_sha256).as_bytes());
-        let entry = Entry {
+        let entry = CachedKernel {
             spec: arrival.spec,
             package: arrival.package,
             debian: arrival.debian,
@@ -302,7 +302,7 @@ impl Store {
         };
         let kernels = self.dir.join("kernels");
         fs::create_dir_all(&kernels).map_err(doing("Cannot create", &kernels))?;
-        if let Some(entry) = Entry::read(&entry.dir) {
+        if let Some(entry) = CachedKernel::read(&entry.dir) {
             return Ok(entry);
         }
         File::open(&path).and_then(|f| f.sync_all()).map_err(doing("Cannot write", &path))?;
@@ -360,11 +360,11 @@ mod tests {
     fn quiet(_: &str) {}
 
     /// A cache and a whole package.
-    fn place() -> (tempfile::TempDir, Store, Spec) {
+    fn place() -> (tempfile::TempDir, Store, KernelSpec) {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::at(&dir.path().join("cache")).unwrap();
         let path = fixture::write(dir.path(), "linux-image.deb", &fixture::kernel_deb(RELEASE, ".xz"));
-        (dir, store, Spec::Deb(vec![path]))
+        (dir, store, KernelSpec::Deb(vec![path]))
     }
 
     #[test]
@@ -402,10 +402,10 @@ mod tests {
             assert!(store.add(bad, &spec, None, &quiet).is_err(), "{bad}");
         }
         store.add("one", &spec, None, &quiet).unwrap();
-        store.add("two", &Spec::Named("one".into()), None, &quiet).unwrap();
+        store.add("two", &KernelSpec::Named("one".into()), None, &quiet).unwrap();
         assert_eq!(store.names().unwrap(), ["one", "two"]);
         assert_eq!(store.remove("one").unwrap(), []);
-        assert_eq!(store.resolve(&Spec::Named("two".into()), &quiet).unwrap().identity.release, RELEASE);
+        assert_eq!(store.resolve(&KernelSpec::Named("two".into()), &quiet).unwrap().identity.release, RELEASE);
         let gone = store.remove("two").unwrap();
         assert_eq!((gone.len(), store.list().unwrap().len()), (1, 0));
         let said = store.remove("two").unwrap_err().to_string();

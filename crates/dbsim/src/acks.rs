@@ -13,7 +13,7 @@ use super::files;
 use super::job::Job;
 use super::journal::{Chunk, Record};
 use super::ledger::{BlockEntry, CommitEntry, Ledger, Stop};
-use bigiron_workload::Sink;
+use bigiron_workload::AckSink;
 
 const MAGIC: u32 = 0x4b43_4144;
 /// Bytes of a frame's header: magic, checksum of the rest, number of entries, nothing, number of the frame, LSN up to which the
@@ -26,14 +26,14 @@ const COMMIT: u32 = u32::MAX;
 const ENTRIES_MAX: u32 = 1 << 22;
 
 /// The log writer's end of the stream.
-pub struct Stream {
-    sink: Box<dyn Sink>,
+pub struct AckStream {
+    sink: Box<dyn AckSink>,
     frames: u64,
     frame: Vec<u8>,
 }
 
-impl Stream {
-    pub fn new(sink: Box<dyn Sink>) -> Self {
+impl AckStream {
+    pub fn new(sink: Box<dyn AckSink>) -> Self {
         Self { sink, frames: 0, frame: Vec::new() }
     }
 

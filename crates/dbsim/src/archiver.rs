@@ -17,10 +17,10 @@ use bigiron_sys::load::now_ns;
 
 use super::files::{self, Journals};
 use super::instance::{Instance, Milestone, Phase};
-use super::job::{Job, Kind};
+use super::job::{ClassKind, Job};
 use super::journal::{JOURNAL_HEADER, JournalHeader};
-use super::turns::Full;
-use super::waits::{self, Event};
+use super::turns::FilledJournal;
+use super::waits::{self, WaitEvent};
 
 /// Archive files kept: the redo of the last this many turns that are over. Older ones are removed, so that storage is bounded however
 /// long a run is; while there have been no more, the redo is complete from the start.
@@ -36,7 +36,7 @@ pub fn path(dir: &Path, turn: u64) -> PathBuf {
 
 /// Bytes of storage that archives take at most: those kept, and one for each archiver that is being written.
 pub fn storage_bytes(job: &Job) -> u64 {
-    let archivers = job.classes.iter().filter(|c| matches!(c.kind, Kind::Archiver { .. })).map(|c| c.count as u64);
+    let archivers = job.classes.iter().filter(|c| matches!(c.kind, ClassKind::Archiver { .. })).map(|c| c.count as u64);
     match archivers.sum::<u64>() {
         0 => 0,
         n => (KEPT + n) * job.journal.bytes,
@@ -64,7 +64,7 @@ pub fn run(instance: &Instance<'_>, request: usize, bytes_per_second: Option<u64
     let turns = &instance.log.turns;
     instance.arrive(Milestone::Ready)?;
     while !instance.reached(Phase::Leave) {
-        waits::during(Event::Idle, || {
+        waits::during(WaitEvent::Idle, || {
             turns.archiver().wait_until(|| turns.archive_due() || instance.reached(Phase::Leave));
         });
         if let Some(full) = turns.claim() {
@@ -75,7 +75,7 @@ pub fn run(instance: &Instance<'_>, request: usize, bytes_per_second: Option<u64
 }
 
 impl Archiver<'_> {
-    fn archive(&mut self, full: &Full) -> Result<()> {
+    fn archive(&mut self, full: &FilledJournal) -> Result<()> {
         let (instance, turns) = (self.instance, &self.instance.log.turns);
         let unfinished = instance.dir.join(format!("archive.{}.unfinished", full.turn));
         let whole = self.copy(full, &unfinished)?;
@@ -95,7 +95,7 @@ impl Archiver<'_> {
     }
 
     /// Copies a journal's turn to `path` and makes the copy durable. False if the window closed before.
-    fn copy(&mut self, full: &Full, path: &Path) -> Result<bool> {
+    fn copy(&mut self, full: &FilledJournal, path: &Path) -> Result<bool> {
         let to = create(path, self.instance.job.journal.direct)?;
         let (begin, total) = (now_ns(), bytes(full));
         let mut at = 0;
@@ -107,7 +107,7 @@ impl Archiver<'_> {
             let len = (total - at).min(self.request as u64) as usize;
             let from = self.journals.file(full.journal);
             let page = &mut self.engine.buffer(0)[..len];
-            let read = waits::during(Event::LogFileRead, || from.read_exact_at(page, at));
+            let read = waits::during(WaitEvent::LogFileRead, || from.read_exact_at(page, at));
             read.with_context(|| format!("Cannot read journal {} at {at}", full.journal))?;
             if at == 0 {
                 let expected = JournalHeader { sequence: full.turn, start: full.start };
@@ -122,13 +122,13 @@ impl Archiver<'_> {
             self.write(&to, at, len).with_context(|| format!("Cannot write {}", path.display()))?;
             at += len as u64;
         }
-        let _waiting = waits::enter(Event::ArchiveWrite);
+        let _waiting = waits::enter(WaitEvent::ArchiveWrite);
         rustix::fs::fsync(&to).with_context(|| format!("Cannot sync {}", path.display()))?;
         Ok(true)
     }
 
     fn write(&mut self, to: &File, offset: u64, len: usize) -> Result<()> {
-        let _waiting = waits::enter(Event::ArchiveWrite);
+        let _waiting = waits::enter(WaitEvent::ArchiveWrite);
         let mut done = Vec::with_capacity(1);
         self.engine.submit(&[Request { slot: 0, fd: to.as_fd(), offset, len, write: true, dsync: false }])?;
         self.engine.wait(1, &mut done)?;
@@ -140,7 +140,7 @@ impl Archiver<'_> {
         let Some(rate) = self.bytes_per_second else { return };
         let due = begin + (u128::from(at) * 1_000_000_000 / u128::from(rate.max(1))) as u64;
         let event = self.instance.log.turns.archiver();
-        let _waiting = waits::enter(Event::Pace);
+        let _waiting = waits::enter(WaitEvent::Pace);
         loop {
             let ticket = event.ticket();
             let now = now_ns();
@@ -153,7 +153,7 @@ impl Archiver<'_> {
 }
 
 /// Bytes of a turn's journal, header included, in whole pages.
-fn bytes(full: &Full) -> u64 {
+fn bytes(full: &FilledJournal) -> u64 {
     (JOURNAL_HEADER as u64 + full.end - full.start).next_multiple_of(PAGE as u64)
 }
 

@@ -133,7 +133,7 @@ impl Default for Audits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::waits::{Event, WaitTable, during};
+    use crate::waits::{WaitEvent, WaitTable, during};
     use bigiron_workload::testing::skipped;
     use std::time::Duration;
 
@@ -150,9 +150,9 @@ mod tests {
         };
         for _ in 0..5 {
             burn(Duration::from_millis(4));
-            during(Event::Think, || std::thread::sleep(Duration::from_millis(2)));
+            during(WaitEvent::Think, || std::thread::sleep(Duration::from_millis(2)));
             // CPU time inside a wait is the wait's.
-            during(Event::DataFileRead, || burn(Duration::from_millis(3)));
+            during(WaitEvent::DataFileRead, || burn(Duration::from_millis(3)));
         }
         let audit = audits.end().unwrap();
         let table = WaitTable::new(1).unwrap();

@@ -20,7 +20,7 @@ use super::instance::Instance;
 use super::sideline::{self, Traffic};
 use super::temp::Meter;
 use super::torn;
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 struct Backup<'a> {
     instance: &'a Instance<'a>,
@@ -76,19 +76,19 @@ impl Backup<'_> {
                 }
                 let len = (self.file_bytes() - at).min(self.request as u64) as usize;
                 let read = self.files.read_at(0, file, at, len);
-                transfer(&mut self.engine, read, Event::DataFileScan, &mut self.traffic)
+                transfer(&mut self.engine, read, WaitEvent::DataFileScan, &mut self.traffic)
                     .context("Cannot read a data file")?;
                 self.check(file, at, len)?;
                 sum = crc32c::crc32c_append(sum, &self.engine.buffer(0)[..len]);
                 let fd = self.copy.as_fd();
                 let write = Request { slot: 0, fd, offset: done, len, write: true, dsync: false };
-                transfer(&mut self.engine, write, Event::BackupWrite, &mut self.traffic)
+                transfer(&mut self.engine, write, WaitEvent::BackupWrite, &mut self.traffic)
                     .context("Cannot write the copy")?;
                 at += len as u64;
                 done += len as u64;
             }
         }
-        waits::during(Event::BackupWrite, || self.copy.sync_data()).context("Cannot sync the copy")?;
+        waits::during(WaitEvent::BackupWrite, || self.copy.sync_data()).context("Cannot sync the copy")?;
         Ok(Some(sum))
     }
 
@@ -98,7 +98,7 @@ impl Backup<'_> {
             let block = ((at + offset as u64) / BLOCK as u64) as u32;
             let address = Address { file: file as u32, block };
             let block = &self.engine.buffer(0)[offset..][..BLOCK];
-            if torn::settle(block, address, &self.instance.cache, &self.files, &self.page)? {
+            if torn::reread_if_torn(block, address, &self.instance.cache, &self.files, &self.page)? {
                 self.engine.buffer(0)[offset..][..BLOCK].copy_from_slice(&self.page.shared(0));
             }
         }
@@ -118,7 +118,7 @@ impl Backup<'_> {
             }
             let len = (total - at).min(self.request as u64) as usize;
             let read = Request { slot: 0, fd: self.copy.as_fd(), offset: at, len, write: false, dsync: false };
-            transfer(&mut self.engine, read, Event::DataFileScan, &mut self.traffic)
+            transfer(&mut self.engine, read, WaitEvent::DataFileScan, &mut self.traffic)
                 .context("Cannot read the copy back")?;
             sum = crc32c::crc32c_append(sum, &self.engine.buffer(0)[..len]);
             at += len as u64;
@@ -128,7 +128,7 @@ impl Backup<'_> {
     }
 }
 
-fn transfer(engine: &mut Blocking, request: Request<'_>, event: Event, traffic: &mut Traffic<'_>) -> Result<()> {
+fn transfer(engine: &mut Blocking, request: Request<'_>, event: WaitEvent, traffic: &mut Traffic<'_>) -> Result<()> {
     let mut done = Vec::with_capacity(1);
     waits::during(event, || engine.submit(&[request]).and_then(|()| engine.wait(1, &mut done)))?;
     files::finished(&done, request.len)?;

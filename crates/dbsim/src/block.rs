@@ -54,7 +54,7 @@ pub struct Stamp {
 
 /// Where a change goes: `len` bytes at `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct ByteRange {
     pub offset: usize,
     pub len: usize,
 }
@@ -98,15 +98,15 @@ pub fn initialise(page: &mut [u8], address: Address) {
 }
 
 /// Where the change to `version` goes.
-pub fn extent(address: Address, version: u32) -> Extent {
+pub fn extent(address: Address, version: u32) -> ByteRange {
     let seed = seed(address, version);
     let len = CHANGE_MIN + (seed >> 40) as usize % (CHANGE_MAX - CHANGE_MIN + 1);
     let offset = HEADER + (seed & 0xffff) as usize % (BLOCK - HEADER - len + 1);
-    Extent { offset, len }
+    ByteRange { offset, len }
 }
 
 /// What the change to `version` writes, into `payload`, and where.
-pub fn change(address: Address, version: u32, payload: &mut [u8; CHANGE_MAX]) -> Extent {
+pub fn change(address: Address, version: u32, payload: &mut [u8; CHANGE_MAX]) -> ByteRange {
     let extent = extent(address, version);
     fill(&mut payload[..extent.len], seed(address, version));
     extent
@@ -175,7 +175,7 @@ pub fn image(page: &mut [u8], address: Address, version: u32) {
     let mut payload = [0; CHANGE_MAX];
     if version <= FORWARD {
         for v in 1..=version {
-            let Extent { offset, len } = change(address, v, &mut payload);
+            let ByteRange { offset, len } = change(address, v, &mut payload);
             page[offset..offset + len].copy_from_slice(&payload[..len]);
         }
         return;
@@ -183,7 +183,7 @@ pub fn image(page: &mut [u8], address: Address, version: u32) {
     // Stretches that no later change has written.
     let mut open: Vec<_> = std::iter::once(HEADER..BLOCK).collect();
     for v in (1..=version).rev() {
-        let Extent { offset, len } = extent(address, v);
+        let ByteRange { offset, len } = extent(address, v);
         let end = offset + len;
         if !open.iter().any(|o| o.start < end && offset < o.end) {
             continue;

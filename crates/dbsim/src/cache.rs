@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use anyhow::Result;
 
-use bigiron_sys::latch::{Event, Latch};
+use bigiron_sys::latch::{EventCount, Latch};
 use bigiron_sys::segment::{ExclusiveFrame, Frames, Segment, SharedFrame, shared_struct};
 
 use super::block::BLOCK;
@@ -57,9 +57,9 @@ shared_struct! {
         /// Counts waits for a free buffer.
         free_waits: AtomicU64,
         /// Processes that wait for a free buffer.
-        free: Event,
+        free: EventCount,
         /// Processes that wait for a batch to be on disk.
-        written: Event,
+        written: EventCount,
     }
 }
 
@@ -72,7 +72,7 @@ shared_struct! {
         /// Twice the number of its batches so far; one more while a batch is on its way to disk.
         batches: AtomicU64,
         /// It sleeps here.
-        work: Event,
+        work: EventCount,
         /// So that no two writers share a cache line.
         padding: [AtomicU64; 5],
     }
@@ -220,7 +220,7 @@ impl<'s> Cache<'s> {
             }
             self.control.free_waits.fetch_add(1, SeqCst);
             self.writer().signal();
-            waits::during(waits::Event::FreeBuffer, || self.control.free.wait(ticket));
+            waits::during(waits::WaitEvent::FreeBuffer, || self.control.free.wait(ticket));
         }
     }
 

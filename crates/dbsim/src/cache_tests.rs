@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::Dbsim;
-use crate::job::{CacheSpec, Kind, Memory};
+use crate::job::{CacheSpec, ClassKind, Memory};
 use bigiron_sys::process::{Exit, fork_child};
 use bigiron_workload::testing;
 
@@ -17,7 +17,7 @@ fn job(buffers: usize, replacement: Replacement, writers: usize) -> Job {
     let mut job = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
     let bytes = (buffers * BLOCK) as u64;
     job.cache = CacheSpec { bytes, memory: Memory::Mmap, replacement, dirty_percent: 25, prefault: false };
-    for class in job.classes.iter_mut().filter(|c| matches!(c.kind, Kind::DatabaseWriter { .. })) {
+    for class in job.classes.iter_mut().filter(|c| matches!(c.kind, ClassKind::DatabaseWriter { .. })) {
         class.count = writers;
     }
     job

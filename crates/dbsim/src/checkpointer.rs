@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::control_file::ControlFile;
 use super::files::DataFiles;
 use super::instance::{Instance, Milestone, Phase};
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// Runs the checkpointer until the window has closed. `percent` is the part of a journal that may fill between checkpoints.
 pub fn run(instance: &Instance<'_>, percent: u32) -> Result<()> {
@@ -27,9 +27,9 @@ pub fn run(instance: &Instance<'_>, percent: u32) -> Result<()> {
             .checkpointer()
             .wait_until(|| log.flushed() >= due || checkpoints.reached().is_some() || instance.reached(Phase::Leave));
         if let Some(lsn) = checkpoints.reached() {
-            waits::during(Event::DataFileSync, || files.sync(job))?;
+            waits::during(WaitEvent::DataFileSync, || files.sync(job))?;
             checkpoints.publish(lsn, || {
-                waits::during(Event::DataFileWrite, || control.record(lsn))?;
+                waits::during(WaitEvent::DataFileWrite, || control.record(lsn))?;
                 instance.ledger.checkpoint(lsn);
                 log.publish_checkpoint(lsn);
                 Ok(())

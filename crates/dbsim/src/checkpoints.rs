@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use anyhow::Result;
 
-use bigiron_sys::latch::{Event, Latch};
+use bigiron_sys::latch::{EventCount, Latch};
 use bigiron_sys::segment::{Segment, shared_struct};
 
-use super::job::{Job, Kind};
+use super::job::{ClassKind, Job};
 
 shared_struct! {
     struct Control {
@@ -25,7 +25,7 @@ shared_struct! {
         /// The checkpointer is to be woken when redo is durable up to here.
         alarm: AtomicU64,
         /// The checkpointer sleeps here.
-        checkpointer: Event,
+        checkpointer: EventCount,
         publishing: Latch,
         unused: [std::sync::atomic::AtomicU32; 1],
     }
@@ -47,7 +47,7 @@ impl<'s> Checkpoints<'s> {
     }
 
     pub fn new(segment: &'s Segment, job: &Job) -> Self {
-        let checkpointer = job.classes.iter().any(|c| matches!(c.kind, Kind::Checkpointer { .. }));
+        let checkpointer = job.classes.iter().any(|c| matches!(c.kind, ClassKind::Checkpointer { .. }));
         let made = Self { control: segment.one(), passed: segment.many(writers(job)), checkpointer };
         made.control.alarm.store(u64::MAX, SeqCst);
         made
@@ -121,14 +121,14 @@ impl<'s> Checkpoints<'s> {
     }
 
     /// Where the checkpointer sleeps.
-    pub fn checkpointer(&self) -> &Event {
+    pub fn checkpointer(&self) -> &EventCount {
         &self.control.checkpointer
     }
 }
 
 /// Database writers of a job.
 pub fn writers(job: &Job) -> usize {
-    let of = |kind: &Kind| matches!(kind, Kind::DatabaseWriter { .. });
+    let of = |kind: &ClassKind| matches!(kind, ClassKind::DatabaseWriter { .. });
     job.classes.iter().filter(|c| of(&c.kind)).map(|c| c.count).sum()
 }
 
@@ -142,7 +142,7 @@ mod tests {
     fn job(writers: usize, checkpointer: bool) -> Job {
         let mut job = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
         for class in &mut job.classes {
-            if matches!(class.kind, Kind::DatabaseWriter { .. }) {
+            if matches!(class.kind, ClassKind::DatabaseWriter { .. }) {
                 class.count = writers;
             }
         }
@@ -152,7 +152,7 @@ mod tests {
                 count: 1,
                 threads: false,
                 pace: Pace::Closed { think: std::time::Duration::ZERO },
-                kind: Kind::Checkpointer { percent: 50 },
+                kind: ClassKind::Checkpointer { percent: 50 },
             });
         }
         job

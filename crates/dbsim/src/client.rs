@@ -11,7 +11,7 @@ use super::foreground::{self, Transactor};
 use super::instance::{Instance, Milestone, Phase};
 use super::link::Link;
 use super::pace;
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// Bytes of a message at least: its number.
 pub const MESSAGE_MIN: usize = 8;
@@ -65,7 +65,7 @@ impl Client<'_> {
         self.number += 1;
         fill(&mut self.request, self.number);
         self.sent()?;
-        let received = waits::during(Event::Server, || self.link.receive(&mut self.reply));
+        let received = waits::during(WaitEvent::Server, || self.link.receive(&mut self.reply));
         other_end(self.instance, received).context("Cannot receive from the server")?;
         let answered = number(&self.reply)?;
         ensure!(answered == self.number, "Request {} was given the answer to {answered}", self.number);
@@ -91,7 +91,7 @@ pub fn serve<'a>(
     let mut transactor = Transactor::new(instance, process)?;
     instance.arrive(Milestone::Ready)?;
     loop {
-        let received = waits::during(Event::Client, || link.receive(&mut request));
+        let received = waits::during(WaitEvent::Client, || link.receive(&mut request));
         other_end(instance, received).context("Cannot receive from the client")?;
         let asked = number(&request)?;
         if asked == BYE {

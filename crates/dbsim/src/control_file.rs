@@ -14,7 +14,7 @@ const PLACE: usize = 4096;
 
 /// An entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ControlEntry {
     /// Number of the entry, from 1.
     pub sequence: u64,
     /// All changes before this LSN are in the data files.
@@ -49,12 +49,12 @@ impl ControlFile {
     pub fn record(&mut self, checkpoint: u64) -> Result<()> {
         self.sequence += 1;
         let place = (self.sequence % 2) * PLACE as u64;
-        let page = Entry { sequence: self.sequence, checkpoint }.encode();
+        let page = ControlEntry { sequence: self.sequence, checkpoint }.encode();
         self.file.write_all_at(&page, place).context("Cannot write the control file")
     }
 }
 
-impl Entry {
+impl ControlEntry {
     fn encode(self) -> [u8; PLACE] {
         let mut page = [0; PLACE];
         for (to, word) in page.as_chunks_mut::<8>().0.iter_mut().zip([MAGIC, self.sequence, self.checkpoint]) {
@@ -93,20 +93,20 @@ mod tests {
     #[test]
     fn the_last_whole_entry_counts() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(Entry::last(dir.path()).unwrap(), None);
+        assert_eq!(ControlEntry::last(dir.path()).unwrap(), None);
         let mut control = ControlFile::create(dir.path()).unwrap();
-        let last = || Entry::last(dir.path()).unwrap().unwrap();
-        assert_eq!(last(), Entry { sequence: 1, checkpoint: 0 });
+        let last = || ControlEntry::last(dir.path()).unwrap().unwrap();
+        assert_eq!(last(), ControlEntry { sequence: 1, checkpoint: 0 });
         control.record(700).unwrap();
         control.record(900).unwrap();
-        assert_eq!(last(), Entry { sequence: 3, checkpoint: 900 });
+        assert_eq!(last(), ControlEntry { sequence: 3, checkpoint: 900 });
         let mut bytes = std::fs::read(path(dir.path())).unwrap();
         assert_eq!(bytes.len(), 2 * PLACE);
         bytes[PLACE + 17] ^= 1;
         std::fs::write(path(dir.path()), &bytes).unwrap();
-        assert_eq!(last(), Entry { sequence: 2, checkpoint: 700 });
+        assert_eq!(last(), ControlEntry { sequence: 2, checkpoint: 700 });
         bytes[17] ^= 1;
         std::fs::write(path(dir.path()), &bytes).unwrap();
-        assert!(Entry::last(dir.path()).is_err());
+        assert!(ControlEntry::last(dir.path()).is_err());
     }
 }

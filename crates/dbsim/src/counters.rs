@@ -9,7 +9,7 @@ use bigiron_sys::segment::shared_struct;
 
 shared_struct! {
     /// What one process has counted.
-    pub struct Counters {
+    pub struct ProcessCounters {
         /// Blocks asked of the cache, and how many were there.
         pub gets: AtomicU64,
         pub hits: AtomicU64,
@@ -36,7 +36,7 @@ shared_struct! {
     }
 }
 
-impl Counters {
+impl ProcessCounters {
     /// Adds one. For counters that one process alone changes: no locked instruction.
     pub fn bump(counter: &AtomicU64) {
         Self::grow(counter, 1);

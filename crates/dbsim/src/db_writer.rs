@@ -10,9 +10,9 @@ use bigiron_sys::async_io::{Completion, Engine};
 use super::block::{self, BLOCK};
 use super::cache::Pin;
 use super::files::{self, DataFiles};
-use super::instance::{Counters, Instance, Milestone, Phase};
+use super::instance::{Instance, Milestone, Phase, ProcessCounters};
 use super::job::Engine as EngineSpec;
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 struct DatabaseWriter<'a> {
     instance: &'a Instance<'a>,
@@ -49,7 +49,7 @@ pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, batch: 
     let due = || instance.checkpoints.due(number, instance.log.checkpoint_due());
     let mut served = 0;
     while !instance.reached(Phase::Leave) {
-        waits::during(Event::Idle, || {
+        waits::during(WaitEvent::Idle, || {
             cache.wait_work(number, served, || due().is_some() || instance.reached(Phase::Leave));
         });
         served = cache.free_waits();
@@ -75,7 +75,7 @@ impl DatabaseWriter<'_> {
             self.write(batch)?;
         }
         if let Some(lsn) = checkpoints.pass(self.number, lsn) {
-            waits::during(Event::DataFileSync, || self.files.sync(self.instance.job))?;
+            waits::during(WaitEvent::DataFileSync, || self.files.sync(self.instance.job))?;
             checkpoints.publish(lsn, || {
                 self.instance.ledger.checkpoint(lsn);
                 log.publish_checkpoint(lsn);
@@ -117,7 +117,7 @@ impl DatabaseWriter<'_> {
             self.reap(min)?;
         }
         cache.batch_ends(self.number);
-        Counters::bump(&self.instance.counters[self.process].batches);
+        ProcessCounters::bump(&self.instance.counters[self.process].batches);
         Ok(())
     }
 
@@ -137,22 +137,22 @@ impl DatabaseWriter<'_> {
             requests.push(self.files.request(slot, files::address(job, number), true));
         }
         if log.flushed() < lsn {
-            waits::during(Event::WriteAhead, || log.wait_flushed(lsn));
+            waits::during(WaitEvent::WriteAhead, || log.wait_flushed(lsn));
         }
         // A wait as well: some engines write right here.
-        waits::during(Event::DataFileWrite, || self.engine.submit(&requests)).context("Cannot write blocks")
+        waits::during(WaitEvent::DataFileWrite, || self.engine.submit(&requests)).context("Cannot write blocks")
     }
 
     fn reap(&mut self, min: usize) -> Result<()> {
         self.done.clear();
-        let waited = waits::during(Event::DataFileWrite, || self.engine.wait(min, &mut self.done));
+        let waited = waits::during(WaitEvent::DataFileWrite, || self.engine.wait(min, &mut self.done));
         waited.context("Cannot wait for written blocks")?;
         files::finished(&self.done, BLOCK).context("Cannot write a block")?;
         for completion in &self.done {
             let (number, version, pin) =
                 self.slots[completion.slot].take().context("A block was written that was not to be")?;
             self.instance.ledger.written(number, version);
-            Counters::bump(&self.instance.counters[self.process].writes);
+            ProcessCounters::bump(&self.instance.counters[self.process].writes);
             // Unpinned first: a process that waits for a free buffer is to find one.
             drop(pin);
         }

@@ -14,13 +14,13 @@ use super::block::{self, CHANGE_MAX, Stamp};
 use super::cache::Pin;
 use super::choice::mix;
 use super::files::{self, DataFiles};
-use super::instance::{Counters, Instance, Phase};
+use super::instance::{Instance, Phase, ProcessCounters};
 use super::journal::{self, RECORD_HEADER};
 use super::ledger::CommitEntry;
 use super::log::Reservation;
 use super::stages::{CommitRecorder, Stages};
 use super::transaction::{Action, Transaction};
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// Longest filler record: a `redo` step of more bytes writes several.
 const FILLER_MAX: usize = 8192;
@@ -30,7 +30,7 @@ pub struct Executor<'a> {
     instance: &'a Instance<'a>,
     worker: usize,
     files: DataFiles,
-    counters: &'a Counters,
+    counters: &'a ProcessCounters,
     commits: CommitRecorder<'a>,
     reads: Recorder<'a>,
     /// Commits and rollbacks so far, and transactions that needed neither: what identifies this worker's work in the redo.
@@ -125,7 +125,7 @@ impl<'a> Executor<'a> {
         if self.measuring() {
             self.commits.record(&stages);
         }
-        Counters::bump(&self.counters.commits);
+        ProcessCounters::bump(&self.counters.commits);
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl<'a> Executor<'a> {
         if !self.changed.is_empty() || self.filled {
             self.end(None)?;
         }
-        Counters::bump(&self.counters.rollbacks);
+        ProcessCounters::bump(&self.counters.rollbacks);
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl<'a> Executor<'a> {
             Some(redo) => redo.commit(records, requested),
             None => log.commit(self.worker, records, requested)?,
         };
-        let stages = waits::during(Event::LogFileSync, || log.wait(&commit));
+        let stages = waits::during(WaitEvent::LogFileSync, || log.wait(&commit));
         for (block, version) in self.changed.drain(..) {
             self.instance.ledger.committed(block, version);
         }
@@ -195,9 +195,9 @@ impl<'a> Executor<'a> {
 
     fn get(&self, number: u32) -> Result<Pin<'a>> {
         let pin = self.instance.cache.get(number, |page| self.read_block(number, page))?;
-        Counters::bump(&self.counters.gets);
+        ProcessCounters::bump(&self.counters.gets);
         if pin.hit {
-            Counters::bump(&self.counters.hits);
+            ProcessCounters::bump(&self.counters.hits);
         }
         Ok(pin)
     }
@@ -205,11 +205,11 @@ impl<'a> Executor<'a> {
     fn read_block(&self, number: u32, page: &mut [u8]) -> Result<()> {
         let address = files::address(self.instance.job, number);
         let start = Instant::now();
-        waits::during(Event::DataFileRead, || self.files.read(address, page))?;
+        waits::during(WaitEvent::DataFileRead, || self.files.read(address, page))?;
         if self.measuring() {
             self.reads.record(start.elapsed().as_nanos() as u64);
         }
-        Counters::bump(&self.counters.reads);
+        ProcessCounters::bump(&self.counters.reads);
         Ok(block::check(page, address)?)
     }
 
@@ -231,7 +231,7 @@ impl<'a> Executor<'a> {
     }
 
     fn think(&self, time: Duration) {
-        let _waiting = waits::enter(Event::Think);
+        let _waiting = waits::enter(WaitEvent::Think);
         self.instance.sleep(time);
     }
 

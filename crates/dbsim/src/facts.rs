@@ -8,7 +8,7 @@ use std::time::Duration;
 use bigiron_sys::load::Histogram;
 
 use super::audit::Audit;
-use super::job::{DataSync, Job, Kind, Method};
+use super::job::{ClassKind, DataSync, Job, Method};
 use super::outcome::{ClassOutcome, JobOutcome};
 
 /// The facts of a run.
@@ -80,7 +80,7 @@ fn sizes(job: &Job, outcome: &JobOutcome) -> impl Iterator<Item = (&'static str,
 /// How the database writers reach the kernel.
 fn engine(job: &Job) -> &'static str {
     let writer = job.classes.iter().find_map(|c| match &c.kind {
-        Kind::DatabaseWriter { engine, .. } => Some(engine.method),
+        ClassKind::DatabaseWriter { engine, .. } => Some(engine.method),
         _ => None,
     });
     match writer {

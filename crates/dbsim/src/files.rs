@@ -243,13 +243,13 @@ fn create(path: &Path, direct: bool, engine: &mut Blocking, extents: u64, fill: 
 }
 
 /// A file as the verifier reads it: by extents, past the page cache if the job went past it.
-pub struct Extents {
+pub struct ExtentReader {
     file: File,
     path: PathBuf,
     engine: Blocking,
 }
 
-impl Extents {
+impl ExtentReader {
     pub fn open(path: PathBuf, direct: bool) -> Result<Self> {
         let engine = Blocking::new(1, EXTENT).context("Cannot allocate a buffer")?;
         Ok(Self { file: open(&path, direct, false)?, path, engine })

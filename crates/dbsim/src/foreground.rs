@@ -8,11 +8,11 @@ use bigiron_sys::load::{LotRecorder, Recorder};
 
 use super::audit::Audits;
 use super::executor::Executor;
-use super::instance::{Counters, Instance, Milestone, Phase};
+use super::instance::{Instance, Milestone, Phase, ProcessCounters};
 use super::pace::{self, Starts};
 use super::plan::Span;
 use super::transaction::{Stream, Transaction, share};
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 use bigiron_workload::units::Pace;
 
 /// Of this many transactions one is looked at closely, in turn by worker: what that costs must not show.
@@ -72,7 +72,7 @@ impl<'a> Transactor<'a> {
             if let Some(stretch) = self.stretches.get(instance.stretch()) {
                 stretch.record(latency);
             }
-            Counters::grow(&instance.counters[self.worker].outside_ns, (end - start).saturating_sub(waited));
+            ProcessCounters::grow(&instance.counters[self.worker].outside_ns, (end - start).saturating_sub(waited));
             if let Some(audit) = audit {
                 instance.waits.add_audit(self.worker, &audit);
             }
@@ -169,7 +169,7 @@ impl<F: FnMut(Option<u64>) -> Result<()>> Driver<'_, F> {
     /// Sleeps until the next transaction is to begin; its intended start, if it has one. An error if the run went on before that.
     fn wait(&self, starts: &mut Starts) -> Result<Option<u64>, Option<u64>> {
         let slept_until = |deadline| {
-            let _waiting = waits::enter(Event::Pace);
+            let _waiting = waits::enter(WaitEvent::Pace);
             self.instance.sleep_until(deadline)
         };
         match starts {
@@ -181,7 +181,7 @@ impl<F: FnMut(Option<u64>) -> Result<()>> Driver<'_, F> {
             Starts::Open(arrivals) => {
                 let intended = arrivals.take();
                 if pace::now() > intended {
-                    Counters::bump(&self.instance.counters[self.worker].late);
+                    ProcessCounters::bump(&self.instance.counters[self.worker].late);
                 } else if !slept_until(intended) {
                     return Err(Some(intended));
                 }

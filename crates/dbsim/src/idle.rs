@@ -9,9 +9,9 @@ use anyhow::Result;
 
 use super::block;
 use super::files::{self, DataFiles};
-use super::instance::{Counters, Instance, Milestone, Phase};
+use super::instance::{Instance, Milestone, Phase, ProcessCounters};
 use super::pace;
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// Runs idle session `process`: gets `touch` blocks once, then one every `every`, until the window has closed.
 pub fn run(instance: &Instance<'_>, process: usize, touch: usize, every: Duration) -> Result<()> {
@@ -25,7 +25,7 @@ pub fn run(instance: &Instance<'_>, process: usize, touch: usize, every: Duratio
         session.get((first + i) % hot)?;
     }
     instance.arrive(Milestone::Ready)?;
-    waits::during(Event::Idle, || instance.wait_for(Phase::Measure));
+    waits::during(WaitEvent::Idle, || instance.wait_for(Phase::Measure));
     // Spread over the interval: sessions do not wake in step.
     let every = every.as_nanos() as u64;
     let offset = (every as f64 * role.number as f64 / instance.class(process).count as f64) as u64;
@@ -33,7 +33,7 @@ pub fn run(instance: &Instance<'_>, process: usize, touch: usize, every: Duratio
     let mut n = 0;
     while every > 0 && !instance.reached(Phase::Close) {
         // Woken early if the run goes on to another stretch of the window.
-        if waits::during(Event::Idle, || instance.sleep_until(wake)) {
+        if waits::during(WaitEvent::Idle, || instance.sleep_until(wake)) {
             if touch > 0 {
                 session.get((first + n % touch) % hot)?;
             }
@@ -41,7 +41,7 @@ pub fn run(instance: &Instance<'_>, process: usize, touch: usize, every: Duratio
             wake += every;
         }
     }
-    waits::during(Event::Idle, || instance.wait_for(Phase::Leave));
+    waits::during(WaitEvent::Idle, || instance.wait_for(Phase::Leave));
     Ok(())
 }
 
@@ -60,12 +60,12 @@ impl Session<'_> {
         let counters = &instance.counters[self.process];
         let pin = instance.cache.get(number, |page| {
             self.files.read(address, page)?;
-            Counters::grow(&counters.read_bytes, page.len() as u64);
+            ProcessCounters::grow(&counters.read_bytes, page.len() as u64);
             Ok(block::check(page, address)?)
         })?;
-        Counters::bump(&counters.gets);
+        ProcessCounters::bump(&counters.gets);
         if pin.hit {
-            Counters::bump(&counters.hits);
+            ProcessCounters::bump(&counters.hits);
         }
         let page = pin.read();
         // The whole block, so that each of its pages is in this process's page table.

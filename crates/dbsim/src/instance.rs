@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use rustix::process::Pid;
 
-use bigiron_sys::latch::Event;
+use bigiron_sys::latch::EventCount;
 use bigiron_sys::load::{ShardedHistogram, SharedHistogram};
 use bigiron_sys::network::Wiring;
 use bigiron_sys::process::Exit;
@@ -22,14 +22,14 @@ use bigiron_sys::shared_memory::SharedMemory;
 use super::cache::Cache;
 use super::checkpoints::Checkpoints;
 use super::choice::Choosers;
-pub use super::counters::Counters;
-use super::job::{ClassSpec, Job, Kind, Requests, Share, Transport};
-use super::ledger::{LedgerFile, Live};
+pub use super::counters::ProcessCounters;
+use super::job::{ClassKind, ClassSpec, Job, RequestSpec, Transport, WorkShare};
+use super::ledger::{LedgerFile, LiveLedger};
 use super::link::{Mailbox, Mailboxes};
 use super::log::Log;
 use super::pace;
 use super::plan::Plan;
-use super::requests::Board;
+use super::requests::RequestBoard;
 use super::stages::CommitHistograms;
 use super::waits::WaitTable;
 
@@ -92,9 +92,9 @@ pub enum Phase {
     Measure = 1,
     /// The window is closed by time: nobody begins anything more.
     Close,
-    /// The window is closed; all but the log writer go home.
+    /// The window is closed; all processes but the log writer end.
     Leave,
-    /// The log writer goes home.
+    /// The log writer ends.
     End,
 }
 
@@ -118,12 +118,12 @@ shared_struct! {
         stretch: AtomicU32,
         stretch_done: AtomicU32,
         unused: AtomicU32,
-        changed: Event,
+        changed: EventCount,
         /// What everybody looks at all the time is not in the cache line that everybody changes.
         apart: [AtomicU64; 4],
         /// Transactions ended so far, ramp included: what paces the scanner.
         transactions: AtomicU64,
-        paced: Event,
+        paced: EventCount,
     }
 }
 
@@ -145,7 +145,7 @@ pub struct Instance<'s> {
     /// Transactions after which somebody may have become due who does a request for this many of them.
     pace: u64,
     /// By process.
-    pub counters: &'s [Counters],
+    pub counters: &'s [ProcessCounters],
     pub commits: CommitHistograms<'s>,
     pub read_latency: ShardedHistogram<'s>,
     /// Redo writes in the window, each from its submission until it is durable.
@@ -159,9 +159,9 @@ pub struct Instance<'s> {
     /// By worker.
     pub waits: WaitTable,
     /// What has been acknowledged.
-    pub ledger: Live<'s>,
+    pub ledger: LiveLedger<'s>,
     /// What request classes share.
-    pub requests: Board<'s>,
+    pub requests: RequestBoard<'s>,
     stage: &'s Stage,
     texts: &'s [AtomicU8],
     /// By process: its process number, once it runs.
@@ -177,9 +177,9 @@ pub struct Instance<'s> {
 /// server does them, is one of the others.
 pub fn roles(job: &Job) -> Vec<Role> {
     let of = |transacts| {
-        let part = move |kind: &Kind| match (kind, transacts) {
-            (Kind::Client { .. }, true) => Some(Part::Server),
-            (Kind::Client { .. }, false) => Some(Part::Client),
+        let part = move |kind: &ClassKind| match (kind, transacts) {
+            (ClassKind::Client { .. }, true) => Some(Part::Server),
+            (ClassKind::Client { .. }, false) => Some(Part::Client),
             (kind, _) => (kind.transacts() == transacts).then_some(Part::Whole),
         };
         let classes = job.classes.iter().enumerate().filter_map(move |(i, c)| Some((i, c.count, part(&c.kind)?)));
@@ -189,18 +189,18 @@ pub fn roles(job: &Job) -> Vec<Role> {
 }
 
 fn is_client(class: &ClassSpec) -> bool {
-    matches!(class.kind, Kind::Client { .. })
+    matches!(class.kind, ClassKind::Client { .. })
 }
 
 /// Whether processes of this kind do one job in a window of transactions, and job after job in one of time.
-fn does_jobs(kind: &Kind) -> bool {
-    matches!(kind, Kind::Sorter { .. } | Kind::Loader { .. } | Kind::Backup { .. })
+fn does_jobs(kind: &ClassKind) -> bool {
+    matches!(kind, ClassKind::Sorter { .. } | ClassKind::Loader { .. } | ClassKind::Backup { .. })
 }
 
 /// Mailbox sizes of a server, if its connection is in memory.
 fn in_memory(job: &Job, role: Role) -> Option<(usize, usize)> {
     match job.classes[role.class].kind {
-        Kind::Client { transport: Transport::Memory, request, reply } if role.part == Part::Server => {
+        ClassKind::Client { transport: Transport::Memory, request, reply } if role.part == Part::Server => {
             Some((request, reply))
         }
         _ => None,
@@ -210,7 +210,7 @@ fn in_memory(job: &Job, role: Role) -> Option<(usize, usize)> {
 /// The greatest common divisor of what paced classes wait for.
 fn pace(job: &Job) -> u64 {
     let every = job.classes.iter().filter_map(|c| match c.kind {
-        Kind::Scanner { work: Share::PerTransactions(n), .. } => Some(n),
+        ClassKind::Scanner { work: WorkShare::PerTransactions(n), .. } => Some(n),
         _ => None,
     });
     every.reduce(gcd).unwrap_or(u64::MAX)
@@ -230,14 +230,14 @@ impl<'s> Instance<'s> {
             + sharded * (ShardedHistogram::bytes(transactors) + 128)
             + SharedHistogram::BYTES
             + 128;
-        let per_worker = TEXT + size_of::<Counters>() + size_of::<AtomicU32>();
+        let per_worker = TEXT + size_of::<ProcessCounters>() + size_of::<AtomicU32>();
         let round_trips = job.classes.iter().filter(|c| is_client(c));
         let round_trips: usize = round_trips.map(|c| ShardedHistogram::bytes(c.count) + 128).sum();
         let mailboxes = roles(job).into_iter().filter_map(|role| in_memory(job, role));
         let mailboxes: usize = mailboxes.map(|(a, b)| Mailbox::segment_bytes(a) + Mailbox::segment_bytes(b)).sum();
         Checkpoints::bytes(job)
             + Log::bytes(job, workers)
-            + Board::bytes(job)
+            + RequestBoard::bytes(job)
             + histograms
             + workers * per_worker
             + round_trips
@@ -280,8 +280,8 @@ impl<'s> Instance<'s> {
             kind_latency: histograms(job.transactions.len()),
             stretch_latency: histograms(if plan.stretches.len() > 1 { plan.stretches.len() } else { 0 }),
             waits: WaitTable::new(roles.len()).context("Cannot allocate the table of waits")?,
-            ledger: Live::new(ledger_file.segment(), job),
-            requests: Board::new(segment, job, roles.iter().map(|r| &job.classes[r.class].kind)),
+            ledger: LiveLedger::new(ledger_file.segment(), job),
+            requests: RequestBoard::new(segment, job, roles.iter().map(|r| &job.classes[r.class].kind)),
             stage: segment.one(),
             round_trip: round_trip.map(|(class, c)| (class, ShardedHistogram::new(segment, c.count))).collect(),
             texts: segment.many(roles.len() * TEXT),
@@ -302,7 +302,7 @@ impl<'s> Instance<'s> {
 
     /// The number of a database writer among all of them, whatever their classes.
     pub fn writer_number(&self, process: usize) -> usize {
-        let writer = |p: &usize| matches!(self.class(*p).kind, Kind::DatabaseWriter { .. });
+        let writer = |p: &usize| matches!(self.class(*p).kind, ClassKind::DatabaseWriter { .. });
         (0..process).filter(writer).count()
     }
 
@@ -328,8 +328,8 @@ impl<'s> Instance<'s> {
     /// Processes whose work is a fixed share of the window's.
     pub fn with_share(&self) -> usize {
         let fixed = |c: &&ClassSpec| {
-            let scans = matches!(c.kind, Kind::Scanner { work: Share::PerTransactions(_), .. });
-            let counted = matches!(c.kind, Kind::Requests(Requests { count: Some(_), .. }));
+            let scans = matches!(c.kind, ClassKind::Scanner { work: WorkShare::PerTransactions(_), .. });
+            let counted = matches!(c.kind, ClassKind::Requests(RequestSpec { count: Some(_), .. }));
             c.kind.transacts() || scans || counted || does_jobs(&c.kind)
         };
         self.job.classes.iter().filter(fixed).map(|c| c.count).sum()

@@ -4,7 +4,7 @@
 //! endless log; chunks of a journal follow each other without a gap. Records are numbered from 1 without a gap over all
 //! journals, and each has a checksum of its own: it is made before the record enters the log buffer, so damage there shows too.
 
-use super::block::{Address, Extent, Stamp};
+use super::block::{Address, ByteRange, Stamp};
 
 /// Bytes in front of a journal's first chunk.
 pub const JOURNAL_HEADER: usize = 4096;
@@ -147,7 +147,7 @@ pub enum Record<'a> {
 
 /// A record and its place in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct LogEntry<'a> {
     pub sequence: u64,
     /// LSN behind the record.
     pub lsn: u64,
@@ -198,7 +198,7 @@ pub fn number_record(record: &mut [u8], sequence: u64) {
 }
 
 /// Writes a change record to the start of `out` and returns its length. The stamp's LSN is not part of it.
-pub fn encode_change(out: &mut [u8], address: Address, stamp: Stamp, extent: Extent, payload: &[u8]) -> usize {
+pub fn encode_change(out: &mut [u8], address: Address, stamp: Stamp, extent: ByteRange, payload: &[u8]) -> usize {
     let len = change_bytes(payload.len());
     header(out, len, CHANGE, stamp.process, stamp.transaction);
     put(out, 32, &stamp.version.to_le_bytes());
@@ -259,7 +259,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    fn take(&mut self) -> Result<Entry<'a>, RecordError> {
+    fn take(&mut self) -> Result<LogEntry<'a>, RecordError> {
         let cut = |rest: &'a [u8]| {
             let len = u32_at(rest, 0)? as usize;
             rest.split_at_checked(len).filter(|(record, _)| record.len() >= RECORD_HEADER)
@@ -271,12 +271,12 @@ impl<'a> Records<'a> {
         }
         self.rest = rest;
         self.lsn += record.len() as u64;
-        Ok(Entry { sequence, lsn: self.lsn, record: decode(record).ok_or(RecordError::Malformed)? })
+        Ok(LogEntry { sequence, lsn: self.lsn, record: decode(record).ok_or(RecordError::Malformed)? })
     }
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Result<Entry<'a>, RecordError>;
+    type Item = Result<LogEntry<'a>, RecordError>;
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
@@ -319,7 +319,7 @@ mod tests {
         for transaction in 1..=3u64 {
             let mut chunk = vec![0; 1024];
             let stamp = Stamp { version: 9, lsn: 0, process: 2, transaction };
-            let extent = Extent { offset: 100, len: 301 };
+            let extent = ByteRange { offset: 100, len: 301 };
             let mut used = CHUNK_HEADER;
             let mut number = |chunk: &mut [u8], len, sequence| {
                 number_record(&mut chunk[used..used + len], sequence);
@@ -358,8 +358,8 @@ mod tests {
         assert_eq!(
             chunks[1].records().collect::<Vec<_>>(),
             [
-                Ok(Entry { sequence: 3, lsn, record: change }),
-                Ok(Entry { sequence: 4, lsn: lsn + RECORD_HEADER as u64, record: commit })
+                Ok(LogEntry { sequence: 3, lsn, record: change }),
+                Ok(LogEntry { sequence: 4, lsn: lsn + RECORD_HEADER as u64, record: commit })
             ]
         );
     }
@@ -373,7 +373,7 @@ mod tests {
             seal_chunk(&mut chunk, CHUNK_HEADER + len, 0, 1);
             let records: Vec<_> = Chunk::at(&chunk, 0, 1).unwrap().records().collect();
             let record = Record::Filler { process: 2, transaction: 9 };
-            assert_eq!(records, [Ok(Entry { sequence: 1, lsn: (CHUNK_HEADER + len) as u64, record })]);
+            assert_eq!(records, [Ok(LogEntry { sequence: 1, lsn: (CHUNK_HEADER + len) as u64, record })]);
         }
     }
 

@@ -108,12 +108,12 @@ fn words(processes: usize, blocks: usize) -> usize {
 }
 
 /// The ledger of a run that is going on, as every process of it sees it.
-pub struct Live<'s> {
+pub struct LiveLedger<'s> {
     words: &'s [AtomicU64],
     processes: usize,
 }
 
-impl<'s> Live<'s> {
+impl<'s> LiveLedger<'s> {
     /// Takes the mapping that [`LedgerFile::open`] made for `job`. To be called before the first fork.
     pub fn new(segment: &'s Segment, job: &Job) -> Self {
         let (processes, blocks) = (job.transactors(), job.blocks() as usize);
@@ -163,7 +163,7 @@ impl<'s> Live<'s> {
         self.raise(ARCHIVED, turn);
     }
 
-    /// A foreground has its commit. To be told after its blocks have been told by [`Live::committed`].
+    /// A foreground has its commit. To be told after its blocks have been told by [`LiveLedger::committed`].
     pub fn acknowledged(&self, process: usize, commit: CommitEntry) {
         let at = HEAD + PER_PROCESS * process;
         self.set(at, commit.transaction);
@@ -276,7 +276,7 @@ impl LedgerFile {
     }
 
     /// Puts the ledger beside the database, durably, once every process has gone home.
-    pub fn close(&self, live: &Live<'_>) -> Result<()> {
+    pub fn close(&self, live: &LiveLedger<'_>) -> Result<()> {
         live.set(ENDED, 1);
         self.save().with_context(|| format!("Cannot write {}", path(&self.dir).display()))
     }
@@ -306,7 +306,7 @@ impl Drop for LedgerFile {
 }
 
 /// What there is of a ledger in a directory.
-pub enum Found {
+pub enum LedgerLookup {
     Whole(Ledger),
     /// It is there, but not as it was written.
     Damaged(&'static str),
@@ -324,18 +324,20 @@ impl Ledger {
     #[cfg(test)]
     pub fn load(dir: &Path) -> Result<Self> {
         match Self::find(dir)? {
-            Found::Whole(ledger) => Ok(ledger),
-            Found::Damaged(how) => bail!("The ledger is damaged: {how}"),
-            Found::NotRenamed => bail!("The ledger has not got its name"),
+            LedgerLookup::Whole(ledger) => Ok(ledger),
+            LedgerLookup::Damaged(how) => bail!("The ledger is damaged: {how}"),
+            LedgerLookup::NotRenamed => bail!("The ledger has not got its name"),
         }
     }
 
     /// What there is of the ledger of the run in `dir`. An error if there has been none.
-    pub fn find(dir: &Path) -> Result<Found> {
+    pub fn find(dir: &Path) -> Result<LedgerLookup> {
         if let Some(bytes) = read(&path(dir))? {
-            let Some((body, sum)) = bytes.split_last_chunk::<8>() else { return Ok(Found::Damaged("it is empty")) };
+            let Some((body, sum)) = bytes.split_last_chunk::<8>() else {
+                return Ok(LedgerLookup::Damaged("it is empty"));
+            };
             if u64::from_le_bytes(*sum) != u64::from(crc32c::crc32c(body)) {
-                return Ok(Found::Damaged("its checksum is wrong"));
+                return Ok(LedgerLookup::Damaged("its checksum is wrong"));
             }
             return Ok(Self::parse(body));
         }
@@ -343,7 +345,7 @@ impl Ledger {
             return Ok(Self::parse(&bytes));
         }
         if unfinished(dir).exists() {
-            return Ok(Found::NotRenamed);
+            return Ok(LedgerLookup::NotRenamed);
         }
         if link(dir).is_symlink() {
             bail!(
@@ -353,8 +355,8 @@ impl Ledger {
         bail!("No ledger: there has been no run in {}", dir.display())
     }
 
-    fn parse(bytes: &[u8]) -> Found {
-        Self::read_words(bytes).map_or_else(Found::Damaged, Found::Whole)
+    fn parse(bytes: &[u8]) -> LedgerLookup {
+        Self::read_words(bytes).map_or_else(LedgerLookup::Damaged, LedgerLookup::Whole)
     }
 
     fn read_words(bytes: &[u8]) -> Result<Self, &'static str> {
@@ -414,7 +416,7 @@ mod tests {
         Ledger::load(dir).ok()
     }
 
-    fn fill(live: &Live<'_>) {
+    fn fill(live: &LiveLedger<'_>) {
         live.flushed(77);
         live.flushed(76);
         live.checkpoint(5);
@@ -439,7 +441,7 @@ mod tests {
     fn a_killed_run_has_its_ledger_and_an_ended_one_keeps_it() {
         let (dir, job) = (tempfile::tempdir().unwrap(), job());
         let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
-        let live = Live::new(ledger_file.segment(), &job);
+        let live = LiveLedger::new(ledger_file.segment(), &job);
         fill(&live);
         let killed = whole(dir.path()).unwrap();
         assert!(ledger_file.live.exists());
@@ -457,7 +459,7 @@ mod tests {
     fn a_failed_run_leaves_its_ledger_but_nothing_in_memory() {
         let (dir, job) = (tempfile::tempdir().unwrap(), job());
         let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
-        fill(&Live::new(ledger_file.segment(), &job));
+        fill(&LiveLedger::new(ledger_file.segment(), &job));
         let live = ledger_file.live.clone();
         drop(ledger_file);
         let failed = whole(dir.path()).unwrap();
@@ -470,7 +472,7 @@ mod tests {
     fn damage_to_any_word_is_noticed() {
         let (dir, job) = (tempfile::tempdir().unwrap(), job());
         let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
-        let live = Live::new(ledger_file.segment(), &job);
+        let live = LiveLedger::new(ledger_file.segment(), &job);
         fill(&live);
         for index in (0..live.words.len()).step_by(7).chain([0, HEAD]) {
             let before = live.words[index].load(SeqCst);
@@ -484,9 +486,9 @@ mod tests {
         ledger_file.close(&live).unwrap();
         let bytes = std::fs::read(path(dir.path())).unwrap();
         std::fs::write(path(dir.path()), &bytes[..bytes.len() - 8]).unwrap();
-        assert!(matches!(Ledger::find(dir.path()).unwrap(), Found::Damaged(_)));
+        assert!(matches!(Ledger::find(dir.path()).unwrap(), LedgerLookup::Damaged(_)));
         std::fs::rename(path(dir.path()), unfinished(dir.path())).unwrap();
-        assert!(matches!(Ledger::find(dir.path()).unwrap(), Found::NotRenamed));
+        assert!(matches!(Ledger::find(dir.path()).unwrap(), LedgerLookup::NotRenamed));
         clear(dir.path()).unwrap();
         assert!(Ledger::load(dir.path()).is_err());
     }

@@ -81,7 +81,9 @@ use bigiron_model::metric::MetricDef;
 use bigiron_sys::network;
 
 use bigiron_model::workload::{Options, Window};
-use bigiron_workload::{Configured, Context, Explanation, Needs, OptionDef, Outcome, RawNeeds, Running, Workload};
+use bigiron_workload::{
+    Configured, Context, Explanation, Needs, OptionDef, RawNeeds, Running, Workload, WorkloadResult,
+};
 
 use cache::Cache;
 use instance::Instance;
@@ -91,8 +93,8 @@ use outcome::JobOutcome;
 use plan::Plan;
 
 pub use block::BlockError;
-pub use trial::{JobContext, Live, examine, prepare, run, verify};
-pub use verify::{Acks, Verdict, VerifyFailed};
+pub use trial::{IntervalSample, JobContext, examine, prepare, run, verify};
+pub use verify::{AckSource, Verdict, VerifyFailed};
 
 /// The workload `dbsim`.
 pub struct Dbsim;
@@ -180,7 +182,7 @@ impl Configured for Job {
 struct Placed(Job);
 
 impl Running for Placed {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         result(&self.0, &run(&self.0, &job_context(cx))?)
     }
 
@@ -190,12 +192,17 @@ impl Running for Placed {
 }
 
 /// The metrics and facts of a run of `job`.
-pub fn result(job: &Job, outcome: &JobOutcome) -> Result<Outcome> {
+pub fn result(job: &Job, outcome: &JobOutcome) -> Result<WorkloadResult> {
     let values = metrics::values(job, outcome)?;
     let operations = if job.transactors() > 0 { outcome.transactions } else { outcome.requests().0 };
     let primary = metrics::of(job).into_iter().find(|def| def.primary);
     let window = primary.map(|def| Window::of(def.name, operations, outcome.elapsed.as_nanos() as u64));
-    Ok(Outcome { values, facts: facts::of(job, outcome), windows: window.into_iter().collect(), ..Outcome::default() })
+    Ok(WorkloadResult {
+        values,
+        facts: facts::of(job, outcome),
+        windows: window.into_iter().collect(),
+        ..WorkloadResult::default()
+    })
 }
 
 /// The metrics that [`result`] gives for `job`.

@@ -8,9 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
-use bigiron_sys::latch::Event;
+use bigiron_sys::latch::EventCount;
 use bigiron_sys::network;
-use bigiron_sys::network::Pair;
+use bigiron_sys::network::VethPair;
 use bigiron_sys::segment::{LatchedBytes, PAGE, Segment, shared_struct};
 
 use super::job::Transport;
@@ -20,7 +20,7 @@ shared_struct! {
         /// 1 from the moment a message is there until it has been taken.
         full: AtomicU32,
         unused: AtomicU32,
-        changed: Event,
+        changed: EventCount,
     }
 }
 
@@ -82,7 +82,7 @@ impl<'s> Ends<'s> {
     pub fn connect(
         transport: Transport,
         mailboxes: Option<&'s Mailboxes<'s>>,
-        pair: Option<&Pair>,
+        pair: Option<&VethPair>,
     ) -> io::Result<Self> {
         Ok(match transport {
             Transport::Socket => {

@@ -15,11 +15,11 @@ use bigiron_sys::async_io::{Completion, Request};
 use super::block::{self, Address, BLOCK};
 use super::files;
 use super::instance::Instance;
-use super::job::{Engine as EngineSpec, Job, Kind};
+use super::job::{ClassKind, Engine as EngineSpec, Job};
 use super::sideline::{self, Traffic};
 use super::temp::Meter;
 use super::verify::VerifyFailed;
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// Path of a loader's file.
 fn path(dir: &Path, number: usize) -> PathBuf {
@@ -38,7 +38,7 @@ fn address(job: &Job, number: usize, block: u64) -> Address {
 
 /// The number of a loader among those of all classes.
 fn number(instance: &Instance<'_>, process: usize) -> usize {
-    (0..process).filter(|p| matches!(instance.class(*p).kind, Kind::Loader { .. })).count()
+    (0..process).filter(|p| matches!(instance.class(*p).kind, ClassKind::Loader { .. })).count()
 }
 
 /// Runs loader `process`: loads of `bytes` in requests of `request`.
@@ -72,14 +72,14 @@ pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, request
                 break;
             }
             done.clear();
-            waits::during(Event::DataFileWrite, || engine.wait(1, &mut done)).context("Cannot load blocks")?;
+            waits::during(WaitEvent::DataFileWrite, || engine.wait(1, &mut done)).context("Cannot load blocks")?;
             files::finished(&done, request).context("Cannot load blocks")?;
             for c in &done {
                 traffic.io(true, request);
                 free.push(c.slot);
             }
         }
-        waits::during(Event::DataFileSync, || file.sync_data()).context("Cannot sync the loaded file")?;
+        waits::during(WaitEvent::DataFileSync, || file.sync_data()).context("Cannot sync the loaded file")?;
         loaded.store(at / BLOCK as u64, SeqCst);
         Ok(at == bytes)
     })
@@ -87,7 +87,7 @@ pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, request
 
 fn engine_depth(instance: &Instance<'_>, process: usize) -> usize {
     match &instance.class(process).kind {
-        Kind::Loader { engine, .. } => engine.depth,
+        ClassKind::Loader { engine, .. } => engine.depth,
         _ => 1,
     }
 }
@@ -101,7 +101,7 @@ fn fill(job: &Job, number: usize, at: u64, buffer: &mut [u8]) {
 
 /// Writes down what was loaded, if the job has loaders. To be called when they have gone.
 pub fn save(instance: &Instance<'_>) -> Result<()> {
-    let loaders = (0..instance.roles.len()).filter(|p| matches!(instance.class(*p).kind, Kind::Loader { .. }));
+    let loaders = (0..instance.roles.len()).filter(|p| matches!(instance.class(*p).kind, ClassKind::Loader { .. }));
     let mut out = Vec::new();
     for process in loaders {
         out.extend(instance.counters[process].loaded_blocks.load(SeqCst).to_le_bytes());
@@ -115,7 +115,7 @@ pub fn save(instance: &Instance<'_>) -> Result<()> {
 
 /// Reads back what the loaders of `job` have loaded, if it has any. Lost or wrong data is a [`VerifyFailed`].
 pub fn verify(job: &Job, dir: &Path) -> Result<()> {
-    if !job.classes.iter().any(|c| matches!(c.kind, Kind::Loader { .. })) {
+    if !job.classes.iter().any(|c| matches!(c.kind, ClassKind::Loader { .. })) {
         return Ok(());
     }
     let bytes = std::fs::read(list(dir)).context("Cannot read what was loaded")?;

@@ -16,12 +16,12 @@ use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::time::Duration;
 
 use bigiron_sys::broadcast::Broadcast;
-use bigiron_sys::latch::Event;
+use bigiron_sys::latch::EventCount;
 use bigiron_sys::load::now_ns;
 use bigiron_sys::segment::{LatchedBytes, LockedBytes, Segment, shared_struct};
 
 use super::block::BLOCK;
-use super::job::{Job, Kind, Wake};
+use super::job::{ClassKind, Job, Wake};
 use super::journal::{CHUNK_HEADER, JOURNAL_HEADER};
 use super::poll::Poll;
 use super::stages::Stages;
@@ -68,13 +68,13 @@ shared_struct! {
         flushes: AtomicU64,
         flushed_bytes: AtomicU64,
         /// Other processes than foregrounds wait here for redo to be on disk.
-        published: Event,
+        published: EventCount,
         spare: [AtomicU64; 3],
 
         /// 1: the log writer sleeps, or is about to.
         asleep: AtomicU64,
         /// The log writer sleeps here.
-        writer: Event,
+        writer: EventCount,
     }
 }
 
@@ -87,7 +87,7 @@ shared_struct! {
         acknowledged: AtomicU64,
         taken: AtomicU64,
         durable: AtomicU64,
-        room: Event,
+        room: EventCount,
         unused: [AtomicU64; 3],
     }
 }
@@ -176,7 +176,7 @@ impl<'s> Log<'s> {
     /// An empty log at the start of the first journal, for processes numbered below `processes`.
     pub fn new(segment: &'s Segment, job: &Job, processes: usize) -> Self {
         let (group_bytes, group_wait, wake) = match job.log_writer().map(|c| &c.kind) {
-            Some(Kind::LogWriter { group_bytes, group_wait, wake, .. }) => (*group_bytes, *group_wait, *wake),
+            Some(ClassKind::LogWriter { group_bytes, group_wait, wake, .. }) => (*group_bytes, *group_wait, *wake),
             _ => (usize::MAX, Duration::ZERO, Wake::Post),
         };
         let redo_block = job.journal.block as u64;

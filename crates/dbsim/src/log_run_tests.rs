@@ -58,7 +58,7 @@ database-writer = {{ kind = "database-writer", io = "sync", batch = 16 }}
     }
 
     /// Lays out, runs and verifies.
-    fn go(&self) -> Result<Outcome> {
+    fn go(&self) -> Result<WorkloadResult> {
         self.with(|cx| {
             let job = Job::parse(&self.options).unwrap();
             let mut running = job.prepare(cx)?;
@@ -69,7 +69,7 @@ database-writer = {{ kind = "database-writer", io = "sync", batch = 16 }}
     }
 }
 
-fn fact(outcome: &Outcome, name: &str) -> f64 {
+fn fact(outcome: &WorkloadResult, name: &str) -> f64 {
     let text = outcome.facts.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", outcome.facts));
     text.parse().unwrap()
 }

@@ -8,12 +8,12 @@ use anyhow::Result;
 use bigiron_sys::async_io::Engine;
 use bigiron_sys::load::{Recorder, now_ns};
 
-use super::acks::Stream;
+use super::acks::AckStream;
 use super::files::{self, Journals};
 use super::instance::{Instance, Milestone, Phase};
 use super::job::Engine as EngineSpec;
 use super::journal::{self, JOURNAL_HEADER, JournalHeader};
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 struct LogWriter<'a> {
     instance: &'a Instance<'a>,
@@ -21,7 +21,7 @@ struct LogWriter<'a> {
     engine: Box<dyn Engine>,
     /// Redo writes, from their submission until they are durable.
     writes: Recorder<'a>,
-    acks: Option<Stream>,
+    acks: Option<AckStream>,
 }
 
 /// Runs the log writer until the end.
@@ -32,17 +32,17 @@ pub fn run(instance: &Instance<'_>, engine: &EngineSpec) -> Result<()> {
         journals: Journals::open(instance.job, instance.dir)?,
         engine: files::engine(engine, buffer_bytes(log.chunk_bytes()))?,
         writes: instance.redo_write.recorder(),
-        acks: instance.job.run.acks.as_ref().map(|to| to.open().map(Stream::new)).transpose()?,
+        acks: instance.job.run.acks.as_ref().map(|to| to.open().map(AckStream::new)).transpose()?,
     };
     instance.arrive(Milestone::Ready)?;
     loop {
-        waits::during(Event::Idle, || {
+        waits::during(WaitEvent::Idle, || {
             log.sleep_until(|| log.flush_due() || log.switch_due() || instance.reached(Phase::End));
         });
         if log.flush_due() {
             let gather = log.gather();
             if !gather.is_zero() {
-                waits::during(Event::Pace, || std::thread::sleep(gather));
+                waits::during(WaitEvent::Pace, || std::thread::sleep(gather));
             }
             w.flush()?;
         } else if log.switch_due() {
@@ -90,13 +90,13 @@ impl LogWriter<'_> {
         let mut waited = [0; 2];
         if turns.checkpoint() < reuse.checkpoint {
             let start = now_ns();
-            let _waiting = waits::enter(Event::LogSwitchCheckpoint);
+            let _waiting = waits::enter(WaitEvent::LogSwitchCheckpoint);
             turns.checkpointed().wait_until(|| turns.checkpoint() >= reuse.checkpoint || left());
             waited[0] = (now_ns() - start).max(1);
         }
         if turns.archived() < reuse.archive {
             let start = now_ns();
-            let _waiting = waits::enter(Event::LogSwitchArchiving);
+            let _waiting = waits::enter(WaitEvent::LogSwitchArchiving);
             turns.copied().wait_until(|| turns.archived() >= reuse.archive || left());
             waited[1] = (now_ns() - start).max(1);
         }
@@ -117,7 +117,7 @@ impl LogWriter<'_> {
     }
 
     fn write(&mut self, journal: usize, offset: u64, len: usize) -> Result<()> {
-        let _waiting = waits::enter(Event::LogFileParallelWrite);
+        let _waiting = waits::enter(WaitEvent::LogFileParallelWrite);
         self.journals.write(self.instance.job, self.engine.as_mut(), journal, offset, len)
     }
 }

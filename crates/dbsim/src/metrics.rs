@@ -8,35 +8,35 @@ use anyhow::{Result, ensure};
 
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 
-use super::job::{Job, Kind as Class, Length, Share};
+use super::job::{ClassKind as Class, Job, Length, WorkShare};
 use super::outcome::JobOutcome;
 use super::requests;
 use super::stages;
-use super::waits::Event;
+use super::waits::WaitEvent;
 
 /// Events of whose waits a transaction's mean is a metric, if the job has to wait for them.
-const EVENTS: [Event; 2] = [Event::LogFileSync, Event::DataFileRead];
+const EVENTS: [WaitEvent; 2] = [WaitEvent::LogFileSync, WaitEvent::DataFileRead];
 
 fn def(name: &str, unit: Unit, better: Better, kind: Kind, summary: &str) -> MetricDef {
     MetricDef { name: name.to_owned(), unit, better, kind, primary: name == "throughput", summary: summary.to_owned() }
 }
 
-fn wait_name(event: Event) -> String {
+fn wait_name(event: WaitEvent) -> String {
     format!("wait-{}", event.slug())
 }
 
 /// Whether transactions of the job are sure to wait for `event`.
-fn waits_for(job: &Job, event: Event) -> bool {
+fn waits_for(job: &Job, event: WaitEvent) -> bool {
     match event {
-        Event::LogFileSync => job.writes(),
-        Event::DataFileRead => job.reads(),
+        WaitEvent::LogFileSync => job.writes(),
+        WaitEvent::DataFileRead => job.reads(),
         _ => false,
     }
 }
 
 /// Whether a scanner's work is not a fixed share of the foregrounds'.
 fn scans_freely(job: &Job) -> bool {
-    job.classes.iter().any(|c| matches!(c.kind, Class::Scanner { work: Share::Free, .. }))
+    job.classes.iter().any(|c| matches!(c.kind, Class::Scanner { work: WorkShare::Free, .. }))
 }
 
 /// Whether the window ends with the requests that were to be done.

@@ -11,11 +11,11 @@ use bigiron_sys::load::Histogram;
 
 use super::audit::Audit;
 use super::honest_sync::Honesty;
-use super::instance::{Counters, Instance};
+use super::instance::{Instance, ProcessCounters};
 use super::log::LogCounts;
 use super::requests::RequestsOutcome;
 use super::series::Series;
-use super::waits::Tallies;
+use super::waits::WaitTallies;
 
 /// What a run has found.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub struct ClassOutcome {
     /// Its kind's word.
     pub kind: &'static str,
     pub workers: usize,
-    pub waits: Tallies,
+    pub waits: WaitTallies,
     /// Of the transactions that were looked at closely.
     pub audit: Audit,
     /// Of a class of plain requests.
@@ -108,9 +108,9 @@ impl JobOutcome {
     }
 
     /// Waits of all who do transactions.
-    pub fn waits(&self) -> Tallies {
+    pub fn waits(&self) -> WaitTallies {
         let transactors = self.classes.iter().filter(|c| matches!(c.kind, "foreground" | "client"));
-        transactors.fold(Tallies::default(), |sum, c| sum.plus(&c.waits))
+        transactors.fold(WaitTallies::default(), |sum, c| sum.plus(&c.waits))
     }
 
     /// The transactions of all classes that were looked at closely.
@@ -146,7 +146,8 @@ impl Counts {
     /// What has been counted since the start.
     pub fn of(instance: &Instance<'_>) -> Self {
         let (transactors, others) = instance.counters.split_at(instance.job.transactors());
-        let sum = |of: &[Counters], f: fn(&Counters) -> &AtomicU64| of.iter().map(|c| f(c).load(SeqCst)).sum();
+        let sum =
+            |of: &[ProcessCounters], f: fn(&ProcessCounters) -> &AtomicU64| of.iter().map(|c| f(c).load(SeqCst)).sum();
         Self {
             gets: sum(transactors, |c| &c.gets),
             hits: sum(transactors, |c| &c.hits),

@@ -96,7 +96,7 @@ mod tests {
 
     use crate::huge_pages::{Permission, Refused};
     use crate::memory::CacheMemory;
-    use bigiron_sys::latch::Event;
+    use bigiron_sys::latch::EventCount;
     use bigiron_sys::memory::Memory;
     use bigiron_sys::process::{Exit, fork_child};
     use bigiron_sys::segment::Segment;
@@ -121,7 +121,7 @@ mod tests {
     /// By how much the page tables of `processes` processes together grow when each touches all of `memory`.
     fn growth(memory: &CacheMemory, processes: usize) -> u64 {
         let control = Segment::new(1 << 16).unwrap();
-        let (touched, all) = (control.many::<AtomicU64>(processes), control.one::<Event>());
+        let (touched, all) = (control.many::<AtomicU64>(processes), control.one::<EventCount>());
         let done = || touched.iter().all(|t| t.load(SeqCst) > 0);
         let children: Vec<_> = touched
             .iter()

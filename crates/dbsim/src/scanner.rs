@@ -10,14 +10,14 @@ use bigiron_sys::segment::{Frames, Segment};
 
 use super::block::{Address, BLOCK};
 use super::files::{self, DataFiles};
-use super::instance::{Counters, Instance, Milestone, Phase};
-use super::job::{Engine as EngineSpec, Job, Share};
+use super::instance::{Instance, Milestone, Phase, ProcessCounters};
+use super::job::{Engine as EngineSpec, Job, WorkShare};
 use super::torn;
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// What a scanner reads at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct ScanRead {
     file: usize,
     offset: u64,
     len: usize,
@@ -25,13 +25,13 @@ struct Place {
 
 struct Scanner<'a> {
     instance: &'a Instance<'a>,
-    counters: &'a Counters,
+    counters: &'a ProcessCounters,
     files: DataFiles,
     engine: Box<dyn Engine>,
     /// By the engine's buffer: what is being read into it.
-    slots: Vec<Option<Place>>,
-    work: Share,
-    places: Places,
+    slots: Vec<Option<ScanRead>>,
+    work: WorkShare,
+    places: ScanOrder,
     /// A page-aligned buffer for one block.
     page: Frames<'a>,
     /// Requests made, and requests read and checked.
@@ -46,7 +46,7 @@ pub fn run(
     engine: &EngineSpec,
     request: usize,
     direct: bool,
-    work: Share,
+    work: WorkShare,
 ) -> Result<()> {
     let job = instance.job;
     let scratch = Segment::new(2 * BLOCK).context("Cannot allocate a buffer")?;
@@ -57,25 +57,25 @@ pub fn run(
         engine: files::engine(engine, request)?,
         slots: vec![None; engine.depth],
         work,
-        places: Places::new(job, request, (instance.roles[process].number, instance.class(process).count)),
+        places: ScanOrder::new(job, request, (instance.roles[process].number, instance.class(process).count)),
         page: scratch.frames(1, BLOCK),
         next: 0,
         checked: 0,
     };
     match work {
-        Share::PerTransactions(_) if instance.by_time() => {
+        WorkShare::PerTransactions(_) if instance.by_time() => {
             instance.arrive(Milestone::Ready)?;
             s.scan(None)?;
             instance.arrive(Milestone::Done)?;
         }
-        Share::PerTransactions(every) => {
+        WorkShare::PerTransactions(every) => {
             s.scan(Some(instance.ramp_scans(every)))?;
             instance.arrive(Milestone::Ready)?;
             instance.wait_for(Phase::Measure);
             s.scan(instance.scans_end(every))?;
             instance.arrive(Milestone::Done)?;
         }
-        Share::Free => {
+        WorkShare::Free => {
             instance.arrive(Milestone::Ready)?;
             s.scan(None)?;
         }
@@ -106,14 +106,14 @@ impl Scanner<'_> {
                 return Ok(());
             }
             done.clear();
-            waits::during(Event::DataFileScan, || self.engine.wait(1, &mut done))
+            waits::during(WaitEvent::DataFileScan, || self.engine.wait(1, &mut done))
                 .context("Cannot wait for an extent")?;
             for c in &done {
                 let place = self.slots[c.slot].take().context("An extent came that was not asked for")?;
                 files::finished(std::slice::from_ref(c), place.len).context("Cannot read an extent")?;
                 self.check(c.slot, place)?;
-                Counters::bump(&self.counters.reads);
-                Counters::grow(&self.counters.bytes, place.len as u64);
+                ProcessCounters::bump(&self.counters.reads);
+                ProcessCounters::grow(&self.counters.bytes, place.len as u64);
                 self.checked += 1;
             }
         }
@@ -123,26 +123,26 @@ impl Scanner<'_> {
     /// Extents that may have been asked for by now. If it is `idle`, sleeps until they are more than those that have been.
     fn due(&self, idle: bool) -> u64 {
         match self.work {
-            Share::PerTransactions(every) if idle => {
-                waits::during(Event::Idle, || self.instance.scan_due(every, Some(self.next)))
+            WorkShare::PerTransactions(every) if idle => {
+                waits::during(WaitEvent::Idle, || self.instance.scan_due(every, Some(self.next)))
             }
-            Share::PerTransactions(every) => self.instance.scan_due(every, None),
-            Share::Free => u64::MAX,
+            WorkShare::PerTransactions(every) => self.instance.scan_due(every, None),
+            WorkShare::Free => u64::MAX,
         }
     }
 
-    fn check(&mut self, slot: usize, place: Place) -> Result<()> {
+    fn check(&mut self, slot: usize, place: ScanRead) -> Result<()> {
         for (i, block) in self.engine.buffer(slot)[..place.len].chunks_exact(BLOCK).enumerate() {
             let first = (place.offset / BLOCK as u64) as u32;
             let address = Address { file: place.file as u32, block: first + i as u32 };
-            torn::settle(block, address, &self.instance.cache, &self.files, &self.page)?;
+            torn::reread_if_torn(block, address, &self.instance.cache, &self.files, &self.page)?;
         }
         Ok(())
     }
 }
 
 /// Where a scanner's requests go: through all files from end to end, again and again. Several scanners begin apart.
-struct Places {
+struct ScanOrder {
     request: u64,
     file_bytes: u64,
     /// Requests to a file, the last of which may be shorter, and to all files.
@@ -151,7 +151,7 @@ struct Places {
     start: u64,
 }
 
-impl Places {
+impl ScanOrder {
     /// Of scanner `number` of `count`.
     fn new(job: &Job, request: usize, (number, count): (usize, usize)) -> Self {
         let file_bytes = u64::from(job.blocks_per_file()) * BLOCK as u64;
@@ -160,11 +160,11 @@ impl Places {
         Self { request: request as u64, file_bytes, per_file, all, start: all * number as u64 / count.max(1) as u64 }
     }
 
-    fn of(&self, n: u64) -> Place {
+    fn of(&self, n: u64) -> ScanRead {
         let at = (self.start + n) % self.all;
         let offset = at % self.per_file * self.request;
         let len = self.request.min(self.file_bytes - offset) as usize;
-        Place { file: (at / self.per_file) as usize, offset, len }
+        ScanRead { file: (at / self.per_file) as usize, offset, len }
     }
 }
 
@@ -178,10 +178,10 @@ mod tests {
     fn every_byte_is_read_once_a_round() {
         let job = Job::parse(&testing::options(&Dbsim, [("data", "20M"), ("cache", "1M")]).unwrap()).unwrap();
         for request in [8 << 10, 1 << 20, 3 << 19, 4 << 20] {
-            let places = Places::new(&job, request, (1, 3));
+            let places = ScanOrder::new(&job, request, (1, 3));
             let mut round: Vec<_> = (0..places.all).map(|n| places.of(n)).collect();
             assert_eq!(places.of(places.all), round[0]);
-            assert_ne!(places.of(0), Places::new(&job, request, (0, 3)).of(0));
+            assert_ne!(places.of(0), ScanOrder::new(&job, request, (0, 3)).of(0));
             round.sort_by_key(|p| (p.file, p.offset));
             let mut at = (0, 0);
             for p in round {

@@ -11,11 +11,11 @@ use anyhow::Result;
 use bigiron_sys::load::now_ns;
 
 use super::block::BLOCK;
-use super::instance::{Counters, Instance, Milestone, Phase};
-use super::job::{Job, Kind};
+use super::instance::{Instance, Milestone, Phase, ProcessCounters};
+use super::job::{ClassKind, Job};
 use super::sort::SortSpec;
 use super::temp::Meter;
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// Takes `process` through the run. `job` does one job, asks its argument at every request whether to give up, and says whether it
 /// came to its end.
@@ -25,19 +25,19 @@ pub fn drive(
     mut job: impl FnMut(&dyn Fn() -> bool) -> Result<bool>,
 ) -> Result<()> {
     instance.arrive(Milestone::Ready)?;
-    waits::during(Event::Idle, || instance.wait_for(Phase::Measure));
+    waits::during(WaitEvent::Idle, || instance.wait_for(Phase::Measure));
     let last = if instance.by_time() { Phase::Close } else { Phase::Leave };
     let stop = || instance.reached(last);
     loop {
         if job(&stop)? {
-            Counters::bump(&instance.counters[process].jobs);
+            ProcessCounters::bump(&instance.counters[process].jobs);
         }
         if !instance.by_time() || stop() {
             break;
         }
     }
     instance.arrive(Milestone::Done)?;
-    waits::during(Event::Idle, || instance.wait_for(Phase::Leave));
+    waits::during(WaitEvent::Idle, || instance.wait_for(Phase::Leave));
     Ok(())
 }
 
@@ -46,26 +46,26 @@ pub fn limit(instance: &Instance<'_>, start: u64, bytes: u64, per_second: Option
     let Some(per_second) = per_second else { return };
     let due = start + (bytes as f64 * 1e9 / per_second as f64) as u64;
     while now_ns() < due && !stop() {
-        waits::during(Event::Pace, || instance.sleep_until(due));
+        waits::during(WaitEvent::Pace, || instance.sleep_until(due));
     }
 }
 
 /// Counts a process's bytes.
-pub struct Traffic<'a>(pub &'a Counters);
+pub struct Traffic<'a>(pub &'a ProcessCounters);
 
 impl Meter for Traffic<'_> {
     fn io(&mut self, write: bool, bytes: usize) {
         let counter = if write { &self.0.written_bytes } else { &self.0.read_bytes };
-        Counters::grow(counter, bytes as u64);
+        ProcessCounters::grow(counter, bytes as u64);
     }
 }
 
 /// Bytes of storage that such processes take at most.
 pub fn storage_bytes(job: &Job) -> u64 {
     each(job, |kind| match kind {
-        Kind::Sorter { bytes, memory, request } => sort_spec(job, *bytes, *memory, *request).temp_bytes(),
-        Kind::Loader { bytes, .. } => *bytes + BLOCK as u64,
-        Kind::Backup { .. } => job.data.bytes,
+        ClassKind::Sorter { bytes, memory, request } => sort_spec(job, *bytes, *memory, *request).temp_bytes(),
+        ClassKind::Loader { bytes, .. } => *bytes + BLOCK as u64,
+        ClassKind::Backup { .. } => job.data.bytes,
         _ => 0,
     })
 }
@@ -73,14 +73,14 @@ pub fn storage_bytes(job: &Job) -> u64 {
 /// Bytes of private memory that such processes take at most.
 pub fn memory_bytes(job: &Job) -> u64 {
     each(job, |kind| match kind {
-        Kind::Sorter { bytes, memory, request } => sort_spec(job, *bytes, *memory, *request).memory_bytes(),
-        Kind::Loader { engine, request, .. } => (engine.depth * request) as u64,
-        Kind::Backup { request, .. } => *request as u64,
+        ClassKind::Sorter { bytes, memory, request } => sort_spec(job, *bytes, *memory, *request).memory_bytes(),
+        ClassKind::Loader { engine, request, .. } => (engine.depth * request) as u64,
+        ClassKind::Backup { request, .. } => *request as u64,
         _ => 0,
     })
 }
 
-fn each(job: &Job, of: impl Fn(&Kind) -> u64) -> u64 {
+fn each(job: &Job, of: impl Fn(&ClassKind) -> u64) -> u64 {
     job.classes.iter().map(|c| of(&c.kind) * c.count as u64).sum()
 }
 
@@ -94,14 +94,14 @@ pub fn facts(instance: &Instance<'_>) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     for (class, spec) in instance.job.classes.iter().enumerate() {
         let what = match spec.kind {
-            Kind::Sorter { .. } => "sorts",
-            Kind::Loader { .. } => "loads",
-            Kind::Backup { .. } => "backups",
+            ClassKind::Sorter { .. } => "sorts",
+            ClassKind::Loader { .. } => "loads",
+            ClassKind::Backup { .. } => "backups",
             _ => continue,
         };
         let of = (0..instance.roles.len()).filter(|p| instance.roles[*p].class == class);
         let counters: Vec<_> = of.map(|p| &instance.counters[p]).collect();
-        let sum = |f: fn(&Counters) -> &std::sync::atomic::AtomicU64| -> u64 {
+        let sum = |f: fn(&ProcessCounters) -> &std::sync::atomic::AtomicU64| -> u64 {
             counters.iter().map(|c| f(c).load(SeqCst)).sum()
         };
         for (name, value) in [

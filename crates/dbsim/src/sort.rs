@@ -68,12 +68,12 @@ pub enum SortFailed {
 
 /// Number and sum of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct KeySum {
     keys: u64,
     sum: u64,
 }
 
-impl Tally {
+impl KeySum {
     fn add(&mut self, key: u64) {
         self.keys += 1;
         // Scattered first, so that two keys cannot trade bits unnoticed.
@@ -84,7 +84,7 @@ impl Tally {
 
 /// Keys in order, as they come out.
 struct Checked {
-    tally: Tally,
+    tally: KeySum,
     last: u64,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Sort<'a> {
     pub fn run(&mut self, mut keys: impl FnMut() -> u64) -> Result<Option<u64>> {
         let total = self.spec.bytes / KEY as u64;
         let per_run = self.spec.run_bytes() / KEY as u64;
-        let mut wanted = Tally::default();
+        let mut wanted = KeySum::default();
         let mut runs = Vec::new();
         let mut area = Vec::with_capacity(per_run.min(total) as usize);
         let mut io = Blocking::new(1, self.spec.request).context("Cannot allocate a buffer")?;
@@ -156,7 +156,7 @@ impl<'a> Sort<'a> {
             }
             area.sort_unstable();
             if area.len() as u64 == total {
-                let mut out = Checked { tally: Tally::default(), last: 0 };
+                let mut out = Checked { tally: KeySum::default(), last: 0 };
                 area.iter().try_for_each(|key| out.take(*key))?;
                 return finished(out.tally, wanted).map(Some);
             }
@@ -189,7 +189,7 @@ impl<'a> Sort<'a> {
     }
 
     /// Merges all runs into one stream, in as many passes as the memory makes necessary; only the last does not write.
-    fn merge(&mut self, mut runs: Vec<Run>, wanted: Tally) -> Result<Option<u64>> {
+    fn merge(&mut self, mut runs: Vec<Run>, wanted: KeySum) -> Result<Option<u64>> {
         let fan_in = self.spec.fan_in().min(runs.len());
         let mut io = Blocking::new(fan_in + 1, self.spec.request).context("Cannot allocate buffers")?;
         loop {
@@ -197,7 +197,7 @@ impl<'a> Sort<'a> {
             self.to.clear()?;
             self.end = 0;
             if runs.len() <= fan_in {
-                let mut out = Checked { tally: Tally::default(), last: 0 };
+                let mut out = Checked { tally: KeySum::default(), last: 0 };
                 let whole = self.merge_group(&mut io, &runs, |_, _, key| Ok(out.take(key)?))?;
                 return if whole { finished(out.tally, wanted).map(Some) } else { Ok(None) };
             }
@@ -268,7 +268,7 @@ impl<'a> Sort<'a> {
     }
 }
 
-fn finished(found: Tally, wanted: Tally) -> Result<u64> {
+fn finished(found: KeySum, wanted: KeySum) -> Result<u64> {
     if found == wanted {
         Ok(found.keys)
     } else {
@@ -339,15 +339,15 @@ mod tests {
 
     #[test]
     fn wrong_output_is_noticed() {
-        let mut out = Checked { tally: Tally::default(), last: 0 };
+        let mut out = Checked { tally: KeySum::default(), last: 0 };
         out.take(5).unwrap();
         assert_eq!(out.take(4), Err(SortFailed::Order { last: 5, next: 4 }));
-        let mut in_ = Tally::default();
+        let mut in_ = KeySum::default();
         [7, 9].into_iter().for_each(|k| in_.add(k));
-        let mut swapped = Tally::default();
+        let mut swapped = KeySum::default();
         [8, 8].into_iter().for_each(|k| swapped.add(k));
         assert!(finished(swapped, in_).is_err());
-        assert!(finished(Tally { keys: 1, ..in_ }, in_).is_err());
+        assert!(finished(KeySum { keys: 1, ..in_ }, in_).is_err());
     }
 
     proptest! {

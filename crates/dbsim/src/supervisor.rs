@@ -11,7 +11,7 @@ use bigiron_sys::family::Children;
 use bigiron_sys::process::Exit;
 
 use super::instance::{Instance, Part, Role};
-use super::job::{Job, Kind, Transport};
+use super::job::{ClassKind, Job, Transport};
 use super::link::Ends;
 use super::worker_group;
 use bigiron_workload::limits;
@@ -72,7 +72,7 @@ impl Unit {
 pub fn run(instance: &Instance<'_>, units: &[Unit], children: &mut Children) -> i32 {
     let mut watch = || -> Result<()> {
         let first = units.first().context("A supervisor without processes")?.first();
-        if let Err(e) = settle(instance, units) {
+        if let Err(e) = prepare_head(instance, units) {
             return failed(instance, first, &e);
         }
         for unit in units {
@@ -95,12 +95,12 @@ fn failed(instance: &Instance<'_>, process: usize, error: &anyhow::Error) -> Res
 }
 
 /// What all processes of the supervisor inherit.
-fn settle(instance: &Instance<'_>, units: &[Unit]) -> Result<()> {
+fn prepare_head(instance: &Instance<'_>, units: &[Unit]) -> Result<()> {
     let job = instance.job;
     limits::allow_files((job.data.files + job.journal.files) as u64 + OTHER_FILES)?;
-    let tcp = |u: &Unit| matches!(instance.class(u.first()).kind, Kind::Client { transport: Transport::Tcp, .. });
+    let tcp = |u: &Unit| matches!(instance.class(u.first()).kind, ClassKind::Client { transport: Transport::Tcp, .. });
     if units.iter().any(tcp) {
-        instance.wire.settle().context("The transport `socket` does without a network")?;
+        instance.wire.enter_servers().context("The transport `socket` does without a network")?;
     }
     Ok(())
 }
@@ -109,21 +109,21 @@ fn fork(instance: &Instance<'_>, unit: Unit, children: &mut Children) -> Result<
     let cannot = |process| format!("Cannot start process {process} of {}", instance.roles.len());
     match unit {
         Unit::One(process) => {
-            children.fork(process, || worker_group::live(instance, process, None)).context(cannot(process))
+            children.fork(process, || worker_group::run_process(instance, process, None)).context(cannot(process))
         }
         Unit::Pair { server, client } => {
-            let Kind::Client { transport, .. } = instance.class(server).kind else {
+            let ClassKind::Client { transport, .. } = instance.class(server).kind else {
                 anyhow::bail!("Process {server} is no client's server");
             };
             let mailboxes = instance.mailboxes.get(&server);
             let mut ends =
                 Some(Ends::connect(transport, mailboxes, instance.wire.pair()).context("Cannot connect a client")?);
             children
-                .fork(server, || worker_group::live(instance, server, ends.take().map(Ends::into_server)))
+                .fork(server, || worker_group::run_process(instance, server, ends.take().map(Ends::into_server)))
                 .context(cannot(server))?;
-            let follow = || if transport == Transport::Tcp { instance.wire.follow() } else { Ok(()) };
+            let follow = || if transport == Transport::Tcp { instance.wire.enter_clients() } else { Ok(()) };
             let live = || match follow() {
-                Ok(()) => worker_group::live(instance, client, ends.take().map(Ends::into_client)),
+                Ok(()) => worker_group::run_process(instance, client, ends.take().map(Ends::into_client)),
                 Err(e) => {
                     instance.leave_word(client, &format!("{e:#}"));
                     1

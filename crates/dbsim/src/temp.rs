@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use bigiron_sys::async_io::{Blocking, Engine, Request};
 
-use super::waits::{self, Event};
+use super::waits::{self, WaitEvent};
 
 /// What temporary I/O has come to.
 pub trait Meter {
@@ -67,7 +67,7 @@ impl TempFile {
     ) -> Result<()> {
         let what = if write { "write" } else { "read" };
         let mut done = Vec::with_capacity(1);
-        let event = if write { Event::TempFileWrite } else { Event::TempFileRead };
+        let event = if write { WaitEvent::TempFileWrite } else { WaitEvent::TempFileRead };
         let request = Request { slot, fd: self.file.as_fd(), offset, len, write, dsync: false };
         waits::during(event, || io.submit(&[request]).and_then(|()| io.wait(1, &mut done)))
             .with_context(|| format!("Cannot {what} a temporary file"))?;

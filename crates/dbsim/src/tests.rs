@@ -45,7 +45,7 @@ impl Bench {
         self
     }
 
-    fn run(&self) -> Result<Outcome> {
+    fn run(&self) -> Result<WorkloadResult> {
         let job = self.job();
         self.with(|cx| Placed(job).run(cx))
     }
@@ -69,7 +69,7 @@ impl Bench {
         Ledger::load(self.path()).unwrap()
     }
 
-    fn check(&self, acks: Acks<'_>) -> Verdict {
+    fn check(&self, acks: AckSource<'_>) -> Verdict {
         verify::check(&self.job(), self.path(), acks).unwrap()
     }
 
@@ -92,7 +92,7 @@ impl Bench {
     }
 }
 
-fn count(outcome: &Outcome, fact: &str) -> f64 {
+fn count(outcome: &WorkloadResult, fact: &str) -> f64 {
     outcome.facts[fact].parse().unwrap()
 }
 

@@ -7,9 +7,9 @@ use bigiron_model::clock::Clock;
 use bigiron_workload::testing;
 use bigiron_workload::testing::skipped;
 
-use control_file::Entry;
+use control_file::ControlEntry;
 use huge_pages::Refused;
-use job::{ClassSpec, Kind, Length, Memory, Pace, Replacement};
+use job::{ClassKind, ClassSpec, Length, Memory, Pace, Replacement};
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -37,7 +37,7 @@ impl Bench {
     }
 
     /// Lays out, runs and verifies.
-    fn run(&self) -> Result<Outcome> {
+    fn run(&self) -> Result<WorkloadResult> {
         let cx = Context { seed: 11, clock: Clock::Wall, cpus: 1, ..testing::context(self.dir.path()) };
         files::lay_out(&self.job, &cx.dir, |_| {})?;
         let outcome = result(&self.job, &run(&self.job, &job_context(&cx))?)?;
@@ -46,14 +46,14 @@ impl Bench {
     }
 }
 
-fn count(outcome: &Outcome, fact: &str) -> f64 {
+fn count(outcome: &WorkloadResult, fact: &str) -> f64 {
     outcome.facts[fact].parse().unwrap()
 }
 
 /// Makes the database writers this many, each taking `batch` blocks at once and having `depth` of them under way.
 fn writers(job: &mut Job, n: usize, batch_of: usize, depth: usize, sort: bool) {
     for class in &mut job.classes {
-        if let Kind::DatabaseWriter { engine, batch, sorted } = &mut class.kind {
+        if let ClassKind::DatabaseWriter { engine, batch, sorted } = &mut class.kind {
             class.count = n;
             (*batch, engine.depth, engine.batch, *sorted) = (batch_of, depth, depth, sort);
         }
@@ -66,7 +66,7 @@ fn checkpointer(job: &mut Job, percent: u32) {
         count: 1,
         threads: false,
         pace: Pace::Closed { think: Duration::ZERO },
-        kind: Kind::Checkpointer { percent },
+        kind: ClassKind::Checkpointer { percent },
     });
 }
 
@@ -118,7 +118,7 @@ fn a_checkpointer_keeps_ahead_of_the_log_switches() {
     let outcome = bench.run().unwrap();
     let switches = count(&outcome, "log-switches");
     assert!(switches >= 1.0 && count(&outcome, "checkpoints") > switches, "{:?}", outcome.facts);
-    let entry = Entry::last(bench.dir.path()).unwrap().expect("there is a control file");
+    let entry = ControlEntry::last(bench.dir.path()).unwrap().expect("there is a control file");
     let flushed = Ledger::load(bench.dir.path()).unwrap().flushed;
     assert!(entry.sequence > 1 && (1..=flushed).contains(&entry.checkpoint), "{entry:?}, flushed up to {flushed}");
 }

@@ -3,9 +3,9 @@
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use super::job::{Amount, Choice, Kind, Length, Memory, PhaseSpec, Share, Step, TransactionSpec};
+use super::job::{Amount, Choice, ClassKind, Length, Memory, PhaseSpec, Step, TransactionSpec, WorkShare};
 use super::outcome::JobOutcome;
-use super::waits::Event;
+use super::waits::WaitEvent;
 use super::*;
 use bigiron_model::clock::Clock;
 use bigiron_workload::units::Pace;
@@ -63,7 +63,7 @@ fn kind(name: &str, weight: u32, steps: &[Step]) -> TransactionSpec {
 }
 
 fn foregrounds(job: &mut Job) -> &mut super::job::ClassSpec {
-    job.classes.iter_mut().find(|c| c.kind == Kind::Foreground).unwrap()
+    job.classes.iter_mut().find(|c| c.kind == ClassKind::Foreground).unwrap()
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn every_step_is_done_and_what_is_left_behind_verifies() {
     // What ends without a word is committed; what changed nothing does not wait.
     assert_eq!(outcome.counts.commits, count("update") + count("late") + 2 * count("two"));
     assert!(outcome.kinds[2].latency.quantile(0.0).unwrap() >= 2_000_000, "computes and thinks");
-    assert_eq!(outcome.waits().of(Event::Think).count, count("late"));
-    let syncs = outcome.waits().of(Event::LogFileSync);
+    assert_eq!(outcome.waits().of(WaitEvent::Think).count, count("late"));
+    let syncs = outcome.waits().of(WaitEvent::LogFileSync);
     assert!(syncs.count > 0 && syncs.count <= outcome.counts.commits + outcome.counts.rollbacks);
     assert!(outcome.counts.log.flushed_bytes > 9_000 * count("update"));
 }
@@ -105,15 +105,15 @@ fn every_step_is_done_and_what_is_left_behind_verifies() {
 fn a_job_that_only_reads_needs_no_log() {
     let bench = Bench::new(|job| {
         job.transactions = vec![kind("lookup", 1, &[READ, Step::Commit])];
-        job.classes.retain(|c| c.kind == Kind::Foreground);
+        job.classes.retain(|c| c.kind == ClassKind::Foreground);
     });
     let outcome = bench.run().unwrap();
     assert_eq!((outcome.counts.commits, outcome.commits.count()), (0, 0));
-    assert!(outcome.waits().of(Event::DataFileRead).count > 0);
+    assert!(outcome.waits().of(WaitEvent::DataFileRead).count > 0);
     // All of the data fits: then no read is promised.
     let bench = Bench::new(|job| {
         job.transactions = vec![kind("lookup", 1, &[READ])];
-        job.classes.retain(|c| c.kind == Kind::Foreground);
+        job.classes.retain(|c| c.kind == ClassKind::Foreground);
         job.cache.bytes = job.data.bytes * 2;
     });
     bench.run().unwrap();
@@ -124,8 +124,9 @@ fn a_job_that_only_reads_needs_no_log() {
 fn redo_alone_can_be_a_job() {
     let bench = Bench::new(|job| {
         job.transactions = vec![kind("append", 1, &[Step::Redo { min: 500, max: 1_500 }, Step::Commit])];
-        job.classes
-            .retain(|c| matches!(c.kind, Kind::Foreground | Kind::LogWriter { .. } | Kind::DatabaseWriter { .. }));
+        job.classes.retain(|c| {
+            matches!(c.kind, ClassKind::Foreground | ClassKind::LogWriter { .. } | ClassKind::DatabaseWriter { .. })
+        });
     });
     let outcome = bench.run().unwrap();
     assert_eq!((outcome.counts.commits, outcome.reads.count(), outcome.counts.gets), (160, 0, 0));
@@ -134,9 +135,11 @@ fn redo_alone_can_be_a_job() {
 #[test]
 fn what_would_wait_for_ever_is_refused() {
     let error = |change: fn(&mut Job)| Bench::new(change).run().unwrap_err().to_string();
-    assert!(error(|job| job.classes.retain(|c| !matches!(c.kind, Kind::LogWriter { .. }))).contains("no log-writer"));
     assert!(
-        error(|job| job.classes.retain(|c| !matches!(c.kind, Kind::DatabaseWriter { .. })))
+        error(|job| job.classes.retain(|c| !matches!(c.kind, ClassKind::LogWriter { .. }))).contains("no log-writer")
+    );
+    assert!(
+        error(|job| job.classes.retain(|c| !matches!(c.kind, ClassKind::DatabaseWriter { .. })))
             .contains("no database-writer")
     );
     assert!(error(|job| job.classes.retain(|c| !c.kind.transacts())).contains("has to be a time"));
@@ -149,8 +152,8 @@ fn a_window_of_time_ends_by_time_and_a_free_scanner_with_it() {
         job.run.length = Length::Time(time);
         job.run.ramp = Some(Length::Time(Duration::from_millis(100)));
         for class in &mut job.classes {
-            if let Kind::Scanner { work, .. } = &mut class.kind {
-                *work = Share::Free;
+            if let ClassKind::Scanner { work, .. } = &mut class.kind {
+                *work = WorkShare::Free;
             }
         }
     });
@@ -160,9 +163,9 @@ fn a_window_of_time_ends_by_time_and_a_free_scanner_with_it() {
     // Nothing but scanners, a share of nobody's work.
     let bench = Bench::new(|job| {
         job.run.length = Length::Time(time);
-        job.classes.retain(|c| matches!(c.kind, Kind::Scanner { .. }));
-        let Kind::Scanner { work, .. } = &mut job.classes[0].kind else { unreachable!() };
-        *work = Share::Free;
+        job.classes.retain(|c| matches!(c.kind, ClassKind::Scanner { .. }));
+        let ClassKind::Scanner { work, .. } = &mut job.classes[0].kind else { unreachable!() };
+        *work = WorkShare::Free;
     });
     assert!(bench.run().unwrap().counts.scanned > 0);
 }
@@ -203,7 +206,7 @@ fn an_open_loop_counts_from_the_intended_start() {
         class.count = 1;
         class.pace = Pace::Open { per_second: 500.0, poisson: true };
         job.run.length = Length::Transactions(100);
-        job.classes.retain(|c| c.kind == Kind::Foreground);
+        job.classes.retain(|c| c.kind == ClassKind::Foreground);
     });
     let outcome = bench.run().unwrap();
     assert!(outcome.counts.late > 50, "{}", outcome.counts.late);
@@ -220,11 +223,11 @@ fn waits_and_cpu_explain_the_time_of_transactions() {
         foregrounds(job).count = 8;
     });
     let outcome = bench.run().unwrap();
-    for event in [Event::LogFileSync, Event::DataFileRead] {
+    for event in [WaitEvent::LogFileSync, WaitEvent::DataFileRead] {
         assert!(outcome.waits().of(event).count > 0, "{}", event.name());
     }
     let scanner = outcome.classes.iter().find(|c| c.kind == "scanner").unwrap();
-    assert!(scanner.waits.of(Event::DataFileScan).count > 0);
+    assert!(scanner.waits.of(WaitEvent::DataFileScan).count > 0);
     // Whatever else the machine does: no worker waits longer than the window lasts.
     for class in &outcome.classes {
         assert!(
@@ -250,7 +253,7 @@ fn threads_are_one_process() {
     // The hottest block that the preload leaves out is broken: the thread that comes across it ends them all.
     let bench = Bench::new(|job| {
         foregrounds(job).threads = true;
-        job.classes.retain(|c| !matches!(c.kind, Kind::Scanner { .. }));
+        job.classes.retain(|c| !matches!(c.kind, ClassKind::Scanner { .. }));
     });
     let progress = |_: Progress<'_>| {};
     let cx = JobContext {

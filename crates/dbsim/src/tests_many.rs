@@ -12,7 +12,7 @@ use bigiron_workload::testing;
 use bigiron_workload::testing::skipped;
 
 use super::instance::Phase;
-use super::job::{ClassSpec, Kind, Length, Transport, Wire};
+use super::job::{ClassKind, ClassSpec, Length, Transport, Wire};
 use super::plan::Plan;
 use super::worker_group::WorkerGroup;
 use bigiron_workload::units::Pace;
@@ -41,7 +41,7 @@ impl Bench {
         job.run.length = Length::Transactions(transactions);
         job.run.ramp = Some(Length::Transactions(30));
         job.classes.retain_mut(|c| match c.kind {
-            Kind::Foreground => {
+            ClassKind::Foreground => {
                 c.count = foregrounds;
                 foregrounds > 0
             }
@@ -75,7 +75,7 @@ impl Bench {
         let page_tables = worker_group.page_table_bytes()?.iter().map(|(_, bytes)| bytes).sum();
         assert!(worker_group.cpu_time()? > Duration::ZERO);
         instance.enter(Phase::Leave);
-        worker_group.wait_gone(|kind| !matches!(kind, Kind::LogWriter { .. }))?;
+        worker_group.wait_gone(|kind| !matches!(kind, ClassKind::LogWriter { .. }))?;
         instance.enter(Phase::End);
         worker_group.wait_gone(|_| true)?;
         ledger_file.close(&instance.ledger)?;
@@ -99,12 +99,12 @@ impl Bench {
     }
 }
 
-fn class(name: &str, count: usize, kind: Kind) -> ClassSpec {
+fn class(name: &str, count: usize, kind: ClassKind) -> ClassSpec {
     ClassSpec { name: name.to_owned(), count, threads: false, pace: Pace::Closed { think: Duration::ZERO }, kind }
 }
 
-fn client(transport: Transport) -> Kind {
-    Kind::Client { transport, request: 100, reply: 3_000 }
+fn client(transport: Transport) -> ClassKind {
+    ClassKind::Client { transport, request: 100, reply: 3_000 }
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn clients_are_served_over_every_transport() {
 
 #[test]
 fn idle_sessions_have_page_tables_over_the_cache() {
-    let idle = |touch| class("session", 40, Kind::Idle { touch, every: Duration::from_millis(2) });
+    let idle = |touch| class("session", 40, ClassKind::Idle { touch, every: Duration::from_millis(2) });
     let [few, many] = [1, 900].map(|touch| {
         let ran = Bench::new(2, 100, vec![idle(touch)]).run(|_| std::thread::sleep(Duration::from_millis(50))).unwrap();
         let gets: u64 = ran.counters[4..].iter().map(|c| c[0]).sum();
@@ -161,9 +161,9 @@ fn a_killed_client_and_a_killed_server_are_named() {
 fn sorts_loads_and_backups_are_done_once_beside_the_transactions() {
     let engine = job::Engine { depth: 4, batch: 4, ..job::Engine::default() };
     let classes = vec![
-        class("sorter", 2, Kind::Sorter { bytes: 2 << 20, memory: 256 << 10, request: 16 << 10 }),
-        class("loader", 2, Kind::Loader { engine, request: 64 << 10, bytes: 1 << 20 }),
-        class("backup", 1, Kind::Backup { request: 256 << 10, bytes_per_second: None }),
+        class("sorter", 2, ClassKind::Sorter { bytes: 2 << 20, memory: 256 << 10, request: 16 << 10 }),
+        class("loader", 2, ClassKind::Loader { engine, request: 64 << 10, bytes: 1 << 20 }),
+        class("backup", 1, ClassKind::Backup { request: 256 << 10, bytes_per_second: None }),
     ];
     let bench = Bench::new(3, 200, classes);
     let ran = bench.run(|_| {}).unwrap();

@@ -19,7 +19,13 @@ const REREADS: usize = 100;
 ///
 /// # Errors
 /// What is wrong with the block, if it stays so, or that it cannot be read.
-pub fn settle(block: &[u8], address: Address, cache: &Cache<'_>, files: &DataFiles, page: &Frames<'_>) -> Result<bool> {
+pub fn reread_if_torn(
+    block: &[u8],
+    address: Address,
+    cache: &Cache<'_>,
+    files: &DataFiles,
+    page: &Frames<'_>,
+) -> Result<bool> {
     let mut result = block::check(block, address);
     if result.is_ok() {
         return Ok(false);

@@ -20,7 +20,7 @@ use super::audit::Audit;
 use super::cache::Cache;
 use super::huge_pages::Permission;
 use super::instance::{Instance, Phase};
-use super::job::{Job, Kind, Wire};
+use super::job::{ClassKind, Job, Wire};
 use super::ledger::LedgerFile;
 use super::memory::CacheMemory;
 use super::nodes::Nodes;
@@ -28,8 +28,8 @@ use super::outcome::{ClassOutcome, Counts, JobOutcome, KindOutcome, PhaseOutcome
 use super::page_tables::{self, PageTables};
 use super::plan::{Plan, Span, Stretch};
 use super::series::{Sample, Series};
-use super::verify::{Acks, Verdict};
-use super::waits::Tallies;
+use super::verify::{AckSource, Verdict};
+use super::waits::WaitTallies;
 use super::worker_group::WorkerGroup;
 use super::{block, files, honest_sync, loader, log_facts, pace, placing, requests, sideline};
 use bigiron_workload::footprint::Footprint;
@@ -48,11 +48,11 @@ pub struct JobContext<'a> {
     /// Called between the parts of a run, never inside the window.
     pub progress: &'a dyn Fn(Progress<'_>),
     /// Called inside the window, for every interval of the series: live progress, which perturbs the window.
-    pub live: Option<&'a dyn Fn(&Live<'_>)>,
+    pub live: Option<&'a dyn Fn(&IntervalSample<'_>)>,
 }
 
 /// What happened in the last interval of the window.
-pub struct Live<'a> {
+pub struct IntervalSample<'a> {
     /// Since the window opened.
     pub elapsed: Duration,
     pub interval: Duration,
@@ -71,12 +71,12 @@ pub fn prepare(job: &Job, cx: &JobContext<'_>) -> Result<()> {
 
 /// Checks the files that a run has left behind; an error is lost or wrong data.
 pub fn verify(job: &Job, cx: &JobContext<'_>) -> Result<()> {
-    examine(job, cx, Acks::Ledger)?.into_result()
+    examine(job, cx, AckSource::Ledger)?.into_result()
 }
 
 /// The same, telling all that is wrong with blocks and redo instead of the first. What other classes have left (plain requests,
 /// loaders) is looked at only if those are as they should be, and is an error.
-pub fn examine(job: &Job, cx: &JobContext<'_>, acks: Acks<'_>) -> Result<Verdict> {
+pub fn examine(job: &Job, cx: &JobContext<'_>, acks: AckSource<'_>) -> Result<Verdict> {
     (cx.progress)(Progress { step: "verify", done: 0, of: 1 });
     let verdict = if requests::alone(job) { Verdict::default() } else { super::verify::check(job, cx.dir, acks)? };
     if verdict.passed() {
@@ -125,7 +125,7 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     progress("shut down", 3);
     let end = pace::now();
     instance.enter(Phase::Leave);
-    worker_group.wait_gone(|kind| !matches!(kind, Kind::LogWriter { .. }))?;
+    worker_group.wait_gone(|kind| !matches!(kind, ClassKind::LogWriter { .. }))?;
     instance.enter(Phase::End);
     worker_group.wait_gone(|_| true)?;
     // With a ramp of transactions its time is part of the start.
@@ -152,7 +152,7 @@ fn check(job: &Job, plan: &Plan) -> Result<()> {
         "Nobody in the job does transactions, so that its length has to be a time, such as `time = \"30s\"`"
     );
     ensure!(job.log_writer().is_some() || !job.writes(), "The job's transactions write redo, but it has no log-writer");
-    let writers = job.classes.iter().any(|c| matches!(c.kind, Kind::DatabaseWriter { .. }));
+    let writers = job.classes.iter().any(|c| matches!(c.kind, ClassKind::DatabaseWriter { .. }));
     ensure!(writers || !job.changes(), "The job's transactions change blocks, but it has no database-writer");
     Ok(())
 }
@@ -186,7 +186,7 @@ struct Totals {
     ended: u64,
     counts: Counts,
     /// By worker.
-    waits: Vec<Tallies>,
+    waits: Vec<WaitTallies>,
 }
 
 impl Totals {
@@ -203,7 +203,7 @@ impl Totals {
     }
 }
 
-fn waits(instance: &Instance<'_>) -> Vec<Tallies> {
+fn waits(instance: &Instance<'_>) -> Vec<WaitTallies> {
     (0..instance.roles.len()).map(|w| instance.waits.read(w)).collect()
 }
 
@@ -352,7 +352,7 @@ impl Window {
                 name: spec.name.clone(),
                 kind: spec.kind.word(),
                 workers: 0,
-                waits: Tallies::default(),
+                waits: WaitTallies::default(),
                 audit: Audit::default(),
                 requests: requests::outcome(instance, class),
             };
@@ -395,7 +395,7 @@ impl Window {
 fn tell(cx: &JobContext<'_>, stretch: &Stretch, series: &Series, done: Sample, elapsed: u64) {
     if let Some(live) = cx.live {
         let elapsed = Duration::from_nanos(elapsed);
-        live(&Live { elapsed, interval: series.every(), done, phase: &stretch.name });
+        live(&IntervalSample { elapsed, interval: series.every(), done, phase: &stretch.name });
     }
 }
 
@@ -414,7 +414,7 @@ mod tests {
     impl Busy<'_> {
         fn work(&self) {
             self.instance.transaction_ended();
-            super::super::instance::Counters::bump(&self.instance.counters[0].commits);
+            super::super::instance::ProcessCounters::bump(&self.instance.counters[0].commits);
         }
 
         fn look(&self) {

@@ -6,10 +6,10 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use bigiron_sys::latch::Event;
+use bigiron_sys::latch::EventCount;
 use bigiron_sys::segment::{Segment, shared_struct};
 
-use super::job::{Job, Kind};
+use super::job::{ClassKind, Job};
 use super::journal::JOURNAL_HEADER;
 
 shared_struct! {
@@ -24,21 +24,21 @@ shared_struct! {
         claimed: AtomicU64,
         archived: AtomicU64,
         archived_bytes: AtomicU64,
-        /// Switches that had to wait, and for how long, by [`Cause`].
+        /// Switches that had to wait, and for how long, by [`SwitchCause`].
         waits: [AtomicU64; 2],
         wait_ns: [AtomicU64; 2],
-        /// What the last switch waited for longest: 1 + [`Cause`], or 0 for nothing.
+        /// What the last switch waited for longest: 1 + [`SwitchCause`], or 0 for nothing.
         cause: AtomicU64,
-        checkpointed: Event,
+        checkpointed: EventCount,
         /// Archivers sleep here.
-        archiver: Event,
-        copied: Event,
+        archiver: EventCount,
+        copied: EventCount,
     }
 }
 
 /// Why a log switch has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum SwitchCause {
     /// Changes in the journal are not yet in the data files: "checkpoint incomplete".
     Checkpoint,
     /// The journal is not yet copied: "archiving needed".
@@ -47,7 +47,7 @@ pub enum Cause {
 
 /// A turn that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full {
+pub struct FilledJournal {
     pub turn: u64,
     /// Which journal had it.
     pub journal: usize,
@@ -98,7 +98,7 @@ impl<'s> Turns<'s> {
         let turns = Self {
             control: segment.one(),
             starts: segment.many(job.journal.files),
-            archiving: job.classes.iter().any(|c| matches!(c.kind, Kind::Archiver { .. })),
+            archiving: job.classes.iter().any(|c| matches!(c.kind, ClassKind::Archiver { .. })),
             journal_bytes: job.journal.bytes - JOURNAL_HEADER as u64,
         };
         turns.control.turn.store(1, SeqCst);
@@ -158,7 +158,7 @@ impl<'s> Turns<'s> {
         self.control.archiver.signal();
     }
 
-    /// Counts what a switch has waited for: nanoseconds by [`Cause`], 0 for no wait.
+    /// Counts what a switch has waited for: nanoseconds by [`SwitchCause`], 0 for no wait.
     pub fn waited(&self, ns: [u64; 2]) {
         for (i, ns) in ns.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
             self.control.waits[i].fetch_add(1, SeqCst);
@@ -173,21 +173,21 @@ impl<'s> Turns<'s> {
     }
 
     /// What the last switch waited for longest; `None` if for nothing but its own header's write.
-    pub fn cause(&self) -> Option<Cause> {
+    pub fn cause(&self) -> Option<SwitchCause> {
         match self.control.cause.load(SeqCst) {
-            1 => Some(Cause::Checkpoint),
-            2 => Some(Cause::Archive),
+            1 => Some(SwitchCause::Checkpoint),
+            2 => Some(SwitchCause::Archive),
             _ => None,
         }
     }
 
     /// Signalled when a checkpoint has been reached.
-    pub fn checkpointed(&self) -> &Event {
+    pub fn checkpointed(&self) -> &EventCount {
         &self.control.checkpointed
     }
 
     /// Signalled when a journal has been archived.
-    pub fn copied(&self) -> &Event {
+    pub fn copied(&self) -> &EventCount {
         &self.control.copied
     }
 
@@ -223,7 +223,7 @@ impl<'s> Turns<'s> {
     }
 
     /// Where archivers sleep.
-    pub fn archiver(&self) -> &Event {
+    pub fn archiver(&self) -> &EventCount {
         &self.control.archiver
     }
 
@@ -233,12 +233,12 @@ impl<'s> Turns<'s> {
     }
 
     /// Takes on the oldest turn that is over and that no archiver has taken on.
-    pub fn claim(&self) -> Option<Full> {
+    pub fn claim(&self) -> Option<FilledJournal> {
         let full = self.turn() - 1;
         let claimed = &self.control.claimed;
         let turn = claimed.fetch_update(SeqCst, SeqCst, |n| (n < full).then_some(n + 1)).ok()? + 1;
         let (start, end) = (self.start_of(turn), self.start_of(turn + 1));
-        Some(Full { turn, journal: self.journal_of(turn), start, end })
+        Some(FilledJournal { turn, journal: self.journal_of(turn), start, end })
     }
 
     /// Turns archived so far: all up to this one.

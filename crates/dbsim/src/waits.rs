@@ -21,15 +21,15 @@ macro_rules! events {
     ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
         /// What a process may wait for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Event { $($(#[$meta])* $name,)* }
+        pub enum WaitEvent { $($(#[$meta])* $name,)* }
 
-        impl Event {
+        impl WaitEvent {
             /// All events, in the order in which lists show them.
-            pub const ALL: &[Event] = &[$(Event::$name,)*];
+            pub const ALL: &[WaitEvent] = &[$(WaitEvent::$name,)*];
 
             /// The event's name, as it is printed.
             pub fn name(self) -> &'static str {
-                match self { $(Event::$name => $text,)* }
+                match self { $(WaitEvent::$name => $text,)* }
             }
         }
     };
@@ -89,12 +89,12 @@ events! {
 }
 
 /// Number of events.
-const EVENTS: usize = Event::ALL.len();
+const EVENTS: usize = WaitEvent::ALL.len();
 
-impl Event {
+impl WaitEvent {
     /// Whether the process waits because nobody asks anything of it, rather than for something it needs.
     pub fn idle(self) -> bool {
-        matches!(self, Event::Client | Event::Think | Event::Pace | Event::Idle)
+        matches!(self, WaitEvent::Client | WaitEvent::Think | WaitEvent::Pace | WaitEvent::Idle)
     }
 
     /// The name as part of a metric's or a fact's: lower case and hyphens.
@@ -106,29 +106,29 @@ impl Event {
 
 /// Number and nanoseconds of waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct WaitTally {
     pub count: u64,
     pub ns: u64,
 }
 
 /// Waits by event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tallies([Tally; EVENTS]);
+pub struct WaitTallies([WaitTally; EVENTS]);
 
-impl Default for Tallies {
+impl Default for WaitTallies {
     fn default() -> Self {
-        Self([Tally::default(); EVENTS])
+        Self([WaitTally::default(); EVENTS])
     }
 }
 
-impl Tallies {
-    pub fn of(&self, event: Event) -> Tally {
+impl WaitTallies {
+    pub fn of(&self, event: WaitEvent) -> WaitTally {
         self.0[event as usize]
     }
 
     /// What happened, in the order of the list.
-    pub fn iter(&self) -> impl Iterator<Item = (Event, Tally)> {
-        Event::ALL.iter().map(|e| (*e, self.of(*e))).filter(|(_, t)| t.count > 0)
+    pub fn iter(&self) -> impl Iterator<Item = (WaitEvent, WaitTally)> {
+        WaitEvent::ALL.iter().map(|e| (*e, self.of(*e))).filter(|(_, t)| t.count > 0)
     }
 
     /// Nanoseconds of all waits together.
@@ -147,7 +147,7 @@ impl Tallies {
     }
 
     fn with(&self, other: &Self, f: impl Fn(u64, u64) -> u64) -> Self {
-        Self(std::array::from_fn(|i| Tally {
+        Self(std::array::from_fn(|i| WaitTally {
             count: f(self.0[i].count, other.0[i].count),
             ns: f(self.0[i].ns, other.0[i].ns),
         }))
@@ -199,14 +199,14 @@ impl WaitTable {
 
     /// What `worker` has waited for so far; of a wait that is under way, the time until now. So the waits between two readings are
     /// never longer than the time between them.
-    pub fn read(&self, worker: usize) -> Tallies {
+    pub fn read(&self, worker: usize) -> WaitTallies {
         let row = self.row(worker);
         let under_way = || (row[UNDER_WAY].count.load(SeqCst), row[UNDER_WAY].ns.load(SeqCst));
         let mut tries = 0;
         loop {
             let before = under_way();
-            let of = |i: usize| Tally { count: row[i].count.load(SeqCst), ns: row[i].ns.load(SeqCst) };
-            let mut tallies = Tallies(std::array::from_fn(of));
+            let of = |i: usize| WaitTally { count: row[i].count.load(SeqCst), ns: row[i].ns.load(SeqCst) };
+            let mut tallies = WaitTallies(std::array::from_fn(of));
             let now = now_ns();
             tries += 1;
             // It has gone on meanwhile: what was read does not fit together. One that goes on all the time waits for moments only.
@@ -250,7 +250,7 @@ fn grow(counter: &AtomicU64, by: u64) {
 
 /// What this thread is about.
 #[derive(Default)]
-struct Here {
+struct ThreadState {
     /// Where its waits are counted.
     to: RefCell<Option<(WaitTable, usize)>>,
     /// Nanoseconds of finished waits inside the one that is under way.
@@ -263,12 +263,12 @@ struct Here {
 }
 
 thread_local! {
-    static HERE: Here = Here::default();
+    static HERE: ThreadState = ThreadState::default();
 }
 
 /// A wait that is under way; it ends when this is dropped.
-pub struct Waiting {
-    event: Event,
+pub struct WaitGuard {
+    event: WaitEvent,
     /// Nanoseconds of the monotonic clock.
     start: u64,
     /// What had been waited inside the wait around this one.
@@ -277,15 +277,15 @@ pub struct Waiting {
     before: Option<(u64, u64)>,
 }
 
-impl Waiting {
+impl WaitGuard {
     /// Says what is waited for, where that shows in the course of the wait.
-    pub fn becomes(&mut self, event: Event) {
+    pub fn becomes(&mut self, event: WaitEvent) {
         self.event = event;
     }
 }
 
 /// Begins to wait.
-pub fn enter(event: Event) -> Waiting {
+pub fn enter(event: WaitEvent) -> WaitGuard {
     HERE.with(|here| {
         let outer = here.inner.replace(0);
         let depth = here.depth.replace(here.depth.get() + 1);
@@ -298,7 +298,7 @@ pub fn enter(event: Event) -> Waiting {
             under_way.ns.store(start, Release);
             under_way.count.store(event as u64 + 1, Release);
         }
-        Waiting { event, start, outer, before }
+        WaitGuard { event, start, outer, before }
     })
 }
 
@@ -313,7 +313,7 @@ pub fn tell(auditor: Option<Auditor>) -> Option<Auditor> {
 }
 
 /// Waits by running `f`.
-pub fn during<T>(event: Event, f: impl FnOnce() -> T) -> T {
+pub fn during<T>(event: WaitEvent, f: impl FnOnce() -> T) -> T {
     let _waiting = enter(event);
     f()
 }
@@ -322,14 +322,14 @@ pub fn during<T>(event: Event, f: impl FnOnce() -> T) -> T {
 fn observe_latches() {
     latch::observe(|what, sleep| {
         let event = match what {
-            Contended::Latch => Event::Latch,
-            Contended::Frame => Event::BufferBusy,
+            Contended::Latch => WaitEvent::Latch,
+            Contended::Frame => WaitEvent::BufferBusy,
         };
         during(event, sleep);
     });
 }
 
-impl Drop for Waiting {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         let elapsed = now_ns().saturating_sub(self.start);
         HERE.with(|here| {
@@ -361,8 +361,8 @@ mod tests {
 
     #[test]
     fn names_are_unlike_each_other_and_slugs_plain() {
-        let mut slugs: Vec<_> = Event::ALL.iter().map(|e| e.slug()).collect();
-        assert_eq!(Event::LogSwitchCheckpoint.slug(), "log-switch-checkpoint-incomplete");
+        let mut slugs: Vec<_> = WaitEvent::ALL.iter().map(|e| e.slug()).collect();
+        assert_eq!(WaitEvent::LogSwitchCheckpoint.slug(), "log-switch-checkpoint-incomplete");
         slugs.sort();
         slugs.dedup();
         assert_eq!(slugs.len(), EVENTS);
@@ -373,14 +373,14 @@ mod tests {
         let table = WaitTable::new(1).unwrap();
         table.attach(0);
         let start = Instant::now();
-        let waiting = enter(Event::Idle);
+        let waiting = enter(WaitEvent::Idle);
         std::thread::sleep(Duration::from_millis(4));
         let inside = table.read(0);
-        assert_eq!(inside.of(Event::Idle).count, 0);
-        assert!(inside.of(Event::Idle).ns >= 4_000_000);
+        assert_eq!(inside.of(WaitEvent::Idle).count, 0);
+        assert!(inside.of(WaitEvent::Idle).ns >= 4_000_000);
         std::thread::sleep(Duration::from_millis(2));
         drop(waiting);
-        let after = table.read(0).since(&inside).of(Event::Idle);
+        let after = table.read(0).since(&inside).of(WaitEvent::Idle);
         assert!(after.count == 1 && after.ns >= 2_000_000);
         assert!(u128::from(table.read(0).ns()) <= start.elapsed().as_nanos());
     }
@@ -391,18 +391,18 @@ mod tests {
         table.attach(1);
         let (start, waited) = (Instant::now(), waited());
         {
-            let mut outer = enter(Event::FreeBuffer);
+            let mut outer = enter(WaitEvent::FreeBuffer);
             std::thread::sleep(Duration::from_millis(3));
-            during(Event::Latch, || std::thread::sleep(Duration::from_millis(5)));
-            during(Event::Latch, || ());
-            outer.becomes(Event::LogBufferSpace);
+            during(WaitEvent::Latch, || std::thread::sleep(Duration::from_millis(5)));
+            during(WaitEvent::Latch, || ());
+            outer.becomes(WaitEvent::LogBufferSpace);
         }
         let elapsed = start.elapsed().as_nanos() as u64;
         let tallies = table.read(1);
-        assert_eq!(table.read(0), Tallies::default());
-        assert_eq!(tallies.of(Event::FreeBuffer), Tally::default());
-        assert_eq!((tallies.of(Event::LogBufferSpace).count, tallies.of(Event::Latch).count), (1, 2));
-        assert!(tallies.of(Event::LogBufferSpace).ns >= 3_000_000 && tallies.of(Event::Latch).ns >= 5_000_000);
+        assert_eq!(table.read(0), WaitTallies::default());
+        assert_eq!(tallies.of(WaitEvent::FreeBuffer), WaitTally::default());
+        assert_eq!((tallies.of(WaitEvent::LogBufferSpace).count, tallies.of(WaitEvent::Latch).count), (1, 2));
+        assert!(tallies.of(WaitEvent::LogBufferSpace).ns >= 3_000_000 && tallies.of(WaitEvent::Latch).ns >= 5_000_000);
         assert!(tallies.ns() <= elapsed, "{} of {elapsed}", tallies.ns());
         assert_eq!(super::waited() - waited, tallies.ns());
     }

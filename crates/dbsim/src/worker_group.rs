@@ -14,11 +14,11 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use bigiron_sys::cpu_clock::cpu_time;
-use bigiron_sys::family::Family;
+use bigiron_sys::family::ProcessFamily;
 use bigiron_sys::process::{Exit, exit_now};
 
 use super::instance::{ChildStatus, Instance, Part, RECORD};
-use super::job::Kind;
+use super::job::ClassKind;
 use super::link::Link;
 use super::supervisor::{self, Unit};
 use super::{
@@ -33,12 +33,12 @@ const STACK: usize = 256 << 10;
 /// The processes that have not been seen to end.
 pub struct WorkerGroup<'a> {
     instance: &'a Instance<'a>,
-    supervisors: Vec<Family>,
+    supervisors: Vec<ProcessFamily>,
     /// By worker: whether it is a process, or the first thread of one, that has not been heard to have ended.
     present: Vec<bool>,
     statuses: PipeReader,
     /// Records that have been read, last first.
-    heard: Vec<ChildStatus>,
+    unread: Vec<ChildStatus>,
 }
 
 impl<'a> WorkerGroup<'a> {
@@ -50,9 +50,9 @@ impl<'a> WorkerGroup<'a> {
         let mut present = vec![false; instance.roles.len()];
         units.iter().flat_map(|u| u.processes()).for_each(|p| present[p] = true);
         let mut worker_group =
-            Self { instance, supervisors: Vec::with_capacity(supervisors), present, statuses, heard: Vec::new() };
+            Self { instance, supervisors: Vec::with_capacity(supervisors), present, statuses, unread: Vec::new() };
         for units in units.chunks(units.len().div_ceil(supervisors.max(1)).max(1)) {
-            let family = Family::found(|children| supervisor::run(instance, units, children));
+            let family = ProcessFamily::fork_head(|children| supervisor::run(instance, units, children));
             worker_group.supervisors.push(family.context("Cannot start the processes")?);
         }
         Ok(worker_group)
@@ -74,7 +74,7 @@ impl<'a> WorkerGroup<'a> {
     }
 
     /// Waits until the members whose class `leaves` have gone home. Anybody else's end is an error, and so is a bad end.
-    pub fn wait_gone(&mut self, leaves: impl Fn(&Kind) -> bool) -> Result<()> {
+    pub fn wait_gone(&mut self, leaves: impl Fn(&ClassKind) -> bool) -> Result<()> {
         let kind = |process: usize| &self.instance.class(process).kind;
         let mut left = (0..self.present.len()).filter(|p| self.present[*p] && leaves(kind(*p))).count();
         while left > 0 {
@@ -120,7 +120,7 @@ impl<'a> WorkerGroup<'a> {
     /// The next that is to be heard; `None` if the deadline has passed. An end of a supervisor before its processes' is an error.
     fn next(&mut self, deadline: Option<u64>) -> Result<Option<ChildStatus>> {
         loop {
-            if let Some(statuses) = self.heard.pop() {
+            if let Some(statuses) = self.unread.pop() {
                 return Ok(Some(statuses));
             }
             let mut fds = vec![PollFd::from_borrowed_fd(self.statuses.as_fd(), PollFlags::IN)];
@@ -155,7 +155,7 @@ impl<'a> WorkerGroup<'a> {
         let mut bytes = [0; 512 * RECORD];
         let n = self.statuses.read(&mut bytes).context("Cannot hear of the processes")?;
         // Whole records are written, so whole ones are read.
-        self.heard.extend(bytes[..n].as_chunks::<RECORD>().0.iter().rev().map(|r| ChildStatus::decode(*r)));
+        self.unread.extend(bytes[..n].as_chunks::<RECORD>().0.iter().rev().map(|r| ChildStatus::decode(*r)));
         Ok(())
     }
 
@@ -169,13 +169,13 @@ impl<'a> WorkerGroup<'a> {
 impl Drop for WorkerGroup<'_> {
     fn drop(&mut self) {
         // All first: each then needs no more than to be reaped.
-        self.supervisors.iter().for_each(Family::kill);
+        self.supervisors.iter().for_each(ProcessFamily::kill);
     }
 }
 
 /// What `process` does, alone or as threads, from its first moment to its exit status; with the connection that it has if it is a
 /// client or a server.
-pub fn live(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> i32 {
+pub fn run_process(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> i32 {
     instance.enrol(process);
     let class = instance.class(process);
     let workers = if class.threads { class.count } else { 1 };
@@ -217,25 +217,27 @@ fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> Resu
     instance.waits.attach(process);
     let class = instance.class(process);
     match (&class.kind, link) {
-        (Kind::Foreground, _) => foreground::run(instance, process),
-        (Kind::LogWriter { engine, .. }, _) => log_writer::run(instance, engine),
-        (Kind::DatabaseWriter { engine, batch, sorted }, _) => {
+        (ClassKind::Foreground, _) => foreground::run(instance, process),
+        (ClassKind::LogWriter { engine, .. }, _) => log_writer::run(instance, engine),
+        (ClassKind::DatabaseWriter { engine, batch, sorted }, _) => {
             db_writer::run(instance, process, engine, *batch, *sorted)
         }
-        (Kind::Checkpointer { percent }, _) => checkpointer::run(instance, *percent),
-        (Kind::Scanner { engine, request, direct, work }, _) => {
+        (ClassKind::Checkpointer { percent }, _) => checkpointer::run(instance, *percent),
+        (ClassKind::Scanner { engine, request, direct, work }, _) => {
             scanner::run(instance, process, engine, *request, *direct, *work)
         }
-        (Kind::Archiver { request, bytes_per_second }, _) => archiver::run(instance, *request, *bytes_per_second),
-        (Kind::Requests(spec), _) => requests::run(instance, process, spec),
-        (Kind::Idle { touch, every }, _) => idle::run(instance, process, *touch, *every),
-        (Kind::Client { request, reply, .. }, Some(link)) => match instance.roles[process].part {
+        (ClassKind::Archiver { request, bytes_per_second }, _) => archiver::run(instance, *request, *bytes_per_second),
+        (ClassKind::Requests(spec), _) => requests::run(instance, process, spec),
+        (ClassKind::Idle { touch, every }, _) => idle::run(instance, process, *touch, *every),
+        (ClassKind::Client { request, reply, .. }, Some(link)) => match instance.roles[process].part {
             Part::Client => client::run(instance, process, link, *request, *reply),
             _ => client::serve(instance, process, link, *request, *reply),
         },
-        (Kind::Sorter { bytes, memory, request }, _) => sorter::run(instance, process, *bytes, *memory, *request),
-        (Kind::Loader { engine, request, bytes }, _) => loader::run(instance, process, engine, *request, *bytes),
-        (Kind::Backup { request, bytes_per_second }, _) => backup::run(instance, process, *request, *bytes_per_second),
+        (ClassKind::Sorter { bytes, memory, request }, _) => sorter::run(instance, process, *bytes, *memory, *request),
+        (ClassKind::Loader { engine, request, bytes }, _) => loader::run(instance, process, engine, *request, *bytes),
+        (ClassKind::Backup { request, bytes_per_second }, _) => {
+            backup::run(instance, process, *request, *bytes_per_second)
+        }
         (other, _) => bail!("dbsim has no process of kind `{}`", other.word()),
     }
 }

@@ -10,7 +10,9 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use tempfile::NamedTempFile;
 
-use super::{Extents, HASH_SEED, Kind, UUID, command, created, done, installed, kept, make, packed, tool_of, unpack};
+use super::{
+    Extents, FileSystemSpec, HASH_SEED, UUID, command, created, done, installed, kept, make, packed, tool_of, unpack,
+};
 
 /// File systems whose journal can lie on another disk, and the mount option that says which.
 const APART: &[(&str, &str)] = &[("ext3", "journal_path"), ("ext4", "journal_path"), ("xfs", "logdev")];
@@ -56,7 +58,7 @@ impl Inside {
 ///
 /// # Errors
 /// The options make a file system without a journal; a tool is missing or failed.
-pub fn packed_journal(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow::Result<Journal> {
+pub fn packed_journal(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64) -> anyhow::Result<Journal> {
     let inside = inside(cache, kind, size_mib)?;
     let is_ext = kind.filesystem != "xfs";
     let blocks = inside.blocks + if is_ext { inside.before() } else { 0 };
@@ -69,13 +71,13 @@ pub fn packed_journal(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow::Re
 }
 
 /// A plain file with that journal, for a disk of the VM.
-pub fn write_raw_journal(cache: &Path, kind: Kind<'_>, size_mib: u64, to: &Path) -> anyhow::Result<()> {
+pub fn write_raw_journal(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64, to: &Path) -> anyhow::Result<()> {
     let journal = packed_journal(cache, kind, size_mib)?;
     unpack(&journal.packed, journal.size_mib, &created(to)?)
 }
 
 /// The file system, its journal elsewhere.
-pub(super) fn packed_disk(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow::Result<Vec<u8>> {
+pub(super) fn packed_disk(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64) -> anyhow::Result<Vec<u8>> {
     let inside = inside(cache, kind, size_mib)?;
     kept(cache, kind, size_mib, "apart-", &mut |raw| {
         if kind.filesystem == "xfs" {
@@ -90,7 +92,7 @@ pub(super) fn packed_disk(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow
 }
 
 /// The journal that the file system would have inside.
-fn inside(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow::Result<Inside> {
+fn inside(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64) -> anyhow::Result<Inside> {
     let whole = packed(cache, kind.with_journal_apart(false), size_mib)?;
     let read = match kind.filesystem {
         "ext3" | "ext4" => of_ext(&whole),
@@ -151,7 +153,7 @@ fn ext_disk(raw: &NamedTempFile) -> anyhow::Result<()> {
 }
 
 /// A file system and its log at once, of which `log` is kept, and `disk` if there is one.
-fn xfs(kind: Kind<'_>, size_mib: u64, log: &Path, disk: Option<&NamedTempFile>) -> anyhow::Result<()> {
+fn xfs(kind: FileSystemSpec<'_>, size_mib: u64, log: &Path, disk: Option<&NamedTempFile>) -> anyhow::Result<()> {
     let scratch = NamedTempFile::new()?;
     let path = disk.unwrap_or(&scratch).path();
     created(path)?.set_len(size_mib << 20)?;
@@ -172,7 +174,7 @@ mod tests {
 
     fn made(filesystem: &str, options: &str) -> (Vec<u8>, Journal) {
         let cache = tempfile::tempdir().unwrap();
-        let (kind, size) = (Kind::new(filesystem, options).with_journal_apart(true), size_mib(filesystem, 1));
+        let (kind, size) = (FileSystemSpec::new(filesystem, options).with_journal_apart(true), size_mib(filesystem, 1));
         let journal = packed_journal(cache.path(), kind, size).unwrap();
         let again = packed_journal(cache.path(), kind, size).unwrap();
         assert!(journal.packed == again.packed && journal.size_mib == again.size_mib);
@@ -215,7 +217,7 @@ mod tests {
     #[test]
     fn what_has_no_journal_cannot_move_it() {
         let cache = tempfile::tempdir().unwrap();
-        let kind = Kind::new("ext4", "-O ^has_journal").with_journal_apart(true);
+        let kind = FileSystemSpec::new("ext4", "-O ^has_journal").with_journal_apart(true);
         let error = packed_journal(cache.path(), kind, 64).err().unwrap().to_string();
         assert!(error.contains("With `-O ^has_journal` there is no journal in ext4"), "{error}");
         assert!(filesystems().eq(["ext3", "ext4", "xfs"]) && mount_option("btrfs").is_none());

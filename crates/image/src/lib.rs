@@ -67,10 +67,10 @@ pub const UNAVAILABLE: &[(&str, &str)] = &[
 
 /// What a disk is made with: the file system, and options for its tool besides bigiron's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind<'a> {
+pub struct FileSystemSpec<'a> {
     pub filesystem: &'a str,
     pub options: &'a str,
-    /// Which of the guest's disks, see [`Kind::on`].
+    /// Which of the guest's disks, see [`FileSystemSpec::on`].
     disk: usize,
     /// The disk's logical block is 4 KiB.
     wide: bool,
@@ -78,7 +78,7 @@ pub struct Kind<'a> {
     apart: bool,
 }
 
-impl<'a> Kind<'a> {
+impl<'a> FileSystemSpec<'a> {
     pub fn new(filesystem: &'a str, options: &'a str) -> Self {
         Self { filesystem, options, disk: 0, wide: false, apart: false }
     }
@@ -187,7 +187,7 @@ pub fn find_tool(tool: &str) -> Option<PathBuf> {
 ///
 /// # Errors
 /// The tool is missing (names the package), or failed (with what it said).
-pub fn packed(cache: &Path, kind: Kind<'_>, size_mib: u64) -> anyhow::Result<Vec<u8>> {
+pub fn packed(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64) -> anyhow::Result<Vec<u8>> {
     if kind.apart {
         return journal::packed_disk(cache, kind, size_mib);
     }
@@ -211,7 +211,7 @@ fn installed(name: &str, package: &str) -> anyhow::Result<PathBuf> {
 /// What `make` writes into the file that it is given, packed: from `cache`, or made now. `part` tells images apart that are made for one disk.
 fn kept(
     cache: &Path,
-    kind: Kind<'_>,
+    kind: FileSystemSpec<'_>,
     size_mib: u64,
     part: &str,
     make: &mut dyn FnMut(&mut NamedTempFile) -> anyhow::Result<()>,
@@ -258,7 +258,7 @@ fn command(tool: &Path) -> Command {
 }
 
 /// Makes a file system on the file at `path`, which has its size already, with `more` options than the kind's.
-fn make(tool: &Path, kind: Kind<'_>, more: &[OsString], path: &Path) -> anyhow::Result<()> {
+fn make(tool: &Path, kind: FileSystemSpec<'_>, more: &[OsString], path: &Path) -> anyhow::Result<()> {
     let mut command = command(tool);
     match kind.filesystem {
         "ext2" | "ext3" | "ext4" => {
@@ -299,7 +299,7 @@ fn done(command: &mut Command) -> anyhow::Result<()> {
 }
 
 /// A plain file with an empty `filesystem` of `size_mib`, for a disk of the VM: the packed image unpacked again.
-pub fn write_raw(cache: &Path, kind: Kind<'_>, size_mib: u64, to: &Path) -> anyhow::Result<()> {
+pub fn write_raw(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64, to: &Path) -> anyhow::Result<()> {
     unpack(&packed(cache, kind, size_mib)?, size_mib, &created(to)?)
 }
 
@@ -332,7 +332,7 @@ mod tests {
                 continue;
             }
             assert!(find_tool(name).is_some(), "apt-get install {package}");
-            let (kind, size) = (Kind::new(filesystem, ""), size_mib(filesystem, 1));
+            let (kind, size) = (FileSystemSpec::new(filesystem, ""), size_mib(filesystem, 1));
             let first = packed(cache.path(), kind, size).unwrap();
             assert_eq!(first, packed(cache.path(), kind, size).unwrap());
             let raw = cache.path().join("raw");
@@ -346,7 +346,7 @@ mod tests {
     fn second_disks_have_uuids_of_their_own_where_kernels_ask_for_them() {
         let cache = tempfile::tempdir().unwrap();
         for (filesystem, apart) in [("xfs", true), ("btrfs", true), ("ext4", false)] {
-            let (kind, size) = (Kind::new(filesystem, ""), size_mib(filesystem, 1));
+            let (kind, size) = (FileSystemSpec::new(filesystem, ""), size_mib(filesystem, 1));
             let images = [0, 1, 2].map(|n| packed(cache.path(), kind.on(n), size).unwrap());
             assert_eq!([images[0] != images[1], images[1] != images[2]], [apart; 2], "{filesystem}");
             assert_eq!(kind.on(1).path(size) != kind.path(size), apart);
@@ -361,7 +361,7 @@ mod tests {
         let xfs = |bytes: &[u8]| u32::from(u16::from_be_bytes(bytes[102..104].try_into().unwrap()));
         let made = |filesystem: &str, block: u32| {
             let raw = cache.path().join("raw");
-            let kind = Kind::new(filesystem, "").of_blocks(block);
+            let kind = FileSystemSpec::new(filesystem, "").of_blocks(block);
             write_raw(cache.path(), kind, size_mib(filesystem, 1), &raw).unwrap();
             std::fs::read(&raw).unwrap()
         };
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn options_make_another_image_and_wrong_ones_say_so() {
         let cache = tempfile::tempdir().unwrap();
-        let kind = |options| Kind::new("ext4", options);
+        let kind = |options| FileSystemSpec::new("ext4", options);
         let plain = packed(cache.path(), kind(""), 64).unwrap();
         let bare = packed(cache.path(), kind("-O ^has_journal"), 64).unwrap();
         assert!(bare.len() < plain.len(), "no journal, {} and {} bytes", bare.len(), plain.len());

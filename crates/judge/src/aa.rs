@@ -14,13 +14,13 @@ pub struct Gate {
     pub passed: bool,
     /// Why not; empty if passed.
     pub reasons: Vec<String>,
-    pub noise: Vec<Noise>,
+    pub noise: Vec<MetricNoise>,
 }
 
 /// The noise of one metric on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Noise {
+pub struct MetricNoise {
     pub workload: String,
     pub metric: String,
     pub primary: bool,
@@ -57,7 +57,7 @@ pub fn gate(judgement: &Judgement) -> Gate {
             reasons.push(format!("{name} was not measured"));
             continue;
         };
-        noise.push(Noise {
+        noise.push(MetricNoise {
             workload: line.workload.clone(),
             metric: line.metric.name.clone(),
             primary: line.metric.primary,

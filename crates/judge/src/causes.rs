@@ -170,12 +170,12 @@ fn of_line(
     of: Explained<'_>,
     evidence: &[Evidence],
 ) -> Option<Causes> {
-    let window = |pair: u32, arm: usize| -> Option<Seen<'_>> {
+    let window = |pair: u32, arm: usize| -> Option<WindowEvidence<'_>> {
         let slot = plan.slots.iter().find(|s| s.pair == pair && s.arm == arm)?.slot;
         let evidence = evidence.iter().find(|e| e.slot == slot)?;
         let is_it = |w: &&Executed| w.workload == of.line.workload && w.metric == of.window;
         let window = evidence.windows.iter().find(is_it).filter(|w| w.operations > 0 && w.ns > 0)?;
-        Some(Seen { window, how: evidence.sampled.as_ref() })
+        Some(WindowEvidence { window, how: evidence.sampled.as_ref() })
     };
     let pairs: Vec<_> =
         (0..plan.design.pairs).filter_map(|pair| window(pair, 0).zip(window(pair, comparison.arm))).collect();
@@ -197,7 +197,7 @@ fn of_line(
 }
 
 /// What was seen of a window in a trial, and how it was sampled if it was.
-struct Seen<'a> {
+struct WindowEvidence<'a> {
     window: &'a Executed,
     how: Option<&'a Sampled>,
 }

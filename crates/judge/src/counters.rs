@@ -14,21 +14,21 @@ use serde::{Serialize, Serializer};
 
 use super::inference::Inference;
 use super::line::{self, Order, Pair};
-use super::standing::{self, Standing};
+use super::standing::{self, SlotStanding};
 use super::workers::{self, Stopped};
 use super::{ALPHA, Judgement, State};
 use bigiron_model::counter_words as words;
-use bigiron_model::counters::{Counters, WindowCounters};
+use bigiron_model::counters::{TrialCounters, WindowCounters};
 use bigiron_model::metric::Unit;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Record;
 
 /// All counters of one comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Counts {
+pub struct ComparedCounters {
     /// By workload, window and name; without those that were 0 in both arms throughout.
     #[serde(rename = "lines")]
-    pub counters: Vec<Counter>,
+    pub counters: Vec<ComparedCounter>,
     /// Names that were 0 in every window of every trial of both arms.
     pub never: Vec<String>,
     /// Names that only one arm's kernel has, A's and B's.
@@ -44,7 +44,7 @@ pub struct Counts {
 
 /// One counter of one window, one arm against the first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Counter {
+pub struct ComparedCounter {
     pub workload: String,
     /// The metrics that the windows explain; none for an amount at the end of the workload's last window.
     pub metrics: Vec<String>,
@@ -59,12 +59,12 @@ pub struct Counter {
     /// Pairs in which both arms have it.
     pub pairs: usize,
     #[serde(flatten)]
-    pub change: Change,
+    pub change: CounterChange,
 }
 
 /// The change of a counter on the log scale; in per cent where it is serialised.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct CounterChange {
     #[serde(rename = "change_percent", serialize_with = "in_percent")]
     pub mean: f64,
     #[serde(skip)]
@@ -90,7 +90,7 @@ fn both_in_percent<S: Serializer>(ci: &Option<(f64, f64)>, serializer: S) -> Res
     ci.map(|(low, high)| [percent(low), percent(high)]).serialize(serializer)
 }
 
-impl Counter {
+impl ComparedCounter {
     /// Whether it differs, and survives the correction for the number of counters.
     pub fn discovery(&self) -> bool {
         self.change.adjusted_p.is_some_and(|p| p <= ALPHA)
@@ -103,7 +103,7 @@ impl Counter {
 }
 
 /// What an arm has of one window, or of a workload's amounts: numbers by name, and what they are divided by.
-struct Numbers<'a> {
+struct WindowNumbers<'a> {
     by_name: BTreeMap<&'a str, Option<f64>>,
     per: f64,
 }
@@ -112,7 +112,7 @@ struct Numbers<'a> {
 const FEWEST_REQUESTS: f64 = 10.0;
 
 /// A workload and, unless amounts are meant, the metrics that have the same windows in all trials.
-type Place = (String, Vec<String>);
+type CounterScope = (String, Vec<String>);
 
 /// By comparison, in the judgement's order; empty where nothing was counted or the study is not finished. Ends early if `stop` is set.
 pub fn counters(
@@ -120,7 +120,7 @@ pub fn counters(
     records: &[Record],
     judgement: &Judgement,
     stop: &AtomicBool,
-) -> Result<Vec<Counts>, Stopped> {
+) -> Result<Vec<ComparedCounters>, Stopped> {
     if judgement.state != State::Finished || records.iter().all(|r| r.counters.is_none()) {
         return Ok(Vec::new());
     }
@@ -129,13 +129,13 @@ pub fn counters(
     let of = |comparison: &super::Comparison| {
         counts(plan, &designs, &line::pairs(plan, &standings.slots, comparison.arm), stop)
     };
-    let all: Vec<Counts> = judgement.comparisons.iter().map(of).collect::<Result<_, _>>()?;
-    Ok(if all.iter().all(|counts| *counts == Counts::default()) { Vec::new() } else { all })
+    let all: Vec<ComparedCounters> = judgement.comparisons.iter().map(of).collect::<Result<_, _>>()?;
+    Ok(if all.iter().all(|counts| *counts == ComparedCounters::default()) { Vec::new() } else { all })
 }
 
-fn counts(plan: &Plan, designs: &Designs, pairs: &[Pair<'_>], stop: &AtomicBool) -> Result<Counts, Stopped> {
-    let read: Vec<(Order, [&Counters; 2])> = pairs.iter().filter_map(|p| Some((p.order, both(p)?))).collect();
-    let (mut found, mut never) = (Counts::default(), BTreeSet::new());
+fn counts(plan: &Plan, designs: &Designs, pairs: &[Pair<'_>], stop: &AtomicBool) -> Result<ComparedCounters, Stopped> {
+    let read: Vec<(Order, [&TrialCounters; 2])> = pairs.iter().filter_map(|p| Some((p.order, both(p)?))).collect();
+    let (mut found, mut never) = (ComparedCounters::default(), BTreeSet::new());
     let has = |arm: usize, name: &String| read.iter().any(|(_, of)| of[arm].names.binary_search(name).is_ok());
     let names: BTreeSet<&String> = read.iter().flat_map(|(_, of)| of.iter().flat_map(|c| &c.names)).collect();
     for name in names {
@@ -146,7 +146,7 @@ fn counts(plan: &Plan, designs: &Designs, pairs: &[Pair<'_>], stop: &AtomicBool)
         }
     }
     for place in places(plan, &read) {
-        let numbers: Vec<(Order, [Numbers<'_>; 2])> = read
+        let numbers: Vec<(Order, [WindowNumbers<'_>; 2])> = read
             .iter()
             .filter_map(|(order, [a, b])| Some((*order, [numbers(a, &place)?, numbers(b, &place)?])))
             .collect();
@@ -177,20 +177,20 @@ fn counts(plan: &Plan, designs: &Designs, pairs: &[Pair<'_>], stop: &AtomicBool)
 }
 
 /// What was counted in both trials of a pair.
-fn both<'a>(pair: &Pair<'a>) -> Option<[&'a Counters; 2]> {
-    let of = |standing: &Standing<'a>| match standing {
-        Standing::Completed(record) => record.counters.as_ref(),
-        Standing::Failed(_) | Standing::Missing => None,
+fn both<'a>(pair: &Pair<'a>) -> Option<[&'a TrialCounters; 2]> {
+    let of = |standing: &SlotStanding<'a>| match standing {
+        SlotStanding::Completed(record) => record.counters.as_ref(),
+        SlotStanding::Failed(_) | SlotStanding::Missing => None,
     };
     Some([of(&pair.a)?, of(&pair.b)?])
 }
 
 /// All windows of the plan's workloads that were counted, in the order of its metrics, each workload's amounts after its windows.
-fn places(plan: &Plan, read: &[(Order, [&Counters; 2])]) -> Vec<Place> {
-    let mut places: Vec<Place> = Vec::new();
+fn places(plan: &Plan, read: &[(Order, [&TrialCounters; 2])]) -> Vec<CounterScope> {
+    let mut places: Vec<CounterScope> = Vec::new();
     let trials = || read.iter().flat_map(|(_, of)| of.iter());
     for workload in &plan.workloads {
-        let windows = |counters: &'_ &Counters| -> Vec<Vec<String>> {
+        let windows = |counters: &'_ &TrialCounters| -> Vec<Vec<String>> {
             let of = counters.windows.iter().filter(|w| w.workload == workload.name);
             of.map(|w| w.metrics.clone()).collect()
         };
@@ -212,11 +212,11 @@ fn places(plan: &Plan, read: &[(Order, [&Counters; 2])]) -> Vec<Place> {
     places
 }
 
-fn numbers<'a>(counters: &'a Counters, (workload, metrics): &Place) -> Option<Numbers<'a>> {
+fn numbers<'a>(counters: &'a TrialCounters, (workload, metrics): &CounterScope) -> Option<WindowNumbers<'a>> {
     let Some(metric) = metrics.first() else {
         let amounts = counters.amounts_of(workload);
         let by_name = amounts.into_iter().map(|(name, n)| (name, Some(n as f64))).collect();
-        return Some(Numbers { by_name, per: 1.0 });
+        return Some(WindowNumbers { by_name, per: 1.0 });
     };
     let is_it = |w: &&WindowCounters| w.workload == *workload && w.metrics.contains(metric) && w.operations > 0;
     let window = counters.windows.iter().find(is_it)?;
@@ -231,11 +231,11 @@ fn numbers<'a>(counters: &'a Counters, (workload, metrics): &Place) -> Option<Nu
             by_name.insert(name, size);
         }
     }
-    Some(Numbers { by_name, per })
+    Some(WindowNumbers { by_name, per })
 }
 
 /// What an arm has of a counter, if it is known.
-fn known(of: &Numbers<'_>, name: &str) -> Option<f64> {
+fn known(of: &WindowNumbers<'_>, name: &str) -> Option<f64> {
     of.by_name.get(name).copied().flatten()
 }
 
@@ -243,10 +243,10 @@ fn known(of: &Numbers<'_>, name: &str) -> Option<f64> {
 fn counter(
     plan: &Plan,
     designs: &Designs,
-    place: &Place,
+    place: &CounterScope,
     name: &str,
-    numbers: &[(Order, [Numbers<'_>; 2])],
-) -> Option<Counter> {
+    numbers: &[(Order, [WindowNumbers<'_>; 2])],
+) -> Option<ComparedCounter> {
     let unit = words::unit(name);
     let pairs: Vec<(Order, f64, f64, f64)> = numbers
         .iter()
@@ -268,7 +268,7 @@ fn counter(
     let inference = Inference::new(plan, designs, &ab, &ba);
     let mean = |of: fn(&(Order, f64, f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;
     let p = if is_same { 1.0 } else { inference.p(0.0) };
-    Some(Counter {
+    Some(ComparedCounter {
         workload: place.0.clone(),
         metrics: place.1.clone(),
         name: name.to_owned(),
@@ -276,7 +276,7 @@ fn counter(
         a: mean(|p| p.1),
         b: mean(|p| p.2),
         pairs: pairs.len(),
-        change: Change {
+        change: CounterChange {
             // Never a negative zero.
             mean: inference.mean() + 0.0,
             sd: inference.sd(),
@@ -288,12 +288,12 @@ fn counter(
 }
 
 /// Benjamini–Hochberg over the tested counters of each workload.
-fn adjust(counts: &mut Counts) {
+fn adjust(counts: &mut ComparedCounters) {
     counts.tested = counts.counters.iter().filter(|c| c.change.adjusted_p.is_some()).count();
     let workloads: BTreeSet<String> = counts.counters.iter().map(|c| c.workload.clone()).collect();
     for workload in workloads {
-        let is_of = |c: &&mut Counter| c.workload == workload && c.change.adjusted_p.is_some();
-        let tested: Vec<&mut Counter> = counts.counters.iter_mut().filter(is_of).collect();
+        let is_of = |c: &&mut ComparedCounter| c.workload == workload && c.change.adjusted_p.is_some();
+        let tested: Vec<&mut ComparedCounter> = counts.counters.iter_mut().filter(is_of).collect();
         let p: Vec<f64> = tested.iter().map(|c| c.change.p).collect();
         for (counter, adjusted) in tested.into_iter().zip(multiplicity::benjamini_hochberg(&p)) {
             counter.change.adjusted_p = Some(adjusted);

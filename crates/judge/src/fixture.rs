@@ -11,7 +11,7 @@ use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::plan::{Arm, Design, Machine, Plan, PlannedWorkload, Slot};
 use bigiron_model::record::{Complaint, Failure, GuestIdentity, HostCost, Outcome, Record};
 use bigiron_model::values::Values;
-use bigiron_model::waits::{FutexWait, LockWait, SCHEMA, Tally, Traced, Waited, Waiting};
+use bigiron_model::waits::{FutexWait, LockWait, SCHEMA, Traced, TrialWaits, WaitTally, WindowWaits};
 
 fn metric(name: &str, unit: Unit, better: Better, kind: Kind, primary: bool, summary: &str) -> MetricDef {
     MetricDef { name: name.into(), unit, better, kind, primary, summary: summary.into() }
@@ -229,26 +229,26 @@ pub fn complain(record: &mut Record, class: &str, line: &str) {
     record.complaints.push(Complaint { class: class.into(), line: line.into() });
 }
 
-pub fn tally(waits: u64, spun: u64, total_ns: u64, max_ns: u64) -> Tally {
-    Tally { waits, spun, total_ns, spun_ns: spun * 10, max_ns }
+pub fn tally(waits: u64, spun: u64, total_ns: u64, max_ns: u64) -> WaitTally {
+    WaitTally { waits, spun, total_ns, spun_ns: spun * 10, max_ns }
 }
 
-fn lock(class: &str, name: Option<&str>, caller: &str, tally: Tally) -> LockWait {
+fn lock(class: &str, name: Option<&str>, caller: &str, tally: WaitTally) -> LockWait {
     LockWait { class: class.to_owned(), lock: name.map(str::to_owned), caller: caller.to_owned(), tally }
 }
 
 /// A study in which B's fork costs 10 % more, and its first pair's waits.
-pub fn contended() -> (Plan, Vec<Record>, Vec<Waiting>) {
+pub fn contended() -> (Plan, Vec<Record>, Vec<TrialWaits>) {
     let plan = plan(&["debian:6.1", "debian:6.12"], 10, vec![micro()]);
     let records = records(&plan, 1e-4, |_, _, metric| if metric == "fork-exit" { 1.1 } else { 1.0 });
-    let of = |slot: u32, ns, locks, program: Tally| Waiting {
+    let of = |slot: u32, ns, locks, program: WaitTally| TrialWaits {
         schema: SCHEMA,
         slot,
         image_sha256: String::new(),
         metrics: records[slot as usize].metrics.clone(),
         cpus: 2,
         traced: Traced { events: 100, lost: u64::from(slot), ..Traced::default() },
-        windows: vec![Waited {
+        windows: vec![WindowWaits {
             workload: "micro".to_owned(),
             metric: "fork-exit".to_owned(),
             operations: 10,

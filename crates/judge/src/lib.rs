@@ -31,7 +31,7 @@ use serde::Serialize;
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
 use line::{Line, Pair};
-use standing::{SetAside, Standing};
+use standing::{SetAside, SlotStanding};
 use suite::Suite;
 use survival::Survival;
 use workers::Stopped;
@@ -101,7 +101,7 @@ pub fn judge(plan: &Plan, records: &[Record]) -> Judgement {
 /// The same, unless `stop` is set before it has finished: many metrics of many arms in many pairs take seconds.
 pub fn judge_until(plan: &Plan, records: &[Record], stop: &AtomicBool) -> Result<Judgement, Stopped> {
     let standings = standing::standings(plan, records);
-    let done = standings.slots.iter().filter(|s| !matches!(s, Standing::Missing)).count();
+    let done = standings.slots.iter().filter(|s| !matches!(s, SlotStanding::Missing)).count();
     let state = if plan.clock == Clock::Wall && too_many_void(standings.void_pairs, plan.design.pairs) {
         State::Spoilt
     } else if done == plan.slots.len() {

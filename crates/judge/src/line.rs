@@ -6,7 +6,7 @@ use bigiron_stats::{Designs, Verdict, multiplicity, power, shape, suite, verdict
 use serde::{Serialize, Serializer};
 
 use super::inference::Inference;
-use super::standing::Standing;
+use super::standing::SlotStanding;
 use super::{ALPHA, Comparison};
 use bigiron_model::metric::{Better, MetricDef};
 use bigiron_model::plan::Plan;
@@ -24,8 +24,8 @@ pub enum Order {
 pub struct Pair<'a> {
     pub pair: u32,
     pub order: Order,
-    pub a: Standing<'a>,
-    pub b: Standing<'a>,
+    pub a: SlotStanding<'a>,
+    pub b: SlotStanding<'a>,
 }
 
 /// A pair that is in the estimate.
@@ -124,7 +124,7 @@ impl Line {
 }
 
 /// The pairs of `arm` against the first arm, in order.
-pub fn pairs<'a>(plan: &Plan, slots: &[Standing<'a>], arm: usize) -> Vec<Pair<'a>> {
+pub fn pairs<'a>(plan: &Plan, slots: &[SlotStanding<'a>], arm: usize) -> Vec<Pair<'a>> {
     let mut pairs: Vec<Pair<'a>> = Vec::new();
     for (slot_a, a) in plan.slots.iter().zip(slots).filter(|(s, _)| s.arm == 0) {
         let Some((slot_b, b)) = plan.slots.iter().zip(slots).find(|(s, _)| s.arm == arm && s.pair == slot_a.pair)
@@ -197,7 +197,7 @@ fn deltas(workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> (Vec<Delta>, M
     let mut missing = Missing::default();
     for pair in pairs {
         match (pair.a, pair.b) {
-            (Standing::Completed(a), Standing::Completed(b)) => {
+            (SlotStanding::Completed(a), SlotStanding::Completed(b)) => {
                 match (value(a, workload, def), value(b, workload, def)) {
                     (Some(a), Some(b)) => {
                         deltas.push(Delta { pair: pair.pair, order: pair.order, a, b, d: (b / a).ln() });
@@ -205,9 +205,9 @@ fn deltas(workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> (Vec<Delta>, M
                     _ => missing.absent += 1,
                 }
             }
-            (Standing::Failed(_), _) | (_, Standing::Failed(_)) => missing.failed += 1,
+            (SlotStanding::Failed(_), _) | (_, SlotStanding::Failed(_)) => missing.failed += 1,
             // A study with such slots is not estimated.
-            (Standing::Missing, _) | (_, Standing::Missing) => {}
+            (SlotStanding::Missing, _) | (_, SlotStanding::Missing) => {}
         }
     }
     (deltas, missing)

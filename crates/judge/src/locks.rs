@@ -15,7 +15,7 @@ use super::{Comparison, Judgement, standing};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Record;
 use bigiron_model::values::Values;
-use bigiron_model::waits::{LockStat, Tally, Traced, Waited, Waiting};
+use bigiron_model::waits::{LockStat, Traced, TrialWaits, WaitTally, WindowWaits};
 
 /// All that is known of waiting.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,11 +55,11 @@ pub struct Contended {
     #[serde(rename = "arm_ns")]
     pub b_ns: f64,
     /// All locks together.
-    pub total: Pair,
+    pub total: CostPair,
     /// The largest difference of waiting first.
     pub locks: Vec<Lock>,
     /// The same by program.
-    pub futexes: Vec<Named>,
+    pub futexes: Vec<NamedCost>,
     /// The kernels' own accounts of the workload in the first pair, if both keep one.
     #[serde(rename = "lock_stat")]
     pub stat: Option<Box<Accounts>>,
@@ -82,25 +82,25 @@ pub struct Lock {
     #[serde(rename = "lock")]
     pub name: Option<String>,
     #[serde(flatten)]
-    pub cost: Pair,
+    pub cost: CostPair,
     /// The largest difference first.
-    pub callers: Vec<Named>,
+    pub callers: Vec<NamedCost>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Named {
+pub struct NamedCost {
     pub name: String,
     #[serde(flatten)]
-    pub cost: Pair,
+    pub cost: CostPair,
 }
 
 /// Waiting in both arms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Pair {
+pub struct CostPair {
     #[serde(rename = "baseline")]
-    pub a: Cost,
+    pub a: WaitCost,
     #[serde(rename = "arm")]
-    pub b: Cost,
+    pub b: WaitCost,
     /// Nanoseconds for one operation that B waits more, and what that is of the line's difference; see [`Contended::share`].
     #[serde(rename = "change_ns")]
     pub delta: f64,
@@ -109,7 +109,7 @@ pub struct Pair {
 
 /// Waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Cost {
+pub struct WaitCost {
     /// Waits for one operation, and those of them that never slept.
     pub waits: f64,
     pub spun: f64,
@@ -139,7 +139,7 @@ fn share((a_ns, b_ns): (f64, f64), delta: f64) -> Option<f64> {
 }
 
 impl Locks {
-    pub fn new(plan: &Plan, records: &[Record], judgement: &Judgement, waiting: &[Waiting]) -> Self {
+    pub fn new(plan: &Plan, records: &[Record], judgement: &Judgement, waiting: &[TrialWaits]) -> Self {
         if waiting.is_empty() {
             return Self::default();
         }
@@ -160,7 +160,7 @@ impl Locks {
     }
 }
 
-fn how(plan: &Plan, records: &[Record], waiting: &[Waiting]) -> HowTraced {
+fn how(plan: &Plan, records: &[Record], waiting: &[TrialWaits]) -> HowTraced {
     let judged = standing::standings(plan, records);
     let pairs: Vec<(&Values, &Record)> =
         waiting.iter().filter_map(|w| Some((&w.metrics, judged.completed(w.slot)?))).collect();
@@ -184,9 +184,9 @@ struct Arm {
 }
 
 impl Arm {
-    fn cost(&self, tally: &Tally) -> Cost {
+    fn cost(&self, tally: &WaitTally) -> WaitCost {
         let each = |n: u64| n as f64 / self.operations;
-        Cost {
+        WaitCost {
             waits: each(tally.waits),
             spun: each(tally.spun),
             ns: each(tally.total_ns),
@@ -197,18 +197,18 @@ impl Arm {
     }
 }
 
-type Sides = [Tally; 2];
+type Sides = [WaitTally; 2];
 
 fn of_line(
     plan: &Plan,
     (index, comparison): (usize, &Comparison),
     Explained { line, window }: Explained<'_>,
-    waiting: &[Waiting],
+    waiting: &[TrialWaits],
 ) -> Option<Contended> {
-    let seen = |pair: u32, arm: usize| -> Option<(&Waiting, &Waited)> {
+    let seen = |pair: u32, arm: usize| -> Option<(&TrialWaits, &WindowWaits)> {
         let slot = plan.slots.iter().find(|s| s.pair == pair && s.arm == arm)?.slot;
         let waiting = waiting.iter().find(|w| w.slot == slot)?;
-        let is_it = |w: &&Waited| w.workload == line.workload && w.metric == window;
+        let is_it = |w: &&WindowWaits| w.workload == line.workload && w.metric == window;
         let window = waiting.windows.iter().find(is_it).filter(|w| w.operations > 0 && w.ns > 0)?;
         Some((waiting, window))
     };
@@ -239,10 +239,10 @@ fn of_line(
     let pair = |sides: &Sides| {
         let (a, b) = (arms[0].cost(&sides[0]), arms[1].cost(&sides[1]));
         let delta = b.ns - a.ns;
-        Pair { a, b, delta, share: share(times, delta) }
+        CostPair { a, b, delta, share: share(times, delta) }
     };
     let named = |all: BTreeMap<&str, Sides>| {
-        let all = all.into_iter().map(|(name, sides)| Named { name: name.to_owned(), cost: pair(&sides) });
+        let all = all.into_iter().map(|(name, sides)| NamedCost { name: name.to_owned(), cost: pair(&sides) });
         ranked(all.collect(), |n| (n.cost, n.name.clone()))
     };
     let lock = |((class, name), callers): ((&str, Option<&str>), BTreeMap<&str, Sides>)| {
@@ -251,7 +251,7 @@ fn of_line(
         let (class, name) = (class.to_owned(), name.map(str::to_owned));
         Lock { class, name, cost: pair(&sides), callers: named(callers) }
     };
-    let stat = |w: &Waiting| w.stat.iter().find(|s| s.workload == line.workload).cloned();
+    let stat = |w: &TrialWaits| w.stat.iter().find(|s| s.workload == line.workload).cloned();
     Some(Contended {
         comparison: index,
         workload: line.workload.clone(),
@@ -268,7 +268,7 @@ fn of_line(
 }
 
 /// The largest difference first; of equal ones those that wait longest, then by name.
-fn ranked<T>(mut all: Vec<T>, key: impl Fn(&T) -> (Pair, String)) -> Vec<T> {
+fn ranked<T>(mut all: Vec<T>, key: impl Fn(&T) -> (CostPair, String)) -> Vec<T> {
     all.sort_by(|x, y| {
         let ((of_x, name_x), (of_y, name_y)) = (key(x), key(y));
         let by_difference = of_y.delta.abs().total_cmp(&of_x.delta.abs());
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(callers, [("vm_mmap_pgoff", 40.0), ("do_madvise", 30.0)]);
         assert_eq!(
             line.locks[0].cost.b,
-            Cost { waits: 1.0, spun: 0.0, ns: 120.0, mean_ns: 120.0, max_ns: 300.0, cpu: 0.0 }
+            WaitCost { waits: 1.0, spun: 0.0, ns: 120.0, mean_ns: 120.0, max_ns: 300.0, cpu: 0.0 }
         );
         // 100 ns of spinning in 10,000 of two CPUs.
         assert_eq!((line.total.a.waits, line.total.a.spun, line.total.a.cpu), (1.5, 1.0, 0.005));

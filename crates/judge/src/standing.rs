@@ -1,6 +1,6 @@
 //! Which record stands for each slot of the plan.
 //!
-//! Invariant: the answer is the session's own ([`Tally`]), does not depend on the order of the records, and no record is passed over in
+//! Invariant: the answer is the session's own ([`SlotTally`]), does not depend on the order of the records, and no record is passed over in
 //! silence: each one stands for its slot, is void, was voided with its pair, or is set aside with a reason.
 
 use serde::Serialize;
@@ -8,12 +8,12 @@ use serde::Serialize;
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{OLDEST, Outcome, Record, SCHEMA};
-use bigiron_model::store::Tally;
+use bigiron_model::store::SlotTally;
 use bigiron_model::store::tally;
 
 /// What is known of a slot.
 #[derive(Clone, Copy, Debug)]
-pub enum Standing<'a> {
+pub enum SlotStanding<'a> {
     /// All workloads ran and verified.
     Completed(&'a Record),
     /// The guest did not complete: evidence.
@@ -32,7 +32,7 @@ pub struct SetAside {
 
 /// The standing of every slot, in the plan's order.
 pub struct Standings<'a> {
-    pub slots: Vec<Standing<'a>>,
+    pub slots: Vec<SlotStanding<'a>>,
     pub set_aside: Vec<SetAside>,
     /// Trials that the host spoilt, in the order of slots and attempts.
     pub void: Vec<&'a Record>,
@@ -44,8 +44,8 @@ impl<'a> Standings<'a> {
     /// The record that was judged of `slot`, if that trial completed. Other completed records of it were superseded.
     pub fn completed(&self, slot: u32) -> Option<&'a Record> {
         match self.slots.get(slot as usize)? {
-            Standing::Completed(record) => Some(record),
-            Standing::Failed(_) | Standing::Missing => None,
+            SlotStanding::Completed(record) => Some(record),
+            SlotStanding::Failed(_) | SlotStanding::Missing => None,
         }
     }
 }
@@ -64,18 +64,18 @@ pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
     let key = |r: &Record| (r.slot, r.attempt, matches!(r.outcome, Outcome::Completed));
     let text = |r: &Record| serde_json::to_string(r).unwrap_or_default();
     fitting.sort_by(|x, y| key(x).cmp(&key(y)).then_with(|| text(x).cmp(&text(y))));
-    let tally = Tally::of(plan, &fitting);
+    let tally = SlotTally::of(plan, &fitting);
 
     let mut counted = vec![false; fitting.len()];
     let mut slots = Vec::with_capacity(plan.slots.len());
     for standing in &tally.slots {
         slots.push(match *standing {
-            tally::Standing::Missing { .. } => Standing::Missing,
-            tally::Standing::Finished { record } => {
+            tally::SlotState::Missing { .. } => SlotStanding::Missing,
+            tally::SlotState::Finished { record } => {
                 counted[record] = true;
                 match fitting[record].outcome {
-                    Outcome::Failed { .. } => Standing::Failed(fitting[record]),
-                    _ => Standing::Completed(fitting[record]),
+                    Outcome::Failed { .. } => SlotStanding::Failed(fitting[record]),
+                    _ => SlotStanding::Completed(fitting[record]),
                 }
             }
         });

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::standing::{Standing, Standings};
+use super::standing::{SlotStanding, Standings};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Failure, Outcome, Record};
 
@@ -104,13 +104,13 @@ fn of_arm(plan: &Plan, standings: &Standings<'_>, arm: usize) -> Survival {
     for (_, standing) in plan.slots.iter().zip(&standings.slots).filter(|(slot, _)| slot.arm == arm) {
         survival.planned += 1;
         match standing {
-            Standing::Missing => survival.missing += 1,
-            Standing::Completed(record) => {
+            SlotStanding::Missing => survival.missing += 1,
+            SlotStanding::Completed(record) => {
                 survival.completed += 1;
                 survival.boots += 1;
                 complain(&mut survival.complaints, record);
             }
-            Standing::Failed(record) => {
+            SlotStanding::Failed(record) => {
                 survival.boots += 1;
                 fail(&mut survival.failures, record);
                 complain(&mut survival.complaints, record);

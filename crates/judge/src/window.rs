@@ -7,7 +7,7 @@ use super::causes::differs;
 use super::line::Line;
 use bigiron_model::evidence::Evidence;
 use bigiron_model::metric::{Kind, MetricDef, Unit};
-use bigiron_model::waits::Waiting;
+use bigiron_model::waits::TrialWaits;
 
 /// The metric of the window that is the whole run, in workloads that run programs of others.
 pub const WHOLE_RUN: &str = "wall";
@@ -30,7 +30,7 @@ impl Windows for Evidence {
     }
 }
 
-impl Windows for Waiting {
+impl Windows for TrialWaits {
     fn has(&self, workload: &str, metric: &str) -> bool {
         self.windows.iter().any(|w| w.workload == workload && w.metric == metric)
     }

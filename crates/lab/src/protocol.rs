@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::lever::Fault;
 use crate::lever::apply::Placement;
-use crate::lever::vm::Shape;
+use crate::lever::vm::MachineShape;
 use bigiron_model::clock::Clock;
-use bigiron_model::counters::Counters;
+use bigiron_model::counters::TrialCounters;
 use bigiron_model::purpose::Purpose;
-use bigiron_model::record::Change;
+use bigiron_model::record::FileChange;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity};
 use bigiron_model::setting::Setting;
 use bigiron_model::storage::Spindle;
-use bigiron_model::waits::{LockStat, Traced, Waited};
+use bigiron_model::waits::{LockStat, Traced, WindowWaits};
 use bigiron_model::workload::Program;
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::sampled::profile::Profiles;
@@ -43,7 +43,7 @@ pub const EXIT_DONE_STATUS: i32 = EXIT_DONE as i32 * 2 + 1;
 
 /// One trial's work, as the guest needs to know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Job {
+pub struct GuestJob {
     pub protocol: u32,
     pub clock: Clock,
     /// Seconds of the guest's clock to idle before the first workload: background work after boot ends there.
@@ -72,8 +72,8 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Placement::is_anywhere")]
     pub placement: Placement,
     /// What the kernel has to see.
-    #[serde(default, skip_serializing_if = "Shape::is_plain")]
-    pub shape: Shape,
+    #[serde(default, skip_serializing_if = "MachineShape::is_plain")]
+    pub shape: MachineShape,
     /// Disks that the guest makes besides those with file systems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw_disks: Option<RawDisks>,
@@ -87,7 +87,7 @@ pub struct Job {
     pub workloads: Vec<WorkloadJob>,
 }
 
-impl Job {
+impl GuestJob {
     /// A job to be judged that runs nothing yet, on a machine as it is.
     pub fn new(clock: Clock, seed: u64) -> Self {
         Self {
@@ -104,7 +104,7 @@ impl Job {
             lever_modules: Vec::new(),
             mount: String::new(),
             placement: Placement::default(),
-            shape: Shape::default(),
+            shape: MachineShape::default(),
             raw_disks: None,
             features: false,
             purpose: Purpose::Judge,
@@ -128,10 +128,10 @@ impl Job {
     }
 }
 
-/// A life of a machine between two losses of its power.
+/// A power cycle of a machine: from a boot to the next loss of power.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crash {
-    /// What was acknowledged in the lives before, a path in the initramfs; `None` in the first one.
+    /// What was acknowledged in the cycles before, a path in the initramfs; `None` in the first one.
     pub acknowledged: Option<String>,
     /// Whether it is over when that has been proved.
     pub proves_only: bool,
@@ -172,7 +172,7 @@ pub struct WorkloadJob {
     pub storage: Option<Storage>,
     /// Trees that are mounted read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub trees: Vec<Tree>,
+    pub trees: Vec<PmemFileSystem>,
     /// The name of the image that the storage starts from, if it does not start empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
@@ -183,7 +183,7 @@ pub struct WorkloadJob {
 
 /// A read-only file system on persistent memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tree {
+pub struct PmemFileSystem {
     pub name: String,
     /// Slot of the pmem device.
     pub pmem: usize,
@@ -202,7 +202,7 @@ pub struct Storage {
     pub copy: Option<Copy>,
     /// Files that are laid onto the empty file system when it is mounted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub files: Option<Tree>,
+    pub files: Option<PmemFileSystem>,
     /// The disk of its journal, where that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalDisk>,
@@ -246,11 +246,11 @@ pub enum Device {
 /// What the guest says, in order: `hello`, `ready`, `quiet`, then per workload `step`…, `result` or `failed`, last `done`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
+pub enum GuestEvent {
     /// The agent runs: the kernel is up.
     Hello { protocol: u32, guest: GuestIdentity },
     /// What levers changed in the running kernel.
-    Applied { changes: Vec<Change> },
+    Applied { changes: Vec<FileChange> },
     /// Modules loaded, devices made, levers read back: the guest idles now.
     Ready,
     /// The kernel's own work after boot is over: the workloads begin.
@@ -262,11 +262,11 @@ pub enum Event {
     /// What the workload has marked, in the order of its cuts.
     Windows { workload: String, windows: Vec<Window> },
     /// What was counted in all windows of the trial.
-    Counters { counters: Counters },
+    Counters { counters: TrialCounters },
     /// When what was marked, a part: the marks' numbers and nanoseconds of `CLOCK_MONOTONIC`.
     Marks { marks: Vec<(u8, u64)> },
     /// What was waited for, by window in the order of the cuts, on this many CPUs.
-    Waits { cpus: u32, traced: Traced, windows: Vec<Waited> },
+    Waits { cpus: u32, traced: Traced, windows: Vec<WindowWaits> },
     /// What was sampled, or why nothing was.
     Samples { taken: Result<Profiles, String> },
     /// The kernel's own account of its locks while a workload ran.
@@ -295,7 +295,7 @@ pub enum Event {
 /// Characters of a malformed line that are shown.
 const SHOWN: usize = 200;
 
-impl Event {
+impl GuestEvent {
     /// The event that a line holds.
     ///
     /// # Errors

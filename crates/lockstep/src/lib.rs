@@ -33,7 +33,7 @@ mod turn;
 /// How long the main loop waits for a vCPU thread that does not wait, before it does its work beside it. A guest that computes for so long
 /// needs no jump; one that was told to reset while another of its vCPUs spins needs the main loop.
 #[derive(Clone, Copy)]
-pub struct Patience {
+pub struct MainLoopTimeout {
     /// Milliseconds of the vCPU thread's CPU time: of the host's time it may get little, where others work.
     pub cpu_ms: u32,
     /// The main loop looks so often, in milliseconds of the host's time.
@@ -43,7 +43,7 @@ pub struct Patience {
 }
 
 /// What QEMU's main loop has.
-pub const PATIENCE: Patience = Patience { cpu_ms: 30_000, slice_ms: 250, slices: 4 * 600 };
+pub const PATIENCE: MainLoopTimeout = MainLoopTimeout { cpu_ms: 30_000, slice_ms: 250, slices: 4 * 600 };
 
 /// A line of QEMU's standard error: the main loop ran out of turn while a vCPU may have been halting, so that the guest's time may be off.
 pub const OUT_OF_TURN: &str = "bigiron-lockstep: the main loop ran out of turn";

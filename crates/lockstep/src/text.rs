@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// `Dl_info` of dlfcn.h.
 #[repr(C)]
-pub(crate) struct Found {
+pub(crate) struct DlInfo {
     file: *const c_char,
     /// Where the object that has the address begins.
     base: *const u8,
@@ -29,7 +29,7 @@ const PT_LOAD: u32 = 1;
 const PF_X: u32 = 1;
 
 pub(crate) type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-pub(crate) type Dladdr = unsafe extern "C" fn(*const c_void, *mut Found) -> c_int;
+pub(crate) type Dladdr = unsafe extern "C" fn(*const c_void, *mut DlInfo) -> c_int;
 
 /// The address of QEMU's function `name`, and the first and last byte of the segment that it is in; `None` if it is not to be found.
 ///
@@ -39,8 +39,12 @@ pub(crate) unsafe fn of(name: &CStr, dlsym: Dlsym, dladdr: Dladdr) -> Option<(us
     const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
     // SAFETY: the name ends with a zero.
     let function = unsafe { dlsym(RTLD_DEFAULT, name.as_ptr()) };
-    let mut found =
-        Found { file: core::ptr::null(), base: core::ptr::null(), name: core::ptr::null(), address: core::ptr::null() };
+    let mut found = DlInfo {
+        file: core::ptr::null(),
+        base: core::ptr::null(),
+        name: core::ptr::null(),
+        address: core::ptr::null(),
+    };
     // SAFETY: it writes into `found` alone.
     if function.is_null() || unsafe { dladdr(function, &raw mut found) } == 0 {
         return None;

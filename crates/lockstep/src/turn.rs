@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::Patience;
+use crate::MainLoopTimeout;
 use crate::kernel::{self, Woken};
 
 /// There is no vCPU thread yet: its first act, before any instruction, is to wait for the machine to start.
@@ -75,7 +75,7 @@ impl Turn {
     }
 
     /// The main loop waits for its turn. `false` if it did not come and the main loop runs out of turn: a signal, or no more patience.
-    pub(crate) fn wait(&self, patience: Patience) -> bool {
+    pub(crate) fn wait(&self, patience: MainLoopTimeout) -> bool {
         let (mut begun, mut slices) = (None, 0);
         loop {
             if let Err(NONE | PARKED) =
@@ -128,8 +128,8 @@ mod tests {
     use std::sync::{Condvar, Mutex};
     use std::time::{Duration, Instant};
 
-    const NO_PATIENCE: Patience = Patience { cpu_ms: 0, slice_ms: 1, slices: 0 };
-    const ENDLESS: Patience = Patience { cpu_ms: 600_000, slice_ms: 1000, slices: 600 };
+    const NO_PATIENCE: MainLoopTimeout = MainLoopTimeout { cpu_ms: 0, slice_ms: 1, slices: 0 };
+    const ENDLESS: MainLoopTimeout = MainLoopTimeout { cpu_ms: 600_000, slice_ms: 1000, slices: 600 };
     const EXACT: Parked = Parked { awaited: false, is_inexact: false };
 
     /// Computes for the given number of milliseconds of this thread's CPU time.
@@ -170,7 +170,7 @@ mod tests {
                 assert_eq!(turn.park(), Parked { awaited: true, is_inexact: false });
             });
             run.recv().unwrap();
-            assert!(turn.wait(Patience { cpu_ms: 100, slice_ms: 10, slices: 6000 }));
+            assert!(turn.wait(MainLoopTimeout { cpu_ms: 100, slice_ms: 10, slices: 6000 }));
             assert!(parked.load(Ordering::SeqCst));
         });
     }
@@ -190,7 +190,7 @@ mod tests {
             });
             run.recv().unwrap();
             let begun = Instant::now();
-            assert!(!turn.wait(Patience { cpu_ms: 50, slice_ms: 5, slices: 60_000 }));
+            assert!(!turn.wait(MainLoopTimeout { cpu_ms: 50, slice_ms: 5, slices: 60_000 }));
             assert!(begun.elapsed() >= Duration::from_millis(50));
             over.store(true, Ordering::SeqCst);
         });

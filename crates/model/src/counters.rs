@@ -14,7 +14,7 @@ pub const SCHEMA: u32 = 1;
 
 /// The counters of one trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
+pub struct TrialCounters {
     pub schema: u32,
     /// Sorted; all numbers go by the places of their names here.
     pub names: Vec<String>,
@@ -61,7 +61,7 @@ struct Sum<'a> {
 /// A workload's windows, in the order of their cuts, and what was read of each.
 pub type Read = (String, Vec<(Window, Option<Counted>)>);
 
-impl Counters {
+impl TrialCounters {
     /// Of all workloads of a trial; `None` if nothing was read.
     pub fn of(read: &[Read]) -> Option<Self> {
         let sums = sums(read);
@@ -216,7 +216,7 @@ mod tests {
         let last =
             counted(&[("irq.TLB", Some(3)), ("vm.a", Some(2)), ("vm.b", Some(4))], &[("mem.Slab", 5), ("slab.x", 0)]);
         let windows = vec![(window(&["p", "q", "r"], 10), first), (window(&["q"], 30), last), (window(&[], 1), None)];
-        let counters = Counters::of(&[("w".to_owned(), windows)]).unwrap();
+        let counters = TrialCounters::of(&[("w".to_owned(), windows)]).unwrap();
         assert_eq!(counters.names, ["irq.TLB", "mem.Slab", "slab.x", "vm.a", "vm.b"]);
         let [p, q] = &counters.windows[..] else { panic!("{counters:?}") };
         assert_eq!((p.counts.as_slice(), p.unknown.as_slice()), (&[(3, 7)][..], &[0][..]));
@@ -230,15 +230,15 @@ mod tests {
         assert_eq!(counters.amounts_of("w"), [("mem.Slab", 5), ("slab.x", 0)].into());
         assert_eq!(counters.amounts_of("v"), BTreeMap::new());
         let text = serde_json::to_string(&counters).unwrap();
-        assert_eq!(serde_json::from_str::<Counters>(&text).unwrap(), counters);
+        assert_eq!(serde_json::from_str::<TrialCounters>(&text).unwrap(), counters);
     }
 
     #[test]
     fn a_metric_of_which_a_window_was_not_read_has_no_counters() {
         let read = |n| counted(&[("vm.a", Some(n))], &[]);
         let windows = vec![(window(&["p"], 10), read(1)), (window(&["p"], 10), None), (window(&["q"], 5), read(2))];
-        let counters = Counters::of(&[("w".to_owned(), windows)]).unwrap();
+        let counters = TrialCounters::of(&[("w".to_owned(), windows)]).unwrap();
         assert_eq!(counters.windows.iter().map(|w| w.metrics[0].as_str()).collect::<Vec<_>>(), ["q"]);
-        assert_eq!(Counters::of(&[("w".to_owned(), vec![(window(&["p"], 10), None)])]), None);
+        assert_eq!(TrialCounters::of(&[("w".to_owned(), vec![(window(&["p"], 10), None)])]), None);
     }
 }

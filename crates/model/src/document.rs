@@ -25,7 +25,7 @@ pub struct Table {
 #[derive(Clone, Debug)]
 pub struct Key {
     pub text: String,
-    place: Place,
+    place: ValuePlace,
     offset: usize,
 }
 
@@ -33,12 +33,12 @@ pub struct Key {
 #[derive(Clone, Debug)]
 pub struct Value {
     key: String,
-    place: Place,
+    place: ValuePlace,
     data: Data,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum ValuePlace {
     Line(Rc<str>, usize),
     /// Said apart from the text; the key is its full name, which is place enough.
     Apart,
@@ -54,7 +54,7 @@ enum Data {
     List(Vec<Value>),
     Table(Table),
     /// Said apart from the text, without a type: whatever is expected is read from it.
-    Said(String),
+    Untyped(String),
 }
 
 /// Reads `text`, which is `what` (`a study`) and called `name`.
@@ -79,9 +79,9 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    fn place(&self, offset: usize) -> Place {
+    fn place(&self, offset: usize) -> ValuePlace {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        Place::Line(Rc::clone(&self.name), 1 + before.iter().filter(|b| **b == b'\n').count())
+        ValuePlace::Line(Rc::clone(&self.name), 1 + before.iter().filter(|b| **b == b'\n').count())
     }
 
     fn table(&self, name: String, table: &DeTable<'_>) -> Table {
@@ -126,11 +126,11 @@ fn sentence(message: &str) -> String {
     letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
 }
 
-impl Place {
+impl ValuePlace {
     fn text(&self) -> Option<String> {
         match self {
-            Place::Line(name, line) => Some(format!("{name}:{line}")),
-            Place::Apart => None,
+            ValuePlace::Line(name, line) => Some(format!("{name}:{line}")),
+            ValuePlace::Apart => None,
         }
     }
 }
@@ -189,7 +189,7 @@ impl Table {
             if let Some((_, Value { data: Data::Table(_), .. })) = at.map(|i| &self.entries[i]) {
                 return Err(Refusal::new(format!("`{said}` is a table; name one of its keys, such as `{said}.KEY`")));
             }
-            self.set(head, Data::Said(text.to_owned()), said);
+            self.set(head, Data::Untyped(text.to_owned()), said);
             return Ok(());
         }
         let at = at.unwrap_or_else(|| {
@@ -216,7 +216,7 @@ impl Table {
     }
 
     fn set(&mut self, key: &str, data: Data, said: &str) -> usize {
-        let value = Value { key: said.to_owned(), place: Place::Apart, data };
+        let value = Value { key: said.to_owned(), place: ValuePlace::Apart, data };
         match self.entries.iter().position(|(k, _)| k.text == key) {
             Some(i) => {
                 self.entries[i].1 = value;
@@ -224,7 +224,7 @@ impl Table {
             }
             None => {
                 let offset = self.entries.last().map_or(0, |(k, _)| k.offset);
-                self.entries.push((Key { text: key.to_owned(), place: Place::Apart, offset }, value));
+                self.entries.push((Key { text: key.to_owned(), place: ValuePlace::Apart, offset }, value));
                 self.entries.len() - 1
             }
         }
@@ -244,14 +244,14 @@ impl Key {
 impl Value {
     /// A value that is said apart from any text; a complaint will call it `key`.
     pub fn said(key: &str, text: &str) -> Self {
-        Value { key: key.to_owned(), place: Place::Apart, data: Data::Said(text.to_owned()) }
+        Value { key: key.to_owned(), place: ValuePlace::Apart, data: Data::Untyped(text.to_owned()) }
     }
 
     /// Line of the text; 0 for what was said apart from it.
     pub fn line(&self) -> usize {
         match &self.place {
-            Place::Line(_, line) => *line,
-            Place::Apart => 0,
+            ValuePlace::Line(_, line) => *line,
+            ValuePlace::Apart => 0,
         }
     }
 
@@ -271,7 +271,7 @@ impl Value {
     /// Refuses the value because it `cannot be` what it is; `right` says what it can be.
     pub fn cannot_be(&self, right: impl Display) -> Refusal {
         let text = match &self.data {
-            Data::Text(s) | Data::Said(s) | Data::Float(s) | Data::Integer(s, _) | Data::Datetime(s) => s,
+            Data::Text(s) | Data::Untyped(s) | Data::Float(s) | Data::Integer(s, _) | Data::Datetime(s) => s,
             Data::Bool(true) => "true",
             Data::Bool(false) => "false",
             Data::List(_) => "a list",
@@ -297,7 +297,7 @@ impl Value {
             Data::Datetime(_) => "a datetime",
             Data::List(_) => "an array",
             Data::Table(_) => "a table",
-            Data::Said(text) => return self.refuse(format!("`{}` must {what}, not `{text}`", self.key)),
+            Data::Untyped(text) => return self.refuse(format!("`{}` must {what}, not `{text}`", self.key)),
         };
         self.refuse(format!("`{}` must {what}, not {kind}", self.key))
     }
@@ -308,7 +308,7 @@ impl Value {
 
     pub fn string(&self) -> Result<String, Refusal> {
         match &self.data {
-            Data::Text(text) | Data::Said(text) => Ok(text.clone()),
+            Data::Text(text) | Data::Untyped(text) => Ok(text.clone()),
             _ => Err(self.must("be a string")),
         }
     }
@@ -324,11 +324,11 @@ impl Value {
     pub fn switch(&self) -> Result<bool, Refusal> {
         match &self.data {
             Data::Bool(b) => Ok(*b),
-            Data::Text(text) | Data::Said(text) => match text.as_str() {
+            Data::Text(text) | Data::Untyped(text) => match text.as_str() {
                 "on" => Ok(true),
                 "off" => Ok(false),
-                "true" if matches!(self.data, Data::Said(_)) => Ok(true),
-                "false" if matches!(self.data, Data::Said(_)) => Ok(false),
+                "true" if matches!(self.data, Data::Untyped(_)) => Ok(true),
+                "false" if matches!(self.data, Data::Untyped(_)) => Ok(false),
                 _ => Err(self.cannot_be("`on` or `off`")),
             },
             _ => Err(self.must("be `true` or `false`")),
@@ -339,7 +339,7 @@ impl Value {
     pub fn integer<T: TryFrom<u64>>(&self) -> Result<T, Refusal> {
         let (digits, radix) = match &self.data {
             Data::Integer(digits, radix) => (digits, *radix),
-            Data::Said(text) => (text, 10),
+            Data::Untyped(text) => (text, 10),
             _ => return Err(self.must("be a whole number of 0 or more")),
         };
         u64::from_str_radix(digits, radix).ok().and_then(|n| T::try_from(n).ok()).ok_or_else(|| {
@@ -352,7 +352,7 @@ impl Value {
     pub fn number(&self) -> Result<f64, Refusal> {
         let text = match &self.data {
             Data::Integer(n, 10) => n,
-            Data::Float(n) | Data::Said(n) => n,
+            Data::Float(n) | Data::Untyped(n) => n,
             _ => return Err(self.must("be a number")),
         };
         text.parse().map_err(|_| self.must("be a number"))
@@ -361,7 +361,7 @@ impl Value {
     /// A string or a number, as text.
     pub fn scalar(&self) -> Result<String, Refusal> {
         match &self.data {
-            Data::Text(s) | Data::Said(s) => Ok(s.clone()),
+            Data::Text(s) | Data::Untyped(s) => Ok(s.clone()),
             Data::Integer(n, 10) | Data::Float(n) => Ok(n.clone()),
             Data::Integer(n, radix) => match u64::from_str_radix(n, *radix) {
                 Ok(n) => Ok(n.to_string()),
@@ -382,7 +382,7 @@ impl Value {
     pub fn texts(&self) -> Result<Vec<(String, Value)>, Refusal> {
         match &self.data {
             Data::List(items) => items.iter().map(|item| Ok((item.string()?, item.clone()))).collect(),
-            Data::Text(text) | Data::Said(text) => {
+            Data::Text(text) | Data::Untyped(text) => {
                 let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
                 Ok(parts.map(|part| (part.to_owned(), self.clone())).collect())
             }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::counters::Counters;
-use crate::store::line::Held;
+use super::counters::TrialCounters;
+use crate::store::line::LineContent;
 use crate::values::Values;
 
 /// Version of the record's format. Format 1 repeated each metric's declaration beside its value.
@@ -38,10 +38,10 @@ pub struct Record {
     pub facts: BTreeMap<String, String>,
     /// What the kernel counted in the windows; `None` in records of before this was read, and where nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub counters: Option<Counters>,
+    pub counters: Option<TrialCounters>,
     /// Files of the kernel that levers changed, and what they said before and after.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
     /// Lines that the guest's kernel logged of a class that matters (BUG, WARNING, oops, hung task, RCU stall, OOM, I/O error).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub complaints: Vec<Complaint>,
@@ -52,7 +52,7 @@ pub struct Record {
     pub artifacts: Vec<String>,
 }
 
-impl Held for Record {
+impl LineContent for Record {
     const NAME: &'static str = "record";
     const SCHEMA: u32 = SCHEMA;
     const OLDEST: u32 = OLDEST;
@@ -164,7 +164,7 @@ pub const DISTURBED_FACT: &str = "host.disturbed";
 
 /// A file of the kernel before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct FileChange {
     pub path: String,
     pub before: String,
     pub after: String,

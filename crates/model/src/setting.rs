@@ -15,9 +15,9 @@ pub fn brief(value: &str) -> Cow<'_, str> {
 }
 
 /// A setting as it is typed.
-pub struct Typed<'a>(pub &'a Setting);
+pub struct TypedSetting<'a>(pub &'a Setting);
 
-impl fmt::Display for Typed<'_> {
+impl fmt::Display for TypedSetting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (lever, value) = self.0;
         if value.is_empty() { f.write_str(lever) } else { write!(f, "{lever}={value}") }

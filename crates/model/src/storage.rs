@@ -63,50 +63,50 @@ const SCSI_15000: Spindle = Spindle {
 
 /// A storage device by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Profile {
+pub struct StorageProfile {
     pub name: &'static str,
     pub medium: Medium,
     pub summary: &'static str,
 }
 
 /// Everything that `storage` can be. Completion times are typical of the class of device for a 4 KiB read, not of one product.
-pub const PROFILES: &[Profile] = &[
-    Profile {
+pub const PROFILES: &[StorageProfile] = &[
+    StorageProfile {
         name: "nvme",
         medium: Medium::Modelled { completion_ns: 10_000 },
         summary: "a model of NVMe flash with a write cache: 10 µs a request, in the guest's memory",
     },
-    Profile {
+    StorageProfile {
         name: "ssd",
         medium: Medium::Modelled { completion_ns: 80_000 },
         summary: "a model of SATA or networked flash: 80 µs a request, in the guest's memory",
     },
-    Profile {
+    StorageProfile {
         name: "hdd",
         medium: Medium::Rotational(SATA_7200),
         summary: "a model of a spinning disk of 7,200 rpm (seek, rotation, transfer, a queue of 32), in the guest's memory",
     },
-    Profile {
+    StorageProfile {
         name: "hdd-15k",
         medium: Medium::Rotational(SCSI_15000),
         summary: "the same of a SCSI disk of 15,000 rpm, as servers had them in 2004",
     },
-    Profile { name: "ram", medium: Medium::Ram, summary: "a RAM disk in the guest's memory: no device at all" },
-    Profile {
+    StorageProfile { name: "ram", medium: Medium::Ram, summary: "a RAM disk in the guest's memory: no device at all" },
+    StorageProfile {
         name: "host-file",
         medium: Medium::HostFile,
         summary: "a virtio disk on a file of the study's folder: as fast as the host's disk",
     },
-    Profile { name: LOCAL, medium: Medium::Folder, summary: "the study's folder, on this machine's own disk" },
+    StorageProfile { name: LOCAL, medium: Medium::Folder, summary: "the study's folder, on this machine's own disk" },
 ];
 
 /// The profile of that name.
-pub fn find(name: &str) -> Option<&'static Profile> {
+pub fn find(name: &str) -> Option<&'static StorageProfile> {
     PROFILES.iter().find(|p| p.name == name)
 }
 
 /// What is taken if nothing is said.
-pub fn default(clock: Clock) -> &'static Profile {
+pub fn default(clock: Clock) -> &'static StorageProfile {
     let name = if clock == Clock::Exact { "nvme" } else { "host-file" };
     find(name).expect("a default is one of the profiles")
 }
@@ -116,7 +116,7 @@ pub fn names(clock: Clock) -> impl Iterator<Item = &'static str> {
     PROFILES.iter().filter(move |p| p.medium != Medium::Folder && p.goes_with(clock).is_ok()).map(|p| p.name)
 }
 
-impl Profile {
+impl StorageProfile {
     /// Whether there is such a disk under `clock`; if not, why not.
     pub fn goes_with(&self, clock: Clock) -> Result<(), String> {
         match (self.medium, clock) {

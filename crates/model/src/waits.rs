@@ -18,7 +18,7 @@ const OLDEST: u32 = 1;
 
 /// What one trial waited for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct TrialWaits {
     pub schema: u32,
     pub slot: u32,
     /// SHA-256 of the kernel's image, so that evidence of another kernel is none.
@@ -28,7 +28,7 @@ pub struct Waiting {
     pub cpus: u32,
     pub traced: Traced,
     /// By metric.
-    pub windows: Vec<Waited>,
+    pub windows: Vec<WindowWaits>,
     /// By workload, where the kernel keeps account of its locks (CONFIG_LOCK_STAT).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stat: Vec<LockStat>,
@@ -52,7 +52,7 @@ pub struct Traced {
 
 /// What was waited for in one window, or in all windows of a metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Waited {
+pub struct WindowWaits {
     pub workload: String,
     pub metric: String,
     pub operations: u64,
@@ -74,7 +74,7 @@ pub struct LockWait {
     /// The function that wanted it.
     pub caller: String,
     #[serde(flatten)]
-    pub tally: Tally,
+    pub tally: WaitTally,
 }
 
 /// Waits for futexes in one program.
@@ -82,12 +82,12 @@ pub struct LockWait {
 pub struct FutexWait {
     pub program: String,
     #[serde(flatten)]
-    pub tally: Tally,
+    pub tally: WaitTally,
 }
 
 /// Waits, added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct WaitTally {
     pub waits: u64,
     /// Of them, those that never slept.
     pub spun: u64,
@@ -98,7 +98,7 @@ pub struct Tally {
     pub max_ns: u64,
 }
 
-impl Tally {
+impl WaitTally {
     pub fn add(&mut self, other: &Self) {
         self.waits += other.waits;
         self.spun += other.spun;
@@ -138,14 +138,14 @@ pub struct StatLock {
 impl Folder {
     /// The evidence of waiting that there is for the slots of the plan, in their order. What cannot be read, or is of another format or kernel, is not
     /// there.
-    pub fn waiting(&self) -> Vec<Waiting> {
+    pub fn waiting(&self) -> Vec<TrialWaits> {
         self.plan().slots.iter().filter_map(|slot| self.waiting_of(slot.slot)).collect()
     }
 
     /// That for one slot.
-    pub fn waiting_of(&self, slot: u32) -> Option<Waiting> {
+    pub fn waiting_of(&self, slot: u32) -> Option<TrialWaits> {
         let bytes = fs::read(self.evidence_path().join(name(slot))).ok()?;
-        let waiting: Waiting = serde_json::from_slice(&bytes).ok()?;
+        let waiting: TrialWaits = serde_json::from_slice(&bytes).ok()?;
         let planned = self.plan().slots.get(slot as usize)?;
         let image = &self.plan().arms[planned.arm].kernel.image_sha256;
         ((OLDEST..=SCHEMA).contains(&waiting.schema) && waiting.slot == slot && waiting.image_sha256 == *image)
@@ -156,7 +156,7 @@ impl Folder {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn keep_waiting(&self, waiting: &Waiting, printed: &Path) -> Result<PathBuf, StoreError> {
+    pub fn keep_waiting(&self, waiting: &TrialWaits, printed: &Path) -> Result<PathBuf, StoreError> {
         let dir = self.evidence_dir()?;
         for file in fs::read_dir(printed).into_iter().flatten().flatten() {
             let path = file.path();
@@ -186,9 +186,9 @@ mod tests {
         let folder = Folder::create(&dir.path().join("study"), &testing::plan(2, 2, Clock::Exact, 7)).unwrap();
         assert_eq!(folder.waiting(), []);
         let image_sha256 = folder.plan().arms[folder.plan().slots[1].arm].kernel.image_sha256.clone();
-        let tally = Tally { waits: 3, spun: 1, total_ns: 900, spun_ns: 200, max_ns: 500 };
+        let tally = WaitTally { waits: 3, spun: 1, total_ns: 900, spun_ns: 200, max_ns: 500 };
         let lock = LockWait { class: "mutex".to_owned(), lock: None, caller: "pipe_write".to_owned(), tally };
-        let window = Waited {
+        let window = WindowWaits {
             workload: "micro".to_owned(),
             metric: "pipe".to_owned(),
             operations: 10,
@@ -196,7 +196,7 @@ mod tests {
             locks: vec![lock],
             futexes: vec![FutexWait { program: "init".to_owned(), tally }],
         };
-        let waiting = Waiting {
+        let waiting = TrialWaits {
             schema: SCHEMA,
             slot: 1,
             image_sha256,
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(folder.waiting(), std::slice::from_ref(&waiting));
         // Beside what was executed, and no part of it.
         assert_eq!(folder.evidence(), []);
-        folder.keep_waiting(&Waiting { image_sha256: "0".repeat(64), ..waiting }, dir.path()).unwrap();
+        folder.keep_waiting(&TrialWaits { image_sha256: "0".repeat(64), ..waiting }, dir.path()).unwrap();
         assert_eq!(folder.waiting(), []);
     }
 }

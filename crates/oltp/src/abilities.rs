@@ -47,8 +47,8 @@ fn note(tried: Result<(), PgError>, what: &str, missing: &mut Vec<String>) {
 mod tests {
     use super::super::check::{Marks, conditions};
     use super::super::config::Transport;
-    use super::super::database::Value;
-    use super::super::driver::{Target, fixture};
+    use super::super::database::SqlValue;
+    use super::super::driver::{DriveTarget, fixture};
     use super::super::scale::Scale;
     use super::super::server::Listen;
     use super::super::trial::{self, TrialContext};
@@ -83,7 +83,7 @@ mod tests {
         let refused = load_marked(&url, scale, Procedures::Needed, &|_, _, _| ()).unwrap_err();
         assert!(format!("{refused:#}").contains("--set mode=pipelined"), "{refused:#}");
         let tables = owner.rows("SELECT count(*) FROM pg_tables WHERE tablename = 'item'").unwrap();
-        assert_eq!(tables, [[Value::Integer(0)]], "it is refused before anything is loaded");
+        assert_eq!(tables, [[SqlValue::Integer(0)]], "it is refused before anything is loaded");
         let mut unavailable = load_marked(&url, scale, Procedures::Wanted, &|_, _, _| ()).unwrap();
         unavailable.extend(missing(&mut Connection::connect(&url).unwrap()));
         let all = unavailable.join("; ");
@@ -104,10 +104,10 @@ mod tests {
             after: i64::MIN,
             unavailable: &unavailable,
             rendezvous: None,
-            witness: None,
+            ack_sink: None,
             progress: &|_| {},
         };
-        let target = Target::Postgres(&url);
+        let target = DriveTarget::Postgres(&url);
         for mode in ["pipelined", "round-trips"] {
             let job = fixture::job(&[("mode", mode), ("length", "300"), ("ramp", "20"), ("connections", "4")]);
             let outcome = trial::run(&job, &target, &cx).unwrap();

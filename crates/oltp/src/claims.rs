@@ -5,9 +5,9 @@
 use anyhow::{Context as _, Result, ensure};
 
 use super::counters::{Counters, FILE_READ, STORAGE_READ, SWAPPED_IN, SWAPPED_OUT};
-use super::driver::Driven;
+use super::driver::DriveResult;
 use super::job::{Claim, Job};
-use super::watch::Seen;
+use super::run_monitor::Observations;
 use crate::config::Engine;
 
 /// Bytes of PostgreSQL's blocks.
@@ -24,7 +24,7 @@ const PROPORTION: f64 = 2.0;
 ///
 /// # Errors
 /// If it does not hold.
-pub fn assert(job: &Job, driven: &Driven, seen: &Seen) -> Result<Option<String>> {
+pub fn assert(job: &Job, driven: &DriveResult, seen: &Observations) -> Result<Option<String>> {
     match job.claim {
         Some(Claim::Cached) => {
             swaps_not(seen)?;
@@ -79,7 +79,7 @@ fn reads(counters: &Counters, name: &str) -> Result<f64> {
     Ok(*bytes as f64 / BLOCK)
 }
 
-fn swaps_not(seen: &Seen) -> Result<()> {
+fn swaps_not(seen: &Observations) -> Result<()> {
     for counter in [SWAPPED_IN, SWAPPED_OUT] {
         let pages = seen.window.get(counter).copied().unwrap_or(0);
         ensure!(pages == 0, "The machine swapped in the window ({counter}: {pages}); the job needs more memory");
@@ -90,13 +90,13 @@ fn swaps_not(seen: &Seen) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::{Tally, fixture};
+    use crate::driver::{TransactionTally, fixture};
     use bigiron_sys::cpu_clock::ThreadCpu;
 
-    fn run(transactions: u64) -> Driven {
-        let mut tally = Tally::default();
+    fn run(transactions: u64) -> DriveResult {
+        let mut tally = TransactionTally::default();
         tally.window[0].committed = transactions;
-        Driven {
+        DriveResult {
             window_ns: 1,
             tally,
             cpu: ThreadCpu::default(),
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    fn seen(halves: [u64; 2], swapped: u64) -> Seen {
+    fn seen(halves: [u64; 2], swapped: u64) -> Observations {
         let counters = |blocks: u64| {
             Counters::from([
                 (FILE_READ.to_owned(), blocks * 8192),
@@ -116,7 +116,11 @@ mod tests {
                 (SWAPPED_IN.to_owned(), swapped),
             ])
         };
-        Seen { window: counters(halves[0] + halves[1]), halves: halves.map(counters), ..Seen::default() }
+        Observations {
+            window: counters(halves[0] + halves[1]),
+            halves: halves.map(counters),
+            ..Observations::default()
+        }
     }
 
     #[test]
@@ -129,7 +133,7 @@ mod tests {
             "{broken}"
         );
         assert!(assert(&job, &run(1000), &seen([0, 0], 1)).unwrap_err().to_string().contains("swapped"));
-        assert!(assert(&job, &run(1000), &Seen::default()).is_err());
+        assert!(assert(&job, &run(1000), &Observations::default()).is_err());
         // Of an embedded engine what the page cache has is cached.
         let sqlite = fixture::job(&[("job", "cached"), ("engine", "sqlite")]);
         assert!(assert(&sqlite, &run(1000), &seen([300, 200], 0)).is_ok());
@@ -141,6 +145,6 @@ mod tests {
         assert!(assert(&job, &run(1000), &seen([2000, 1500], 0)).unwrap().unwrap().contains("3.500 blocks"));
         assert!(assert(&job, &run(1000), &seen([100, 100], 0)).unwrap_err().to_string().contains("too large"));
         assert!(assert(&job, &run(1000), &seen([5000, 1000], 0)).unwrap_err().to_string().contains("oltp.ramp"));
-        assert!(assert(&fixture::job(&[]), &run(1), &Seen::default()).unwrap().is_none());
+        assert!(assert(&fixture::job(&[]), &run(1), &Observations::default()).unwrap().is_none());
     }
 }

@@ -104,7 +104,7 @@ pub struct Config {
     pub terminals: u32,
     /// Driver threads.
     pub drivers: u32,
-    /// Per mille of each [`super::Kind`], 1000 together.
+    /// Per mille of each [`super::TransactionKind`], 1000 together.
     pub mix: [u32; 5],
     pub pace: Pace,
     /// Warm-up, not measured.

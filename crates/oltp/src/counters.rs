@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::database::{Database, Value};
+use super::database::{Database, SqlValue};
 use bigiron_sys::cpu_clock::cpu_time;
 
 /// CPU time of the server's processes, in nanoseconds.
@@ -33,9 +33,9 @@ const KTHREADD: i32 = 2;
 /// Counters by name.
 pub type Counters = BTreeMap<String, u64>;
 
-/// Whose work is counted.
+/// The processes whose work is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum CountedProcesses {
     /// The process that started all others of the server.
     Postmaster(i32),
     /// This process: an embedded engine.
@@ -45,9 +45,9 @@ pub enum Whose {
 }
 
 /// Reads all that can be read.
-pub fn read(whose: Whose) -> Counters {
+pub fn read(counted: CountedProcesses) -> Counters {
     let mut counters = Counters::new();
-    processes(whose, &mut counters);
+    processes(counted, &mut counters);
     machine(&mut counters);
     counters
 }
@@ -59,12 +59,12 @@ pub fn since(before: &Counters, after: &Counters) -> Counters {
 }
 
 /// The process that started a server's backend, if the backend is a process of this machine.
-pub fn postmaster_of(backend: i32) -> Whose {
+pub fn postmaster_of(backend: i32) -> CountedProcesses {
     let is_postgres =
         |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.starts_with("postgres"));
     match fs::read_to_string(format!("/proc/{backend}/stat")).ok().as_deref().and_then(parse_stat) {
-        Some(stat) if is_postgres(backend) && is_postgres(stat.parent) => Whose::Postmaster(stat.parent),
-        _ => Whose::Unseen,
+        Some(stat) if is_postgres(backend) && is_postgres(stat.parent) => CountedProcesses::Postmaster(stat.parent),
+        _ => CountedProcesses::Unseen,
     }
 }
 
@@ -93,7 +93,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     Some(Stat { parent: field(4)? as i32, children_ticks: (field(16)? + field(17)?).max(0) as u64 })
 }
 
-fn processes(whose: Whose, counters: &mut Counters) {
+fn processes(counted: CountedProcesses, counters: &mut Counters) {
     let (mut server, mut kernel) = (Duration::ZERO, Duration::ZERO);
     let mut add_io = |pid: &str| {
         let Ok(text) = fs::read_to_string(format!("/proc/{pid}/io")) else { return };
@@ -104,7 +104,7 @@ fn processes(whose: Whose, counters: &mut Counters) {
         }
     };
     let cpu = |pid: i32| Pid::from_raw(pid).and_then(|pid| cpu_time(pid).ok()).unwrap_or_default();
-    if whose == Whose::Own {
+    if counted == CountedProcesses::Own {
         add_io("self");
     }
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -117,7 +117,7 @@ fn processes(whose: Whose, counters: &mut Counters) {
         if pid == KTHREADD || stat.parent == KTHREADD {
             kernel += cpu(pid);
         }
-        if let Whose::Postmaster(postmaster) = whose
+        if let CountedProcesses::Postmaster(postmaster) = counted
             && (pid == postmaster || stat.parent == postmaster)
         {
             server += cpu(pid);
@@ -130,7 +130,7 @@ fn processes(whose: Whose, counters: &mut Counters) {
         }
     }
     counters.insert(KERNEL_CPU.to_owned(), kernel.as_nanos() as u64);
-    if matches!(whose, Whose::Postmaster(_)) {
+    if matches!(counted, CountedProcesses::Postmaster(_)) {
         counters.insert(SERVER_CPU.to_owned(), server.as_nanos() as u64);
     }
 }
@@ -183,11 +183,11 @@ pub fn statistics(database: &mut dyn Database, counters: &mut Counters) {
     // A view that is asked for and not there would be an error in the server's log.
     let there =
         database.rows("SELECT viewname FROM pg_catalog.pg_views WHERE schemaname = 'pg_catalog'").unwrap_or_default();
-    let there = |name: &str| there.iter().any(|row| matches!(&row[..], [Value::Text(view)] if view == name));
+    let there = |name: &str| there.iter().any(|row| matches!(&row[..], [SqlValue::Text(view)] if view == name));
     for (prefix, view) in VIEWS.iter().filter(|(prefix, _)| there(&format!("pg_stat_{prefix}"))) {
         let sql = format!("SELECT key, value FROM ({view}) s, jsonb_each_text(to_jsonb(s)) WHERE value ~ '^[0-9]+$'");
         for row in database.rows(&sql).unwrap_or_default() {
-            if let [Value::Text(name), Value::Text(value)] = &row[..]
+            if let [SqlValue::Text(name), SqlValue::Text(value)] = &row[..]
                 && !["datid", "numbackends"].contains(&name.as_str())
                 && let Ok(value) = value.parse()
             {
@@ -220,9 +220,9 @@ mod tests {
 
     #[test]
     fn this_process_and_this_machine_are_counted() {
-        let before = read(Whose::Own);
+        let before = read(CountedProcesses::Own);
         let bytes = std::fs::read("/proc/self/exe").unwrap().len() as u64;
-        let after = read(Whose::Own);
+        let after = read(CountedProcesses::Own);
         let grown = since(&before, &after);
         assert!(after.contains_key(KERNEL_CPU) && grown[SWITCHES] > 0);
         if let Some(read) = grown.get(FILE_READ) {
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_no_server_has_no_postmaster() {
-        assert_eq!(postmaster_of(std::process::id() as i32), Whose::Unseen);
-        assert_eq!(postmaster_of(0), Whose::Unseen);
+        assert_eq!(postmaster_of(std::process::id() as i32), CountedProcesses::Unseen);
+        assert_eq!(postmaster_of(0), CountedProcesses::Unseen);
     }
 }

@@ -2,7 +2,7 @@
 
 /// A value of a result row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum SqlValue {
     Null,
     Integer(i64),
     Text(String),
@@ -26,9 +26,9 @@ pub trait Database {
     /// What the engine refused, in its words.
     fn execute(&mut self, sql: &str) -> anyhow::Result<()>;
 
-    /// The rows of one statement; integers of any width come as [`Value::Integer`], everything else as its text.
+    /// The rows of one statement; integers of any width come as [`SqlValue::Integer`], everything else as its text.
     ///
     /// # Errors
     /// What the engine refused, in its words.
-    fn rows(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<Value>>>;
+    fn rows(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<SqlValue>>>;
 }

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use super::config::{Config, Engine, Mode, Pace, SqliteJournal};
 use super::counters;
-use super::driver::{Counts, Driven};
-use super::input::Kind;
+use super::driver::{DriveResult, TransactionCounts};
+use super::input::TransactionKind;
 use super::job::Job;
-use super::watch::Seen;
+use super::run_monitor::Observations;
 
 pub type Facts = BTreeMap<String, String>;
 
@@ -95,15 +95,15 @@ fn deviations(job: &Job) -> Vec<String> {
 }
 
 /// What was found.
-pub fn of_run(job: &Job, driven: &Driven, seen: &Seen) -> Facts {
+pub fn of_run(job: &Job, driven: &DriveResult, seen: &Observations) -> Facts {
     let mut facts = Facts::new();
     let transactions = driven.transactions();
     facts.insert("transactions".to_owned(), transactions.to_string());
-    for kind in Kind::ALL.into_iter().filter(|k| driven.tally.window[k.index()].ended() > 0) {
+    for kind in TransactionKind::ALL.into_iter().filter(|k| driven.tally.window[k.index()].ended() > 0) {
         facts.insert(format!("transaction.{}", kind.name()), counts(driven, kind));
         facts.insert(format!("response.{}", kind.name()), response(job, driven, kind));
     }
-    let whole = |of: fn(&Counts) -> u64| driven.tally.window.iter().map(of).sum::<u64>();
+    let whole = |of: fn(&TransactionCounts) -> u64| driven.tally.window.iter().map(of).sum::<u64>();
     facts.insert("retries".to_owned(), whole(|c| c.retries).to_string());
     facts.insert("within-limits".to_owned(), compliance(job, driven));
     if matches!(job.pace, Pace::Open { .. }) {
@@ -119,7 +119,7 @@ pub fn of_run(job: &Job, driven: &Driven, seen: &Seen) -> Facts {
     facts
 }
 
-fn counts(driven: &Driven, kind: Kind) -> String {
+fn counts(driven: &DriveResult, kind: TransactionKind) -> String {
     let counts = &driven.tally.window[kind.index()];
     let share = 100.0 * counts.ended() as f64 / driven.transactions() as f64;
     let rolled_back = match counts.rolled_back {
@@ -129,7 +129,7 @@ fn counts(driven: &Driven, kind: Kind) -> String {
     format!("{} ({share:.2} %){rolled_back}, {} retries", counts.ended(), counts.retries)
 }
 
-fn response(job: &Job, driven: &Driven, kind: Kind) -> String {
+fn response(job: &Job, driven: &DriveResult, kind: TransactionKind) -> String {
     let latency = &driven.tally.latency[kind.index()];
     let ns = |q| latency.quantile(q).unwrap_or(0);
     format!(
@@ -145,22 +145,22 @@ fn response(job: &Job, driven: &Driven, kind: Kind) -> String {
 }
 
 /// Kinds whose 90th percentile is above its limit.
-pub fn beyond_limits(job: &Job, driven: &Driven) -> Vec<Kind> {
-    let beyond = |kind: &Kind| {
+pub fn beyond_limits(job: &Job, driven: &DriveResult) -> Vec<TransactionKind> {
+    let beyond = |kind: &TransactionKind| {
         let p90 = driven.tally.latency[kind.index()].quantile(0.9);
         p90.is_some_and(|ns| u128::from(ns) > job.limits[kind.index()].as_nanos())
     };
-    Kind::ALL.into_iter().filter(beyond).collect()
+    TransactionKind::ALL.into_iter().filter(beyond).collect()
 }
 
-fn compliance(job: &Job, driven: &Driven) -> String {
+fn compliance(job: &Job, driven: &DriveResult) -> String {
     match &beyond_limits(job, driven)[..] {
         [] => "all kinds".to_owned(),
         some => format!("not {}", some.iter().map(|k| k.name()).collect::<Vec<_>>().join(", ")),
     }
 }
 
-fn backlog(driven: &Driven) -> String {
+fn backlog(driven: &DriveResult) -> String {
     match driven.backlog {
         0 => "0 requests waited when the window closed".to_owned(),
         n => format!(
@@ -169,7 +169,7 @@ fn backlog(driven: &Driven) -> String {
     }
 }
 
-fn costs(job: &Job, driven: &Driven, seen: &Seen) -> Facts {
+fn costs(job: &Job, driven: &DriveResult, seen: &Observations) -> Facts {
     let transactions = driven.transactions().max(1) as f64;
     let mut facts = Facts::new();
     let counted = |name: &str| seen.window.get(name).map(|n| *n as f64);

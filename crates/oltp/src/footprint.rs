@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use super::counters::{self, Whose};
+use super::counters::{self, CountedProcesses};
 
 /// Sessions that are looked at: reading one takes as long as it has mappings, and thousands are alike.
 const SAMPLE: usize = 16;
@@ -19,12 +19,12 @@ pub struct Footprint {
     /// Processes that the kernel has killed for want of memory since it was booted: a number, not bytes.
     pub killed: Option<u64>,
     /// Of one session, in the mean.
-    pub session: Option<Session>,
+    pub session: Option<SessionMemory>,
 }
 
 /// Bytes of a session's server process that it has to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionMemory {
     /// Private memory, and its share of what it has from its parent and nobody has written to.
     pub private: u64,
     pub page_tables: u64,
@@ -45,20 +45,20 @@ impl Footprint {
     }
 
     /// The same, with the server's sessions if they can be seen.
-    pub fn look(whose: Whose) -> Self {
-        Self { session: session(whose), ..Self::of_machine() }
+    pub fn look(counted: CountedProcesses) -> Self {
+        Self { session: session(counted), ..Self::of_machine() }
     }
 }
 
 /// The mean of some sessions, evenly over their process numbers.
-fn session(whose: Whose) -> Option<Session> {
-    let Whose::Postmaster(postmaster) = whose else { return None };
+fn session(counted: CountedProcesses) -> Option<SessionMemory> {
+    let CountedProcesses::Postmaster(postmaster) = counted else { return None };
     let all: Vec<i32> = counters::children(postmaster).into_iter().filter(|pid| is_session(*pid)).collect();
     let step = all.len().div_ceil(SAMPLE).max(1);
-    let seen: Vec<Session> = all.iter().step_by(step).filter_map(|pid| of_process(*pid)).collect();
+    let seen: Vec<SessionMemory> = all.iter().step_by(step).filter_map(|pid| of_process(*pid)).collect();
     let count = u64::try_from(seen.len()).ok().filter(|n| *n > 0)?;
-    let mean = |of: fn(&Session) -> u64| seen.iter().map(of).sum::<u64>() / count;
-    Some(Session { private: mean(|s| s.private), page_tables: mean(|s| s.page_tables) })
+    let mean = |of: fn(&SessionMemory) -> u64| seen.iter().map(of).sum::<u64>() / count;
+    Some(SessionMemory { private: mean(|s| s.private), page_tables: mean(|s| s.page_tables) })
 }
 
 /// Whether a server's process serves a client: it then calls itself `postgres: USER DATABASE CLIENT …`, where the client is `[local]` or
@@ -69,11 +69,11 @@ fn is_session(pid: i32) -> bool {
     client.is_some_and(|client| client == "[local]" || client.ends_with(')'))
 }
 
-fn of_process(pid: i32) -> Option<Session> {
+fn of_process(pid: i32) -> Option<SessionMemory> {
     // `Pss_Anon` is there since Linux 5.4.
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    Some(Session {
+    Some(SessionMemory {
         private: counters::labelled(&rollup, "Pss_Anon")? * 1024,
         page_tables: counters::labelled(&status, "VmPTE")? * 1024,
     })
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn this_machine_and_this_process_have_memory() {
-        let machine = Footprint::look(Whose::Own);
+        let machine = Footprint::look(CountedProcesses::Own);
         assert!(machine.page_tables.unwrap() > 0 && machine.available.unwrap() > machine.page_tables.unwrap());
         assert_eq!(machine.session, None);
         let own = std::process::id() as i32;

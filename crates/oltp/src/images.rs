@@ -10,13 +10,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::config::Engine;
 use super::job::Job;
-use super::server::loaded::Loaded;
+use super::server::loaded::LoadedDatabase;
 use super::server::{Programs, RECIPE, tpcc};
 use super::trial_database::{DATA, FILE, SERVER, TREE};
 use super::{check, load, sqlite};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image;
-use bigiron_service::image::Shape;
+use bigiron_service::image::ImageSpec;
 use bigiron_service::root;
 use bigiron_service::root::Root;
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
@@ -75,7 +75,7 @@ fn data(path: PathBuf) -> Image {
 }
 
 /// An image that is there whole or not at all.
-fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> Result<()> {
+fn make(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> Result<()> {
     let dir = to.parent().context("An image is in a folder")?;
     let file =
         tempfile::NamedTempFile::new_in(dir).with_context(|| format!("Cannot make a file in {}", dir.display()))?;
@@ -84,9 +84,9 @@ fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> Result<()> {
     Ok(())
 }
 
-fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Result<Loaded> {
+fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Result<LoadedDatabase> {
     let memory = rustix::system::sysinfo();
-    let place = tpcc::Place {
+    let place = tpcc::LoadSettings {
         server: &root.about.hash,
         filesystem: FILESYSTEM,
         room: ROOM,
@@ -97,7 +97,7 @@ fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Resul
 }
 
 /// A report's checks in words, if all of them hold.
-fn all_hold(report: &check::Report) -> Result<Vec<String>> {
+fn all_hold(report: &check::CheckReport) -> Result<Vec<String>> {
     let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
     ensure!(failures.is_empty(), "Right after the load the data are not right: {}", failures.join("; "));
     Ok(report.checks.iter().map(ToString::to_string).collect())
@@ -124,7 +124,7 @@ fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(Path
         let mut engine = sqlite::Engine::open(&file, super::config::SqliteJournal::Rollback)?;
         all_hold(&check::conditions(&mut engine, true)?)?;
         drop(engine);
-        make(dir.path(), &kept, &Shape { filesystem: FILESYSTEM, room: ROOM, writable: true, owner: 0 })?;
+        make(dir.path(), &kept, &ImageSpec { filesystem: FILESYSTEM, room: ROOM, writable: true, owner: 0 })?;
     }
     Ok((kept, key))
 }

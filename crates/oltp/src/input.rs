@@ -6,7 +6,7 @@ use super::scale::UNUSED_ITEM;
 
 /// The five transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum TransactionKind {
     NewOrder,
     Payment,
     OrderStatus,
@@ -14,22 +14,28 @@ pub enum Kind {
     StockLevel,
 }
 
-impl Kind {
+impl TransactionKind {
     /// In the order of the mix, and of every table that shows them.
-    pub const ALL: [Kind; 5] = [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
+    pub const ALL: [TransactionKind; 5] = [
+        TransactionKind::NewOrder,
+        TransactionKind::Payment,
+        TransactionKind::OrderStatus,
+        TransactionKind::Delivery,
+        TransactionKind::StockLevel,
+    ];
 
     /// As in metrics and tables, e.g. `new-order`.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::NewOrder => "new-order",
-            Kind::Payment => "payment",
-            Kind::OrderStatus => "order-status",
-            Kind::Delivery => "delivery",
-            Kind::StockLevel => "stock-level",
+            TransactionKind::NewOrder => "new-order",
+            TransactionKind::Payment => "payment",
+            TransactionKind::OrderStatus => "order-status",
+            TransactionKind::Delivery => "delivery",
+            TransactionKind::StockLevel => "stock-level",
         }
     }
 
-    /// Its place in [`Kind::ALL`].
+    /// Its place in [`TransactionKind::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }
@@ -37,7 +43,7 @@ impl Kind {
 
 /// One line of a new order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct OrderLine {
     /// 1..=100,000, or [`UNUSED_ITEM`].
     pub item: u32,
     pub supply_warehouse: u32,
@@ -62,7 +68,7 @@ pub enum Input {
         district: u32,
         customer: u32,
         /// 5..=15 lines. If the last one's item is [`UNUSED_ITEM`] the transaction is rolled back when that is found.
-        lines: Vec<Line>,
+        lines: Vec<OrderLine>,
     },
     Payment {
         warehouse: u32,
@@ -93,13 +99,13 @@ pub enum Input {
 }
 
 impl Input {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> TransactionKind {
         match self {
-            Input::NewOrder { .. } => Kind::NewOrder,
-            Input::Payment { .. } => Kind::Payment,
-            Input::OrderStatus { .. } => Kind::OrderStatus,
-            Input::Delivery { .. } => Kind::Delivery,
-            Input::StockLevel { .. } => Kind::StockLevel,
+            Input::NewOrder { .. } => TransactionKind::NewOrder,
+            Input::Payment { .. } => TransactionKind::Payment,
+            Input::OrderStatus { .. } => TransactionKind::OrderStatus,
+            Input::Delivery { .. } => TransactionKind::Delivery,
+            Input::StockLevel { .. } => TransactionKind::StockLevel,
         }
     }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::config::{Config, Engine, Length, Mode, Pace};
 use super::jobs::Draft;
-use super::options::{A_URL, KEYS, Said};
+use super::options::{A_URL, KEYS, UncheckedConfig};
 use super::scale::Scale;
 use super::settings;
 use bigiron_model::clock::Clock;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::workload::Options;
-use bigiron_workload::acknowledgements::Target;
+use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::keys;
 use bigiron_workload::keys::form::{word, words_of};
 
@@ -41,7 +41,7 @@ pub struct Job {
     /// Which of how many processes that share the run, from 1.
     pub part: (u32, u32),
     /// Where acknowledged commits are told of at once.
-    pub acks: Option<Target>,
+    pub acks: Option<AckTarget>,
     /// `None`: one for each terminal.
     connections: Option<u32>,
     /// `None`: one for each connection.
@@ -67,7 +67,7 @@ impl Job {
 
     fn from_options(options: &Options) -> Result<Self, Refusal> {
         let draft = Draft::new(options)?;
-        let mut said = Said::default();
+        let mut said = UncheckedConfig::default();
         keys::read(KEYS.iter(), |key| Some(draft.get(key)), &mut said)?;
         let job = Job {
             name: draft.name.clone(),
@@ -223,7 +223,7 @@ impl Job {
     }
 }
 
-fn engine(draft: &Draft, said: &Said) -> Result<Engine, Refusal> {
+fn engine(draft: &Draft, said: &UncheckedConfig) -> Result<Engine, Refusal> {
     let url = &said.url;
     if said.sqlite {
         if url != "none" {
@@ -242,8 +242,8 @@ fn engine(draft: &Draft, said: &Said) -> Result<Engine, Refusal> {
     Ok(Engine::Url(url.clone()))
 }
 
-fn pace(draft: &Draft, said: &Said) -> Result<Pace, Refusal> {
-    let &Said { keying, think, .. } = said;
+fn pace(draft: &Draft, said: &UncheckedConfig) -> Result<Pace, Refusal> {
+    let &UncheckedConfig { keying, think, .. } = said;
     match said.rate {
         None => Ok(Pace::Closed { keying, think }),
         Some(rate) if keying == 0.0 && think == 0.0 => Ok(Pace::Open { rate }),

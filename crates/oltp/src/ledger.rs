@@ -11,7 +11,7 @@ use anyhow::{Context, Error, Result, bail};
 use super::check::Marks;
 use super::input::{Input, Request};
 use super::output::Output;
-use bigiron_workload::Sink;
+use bigiron_workload::AckSink;
 
 /// Bytes of a record: its last four are the CRC-32C of the others.
 const RECORD: usize = 32;
@@ -149,7 +149,7 @@ fn seal(mut record: [u8; RECORD]) -> [u8; RECORD] {
 /// A ledger that is being written, by all driver threads.
 pub struct Stream {
     /// And why it could not take an entry, if it could not.
-    sink: Mutex<(Box<dyn Sink>, Option<Error>)>,
+    sink: Mutex<(Box<dyn AckSink>, Option<Error>)>,
 }
 
 impl std::fmt::Debug for Stream {
@@ -163,7 +163,7 @@ impl Stream {
     ///
     /// # Errors
     /// The sink takes nothing.
-    pub fn begin(mut sink: Box<dyn Sink>, in_flight: u32, marks: &Marks) -> Result<Self> {
+    pub fn begin(mut sink: Box<dyn AckSink>, in_flight: u32, marks: &Marks) -> Result<Self> {
         let mut bytes = Vec::with_capacity(RECORD * (1 + marks.next.len()));
         let mut head = [0; RECORD];
         head[..8].copy_from_slice(&MAGIC);
@@ -338,7 +338,7 @@ mod tests {
         let full = File::options().write(true).open("/dev/full").unwrap();
         assert!(Stream::begin(Box::new(full), 1, &marks()).is_err());
         struct Brief(usize);
-        impl Sink for Brief {
+        impl AckSink for Brief {
             fn send(&mut self, _: &[u8]) -> Result<()> {
                 self.0 = self.0.checked_sub(1).context("Nothing more is taken")?;
                 Ok(())

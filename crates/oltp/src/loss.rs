@@ -7,15 +7,15 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Error, Result, anyhow};
 
-use super::check::{self, Marks, Report};
+use super::check::{self, CheckReport, Marks};
 use super::config::{Config, Engine};
-use super::driver::{Driven, Ledger};
+use super::driver::{DriveResult, LedgerWriter};
 use super::ledger::{Account, Entry, Stream};
 use super::trial_database::TrialDatabase;
 use bigiron_service::error::ServerError;
 use bigiron_workload::WrongData;
 
-/// Entries that are kept at most, of 40 bytes each. A run that has more is not held against its book.
+/// Entries that are kept at most, of 40 bytes each. A run that has more is not compared with its ledger.
 const MOST: usize = 4 << 20;
 
 /// Why a server is lost whose disk takes nothing more.
@@ -24,19 +24,19 @@ pub const FULL: &str = "its disk is full";
 /// What the driver was told was committed. It is in memory: the driver outlives its server, and no file of it disturbs what is measured. On a
 /// machine that is going to lose its power the same leaves it as a stream.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct AckLedger {
     entries: Vec<Entry>,
     is_full: bool,
     pub stream: Option<Stream>,
 }
 
-impl Book {
+impl AckLedger {
     pub fn with(stream: Option<Stream>) -> Self {
         Self { stream, ..Self::default() }
     }
 
     /// Takes in a run's pages, and what it left in doubt.
-    pub fn enter(&mut self, pages: Pages, driven: &Driven) {
+    pub fn enter(&mut self, pages: LedgerPages, driven: &DriveResult) {
         for page in pages.of_threads {
             let page = page.into_inner().unwrap_or_else(PoisonError::into_inner);
             self.is_full |= page.len() > pages.each;
@@ -46,15 +46,15 @@ impl Book {
     }
 }
 
-/// A book while it is written: a page for each driver thread.
-pub struct Pages {
+/// A ledger while it is written: a page for each driver thread.
+pub struct LedgerPages {
     /// Nobody but its thread takes a page's lock while the run is on.
     of_threads: Vec<Mutex<Vec<Entry>>>,
     /// Entries that a thread may make.
     each: usize,
 }
 
-impl Pages {
+impl LedgerPages {
     pub fn new(config: &Config) -> Self {
         Self::with_room(config, MOST)
     }
@@ -70,7 +70,7 @@ impl Pages {
     }
 
     /// What writes the page of a thread.
-    pub fn ledger<'a>(&'a self, thread: u32, stream: Option<&'a Stream>) -> Ledger<'a> {
+    pub fn ledger<'a>(&'a self, thread: u32, stream: Option<&'a Stream>) -> LedgerWriter<'a> {
         Box::new(move |request, output| {
             if let (Some(stream), Some(entry)) = (stream, Entry::answered(request, output)) {
                 stream.append(&entry);
@@ -92,7 +92,7 @@ pub struct Loss {
     pub in_doubt: usize,
     /// What was there before the run.
     pub marks: Marks,
-    pub book: Book,
+    pub acks: AckLedger,
 }
 
 impl fmt::Display for Loss {
@@ -137,13 +137,13 @@ impl Loss {
     /// What of the acknowledged transactions was proved, and what is wrong.
     fn findings(&self, trial_database: &TrialDatabase) -> Result<(String, Vec<String>)> {
         let mut database = trial_database.database()?;
-        let failures = |report: &Report| report.failures().map(ToString::to_string).collect::<Vec<_>>();
+        let failures = |report: &CheckReport| report.failures().map(ToString::to_string).collect::<Vec<_>>();
         let mut findings = failures(&check::conditions(&mut *database, false)?);
-        if self.book.is_full {
-            return Ok(("the transactions were too many to be held against the client's book; ".to_owned(), findings));
+        if self.acks.is_full {
+            return Ok(("the client's ledger was too small for that many transactions; ".to_owned(), findings));
         }
         // The driver lives, and has entered itself what it does not know.
-        let account = Account { in_flight: 0, entries: self.book.entries.clone() };
+        let account = Account { in_flight: 0, entries: self.acks.entries.clone() };
         findings.extend(failures(&check::prove(&mut *database, &self.marks, &account)?));
         let told = account.entries.len();
         Ok((format!("all that clients were told of is there ({told} transactions that write), and "), findings))

@@ -11,9 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::*;
 use crate::check::{conditions, prove};
 use crate::config::SqliteJournal;
-use crate::database::{Database, Value};
+use crate::database::{Database, SqlValue};
 use crate::driver;
-use crate::driver::{Drive, Target, fixture};
+use crate::driver::{Drive, DriveTarget, fixture};
 use crate::input::{Input, Request};
 use crate::ledger::Fact;
 use crate::output::Output;
@@ -29,7 +29,7 @@ use bigiron_workload::testing;
 /// So long may it take until a run has done what a test waits for.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-fn passed(report: &Report) {
+fn passed(report: &CheckReport) {
     assert!(report.passed(), "{:?}", report.failures().map(ToString::to_string).collect::<Vec<_>>());
 }
 
@@ -73,8 +73,8 @@ fn sessions(trial_database: &TrialDatabase) -> Vec<u32> {
     let sql = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' \
                AND (query LIKE '%oltp%' OR query LIKE '%UPDATE%' OR query LIKE '%INSERT%')";
     let rows = trial_database.database().unwrap().rows(sql).unwrap();
-    let pid = |row: &Vec<Value>| match row[0] {
-        Value::Integer(pid) => u32::try_from(pid).unwrap(),
+    let pid = |row: &Vec<SqlValue>| match row[0] {
+        SqlValue::Integer(pid) => u32::try_from(pid).unwrap(),
         _ => panic!("{row:?}"),
     };
     rows.iter().map(pid).collect()
@@ -130,13 +130,13 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
             after: i64::MIN,
             unavailable: &[],
             rendezvous: None,
-            witness: None,
+            ack_sink: None,
             progress: &|_| {},
         };
         let orders = 40 + moments.bits() % 160;
         let loss = lose(&trial_database, &cx, mode, orders, die);
         assert!((1..=6).contains(&loss.in_doubt), "{loss}");
-        assert!(loss.book.entries.len() > 40, "{mode}: {}", loss.book.entries.len());
+        assert!(loss.acks.entries.len() > 40, "{mode}: {}", loss.acks.entries.len());
         if mode == "round-trips" {
             last = Some(loss);
             break;
@@ -148,7 +148,7 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
     }
     let loss = last.unwrap();
     assert!(trial_database.recover().unwrap());
-    let account = Account { in_flight: 0, entries: loss.book.entries.clone() };
+    let account = Account { in_flight: 0, entries: loss.acks.entries.clone() };
     let mut database = trial_database.database().unwrap();
     passed(&prove(&mut *database, &loss.marks, &account).unwrap());
     passed(&conditions(&mut *database, false).unwrap());
@@ -177,11 +177,11 @@ fn child() {
     let journal = journal(round);
     let marks = Marks::take(&mut Sqlite::open(&path, journal).unwrap()).unwrap();
     let config = job.config(Clock::Exact, 2);
-    let file = File::create_new(book(&path, round)).unwrap();
+    let file = File::create_new(ledger_file(&path, round)).unwrap();
     let stream = Stream::begin(Box::new(file), config.connections, &marks).unwrap();
-    let pages = Pages::new(&config);
+    let pages = LedgerPages::new(&config);
     let open = |thread: u32| pages.ledger(thread, Some(&stream));
-    let target = Target::Sqlite { path: &path, journal };
+    let target = DriveTarget::Sqlite { path: &path, journal };
     driver::run(Drive {
         config: &config,
         target,
@@ -197,7 +197,7 @@ fn journal(round: u64) -> SqliteJournal {
     if round.is_multiple_of(2) { SqliteJournal::Wal } else { SqliteJournal::Rollback }
 }
 
-fn book(path: &Path, round: u64) -> PathBuf {
+fn ledger_file(path: &Path, round: u64) -> PathBuf {
     path.with_file_name(format!("ledger-{round}"))
 }
 
@@ -229,13 +229,13 @@ fn a_killed_sqlite_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
             .spawn();
         let (mut child, began) = (Killed(child.unwrap()), Instant::now());
         let wanted = 60 + (moments.bits() % 200) as usize;
-        let read = || Account::read(&book(&path, round)).map_or(0, |(account, _)| account.entries.len());
+        let read = || Account::read(&ledger_file(&path, round)).map_or(0, |(account, _)| account.entries.len());
         while read() < wanted {
             assert!(began.elapsed() < PATIENCE && child.0.try_wait().unwrap().is_none(), "it never came so far");
             thread::sleep(Duration::from_millis(2));
         }
         drop(child);
-        let (account, told) = Account::read(&book(&path, round)).unwrap();
+        let (account, told) = Account::read(&ledger_file(&path, round)).unwrap();
         assert_eq!((account.in_flight, &told), (3, &marks));
         let mut engine = Sqlite::open(&path, journal(round)).unwrap();
         passed(&prove(&mut engine, &marks, &account).unwrap());
@@ -255,10 +255,10 @@ fn a_killed_sqlite_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
 }
 
 #[test]
-fn a_book_that_is_full_proves_nothing_and_one_that_is_not_has_all() {
+fn a_ledger_that_is_full_proves_nothing_and_one_that_is_not_has_all() {
     let config = fixture::job(&[("connections", "4"), ("drivers", "2")]).config(Clock::Exact, 2);
     let kept = |most: usize| {
-        let (mut book, pages) = (Book::default(), Pages::with_room(&config, most));
+        let (mut acks, pages) = (AckLedger::default(), LedgerPages::with_room(&config, most));
         let mut threads: Vec<_> = (0..2).map(|thread| pages.ledger(thread, None)).collect();
         let delivery = |date| Request { input: Input::Delivery { warehouse: 1, carrier: 1 }, date };
         for date in 0..10 {
@@ -266,9 +266,9 @@ fn a_book_that_is_full_proves_nothing_and_one_that_is_not_has_all() {
             threads[date as usize % 2](&delivery(date + 100), &Output::Delivery { delivered: 0 });
         }
         drop(threads);
-        let driven = Driven {
+        let driven = DriveResult {
             window_ns: 0,
-            tally: driver::Tally::default(),
+            tally: driver::TransactionTally::default(),
             cpu: bigiron_sys::cpu_clock::ThreadCpu::default(),
             threads: 2,
             backlog: 0,
@@ -276,12 +276,12 @@ fn a_book_that_is_full_proves_nothing_and_one_that_is_not_has_all() {
             lost: Some("gone".to_owned()),
             in_doubt: vec![delivery(50)],
         };
-        book.enter(pages, &driven);
-        book
+        acks.enter(pages, &driven);
+        acks
     };
-    let book = kept(40);
-    assert!(!book.is_full);
-    assert_eq!(book.entries.len(), 11);
-    assert_eq!(book.entries.last(), Some(&Entry { date: 50, fact: Fact::Unknown }));
+    let acks = kept(40);
+    assert!(!acks.is_full);
+    assert_eq!(acks.entries.len(), 11);
+    assert_eq!(acks.entries.last(), Some(&Entry { date: 50, fact: Fact::Unknown }));
     assert!(!kept(10).is_full && kept(8).is_full);
 }

@@ -8,10 +8,10 @@ use anyhow::{Result, ensure};
 
 use super::config::Engine;
 use super::counters::{KERNEL_CPU, SERVER_CPU};
-use super::driver::Driven;
-use super::input::Kind;
+use super::driver::DriveResult;
+use super::input::TransactionKind;
 use super::job::Job;
-use super::watch::Seen;
+use super::run_monitor::Observations;
 use bigiron_model::metric::{Better, Kind as Sort, MetricDef, Unit};
 
 /// The primary metric of a single run, and of a ramp of users.
@@ -32,7 +32,7 @@ fn def(name: &str, unit: Unit, better: Better, kind: Sort, summary: &str) -> Met
 /// The metrics that a run of `job` delivers.
 pub fn of(job: &Job) -> Vec<MetricDef> {
     let mut defs = Vec::new();
-    let orders = job.mix[Kind::NewOrder.index()] > 0;
+    let orders = job.mix[TransactionKind::NewOrder.index()] > 0;
     if job.users.is_empty() {
         if orders {
             defs.push(def(
@@ -74,8 +74,8 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
     defs
 }
 
-fn kinds(job: &Job) -> impl Iterator<Item = Kind> {
-    Kind::ALL.into_iter().filter(|kind| job.mix[kind.index()] > 0)
+fn kinds(job: &Job) -> impl Iterator<Item = TransactionKind> {
+    TransactionKind::ALL.into_iter().filter(|kind| job.mix[kind.index()] > 0)
 }
 
 fn cpu_metrics(job: &Job) -> Vec<MetricDef> {
@@ -100,12 +100,12 @@ fn cpu_metrics(job: &Job) -> Vec<MetricDef> {
 ///
 /// # Errors
 /// If something was not measured: a kind of which nothing ended in the window, a server whose processes cannot be seen.
-pub fn values(job: &Job, driven: &Driven, seen: &Seen) -> Result<BTreeMap<String, f64>> {
+pub fn values(job: &Job, driven: &DriveResult, seen: &Observations) -> Result<BTreeMap<String, f64>> {
     let transactions = driven.transactions();
     ensure!(transactions > 0 && driven.window_ns > 0, "No transaction ended in the window; `oltp.length` is too small");
     let mut values = BTreeMap::new();
     let mut put = |name: &str, value: f64| values.insert(name.to_owned(), value);
-    if job.mix[Kind::NewOrder.index()] > 0 {
+    if job.mix[TransactionKind::NewOrder.index()] > 0 {
         put(NEW_ORDERS, driven.new_orders_per_minute());
     }
     put("throughput", transactions as f64 * 1e9 / driven.window_ns as f64);
@@ -147,18 +147,18 @@ pub fn values(job: &Job, driven: &Driven, seen: &Seen) -> Result<BTreeMap<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::{Tally, fixture};
+    use crate::driver::{TransactionTally, fixture};
     use bigiron_sys::cpu_clock::ThreadCpu;
     use std::time::Duration;
 
-    fn driven(job: &Job) -> Driven {
-        let mut tally = Tally::default();
+    fn driven(job: &Job) -> DriveResult {
+        let mut tally = TransactionTally::default();
         for kind in kinds(job) {
             tally.window[kind.index()].committed = 99;
-            tally.window[kind.index()].rolled_back = u64::from(kind == Kind::NewOrder);
+            tally.window[kind.index()].rolled_back = u64::from(kind == TransactionKind::NewOrder);
             (1..=100).for_each(|ms| tally.latency[kind.index()].record(ms * 1_000_000));
         }
-        Driven {
+        DriveResult {
             window_ns: 30_000_000_000,
             tally,
             cpu: ThreadCpu { total: Duration::from_millis(5), ..ThreadCpu::default() },
@@ -170,9 +170,9 @@ mod tests {
         }
     }
 
-    fn seen() -> Seen {
+    fn seen() -> Observations {
         let window = [(SERVER_CPU, 40_000_000), (KERNEL_CPU, 5_000_000)].map(|(k, v)| (k.to_owned(), v));
-        Seen { window: window.into(), ..Seen::default() }
+        Observations { window: window.into(), ..Observations::default() }
     }
 
     #[test]
@@ -212,11 +212,11 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_an_error() {
         let job = fixture::job(&[]);
-        assert!(values(&job, &driven(&job), &Seen::default()).unwrap_err().to_string().contains("/proc"));
+        assert!(values(&job, &driven(&job), &Observations::default()).unwrap_err().to_string().contains("/proc"));
         let mut short = driven(&job);
-        short.tally.latency[Kind::Delivery.index()] = bigiron_sys::load::Histogram::new();
+        short.tally.latency[TransactionKind::Delivery.index()] = bigiron_sys::load::Histogram::new();
         assert!(values(&job, &short, &seen()).unwrap_err().to_string().contains("No delivery ended"));
-        short.tally = Tally::default();
+        short.tally = TransactionTally::default();
         assert!(values(&job, &short, &seen()).unwrap_err().to_string().contains("too small"));
     }
 

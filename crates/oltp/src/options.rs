@@ -11,7 +11,7 @@ use super::values;
 use bigiron_model::document::Value;
 use bigiron_model::suggest;
 use bigiron_workload::OptionDef;
-use bigiron_workload::acknowledgements::Target;
+use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::keys::form::{Form, count, one_of, or, text, word, words_of};
 use bigiron_workload::keys::{Key, key};
 
@@ -23,14 +23,14 @@ pub const POSTGRES: &str = "postgres.";
 
 /// What a job says, before it is known whether it goes together.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct UncheckedConfig {
     pub sqlite: bool,
     pub version: u32,
     pub url: String,
     pub transport: Transport,
     pub journal: SqliteJournal,
     pub mode: Mode,
-    pub acks: Option<Target>,
+    pub acks: Option<AckTarget>,
     pub warehouses: u32,
     pub touched: (u32, u32),
     pub part: (u32, u32),
@@ -56,7 +56,7 @@ fn url() -> Form<String> {
     text(A_URL, |url| Some(url.to_owned()))
 }
 
-fn acks() -> Form<Option<Target>> {
+fn acks() -> Form<Option<AckTarget>> {
     let read = |value: &Value| match value.string()?.as_str() {
         "none" => Ok(None),
         to => to.parse().map(Some).map_err(|right: &str| value.cannot_be(right)),
@@ -69,51 +69,51 @@ words_of!(Transport: "unix" => Unix, "tcp" => Tcp);
 words_of!(SqliteJournal: "wal" => Wal, "rollback" => Rollback);
 
 /// The keys of a job. Their defaults are the job `default`.
-pub const KEYS: &[Key<Said>] = &[
-    key!(Said, "engine": sqlite, one_of(&[("postgres", false), ("sqlite", true)]),
+pub const KEYS: &[Key<UncheckedConfig>] = &[
+    key!(UncheckedConfig, "engine": sqlite, one_of(&[("postgres", false), ("sqlite", true)]),
         "A PostgreSQL of the run's own, or SQLite inside the driver"),
-    key!(Said, "version": version, count(9..=99), "PostgreSQL's major version, e.g. 15"),
-    key!(Said, "url": url, url(),
+    key!(UncheckedConfig, "version": version, count(9..=99), "PostgreSQL's major version, e.g. 15"),
+    key!(UncheckedConfig, "url": url, url(),
         "A server that runs already, `postgresql://USER@HOST/DATABASE`, in the place of an own one; or `none`"),
-    key!(Said, "transport": transport, word::<Transport>(), "How the driver reaches a server of the run's own"),
-    key!(Said, "journal": journal, word::<SqliteJournal>(), "SQLite's journal; both synchronise fully"),
-    key!(Said, "mode": mode, word::<Mode>(),
+    key!(UncheckedConfig, "transport": transport, word::<Transport>(), "How the driver reaches a server of the run's own"),
+    key!(UncheckedConfig, "journal": journal, word::<SqliteJournal>(), "SQLite's journal; both synchronise fully"),
+    key!(UncheckedConfig, "mode": mode, word::<Mode>(),
         "How a transaction travels: one call, all statements with one Sync, or one round trip for each statement"),
-    key!(Said, "acks": acks, acks(),
+    key!(UncheckedConfig, "acks": acks, acks(),
         "Where each acknowledged commit is told of at once: a file on another machine or device, `tcp:HOST:PORT`, or `none`"),
-    key!(Said, "warehouses": warehouses, count(1..=100_000), "Warehouses loaded, about 100 MB each"),
+    key!(UncheckedConfig, "warehouses": warehouses, count(1..=100_000), "Warehouses loaded, about 100 MB each"),
     Key {
-        read: |value, said: &mut Said| {
+        read: |value, said: &mut UncheckedConfig| {
             let right = || format!("`all`, or the first and the last of {} warehouses as `A..B`", said.warehouses);
             said.touched =
                 values::touched(&value.scalar()?, said.warehouses).ok_or_else(|| value.cannot_be(right()))?;
             Ok(())
         },
-        ..key!(Said, "touched": touched, text(values::A_PART, values::part), "Warehouses used: `all`, or `A..B`, the first and the last")
+        ..key!(UncheckedConfig, "touched": touched, text(values::A_PART, values::part), "Warehouses used: `all`, or `A..B`, the first and the last")
     },
-    key!(Said, "part": part, text(values::A_PART, values::part),
+    key!(UncheckedConfig, "part": part, text(values::A_PART, values::part),
         "`K/N`: process number K of N that share a run on the server of `oltp.url`, each with connections and terminals of its own"),
-    key!(Said, "connections": connections, or("terminals", count(1..=10_000)),
+    key!(UncheckedConfig, "connections": connections, or("terminals", count(1..=10_000)),
         "Connections to the server, or `terminals`: one for each"),
-    key!(Said, "terminals": terminals, or("auto", count(1..=1_000_000)),
+    key!(UncheckedConfig, "terminals": terminals, or("auto", count(1..=1_000_000)),
         "Users; `auto`: one for each connection"),
-    key!(Said, "users": users, text(values::SOME_USERS, values::users),
+    key!(UncheckedConfig, "users": users, text(values::SOME_USERS, values::users),
         "A ramp of users in the place of one run: `A..B:STEP`, a list `100,200,500`, or `none`"),
-    key!(Said, "drivers": drivers, or("auto", count(1..=1024)),
+    key!(UncheckedConfig, "drivers": drivers, or("auto", count(1..=1024)),
         "Driver threads; `auto`: one for every two CPUs"),
-    key!(Said, "mix": mix, text(values::A_MIX, values::mix),
+    key!(UncheckedConfig, "mix": mix, text(values::A_MIX, values::mix),
         "Percentages NEW-ORDER/PAYMENT/ORDER-STATUS/DELIVERY/STOCK-LEVEL, 100 together; of four, new-orders are what is left"),
-    key!(Said, "keying": keying, text(values::A_FACTOR, values::factor),
+    key!(UncheckedConfig, "keying": keying, text(values::A_FACTOR, values::factor),
         "Keying times: `off`, `spec` (18, 3, 2, 2, 2 s), or a factor of these"),
-    key!(Said, "think": think, text(values::A_FACTOR, values::factor),
+    key!(UncheckedConfig, "think": think, text(values::A_FACTOR, values::factor),
         "Think times: `off`, `spec` (means of 12, 12, 10, 5, 5 s), or a factor of these"),
-    key!(Said, "rate": rate, text(values::A_RATE, values::rate),
+    key!(UncheckedConfig, "rate": rate, text(values::A_RATE, values::rate),
         "Open loop: transactions per second that arrive over all terminals, or `off`"),
-    key!(Said, "ramp": ramp, text(values::A_LENGTH, values::length),
+    key!(UncheckedConfig, "ramp": ramp, text(values::A_LENGTH, values::length),
         "Warm-up, not measured: `500` transactions, `10s`, or `auto`"),
-    key!(Said, "length": length, text(values::A_LENGTH, values::length),
+    key!(UncheckedConfig, "length": length, text(values::A_LENGTH, values::length),
         "What is measured: `2000` transactions, `30s`, or `auto`: by time on the wall clock, else by transactions"),
-    key!(Said, "limits": limits, text(values::SOME_LIMITS, values::limits),
+    key!(UncheckedConfig, "limits": limits, text(values::SOME_LIMITS, values::limits),
         "Response limits of the 90th percentile, `5/5/5/5/20` seconds in the mix's order"),
 ];
 

@@ -10,21 +10,21 @@ use anyhow::{Error, Result, anyhow};
 
 use super::check::Marks;
 use super::config::Config;
-use super::driver::{Driven, FIRST_DATE, Target};
+use super::driver::{DriveResult, DriveTarget, FIRST_DATE};
 use super::facts::{self, Facts};
 use super::footprint::Footprint;
-use super::input::Kind;
+use super::input::TransactionKind;
 use super::job::Job;
-use super::loss::{Book, Loss};
+use super::loss::{AckLedger, Loss};
 use super::metrics::USERS_HELD;
 use super::pg::PgError;
-use super::trial::{self, Opening, TrialContext};
+use super::run_monitor::Observations;
+use super::trial::{self, StateBefore, TrialContext};
 use super::trial_database::TrialDatabase;
-use super::watch::Seen;
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_workload::limits;
-use bigiron_workload::{Outcome, Progress, WrongData};
+use bigiron_workload::{Progress, WorkloadResult, WrongData};
 
 /// Dates of a step, in microseconds: more than it can have transactions, in however many parts.
 const STEP_DATES: i64 = 100_000_000_000_000;
@@ -50,17 +50,17 @@ struct Steps {
 ///
 /// # Errors
 /// If not even the first step is held; if the data are not right afterwards, or cannot be checked.
-pub fn run(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<Outcome> {
+pub fn run(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<WorkloadResult> {
     trial::told(cx, of_steps(job, trial_database, cx))
 }
 
-fn of_steps(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<Outcome> {
+fn of_steps(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<WorkloadResult> {
     let config = job.config(cx.clock, cx.cpus);
     limits::allow_files(super::driver::files(&config))?;
-    let mut opening = Opening::new(job, &config, &trial_database.target(), cx)?;
-    let book = opening.book(job, &config, cx)?;
+    let mut opening = StateBefore::new(job, &config, &trial_database.target(), cx)?;
+    let acks = opening.ack_ledger(job, &config, cx)?;
     opening.meet(cx)?;
-    let mut steps = steps(job, &trial_database.target(), cx, &opening.marks, book)?;
+    let mut steps = steps(job, &trial_database.target(), cx, &opening.marks, acks)?;
     // Steps of several numbers of users explain no one metric.
     span::cut();
     let windows = vec![Window { metrics: Vec::new(), operations: 0, ns: 0 }];
@@ -84,10 +84,16 @@ fn of_steps(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>
     facts.extend(steps.facts);
     facts.insert("within-limits".to_owned(), format!("all kinds with {users} users"));
     let values = BTreeMap::from([(USERS_HELD.to_owned(), f64::from(users))]);
-    Ok(Outcome { windows, ..opening.close(&trial_database.target(), facts, values)? })
+    Ok(WorkloadResult { windows, ..opening.close(&trial_database.target(), facts, values)? })
 }
 
-fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, mut book: Book) -> Result<Steps> {
+fn steps(
+    job: &Job,
+    target: &DriveTarget<'_>,
+    cx: &TrialContext<'_>,
+    marks: &Marks,
+    mut acks: AckLedger,
+) -> Result<Steps> {
     let mut steps = Steps::default();
     let sessions = sessions(target);
     let before = Footprint::of_machine();
@@ -95,15 +101,15 @@ fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, m
         await_sessions(target, sessions);
         let config = job.config_for(users, cx.clock, cx.cpus);
         let killed = Footprint::of_machine().killed;
-        let lost = |why: String, in_doubt: usize, book: Book| {
+        let lost = |why: String, in_doubt: usize, acks: AckLedger| {
             let why = format!("with {users} users: {}{why}", by_whom(killed, Footprint::of_machine().killed));
-            Loss { why, in_doubt, marks: marks.clone(), book }
+            Loss { why, in_doubt, marks: marks.clone(), acks }
         };
         let name = format!("{PREFIX}{users:07}");
         let after = marks.latest.max(FIRST_DATE) + i64::from(step) * STEP_DATES;
         let (called, of) = (format!("{users} users"), job.users.len() as u32);
         let progress = Progress { step: &called, done: step, of };
-        let (driven, seen) = match trial::drive(&config, target, (cx, progress), after, &mut book) {
+        let (driven, seen) = match trial::drive(&config, target, (cx, progress), after, &mut acks) {
             Ok(found) => found,
             // More connections than the server takes, or than this machine has processes or memory for: that is where it breaks.
             Err(e) => {
@@ -114,7 +120,7 @@ fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, m
                 }
                 let why = format!("{e:#}");
                 steps.facts.insert(name, format!("not held: {}{why}", by_whom(killed, Footprint::of_machine().killed)));
-                steps.loss = (!lives).then(|| lost(why, 0, book));
+                steps.loss = (!lives).then(|| lost(why, 0, acks));
                 return Ok(steps);
             }
         };
@@ -122,7 +128,7 @@ fn steps(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>, marks: &Marks, m
         if let Some(why) = &driven.lost {
             let by_whom = by_whom(killed, Footprint::of_machine().killed);
             steps.facts.insert(name, format!("not held: the server was lost: {by_whom}{why}"));
-            steps.loss = Some(lost(why.clone(), driven.in_doubt.len(), book));
+            steps.loss = Some(lost(why.clone(), driven.in_doubt.len(), acks));
             return Ok(steps);
         }
         let beyond = facts::beyond_limits(job, &driven);
@@ -146,7 +152,7 @@ fn is_cut_off(e: &Error) -> bool {
     matches!(e.downcast_ref(), Some(PgError::Closed(_)))
 }
 
-fn is_up(target: &Target<'_>) -> bool {
+fn is_up(target: &DriveTarget<'_>) -> bool {
     trial::database(target).is_ok()
 }
 
@@ -162,8 +168,8 @@ fn by_whom(before: Option<u64>, after: Option<u64>) -> String {
 }
 
 /// Sessions of clients that the server has.
-fn sessions(target: &Target<'_>) -> Option<i64> {
-    if matches!(target, Target::Sqlite { .. }) {
+fn sessions(target: &DriveTarget<'_>) -> Option<i64> {
+    if matches!(target, DriveTarget::Sqlite { .. }) {
         return None;
     }
     let count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
@@ -171,7 +177,7 @@ fn sessions(target: &Target<'_>) -> Option<i64> {
 }
 
 /// Waits until no more sessions are there than before the ramp: those of the last step would take the place, and the memory, of the next one's.
-fn await_sessions(target: &Target<'_>, before: Option<i64>) {
+fn await_sessions(target: &DriveTarget<'_>, before: Option<i64>) {
     let Some(before) = before else { return };
     let end = Instant::now() + PATIENCE;
     // A server that is not PostgreSQL has nothing to say.
@@ -222,7 +228,7 @@ const SESSION: &str = "session";
 
 const HELD: &str = "held";
 
-fn verdict(driven: &Driven, beyond: &[Kind]) -> String {
+fn verdict(driven: &DriveResult, beyond: &[TransactionKind]) -> String {
     match beyond {
         _ if driven.transactions() == 0 => "not held, no transaction ended".to_owned(),
         [] => HELD.to_owned(),
@@ -239,15 +245,15 @@ fn of_step(
     verdict: &str,
     job: &Job,
     config: &Config,
-    driven: &Driven,
-    seen: &Seen,
+    driven: &DriveResult,
+    seen: &Observations,
     before: &Footprint,
 ) -> Facts {
     let mut facts = Facts::new();
-    let kinds = || Kind::ALL.into_iter().filter(|k| job.mix[k.index()] > 0);
-    let p90 = |kind: Kind| driven.tally.latency[kind.index()].quantile(0.9);
+    let kinds = || TransactionKind::ALL.into_iter().filter(|k| job.mix[k.index()] > 0);
+    let p90 = |kind: TransactionKind| driven.tally.latency[kind.index()].quantile(0.9);
     let mut line = format!("{verdict}; {:.0} tx/min", driven.new_orders_per_minute());
-    let share = |kind: Kind, ns: u64| ns as f64 * 100.0 / job.limits[kind.index()].as_nanos() as f64;
+    let share = |kind: TransactionKind, ns: u64| ns as f64 * 100.0 / job.limits[kind.index()].as_nanos() as f64;
     let worst = kinds().filter_map(|kind| Some((kind, share(kind, p90(kind)?)))).max_by(|x, y| x.1.total_cmp(&y.1));
     if let Some((kind, percent)) = worst {
         line += &format!("; worst p90 {} {percent:.1} % of its limit", kind.name());

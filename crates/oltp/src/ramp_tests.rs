@@ -38,7 +38,7 @@ fn context<'a>(dir: &'a Path, progress: &'a dyn Fn(Progress<'_>)) -> TrialContex
         after: i64::MIN,
         unavailable: &[],
         rendezvous: None,
-        witness: None,
+        ack_sink: None,
         progress,
     }
 }
@@ -89,7 +89,7 @@ fn a_server_that_is_killed_ends_the_ramp_with_the_step_before_and_its_data_are_c
         scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
                 let sessions = crate::counters::children(postmaster);
-                // One of many, while a later step is on: two are in the book by then.
+                // One of many, while a later step is on: two are in the ledger by then.
                 if third.load(Ordering::Acquire) && sessions.len() > 18 {
                     let _ = kill_process(Pid::from_raw(sessions[sessions.len() - 1]).unwrap(), Signal::KILL);
                     return;

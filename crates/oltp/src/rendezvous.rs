@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::database::{Database as _, Value};
-use super::driver::{Counts, Driven, Tally};
+use super::database::{Database as _, SqlValue};
+use super::driver::{DriveResult, TransactionCounts, TransactionTally};
 use super::pg::{Connection, PgError, Url};
 use bigiron_sys::cpu_clock::ThreadCpu;
 use bigiron_sys::load::Histogram;
@@ -43,16 +43,17 @@ pub enum Stage {
 
 /// A row of the parts' table.
 #[derive(Debug, PartialEq, Eq)]
-struct Row {
+struct PartRow {
     part: u32,
     stage: i64,
     seed: u64,
     said: String,
 }
 
-impl Row {
-    fn of(row: &[Value]) -> Result<Self> {
-        let [Value::Integer(part), Value::Integer(stage), Value::Integer(seed), Value::Text(said)] = row else {
+impl PartRow {
+    fn of(row: &[SqlValue]) -> Result<Self> {
+        let [SqlValue::Integer(part), SqlValue::Integer(stage), SqlValue::Integer(seed), SqlValue::Text(said)] = row
+        else {
             bail!("The parts' table is not one of bigiron's: {row:?}");
         };
         Ok(Self { part: u32::try_from(*part)?, stage: *stage, seed: seed.cast_unsigned(), said: said.clone() })
@@ -154,7 +155,7 @@ impl Rendezvous {
     }
 
     /// The rows of the parts that have come so far or have failed.
-    fn rows(&self, stage: Stage) -> Result<Vec<Row>> {
+    fn rows(&self, stage: Stage) -> Result<Vec<PartRow>> {
         let (wanted, failed) = (stage as u32, Stage::Failed as u32);
         let sql =
             format!("SELECT part, stage, seed, said FROM {TABLE} WHERE stage IN ({wanted}, {failed}) ORDER BY part");
@@ -163,13 +164,13 @@ impl Rendezvous {
             Err(PgError::Server(why)) if why.sqlstate.to_string() == "42P01" && stage == Stage::Loaded => Vec::new(),
             other => other?,
         };
-        rows.iter().map(|row| Row::of(row)).collect()
+        rows.iter().map(|row| PartRow::of(row)).collect()
     }
 
     /// What the parts said, by their numbers.
-    fn said(&self, rows: impl Iterator<Item = Row>) -> Result<BTreeMap<u32, String>> {
+    fn said(&self, rows: impl Iterator<Item = PartRow>) -> Result<BTreeMap<u32, String>> {
         let mut said = BTreeMap::new();
-        for Row { part, stage, seed, said: text } in rows {
+        for PartRow { part, stage, seed, said: text } in rows {
             ensure!(seed == self.seed, "Part {part} has another seed: all parts take the same `--seed`");
             ensure!(stage != Stage::Failed as i64, "Part {part} has failed: {text}");
             said.insert(part, text);
@@ -193,7 +194,7 @@ impl Rendezvous {
 
 /// What a part has found, as it travels.
 #[derive(Debug, Serialize, Deserialize)]
-struct Found {
+struct PartResult {
     window_ns: u64,
     window: [[u64; 3]; 5],
     whole: [[u64; 3]; 5],
@@ -210,10 +211,10 @@ struct Found {
 ///
 /// # Errors
 /// None that is known.
-pub fn written(driven: &Driven) -> Result<String> {
-    let counts = |all: &[Counts; 5]| all.map(|c| [c.committed, c.rolled_back, c.retries]);
+pub fn written(driven: &DriveResult) -> Result<String> {
+    let counts = |all: &[TransactionCounts; 5]| all.map(|c| [c.committed, c.rolled_back, c.retries]);
     let ns = |d: Duration| d.as_nanos() as u64;
-    let found = Found {
+    let found = PartResult {
         window_ns: driven.window_ns,
         window: counts(&driven.tally.window),
         whole: counts(&driven.tally.whole),
@@ -231,13 +232,13 @@ pub fn written(driven: &Driven) -> Result<String> {
 ///
 /// # Errors
 /// What a part has said is not to be read.
-pub fn merge(own: &mut Driven, parts: &[String]) -> Result<()> {
-    let mut tally = Tally::default();
+pub fn merge(own: &mut DriveResult, parts: &[String]) -> Result<()> {
+    let mut tally = TransactionTally::default();
     (own.window_ns, own.cpu, own.threads, own.backlog, own.longest_queue) = (0, ThreadCpu::default(), 0, 0, 0);
     for (part, text) in (1..).zip(parts) {
-        let found: Found = serde_json::from_str(text).with_context(|| format!("What part {part} has found"))?;
+        let found: PartResult = serde_json::from_str(text).with_context(|| format!("What part {part} has found"))?;
         let counts = |all: [[u64; 3]; 5]| {
-            all.map(|[committed, rolled_back, retries]| Counts { committed, rolled_back, retries })
+            all.map(|[committed, rolled_back, retries]| TransactionCounts { committed, rolled_back, retries })
         };
         let latency: Vec<Histogram> =
             found.latency.iter().map(|(sum, buckets)| Histogram::of_buckets(*sum, buckets)).collect();
@@ -245,7 +246,7 @@ pub fn merge(own: &mut Driven, parts: &[String]) -> Result<()> {
             bail!("Part {part} has not found as many histograms as there are kinds")
         };
         let (window, whole) = (counts(found.window), counts(found.whole));
-        tally.add(&Tally { window, latency, whole, delivered: found.delivered });
+        tally.add(&TransactionTally { window, latency, whole, delivered: found.delivered });
         let [total, user, system] = found.cpu_ns.map(Duration::from_nanos);
         own.cpu = own.cpu.plus(ThreadCpu { total, user, system });
         own.window_ns = own.window_ns.max(found.window_ns);
@@ -260,8 +261,8 @@ pub fn merge(own: &mut Driven, parts: &[String]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::config::Transport;
-    use super::super::driver::{Target, fixture};
-    use super::super::input::Kind;
+    use super::super::driver::{DriveTarget, fixture};
+    use super::super::input::TransactionKind;
     use super::super::scale::Scale;
     use super::super::server::Listen;
     use super::super::trial::{self, TrialContext};
@@ -269,11 +270,12 @@ mod tests {
     use super::*;
     use crate::server::{cluster, testing};
     use bigiron_model::clock::Clock;
-    use bigiron_workload::Outcome;
+    use bigiron_workload::WorkloadResult;
 
-    fn driven(orders: u64, latencies: &[u64]) -> Driven {
-        let mut tally = Tally::default();
-        tally.window[Kind::NewOrder.index()] = Counts { committed: orders, rolled_back: 1, retries: 2 };
+    fn driven(orders: u64, latencies: &[u64]) -> DriveResult {
+        let mut tally = TransactionTally::default();
+        tally.window[TransactionKind::NewOrder.index()] =
+            TransactionCounts { committed: orders, rolled_back: 1, retries: 2 };
         tally.whole = tally.window;
         latencies.iter().for_each(|ns| tally.latency[0].record(*ns));
         let cpu = ThreadCpu {
@@ -281,7 +283,7 @@ mod tests {
             user: Duration::from_nanos(3),
             system: Duration::from_nanos(4),
         };
-        Driven {
+        DriveResult {
             window_ns: orders,
             tally,
             cpu,
@@ -299,7 +301,7 @@ mod tests {
         let written: Vec<String> = parts.iter().map(|part| written(part).unwrap()).collect();
         let mut all = driven(0, &[]);
         merge(&mut all, &written).unwrap();
-        assert_eq!(all.tally.window[0], Counts { committed: 40, rolled_back: 2, retries: 4 });
+        assert_eq!(all.tally.window[0], TransactionCounts { committed: 40, rolled_back: 2, retries: 4 });
         assert_eq!((all.window_ns, all.threads, all.backlog, all.longest_queue), (30, 4, 2, 30));
         let latency = all.latency();
         assert_eq!((latency.count(), latency.mean()), (3, Some(5_003_000.0 / 3.0)));
@@ -312,7 +314,7 @@ mod tests {
     fn two_processes_make_one_run_and_a_third_that_fails_ends_it_for_all() {
         let server = testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")]);
         let url = &cluster::url(&server.cluster, Transport::Unix).unwrap();
-        let part = |part: u32| -> Result<(Outcome, (u32, u32))> {
+        let part = |part: u32| -> Result<(WorkloadResult, (u32, u32))> {
             let of = format!("{part}/2");
             let job = fixture::job(&[
                 ("url", "postgresql://db/test"),
@@ -333,7 +335,7 @@ mod tests {
                 after: i64::MIN,
                 unavailable: &[],
                 rendezvous: Some(&rendezvous),
-                witness: None,
+                ack_sink: None,
                 progress: &|_| {},
             };
             if part == 1 {
@@ -342,7 +344,7 @@ mod tests {
             } else {
                 rendezvous.await_load()?;
             }
-            let target = Target::Postgres(url);
+            let target = DriveTarget::Postgres(url);
             let outcome = trial::run(&job, &target, &cx)?;
             trial::verify(&target, &cx)?;
             rendezvous.close()?;

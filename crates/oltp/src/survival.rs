@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::check::{self, Report};
+use super::check::{self, CheckReport};
 use super::job::Job;
 use super::ledger::Account;
 use super::trial_database::TrialDatabase;
@@ -32,7 +32,7 @@ pub fn prove(cx: &Context<'_>, job: &Job, acknowledged: &Path) -> Result<(TrialD
     })?;
     trial_database.after = account.latest().unwrap_or(i64::MIN).max(marks.latest);
     let mut database = trial_database.database()?;
-    let failures = |report: &Report| report.failures().map(ToString::to_string).collect::<Vec<_>>();
+    let failures = |report: &CheckReport| report.failures().map(ToString::to_string).collect::<Vec<_>>();
     step("prove");
     // Rows that cannot be read are not there.
     let unreadable = |e: anyhow::Error| WrongData(format!("The data cannot be read: {e:#}"));
@@ -51,8 +51,9 @@ pub fn prove(cx: &Context<'_>, job: &Job, acknowledged: &Path) -> Result<(TrialD
 }
 
 /// Checks that were made and found nothing.
-fn holding(report: &Report) -> usize {
-    let made =
-        |outcome: &check::Outcome| !matches!(outcome, check::Outcome::Skipped(_) | check::Outcome::TooFew { .. });
+fn holding(report: &CheckReport) -> usize {
+    let made = |outcome: &check::CheckOutcome| {
+        !matches!(outcome, check::CheckOutcome::Skipped(_) | check::CheckOutcome::TooFew { .. })
+    };
     report.checks.iter().filter(|check| made(&check.outcome) && !check.failed()).count()
 }

@@ -7,13 +7,13 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::config::{Config, Pace};
-use super::input::{Customer, Input, Kind, Line};
+use super::input::{Customer, Input, OrderLine, TransactionKind};
 use super::random::{Constants, Rng, stream};
 use super::scale::{CUSTOMERS, DISTRICTS, ITEMS, UNUSED_ITEM};
 
-/// Keying times in seconds, by [`Kind::index`] (TPC-C, clause 5.2.5.7).
+/// Keying times in seconds, by [`TransactionKind::index`] (TPC-C, clause 5.2.5.7).
 pub const KEYING_S: [f64; 5] = [18.0, 3.0, 2.0, 2.0, 2.0];
-/// Mean think times in seconds, by [`Kind::index`] (clause 5.2.5.7).
+/// Mean think times in seconds, by [`TransactionKind::index`] (clause 5.2.5.7).
 pub const THINK_S: [f64; 5] = [12.0, 12.0, 10.0, 5.0, 5.0];
 
 /// A user with its own draws.
@@ -74,20 +74,20 @@ impl Terminal {
         let kind = self.kind();
         let warehouse = self.inputs.range(self.home.0, self.home.1);
         match kind {
-            Kind::NewOrder => self.new_order(warehouse),
-            Kind::Payment => self.payment(warehouse),
-            Kind::OrderStatus => {
+            TransactionKind::NewOrder => self.new_order(warehouse),
+            TransactionKind::Payment => self.payment(warehouse),
+            TransactionKind::OrderStatus => {
                 Input::OrderStatus { warehouse, district: self.any_district(), customer: self.customer() }
             }
-            Kind::Delivery => Input::Delivery { warehouse, carrier: self.inputs.range(1, 10) },
-            Kind::StockLevel => {
+            TransactionKind::Delivery => Input::Delivery { warehouse, carrier: self.inputs.range(1, 10) },
+            TransactionKind::StockLevel => {
                 Input::StockLevel { warehouse, district: self.district, threshold: self.inputs.range(10, 20) }
             }
         }
     }
 
     /// How long the user types before a transaction is sent. No time in an open loop.
-    pub fn keying(&self, kind: Kind) -> Duration {
+    pub fn keying(&self, kind: TransactionKind) -> Duration {
         match self.pace {
             Pace::Closed { keying, .. } => Duration::from_secs_f64(KEYING_S[kind.index()] * keying),
             Pace::Open { .. } => Duration::ZERO,
@@ -95,7 +95,7 @@ impl Terminal {
     }
 
     /// How long the user looks at the answer: −ln(r) times the mean, at most ten times the mean (clause 5.2.5.4). No time in an open loop.
-    pub fn think(&mut self, kind: Kind) -> Duration {
+    pub fn think(&mut self, kind: TransactionKind) -> Duration {
         match self.pace {
             Pace::Closed { think, .. } => {
                 let means = (-self.thinking.unit().ln()).clamp(0.0, 10.0);
@@ -105,9 +105,9 @@ impl Terminal {
         }
     }
 
-    fn kind(&mut self) -> Kind {
+    fn kind(&mut self) -> TransactionKind {
         let mut drawn = self.inputs.range(0, self.mix.iter().sum::<u32>() - 1);
-        for kind in Kind::ALL {
+        for kind in TransactionKind::ALL {
             match drawn.checked_sub(self.mix[kind.index()]) {
                 Some(rest) => drawn = rest,
                 None => return kind,
@@ -121,8 +121,8 @@ impl Terminal {
         let customer = self.customer_id();
         let count = self.inputs.range(5, 15);
         let roll_back = self.inputs.percent(1);
-        let mut lines: Vec<Line> = (0..count)
-            .map(|_| Line {
+        let mut lines: Vec<OrderLine> = (0..count)
+            .map(|_| OrderLine {
                 item: self.inputs.non_uniform(8191, self.constants.ol_i_id, 1, ITEMS),
                 supply_warehouse: if self.inputs.percent(1) { self.other_than(warehouse) } else { warehouse },
                 quantity: self.inputs.range(1, 10),

@@ -8,27 +8,27 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::check::{self, Marks, Report};
+use super::check::{self, CheckReport, Marks};
 use super::claims;
 use super::config::{self, Config};
-use super::database::{Database, Value};
-use super::driver::{self, Counts, Drive, Driven, Moment, Target};
+use super::database::{Database, SqlValue};
+use super::driver::{self, Drive, DriveResult, DriveTarget, RunMoment, TransactionCounts};
 use super::facts::{self, Facts};
-use super::input::Kind;
+use super::input::TransactionKind;
 use super::job::{Claim, Job};
 use super::ledger::Stream;
-use super::loss::{Book, Loss, Pages};
+use super::loss::{AckLedger, LedgerPages, Loss};
 use super::pg::Connection;
 use super::rendezvous::{self, Rendezvous, Stage};
+use super::run_monitor::{Observations, RunMonitor};
 use super::server::settings::deviations;
 use super::sqlite::Engine;
-use super::watch::{Seen, Watch};
 use super::{metrics, settings};
 use bigiron_model::clock::Clock;
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
-use bigiron_workload::{Outcome, Progress, Sink};
+use bigiron_workload::{AckSink, Progress, WorkloadResult};
 
 /// What the run tells the check after it, in the trial's directory.
 const NOTES: &str = "oltp.json";
@@ -48,8 +48,8 @@ pub struct TrialContext<'a> {
     pub unavailable: &'a [String],
     /// Where the processes of a shared run meet.
     pub rendezvous: Option<&'a Rendezvous>,
-    /// As [`bigiron_workload::Context::witness`].
-    pub witness: Option<&'a dyn Fn() -> Box<dyn Sink>>,
+    /// As [`bigiron_workload::Context::ack_sink`].
+    pub ack_sink: Option<&'a dyn Fn() -> Box<dyn AckSink>>,
     pub progress: &'a dyn Fn(Progress<'_>),
 }
 
@@ -63,10 +63,10 @@ struct Notes {
 }
 
 /// A connection for everything that is not measured.
-pub fn database(target: &Target<'_>) -> Result<Box<dyn Database>> {
+pub fn database(target: &DriveTarget<'_>) -> Result<Box<dyn Database>> {
     Ok(match target {
-        Target::Postgres(url) => Box::new(Connection::connect(url)?),
-        Target::Sqlite { path, journal } => Box::new(Engine::open(path, *journal)?),
+        DriveTarget::Postgres(url) => Box::new(Connection::connect(url)?),
+        DriveTarget::Sqlite { path, journal } => Box::new(Engine::open(path, *journal)?),
     })
 }
 
@@ -74,7 +74,7 @@ pub fn database(target: &Target<'_>) -> Result<Box<dyn Database>> {
 ///
 /// # Errors
 /// If the tables are of another scale, or a condition does not hold.
-pub fn prepare(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<()> {
+pub fn prepare(job: &Job, target: &DriveTarget<'_>, cx: &TrialContext<'_>) -> Result<()> {
     let mut database = database(target)?;
     let warehouses = number(&mut *database, "SELECT count(*) FROM warehouse")?;
     ensure!(
@@ -91,7 +91,7 @@ pub fn prepare(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<
 ///
 /// # Errors
 /// If the server refuses.
-pub fn warm(job: &Job, target: &Target<'_>) -> Result<()> {
+pub fn warm(job: &Job, target: &DriveTarget<'_>) -> Result<()> {
     if !matches!((job.claim, &job.engine), (Some(Claim::Cached), config::Engine::Postgres { .. })) {
         return Ok(());
     }
@@ -106,7 +106,7 @@ pub fn warm(job: &Job, target: &Target<'_>) -> Result<()> {
 ///
 /// # Errors
 /// If something was not measured, the server was lost (a [`Loss`]), the data are not what the inputs make of them, or the job's claim does not hold.
-pub fn run(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
+pub fn run(job: &Job, target: &DriveTarget<'_>, cx: &TrialContext<'_>) -> Result<WorkloadResult> {
     told(cx, alone_or_shared(job, target, cx))
 }
 
@@ -119,18 +119,18 @@ pub fn told<T>(cx: &TrialContext<'_>, ran: Result<T>) -> Result<T> {
     ran
 }
 
-fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Outcome> {
+fn alone_or_shared(job: &Job, target: &DriveTarget<'_>, cx: &TrialContext<'_>) -> Result<WorkloadResult> {
     let config = job.config(cx.clock, cx.cpus);
-    let mut opening = Opening::new(job, &config, target, cx)?;
-    let mut book = opening.book(job, &config, cx)?;
+    let mut opening = StateBefore::new(job, &config, target, cx)?;
+    let mut acks = opening.ack_ledger(job, &config, cx)?;
     opening.meet(cx)?;
     let progress = Progress { step: "run", done: 0, of: 1 };
-    let (mut driven, seen) = drive(&config, target, (cx, progress), opening.marks.latest, &mut book)?;
+    let (mut driven, seen) = drive(&config, target, (cx, progress), opening.marks.latest, &mut acks)?;
     span::cut();
     // While the server is there to be seen.
     let programs = symbols::running();
     if let Some(why) = driven.lost {
-        return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks: opening.marks, book }.into());
+        return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks: opening.marks, acks }.into());
     }
     if let Some(rendezvous) = cx.rendezvous {
         rendezvous.tell(Stage::Ended, &rendezvous::written(&driven)?)?;
@@ -143,11 +143,11 @@ fn alone_or_shared(job: &Job, target: &Target<'_>, cx: &TrialContext<'_>) -> Res
     if let Some(claim) = claims::assert(job, &driven, &seen)? {
         facts.insert("claim".to_owned(), claim);
     }
-    Ok(Outcome { windows: vec![window], programs, ..opening.close(target, facts, values)? })
+    Ok(WorkloadResult { windows: vec![window], programs, ..opening.close(target, facts, values)? })
 }
 
 /// What is known before a run, to be held against what is there after it.
-pub struct Opening {
+pub struct StateBefore {
     facts: Facts,
     pub marks: Marks,
     notes: Notes,
@@ -155,10 +155,10 @@ pub struct Opening {
     lost: Option<String>,
 }
 
-impl Opening {
+impl StateBefore {
     /// # Errors
     /// If the database cannot be asked.
-    pub fn new(job: &Job, config: &Config, target: &Target<'_>, cx: &TrialContext<'_>) -> Result<Self> {
+    pub fn new(job: &Job, config: &Config, target: &DriveTarget<'_>, cx: &TrialContext<'_>) -> Result<Self> {
         let mut database = database(target)?;
         let mut facts = facts::of_job(job, config);
         facts.extend(durability(&mut *database, target)?);
@@ -172,18 +172,18 @@ impl Opening {
         Ok(Self { facts, marks, notes, lost: None })
     }
 
-    /// The book of what is acknowledged; it goes on outside of the server's machine where the job or the trial says so.
+    /// The ledger of what is acknowledged; it goes on outside of the server's machine where the job or the trial says so.
     ///
     /// # Errors
     /// If the place outside cannot be written.
-    pub fn book(&self, job: &Job, config: &Config, cx: &TrialContext<'_>) -> Result<Book> {
-        let sink = match (cx.witness, &job.acks) {
+    pub fn ack_ledger(&self, job: &Job, config: &Config, cx: &TrialContext<'_>) -> Result<AckLedger> {
+        let sink = match (cx.ack_sink, &job.acks) {
             (Some(open), _) => Some(open()),
             (None, Some(acks)) => Some(acks.open()?),
             (None, None) => None,
         };
         let stream = sink.map(|sink| Stream::begin(sink, config.connections, &self.marks)).transpose()?;
-        Ok(Book::with(stream))
+        Ok(AckLedger::with(stream))
     }
 
     /// Waits until all who share the run are ready for it.
@@ -215,7 +215,12 @@ impl Opening {
     ///
     /// # Errors
     /// If the data are not what the inputs make of them.
-    pub fn close(mut self, target: &Target<'_>, facts: Facts, values: BTreeMap<String, f64>) -> Result<Outcome> {
+    pub fn close(
+        mut self,
+        target: &DriveTarget<'_>,
+        facts: Facts,
+        values: BTreeMap<String, f64>,
+    ) -> Result<WorkloadResult> {
         let mut database = database(target)?;
         self.facts.extend(facts);
         if self.lost.is_none() {
@@ -229,37 +234,37 @@ impl Opening {
         for table in check::sums(&mut *database)? {
             self.facts.insert(format!("rows.{}", table.table), table.rows.to_string());
         }
-        Ok(Outcome { values, facts: self.facts, ..Outcome::default() })
+        Ok(WorkloadResult { values, facts: self.facts, ..WorkloadResult::default() })
     }
 }
 
-/// One run, or one step of a ramp, as `progress` calls it, with dates later than `after`; what was acknowledged of it is added to the book.
+/// One run, or one step of a ramp, as `progress` calls it, with dates later than `after`; what was acknowledged of it is added to the ledger.
 pub fn drive(
     config: &Config,
-    target: &Target<'_>,
+    target: &DriveTarget<'_>,
     (cx, progress): (&TrialContext<'_>, Progress<'_>),
     after: i64,
-    book: &mut Book,
-) -> Result<(Driven, Seen)> {
-    let mut watch = Watch::new(target)?;
+    acks: &mut AckLedger,
+) -> Result<(DriveResult, Observations)> {
+    let mut watch = RunMonitor::new(target)?;
     (cx.progress)(progress);
-    let mut look = |moment: Moment| match moment {
+    let mut look = |moment: RunMoment| match moment {
         // The same again: it goes on.
-        Moment::Connecting => (cx.progress)(progress),
+        RunMoment::Connecting => (cx.progress)(progress),
         other => watch.look(other),
     };
-    let pages = Pages::new(config);
-    let ledger = |thread: u32| pages.ledger(thread, book.stream.as_ref());
+    let pages = LedgerPages::new(config);
+    let ledger = |thread: u32| pages.ledger(thread, acks.stream.as_ref());
     let target = *target;
     let driven = driver::run(Drive { config, target, seed: cx.seed, after, watch: &mut look, ledger: Some(&ledger) })?;
-    book.stream.as_ref().map_or(Ok(()), Stream::end)?;
-    book.enter(pages, &driven);
+    acks.stream.as_ref().map_or(Ok(()), Stream::end)?;
+    acks.enter(pages, &driven);
     Ok((driven, watch.seen()))
 }
 
 /// New orders that the client knows to be committed, from the first transaction to the last.
-pub fn committed(driven: &Driven) -> u64 {
-    let Counts { committed, .. } = driven.tally.whole[Kind::NewOrder.index()];
+pub fn committed(driven: &DriveResult) -> u64 {
+    let TransactionCounts { committed, .. } = driven.tally.whole[TransactionKind::NewOrder.index()];
     committed
 }
 
@@ -267,7 +272,7 @@ pub fn committed(driven: &Driven) -> u64 {
 ///
 /// # Errors
 /// If a consistency condition does not hold, or the server does not have the new orders that the client knows of.
-pub fn verify(target: &Target<'_>, cx: &TrialContext<'_>) -> Result<()> {
+pub fn verify(target: &DriveTarget<'_>, cx: &TrialContext<'_>) -> Result<()> {
     let mut database = database(target)?;
     passed(&check::conditions(&mut *database, false)?, "after the run")?;
     // A run that was cut short has left no notes.
@@ -292,7 +297,7 @@ fn agreement(notes: &Notes, database: &mut dyn Database) -> Result<Facts> {
     Ok(Facts::from([("agreement".to_owned(), text)]))
 }
 
-fn passed(report: &Report, when: &str) -> Result<()> {
+fn passed(report: &CheckReport, when: &str) -> Result<()> {
     let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
     ensure!(failures.is_empty(), "The data {when} are not right: {}", failures.join("; "));
     Ok(())
@@ -304,23 +309,23 @@ fn passed(report: &Report, when: &str) -> Result<()> {
 /// If the server refuses it, or it gives none.
 pub fn number(database: &mut dyn Database, sql: &str) -> Result<i64> {
     match database.rows(sql)?.first().and_then(|row| row.first()) {
-        Some(Value::Integer(n)) => Ok(*n),
+        Some(SqlValue::Integer(n)) => Ok(*n),
         // A sum of 64-bit integers is a numeric.
-        Some(Value::Text(text)) => text.parse().with_context(|| format!("No number: `{sql}`")),
+        Some(SqlValue::Text(text)) => text.parse().with_context(|| format!("No number: `{sql}`")),
         _ => bail!("No number: `{sql}`"),
     }
 }
 
 /// What the engine itself says about durability; anything weakened is named, on a server that somebody else runs too.
-fn durability(database: &mut dyn Database, target: &Target<'_>) -> Result<Facts> {
+fn durability(database: &mut dyn Database, target: &DriveTarget<'_>) -> Result<Facts> {
     let mut facts = Facts::new();
     match target {
-        Target::Postgres(_) => {
+        DriveTarget::Postgres(_) => {
             let (mut all, mut weak) = (Vec::new(), Vec::new());
             for name in settings::of_durability().chain(["wal_sync_method", "shared_buffers", "server_version"]) {
                 // A server that is not PostgreSQL may not have it.
                 let Ok(rows) = database.rows(&format!("SHOW {name}")) else { continue };
-                if let Some(Value::Text(value)) = rows.first().and_then(|row| row.first()) {
+                if let Some(SqlValue::Text(value)) = rows.first().and_then(|row| row.first()) {
                     all.push(format!("{name}={value}"));
                     weak.extend(settings::weakens(name, value).map(|what| format!("{name}={value} ({what})")));
                 }
@@ -335,7 +340,7 @@ fn durability(database: &mut dyn Database, target: &Target<'_>) -> Result<Facts>
                 facts.insert("weakened".to_owned(), weak.join("; "));
             }
         }
-        Target::Sqlite { path, journal } => {
+        DriveTarget::Sqlite { path, journal } => {
             let engine = Engine::open(path, *journal)?;
             let f = engine.facts();
             facts.insert(

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 
 use super::config::{Config, Engine, Mode, SqliteJournal, Transport};
-use super::database::{Database, Value};
-use super::driver::Target;
+use super::database::{Database, SqlValue};
+use super::driver::DriveTarget;
 use super::job::Job;
 use super::pg::{Connection, PgError, Url};
 use super::rendezvous::Rendezvous;
@@ -41,7 +41,7 @@ const MARK: &str = "loaded by bigiron oltp";
 
 /// A database that is ready for a run.
 pub struct TrialDatabase {
-    kind: Kind,
+    kind: DatabaseKind,
     /// No row of runs before has a later date, nor had what a crash has undone.
     pub after: i64,
     /// What somebody's server does not have, and the run does without.
@@ -54,14 +54,14 @@ pub struct TrialDatabase {
     _way: Option<OwnFolder>,
 }
 
-enum Kind {
-    Own(Box<Own>),
+enum DatabaseKind {
+    Own(Box<PrivateCluster>),
     Foreign(Url),
     Sqlite { path: PathBuf, journal: SqliteJournal },
 }
 
 /// A private cluster and how it was started, to be started so again.
-struct Own {
+struct PrivateCluster {
     /// `None` if it could not be started again.
     cluster: Option<Cluster>,
     url: Url,
@@ -114,7 +114,7 @@ impl TrialDatabase {
                     _ => load_marked(&url, config.scale, procedures, &steps(cx)),
                 }?;
                 unavailable.extend(abilities::missing(&mut Connection::connect(&url)?));
-                let kind = Kind::Foreign(url);
+                let kind = DatabaseKind::Foreign(url);
                 Ok(Self { kind, after: i64::MIN, unavailable, rendezvous, ballast: PathBuf::new(), _way: None })
             }
             Engine::Sqlite { journal } => {
@@ -128,7 +128,7 @@ impl TrialDatabase {
                 };
                 let ballast = ballast(&path);
                 Ok(Self {
-                    kind: Kind::Sqlite { path, journal: *journal },
+                    kind: DatabaseKind::Sqlite { path, journal: *journal },
                     after: i64::MIN,
                     unavailable: Vec::new(),
                     rendezvous: None,
@@ -160,7 +160,7 @@ impl TrialDatabase {
             Transport::Tcp => Listen::Tcp,
         };
         let trial_database = Self::start(&server, &short, settings, listen, transport, way)?;
-        if let Kind::Own(own) = &trial_database.kind {
+        if let DatabaseKind::Own(own) = &trial_database.kind {
             // The connection knows that it is gone; the server may know why.
             let told = |e: anyhow::Error| match own.cluster.as_ref().and_then(postgres::complaint) {
                 Some(complaint) => e.context(complaint),
@@ -182,9 +182,9 @@ impl TrialDatabase {
         let (cluster, url) = started(server, folder, settings, listen, transport)?;
         let ballast = ballast(&folder.join("data"));
         let (server, folder, settings) = (server.clone(), folder.to_owned(), settings.clone());
-        let own = Own { cluster: Some(cluster), url, server, folder, settings, listen, transport };
+        let own = PrivateCluster { cluster: Some(cluster), url, server, folder, settings, listen, transport };
         Ok(Self {
-            kind: Kind::Own(Box::new(own)),
+            kind: DatabaseKind::Own(Box::new(own)),
             after: i64::MIN,
             unavailable: Vec::new(),
             rendezvous: None,
@@ -195,7 +195,7 @@ impl TrialDatabase {
 
     /// What a server of our own says itself of why it is lost.
     pub fn complaint(&self) -> Option<ServerError> {
-        let Kind::Own(own) = &self.kind else { return None };
+        let DatabaseKind::Own(own) = &self.kind else { return None };
         postgres::complaint(own.cluster.as_ref()?)
     }
 
@@ -207,10 +207,10 @@ impl TrialDatabase {
     pub fn recover(&mut self) -> Result<bool, ServerError> {
         let _ = fs::remove_file(&self.ballast);
         let own = match &mut self.kind {
-            Kind::Own(own) => own,
-            Kind::Foreign(_) => return Ok(false),
+            DatabaseKind::Own(own) => own,
+            DatabaseKind::Foreign(_) => return Ok(false),
             // It recovers when it is opened next.
-            Kind::Sqlite { .. } => return Ok(true),
+            DatabaseKind::Sqlite { .. } => return Ok(true),
         };
         if let Some(cluster) = own.cluster.take() {
             cluster.kill();
@@ -221,11 +221,11 @@ impl TrialDatabase {
     }
 
     /// What the driver is to drive.
-    pub fn target(&self) -> Target<'_> {
+    pub fn target(&self) -> DriveTarget<'_> {
         match &self.kind {
-            Kind::Own(own) => Target::Postgres(&own.url),
-            Kind::Foreign(url) => Target::Postgres(url),
-            Kind::Sqlite { path, journal } => Target::Sqlite { path, journal: *journal },
+            DatabaseKind::Own(own) => DriveTarget::Postgres(&own.url),
+            DatabaseKind::Foreign(url) => DriveTarget::Postgres(url),
+            DatabaseKind::Sqlite { path, journal } => DriveTarget::Sqlite { path, journal: *journal },
         }
     }
 
@@ -240,7 +240,7 @@ impl TrialDatabase {
     /// The postmaster of a server of our own.
     #[cfg(test)]
     pub fn postmaster(&self) -> Option<u32> {
-        let Kind::Own(own) = &self.kind else { return None };
+        let DatabaseKind::Own(own) = &self.kind else { return None };
         own.cluster.as_ref().map(Cluster::pid)
     }
 
@@ -250,8 +250,8 @@ impl TrialDatabase {
     /// A server that does not stop as it should.
     pub fn close(self) -> Result<()> {
         match self.kind {
-            Kind::Own(own) => Ok(own.cluster.map_or(Ok(()), |cluster| cluster.stop())?),
-            Kind::Foreign(_) | Kind::Sqlite { .. } => Ok(()),
+            DatabaseKind::Own(own) => Ok(own.cluster.map_or(Ok(()), |cluster| cluster.stop())?),
+            DatabaseKind::Foreign(_) | DatabaseKind::Sqlite { .. } => Ok(()),
         }
     }
 }
@@ -312,7 +312,7 @@ pub fn load_marked(
          JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'item' AND n.nspname = current_schema()",
     )?;
     let (is_there, is_ours) = match there.first().map(Vec::as_slice) {
-        Some([Value::Integer(count), Value::Text(mark)]) => (*count > 0, mark == MARK),
+        Some([SqlValue::Integer(count), SqlValue::Text(mark)]) => (*count > 0, mark == MARK),
         other => anyhow::bail!("The server does not say whether there is a table `item`: {other:?}"),
     };
     ensure!(
@@ -324,7 +324,7 @@ pub fn load_marked(
         let denied =
             "SELECT count(*) FROM pg_language WHERE lanname = 'plpgsql' AND NOT has_language_privilege(oid, 'USAGE')";
         ensure!(
-            !database.rows(denied).is_ok_and(|rows| rows == [[Value::Integer(1)]]),
+            !database.rows(denied).is_ok_and(|rows| rows == [[SqlValue::Integer(1)]]),
             "The server does not let its user make procedures in PL/pgSQL; {WITHOUT_PROCEDURES}"
         );
     }

@@ -20,10 +20,10 @@ use super::{images, jobs, metrics, options, ramp, survival};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
-use bigiron_workload::acknowledgements::Target;
+use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::{
-    Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Outcome, Running, Workload,
-    keys,
+    Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload,
+    WorkloadResult, keys,
 };
 
 /// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.
@@ -68,7 +68,7 @@ impl Workload for Oltp {
             "job" => jobs::embed(value).map_err(|e| e.to_string()),
             // A trial works in a folder of its own, which goes with it.
             "acks" => Ok(match value.parse() {
-                Ok(Target::File(path)) if ![AS_JOB, "none"].contains(&value) => {
+                Ok(AckTarget::File(path)) if ![AS_JOB, "none"].contains(&value) => {
                     std::path::absolute(path).map_err(|e| e.to_string())?.display().to_string()
                 }
                 _ => value.to_owned(),
@@ -142,7 +142,7 @@ impl Configured for Job {
             prepared?;
         }
         trial::warm(job, &trial_database.target())?;
-        Ok(Box::new(Open { job, trial_database }))
+        Ok(Box::new(OpenTrial { job, trial_database }))
     }
 
     fn recover(
@@ -153,19 +153,19 @@ impl Configured for Job {
         let job = self;
         let (trial_database, facts) = survival::prove(cx, job, acknowledged)?;
         trial::warm(job, &trial_database.target())?;
-        Ok((Box::new(Open { job, trial_database }), facts))
+        Ok((Box::new(OpenTrial { job, trial_database }), facts))
     }
 }
 
 /// A trial with its database open. Dropping it ends what was started.
-struct Open<'a> {
+struct OpenTrial<'a> {
     job: &'a Job,
     trial_database: TrialDatabase,
 }
 
-impl Running for Open<'_> {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
-        let Open { job, trial_database } = self;
+impl Running for OpenTrial<'_> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
+        let OpenTrial { job, trial_database } = self;
         // A ramp may have to start the trial database's server again, so the context borrows nothing of it.
         let (unavailable, rendezvous) =
             (std::mem::take(&mut trial_database.unavailable), trial_database.rendezvous.take());
@@ -210,7 +210,7 @@ fn context<'a>(
         after,
         unavailable,
         rendezvous,
-        witness: cx.witness,
+        ack_sink: cx.ack_sink,
         progress: cx.progress,
     }
 }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::noise::{self, Noise};
+use super::noise::{self, Disturbance};
 use bigiron_model::size;
 
 /// How one thing bears on measurements.
@@ -30,7 +30,7 @@ impl Grade {
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct MachineCheck {
     pub what: &'static str,
     pub grade: Grade,
     pub says: String,
@@ -51,7 +51,7 @@ pub fn cpus(sys: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Grades the machine whose `/sys` and `/proc` these are; `noise` was seen over some time just now, `dir` is where a study would be kept.
-pub fn card(sys: &Path, proc: &Path, noise: &Noise, dir: &Path) -> Vec<Item> {
+pub fn card(sys: &Path, proc: &Path, noise: &Disturbance, dir: &Path) -> Vec<MachineCheck> {
     let cpu = sys.join("devices/system/cpu");
     vec![
         governor(sys),
@@ -88,7 +88,7 @@ pub fn quieting(sys: &Path) -> Vec<(&'static str, &'static str)> {
 pub fn settings(sys: &Path, proc: &Path) -> String {
     let cpu = sys.join("devices/system/cpu");
     let items = [governor(sys), boost(&cpu), smt(&cpu), numa(sys), huge_pages(sys), virtualised(sys, proc)];
-    let brief = |i: &Item| format!("{}: {}", i.what, i.says.split(';').next().unwrap_or_default());
+    let brief = |i: &MachineCheck| format!("{}: {}", i.what, i.says.split(';').next().unwrap_or_default());
     items.iter().map(brief).collect::<Vec<_>>().join(", ")
 }
 
@@ -96,8 +96,8 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-fn item(what: &'static str, grade: Grade, says: impl Into<String>) -> Item {
-    Item { what, grade, says: says.into() }
+fn item(what: &'static str, grade: Grade, says: impl Into<String>) -> MachineCheck {
+    MachineCheck { what, grade, says: says.into() }
 }
 
 /// The choice in brackets, as in `always [madvise] never`.
@@ -105,7 +105,7 @@ fn chosen(text: &str) -> Option<&str> {
     text.split_once('[')?.1.split_once(']').map(|(chosen, _)| chosen)
 }
 
-fn governor(sys: &Path) -> Item {
+fn governor(sys: &Path) -> MachineCheck {
     let what = "governor";
     let mut governors: Vec<String> = cpus(sys).filter_map(|c| read(c.join("cpufreq/scaling_governor"))).collect();
     governors.sort();
@@ -124,7 +124,7 @@ fn governor(sys: &Path) -> Item {
     }
 }
 
-fn boost(cpu: &Path) -> Item {
+fn boost(cpu: &Path) -> MachineCheck {
     let what = "boost";
     let intel = read(cpu.join("intel_pstate/no_turbo")).map(|off| off == "0");
     match intel.or_else(|| read(cpu.join("cpufreq/boost")).map(|on| on == "1")) {
@@ -142,7 +142,7 @@ fn boost(cpu: &Path) -> Item {
     }
 }
 
-fn smt(cpu: &Path) -> Item {
+fn smt(cpu: &Path) -> MachineCheck {
     let what = "SMT";
     match read(cpu.join("smt/active")).as_deref() {
         Some("0") => item(what, Grade::Quiet, "off"),
@@ -155,7 +155,7 @@ fn smt(cpu: &Path) -> Item {
     }
 }
 
-fn share(what: &'static str, share: Option<f64>, least: f64, of: &str, help: &str) -> Item {
+fn share(what: &'static str, share: Option<f64>, least: f64, of: &str, help: &str) -> MachineCheck {
     match share {
         None => item(what, Grade::Unknown, "looked at for too short a time"),
         Some(s) if s < least => item(what, Grade::Quiet, format!("{:.1} % of the CPU time {of}", s * 100.0)),
@@ -163,19 +163,19 @@ fn share(what: &'static str, share: Option<f64>, least: f64, of: &str, help: &st
     }
 }
 
-fn steal(noise: &Noise) -> Item {
+fn steal(noise: &Disturbance) -> MachineCheck {
     let help = "ask for CPUs of your own, or measure when the neighbours are quiet";
     share("steal", noise.steal, noise::STEAL, "went to other virtual machines", help)
 }
 
-fn foreign(noise: &Noise, proc: &Path) -> Item {
+fn foreign(noise: &Disturbance, proc: &Path) -> MachineCheck {
     let load = read(proc.join("loadavg")).unwrap_or_default();
     let load = load.split_whitespace().next().unwrap_or("unknown").to_owned();
     let help = format!("stop what runs beside it (load {load})");
     share("foreign CPU", noise.foreign, noise::FOREIGN, "is taken by other processes", &help)
 }
 
-fn throttling(sys: &Path, noise: &Noise) -> Item {
+fn throttling(sys: &Path, noise: &Disturbance) -> MachineCheck {
     let what = "throttling";
     if !cpus(sys).any(|c| c.join("thermal_throttle").exists()) {
         return item(what, Grade::Unknown, "not counted here");
@@ -198,7 +198,7 @@ fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-fn swap(proc: &Path, noise: &Noise) -> Item {
+fn swap(proc: &Path, noise: &Disturbance) -> MachineCheck {
     let what = "swap";
     let (Some(all), Some(free)) = (meminfo(proc, "SwapTotal:"), meminfo(proc, "SwapFree:")) else {
         return item(what, Grade::Unknown, "/proc/meminfo does not say");
@@ -218,7 +218,7 @@ fn swap(proc: &Path, noise: &Noise) -> Item {
     }
 }
 
-fn memory(proc: &Path) -> Item {
+fn memory(proc: &Path) -> MachineCheck {
     let what = "memory";
     match meminfo(proc, "MemAvailable:") {
         None => item(what, Grade::Unknown, "/proc/meminfo names no MemAvailable"),
@@ -229,7 +229,7 @@ fn memory(proc: &Path) -> Item {
     }
 }
 
-fn numa(sys: &Path) -> Item {
+fn numa(sys: &Path) -> MachineCheck {
     let entries = fs::read_dir(sys.join("devices/system/node")).into_iter().flatten().flatten();
     let is_node = |name: &str| name.strip_prefix("node").is_some_and(|n| n.parse::<u32>().is_ok());
     match entries.filter(|e| e.file_name().to_str().is_some_and(is_node)).count() {
@@ -242,7 +242,7 @@ fn numa(sys: &Path) -> Item {
     }
 }
 
-fn huge_pages(sys: &Path) -> Item {
+fn huge_pages(sys: &Path) -> MachineCheck {
     let what = "THP";
     let text = read(sys.join("kernel/mm/transparent_hugepage/enabled"));
     match text.as_deref().and_then(chosen) {
@@ -256,7 +256,7 @@ fn huge_pages(sys: &Path) -> Item {
     }
 }
 
-fn virtualised(sys: &Path, proc: &Path) -> Item {
+fn virtualised(sys: &Path, proc: &Path) -> MachineCheck {
     let what = "machine";
     let cpuinfo = read(proc.join("cpuinfo")).unwrap_or_default();
     let flagged = cpuinfo.lines().any(|l| l.starts_with("flags") && l.split_whitespace().any(|f| f == "hypervisor"));
@@ -269,7 +269,7 @@ fn virtualised(sys: &Path, proc: &Path) -> Item {
     item(what, Grade::Quiet, format!("not virtual, as far as it says{by}"))
 }
 
-fn clocksource(sys: &Path) -> Item {
+fn clocksource(sys: &Path) -> MachineCheck {
     let what = "clock source";
     match read(sys.join("devices/system/clocksource/clocksource0/current_clocksource")) {
         None => item(what, Grade::Unknown, "the kernel does not say"),
@@ -280,7 +280,7 @@ fn clocksource(sys: &Path) -> Item {
     }
 }
 
-fn room(dir: &Path) -> Item {
+fn room(dir: &Path) -> MachineCheck {
     let what = "disk";
     match rustix::fs::statvfs(dir) {
         Err(e) => item(what, Grade::Unknown, format!("`{}`: {e}", dir.display())),
@@ -305,7 +305,7 @@ mod tests {
 
     use super::*;
 
-    const QUIET: Noise = Noise {
+    const QUIET: Disturbance = Disturbance {
         time: Duration::from_secs(1),
         steal: Some(0.0),
         foreign: Some(0.01),
@@ -324,12 +324,12 @@ mod tests {
         dir
     }
 
-    fn graded(files: &[(&str, &str)], noise: &Noise) -> Vec<Item> {
+    fn graded(files: &[(&str, &str)], noise: &Disturbance) -> Vec<MachineCheck> {
         let dir = machine(files);
         card(&dir.path().join("sys"), &dir.path().join("proc"), noise, dir.path())
     }
 
-    fn grade(items: &[Item], what: &str) -> (Grade, String) {
+    fn grade(items: &[MachineCheck], what: &str) -> (Grade, String) {
         let item = items.iter().find(|i| i.what == what).unwrap();
         (item.grade, item.says.clone())
     }
@@ -351,7 +351,7 @@ mod tests {
                 ("proc/cpuinfo", "flags\t\t: fpu hypervisor sse\n"),
                 ("proc/loadavg", "7.25 3 2 1/2 3\n"),
             ],
-            &Noise { steal: Some(0.1), foreign: Some(0.4), throttles: 2, ..QUIET },
+            &Disturbance { steal: Some(0.1), foreign: Some(0.4), throttles: 2, ..QUIET },
         );
         for (what, want) in [
             ("governor", "performance, schedutil"),
@@ -388,7 +388,7 @@ mod tests {
             ],
             &QUIET,
         );
-        let noisy: Vec<&Item> = items.iter().filter(|i| i.grade != Grade::Quiet && i.what != "disk").collect();
+        let noisy: Vec<&MachineCheck> = items.iter().filter(|i| i.grade != Grade::Quiet && i.what != "disk").collect();
         assert!(noisy.is_empty(), "{noisy:?}");
         assert_eq!(grade(&items, "throttling").1, "not now; 3 times since boot");
     }
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn what_a_machine_does_not_say_is_unknown() {
-        let items = graded(&[], &Noise { steal: None, foreign: None, ..QUIET });
+        let items = graded(&[], &Disturbance { steal: None, foreign: None, ..QUIET });
         for what in ["governor", "boost", "SMT", "steal", "foreign CPU", "throttling", "swap", "memory", "clock source"]
         {
             assert_eq!(grade(&items, what).0, Grade::Unknown, "{what}");

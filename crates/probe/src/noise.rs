@@ -21,7 +21,7 @@ const SHORTEST: Duration = Duration::from_millis(200);
 
 /// Counters of the machine at one moment.
 #[derive(Clone, Debug)]
-pub struct Sample {
+pub struct MachineSample {
     at: Instant,
     cpu: Cpu,
     /// CPU time of this process and of all its children that have ended.
@@ -35,19 +35,19 @@ pub struct Sample {
 #[derive(Debug)]
 pub struct Watch {
     /// When the last trial had ended, or when there was none yet.
-    last: Mutex<Sample>,
+    last: Mutex<MachineSample>,
 }
 
 impl Default for Watch {
     fn default() -> Self {
-        Self { last: Mutex::new(Sample::now()) }
+        Self { last: Mutex::new(MachineSample::now()) }
     }
 }
 
 impl Watch {
     /// The noise of a trial that has ended, as facts: the machine's settings, and what happened before it and since `begun`.
-    pub fn card(&self, begun: &Sample) -> BTreeMap<String, String> {
-        let after = Sample::now();
+    pub fn card(&self, begun: &MachineSample) -> BTreeMap<String, String> {
+        let after = MachineSample::now();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let mut facts = begun.since(&last).facts("-before");
         let during = after.since(begun);
@@ -69,7 +69,7 @@ struct Cpu {
 
 /// What happened between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Noise {
+pub struct Disturbance {
     pub time: Duration,
     /// Shares of all CPU time; `None` over a time too short to tell.
     pub steal: Option<f64>,
@@ -81,7 +81,7 @@ pub struct Noise {
     pub swapped_out: u64,
 }
 
-impl Sample {
+impl MachineSample {
     pub fn now() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let vmstat = read("/proc/vmstat");
@@ -97,14 +97,14 @@ impl Sample {
     }
 
     /// What has happened since `earlier`.
-    pub fn since(&self, earlier: &Sample) -> Noise {
+    pub fn since(&self, earlier: &MachineSample) -> Disturbance {
         let time = self.at - earlier.at;
         let ticks = |now: u64, then: u64| now.saturating_sub(then) as f64;
         let all = ticks(self.cpu.all, earlier.cpu.all);
         let tick_ns = 1e9 / rustix::param::clock_ticks_per_second() as f64;
         let own = self.own_ns.saturating_sub(earlier.own_ns) as f64 / tick_ns;
         let share = |part: f64| (time >= SHORTEST && all > 0.0).then(|| (part / all).clamp(0.0, 1.0));
-        Noise {
+        Disturbance {
             time,
             steal: share(ticks(self.cpu.steal, earlier.cpu.steal)),
             foreign: share(ticks(self.cpu.busy, earlier.cpu.busy) - own),
@@ -115,7 +115,7 @@ impl Sample {
     }
 }
 
-impl Noise {
+impl Disturbance {
     /// What of it is enough to disturb a measurement, in words; `None` if nothing is.
     pub fn disturbance(&self) -> Option<String> {
         let mut parts = Vec::new();
@@ -182,9 +182,9 @@ mod tests {
         assert_eq!(counter("pgpgin 5\npswpin 12\n", "pswpin "), 12);
     }
 
-    fn sample(at: Instant, busy: u64, steal: u64, all: u64, own_ticks: u64) -> Sample {
+    fn sample(at: Instant, busy: u64, steal: u64, all: u64, own_ticks: u64) -> MachineSample {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
-        Sample {
+        MachineSample {
             at,
             cpu: Cpu { busy, steal, all },
             own_ns: own_ticks * tick_ns,
@@ -214,7 +214,7 @@ mod tests {
     fn swapping_and_throttling_disturb_however_short() {
         let start = Instant::now();
         let before = sample(start, 0, 0, 0, 0);
-        let after = Sample { throttles: 2, swapped_out: 5, ..before };
+        let after = MachineSample { throttles: 2, swapped_out: 5, ..before };
         let says = after.since(&before).disturbance().unwrap();
         assert_eq!(says, "CPUs were throttled 2 times; 0 pages were swapped in, 5 out");
     }

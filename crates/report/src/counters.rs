@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::Report;
 use super::quantity::{Quantity, percent_decimals};
 use super::sentence::join;
-use bigiron_judge::counters::{Counter, Counts};
+use bigiron_judge::counters::{ComparedCounter, ComparedCounters};
 use bigiron_model::counter_words as words;
 use bigiron_model::metric::Unit;
 
@@ -33,8 +33,8 @@ pub struct Figures {
 }
 
 /// What is to be shown of a comparison.
-pub struct Shown<'a> {
-    pub counters: Vec<&'a Counter>,
+pub struct ShownCounters<'a> {
+    pub counters: Vec<&'a ComparedCounter>,
     /// In how many other places those of a name differ, which have no line of their own.
     elsewhere: BTreeMap<&'a str, usize>,
     /// How many survive the correction.
@@ -44,7 +44,7 @@ pub struct Shown<'a> {
 }
 
 impl Figures {
-    pub fn of(counter: &Counter) -> Self {
+    pub fn of(counter: &ComparedCounter) -> Self {
         // Of events there are parts, for one operation.
         let unit = if counter.unit == Unit::Count { Unit::named("") } else { counter.unit };
         let percent = |log: f64| 100.0 * log.exp_m1();
@@ -66,9 +66,9 @@ impl Figures {
     }
 }
 
-impl Shown<'_> {
+impl ShownCounters<'_> {
     /// Where a counter was read: `chat messages`, `micro fork-exit and 3 others`, or `chat, at its end`.
-    pub fn place(&self, counter: &Counter) -> String {
+    pub fn place(&self, counter: &ComparedCounter) -> String {
         let others = match self.elsewhere.get(counter.name.as_str()) {
             None | Some(0) => String::new(),
             Some(1) => " and another".to_owned(),
@@ -82,14 +82,19 @@ impl Shown<'_> {
 }
 
 /// The counters of a comparison that differ, the largest change first, each name once; all that were not nothing, in their own order, if they are asked for.
-pub fn shown(counts: &Counts, all: bool) -> Shown<'_> {
+pub fn shown(counts: &ComparedCounters, all: bool) -> ShownCounters<'_> {
     let surviving = counts.counters.iter().filter(|c| c.discovery()).count();
     let survive = surviving > 0;
     if all {
-        return Shown { counters: counts.counters.iter().collect(), elsewhere: BTreeMap::new(), surviving, survive };
+        return ShownCounters {
+            counters: counts.counters.iter().collect(),
+            elsewhere: BTreeMap::new(),
+            surviving,
+            survive,
+        };
     }
-    let wanted = |c: &&Counter| if survive { c.discovery() } else { c.differs() };
-    let (mut amounts, mut counters): (Vec<&Counter>, Vec<&Counter>) =
+    let wanted = |c: &&ComparedCounter| if survive { c.discovery() } else { c.differs() };
+    let (mut amounts, mut counters): (Vec<&ComparedCounter>, Vec<&ComparedCounter>) =
         counts.counters.iter().filter(wanted).partition(|c| c.metrics.is_empty());
     let mut elsewhere = BTreeMap::new();
     for of in [&mut amounts, &mut counters] {
@@ -103,11 +108,11 @@ pub fn shown(counts: &Counts, all: bool) -> Shown<'_> {
     amounts.truncate(AMOUNTS);
     counters.truncate(ROWS - amounts.len());
     counters.append(&mut amounts);
-    Shown { counters, elsewhere, surviving, survive }
+    ShownCounters { counters, elsewhere, surviving, survive }
 }
 
 /// `irq.TLB`, or `irq.TLB: TLB shootdowns`.
-pub fn name(counter: &Counter) -> String {
+pub fn name(counter: &ComparedCounter) -> String {
     match words::words(&counter.name) {
         Some(words) => format!("{}: {words}", counter.name),
         None => counter.name.clone(),
@@ -115,7 +120,7 @@ pub fn name(counter: &Counter) -> String {
 }
 
 /// How many there are, and how many of them differ.
-pub fn sum(counts: &Counts, shown: &Shown<'_>) -> String {
+pub fn sum(counts: &ComparedCounters, shown: &ShownCounters<'_>) -> String {
     let (tested, surviving) = (counts.tested, shown.surviving);
     let mut text = format!(
         "Of {tested} counters that are not alike in every pair {surviving} differ by more than chance (false discovery rate 5 %)"
@@ -157,9 +162,9 @@ pub fn method(report: &Report<'_>) -> Option<String> {
 }
 
 /// What counters say beside the causes of a line: `Counted there: 3.100 context switches for one operation instead of 1.900.`
-pub fn beside(counts: &Counts, workload: &str, metric: &str) -> Option<String> {
-    let is_it = |c: &&Counter| c.workload == workload && c.metrics.iter().any(|m| m == metric) && c.discovery();
-    let mut named: Vec<(&Counter, &str)> =
+pub fn beside(counts: &ComparedCounters, workload: &str, metric: &str) -> Option<String> {
+    let is_it = |c: &&ComparedCounter| c.workload == workload && c.metrics.iter().any(|m| m == metric) && c.discovery();
+    let mut named: Vec<(&ComparedCounter, &str)> =
         counts.counters.iter().filter(is_it).filter_map(|c| Some((c, words::words(&c.name)?))).collect();
     named.sort_by(|(x, _), (y, _)| y.change.mean.abs().total_cmp(&x.change.mean.abs()));
     let said: Vec<String> = named

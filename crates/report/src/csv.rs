@@ -3,7 +3,7 @@
 //! Invariant: numbers are unrounded and have no unit of their own: the columns `unit` and `*_percent` say it.
 
 use super::Report;
-use bigiron_judge::counters::Counter;
+use bigiron_judge::counters::ComparedCounter;
 use bigiron_judge::line::Line;
 
 /// Name of each column and how it is read off.
@@ -45,7 +45,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// A counter's row: in the columns of a line, with `METRIC METRIC …/COUNTER` for the metric.
-fn counter(report: &Report<'_>, arm: usize, c: &Counter) -> Vec<String> {
+fn counter(report: &Report<'_>, arm: usize, c: &ComparedCounter) -> Vec<String> {
     let metric = format!("{}/{}", c.metrics.join(" "), c.name);
     let ends = c.change.ci95.map(|(low, high)| (percent(low), percent(high)));
     let cell = |name: &str| match name {

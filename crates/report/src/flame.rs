@@ -14,7 +14,7 @@ use bigiron_judge::stacks::{Frame, Stacks};
 
 /// What a graph shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum FlameView {
     A,
     B,
     /// B's widths, coloured by what differs from A.
@@ -37,33 +37,33 @@ const CHARACTER: f64 = 6.7;
 /// Stacks deeper than this are cut off: no eye follows them, and a recursion has no end.
 const DEEPEST: usize = 96;
 
-impl Shown {
+impl FlameView {
     fn width(self, frame: &Frame) -> f64 {
         match self {
-            Shown::A => frame.a,
-            Shown::B | Shown::Difference => frame.b,
+            FlameView::A => frame.a,
+            FlameView::B | FlameView::Difference => frame.b,
         }
     }
 }
 
 /// The graph as a document of its own.
-pub fn document(stacks: &Stacks, arms: (&str, &str), shown: Shown) -> String {
+pub fn document(stacks: &Stacks, arms: (&str, &str), shown: FlameView) -> String {
     svg(stacks, arms, shown).replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1)
 }
 
 /// The graph as a part of a page.
-pub fn svg(stacks: &Stacks, arms: (&str, &str), shown: Shown) -> String {
+pub fn svg(stacks: &Stacks, arms: (&str, &str), shown: FlameView) -> String {
     let whole = shown.width(&stacks.root);
     let mut bars =
         Bars { shown, scale: if whole > 0.0 { WIDTH / whole } else { 0.0 }, whole, out: String::new(), levels: 0 };
     // The colours' full depth is the greatest difference of a single function's own.
-    let deepest = if shown == Shown::Difference { greatest(&stacks.root) } else { 0.0 };
+    let deepest = if shown == FlameView::Difference { greatest(&stacks.root) } else { 0.0 };
     bars.row(&stacks.root, 0.0, 0, deepest);
     let height = HEAD + BAR * bars.levels as f64;
     let what = match shown {
-        Shown::A => arms.0.to_owned(),
-        Shown::B => arms.1.to_owned(),
-        Shown::Difference => {
+        FlameView::A => arms.0.to_owned(),
+        FlameView::B => arms.1.to_owned(),
+        FlameView::Difference => {
             format!("{} against {}: widths are B's, red costs more than in A, blue less", arms.1, arms.0)
         }
     };
@@ -86,7 +86,7 @@ pub fn svg(stacks: &Stacks, arms: (&str, &str), shown: Shown) -> String {
 
 /// The bars so far.
 struct Bars {
-    shown: Shown,
+    shown: FlameView,
     /// Pixels of a nanosecond.
     scale: f64,
     whole: f64,
@@ -116,7 +116,7 @@ impl Bars {
         let cost = self.shown.width(frame);
         let mut title = format!("{name}: {} ns, {:.1} %", ns(cost), 100.0 * cost / self.whole);
         let fill = match self.shown {
-            Shown::Difference => {
+            FlameView::Difference => {
                 let _ = write!(title, "; {} against {} in A", signed(frame.b - frame.a), ns(frame.a));
                 tint(own(frame), deepest)
             }
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_bar_lies_on_its_caller_and_is_as_wide_as_its_cost() {
-        let svg = svg(&stacks(), ("one", "two"), Shown::B);
+        let svg = svg(&stacks(), ("one", "two"), FlameView::B);
         let (x, y, width, _) = bar(&svg, "sh").unwrap();
         assert_eq!((x, y, width), (0.0, -BAR, WIDTH));
         let (x, y, width, _) = bar(&svg, "f").unwrap();
@@ -217,12 +217,12 @@ mod tests {
         assert!(bar(&svg, "g&lt;T&gt;").is_some(), "{svg}");
         // What is too narrow is not drawn, and B has nothing of what is gone.
         assert!(["sliver", "below", "gone"].iter().all(|name| bar(&svg, name).is_none()));
-        assert!(bar(&super::svg(&stacks(), ("one", "two"), Shown::A), "gone").is_some());
+        assert!(bar(&super::svg(&stacks(), ("one", "two"), FlameView::A), "gone").is_some());
     }
 
     #[test]
     fn the_difference_is_red_where_b_costs_more_itself_and_blue_where_less() {
-        let svg = svg(&stacks(), ("one", "two"), Shown::Difference);
+        let svg = svg(&stacks(), ("one", "two"), FlameView::Difference);
         // The function g itself costs 40 more, which is the most of all; f itself 10 less.
         assert_eq!(bar(&svg, "g&lt;T&gt;").unwrap().3, tint(40.0, 40.0));
         assert_eq!(bar(&svg, "f").unwrap().3, tint(-10.01, 40.0));
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_same_stacks_are_the_same_bytes_and_every_tag_is_closed() {
-        for shown in [Shown::A, Shown::B, Shown::Difference] {
+        for shown in [FlameView::A, FlameView::B, FlameView::Difference] {
             let text = svg(&stacks(), ("<one>", "two"), shown);
             assert_eq!(text, svg(&stacks(), ("<one>", "two"), shown));
             for tag in ["svg", "g", "title", "text"] {
@@ -249,6 +249,6 @@ mod tests {
     #[test]
     fn nothing_at_all_is_an_empty_graph() {
         let none = Stacks { root: Frame::default(), ..stacks() };
-        assert!(!svg(&none, ("one", "two"), Shown::A).contains("NaN"));
+        assert!(!svg(&none, ("one", "two"), FlameView::A).contains("NaN"));
     }
 }

@@ -275,7 +275,7 @@ fn forest(report: &Report<'_>, index: usize, rows: &[Row<'_>]) -> Markup {
                 thead {
                     tr {
                         th { "metric" } th class="n" { "A" } th class="n" { "B" } th class="p" { (PreEscaped(axis.labels())) }
-                        th class="n" { "change" } th class="n" { "95 % CI, %" } th class="n" { "visible" } th { "verdict" }
+                        th class="n" { "change" } th class="n" { "95 % CI, %" } th class="n" { "MDE" } th { "verdict" }
                     }
                 }
                 tbody {
@@ -313,7 +313,7 @@ fn metric(row: &Row<'_>, axis: &Axis) -> Markup {
             td class="p" { (PreEscaped(axis.plot(row, height))) }
             td class="n" { (figure(row.change.as_ref())) }
             td class="n" { (minus(&row.interval())) }
-            td class="n" { (figure(row.visible.as_ref())) }
+            td class="n" { (figure(row.mde.as_ref())) }
             td { (chip(line.verdict)) @for mark in marks { " " span class="mark" { (mark) } } }
         }
     }
@@ -330,7 +330,7 @@ fn reading(report: &Report<'_>) -> Markup {
             (key(r#"<circle class="dot open" cx="8" cy="8" r="3"/>"#)) " one in which B did, "
             (key(r#"<rect class="band" x="1" y="1" width="14" height="14"/>"#)) " the margin (" (margins(report).join(", ")) "). "
             "Change is B against A: + is a larger number; the verdict says whether that is good (↑ more is better, ↓ less is better). "
-            "Visible is the smallest change that this many pairs would have shown with 80 % power."
+            "MDE, the smallest detectable effect, is the smallest change that this many pairs would have shown with 80 % power."
         }
         @for mark in marks { p class="note" { (mark.legend()) "." } }
         @if let Some(uneven) = uneven(report) { p class="note" { (uneven) "." } }

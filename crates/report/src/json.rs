@@ -16,10 +16,10 @@ use super::quantity::Quantity;
 use super::row::Row;
 use super::scope::{self, Booted};
 use super::sentence::About;
-use super::{Report, subject};
+use super::{Report, subsystem};
 use bigiron_judge::calls::{Call, Calls};
 use bigiron_judge::causes::{Cause, Causes, Profiling};
-use bigiron_judge::counters::Counts;
+use bigiron_judge::counters::ComparedCounters;
 use bigiron_judge::line::{Estimate, Line};
 use bigiron_judge::standing::SetAside;
 use bigiron_judge::suite::Reason;
@@ -42,7 +42,7 @@ struct Document<'a> {
     boots: Boots,
     /// Over all arms; null while unfinished.
     verdict: Option<&'static str>,
-    sentences: Vec<Said<'a>>,
+    sentences: Vec<SentenceJson<'a>>,
     study: Study<'a>,
     survival: &'a [Survival],
     comparisons: Vec<Compared<'a>>,
@@ -67,7 +67,7 @@ struct Counted<'a> {
     baseline: &'a str,
     arm: &'a str,
     #[serde(flatten)]
-    counts: &'a Counts,
+    counts: &'a ComparedCounters,
 }
 
 #[derive(Serialize)]
@@ -116,7 +116,7 @@ struct Boots {
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
+struct SentenceJson<'a> {
     about: About,
     arm: Option<&'a str>,
     workload: Option<&'a str>,
@@ -190,7 +190,7 @@ pub fn json(report: &Report<'_>) -> String {
         sentences: report
             .sentences
             .iter()
-            .map(|s| Said {
+            .map(|s| SentenceJson {
                 about: s.about,
                 arm: s.arm.as_deref(),
                 workload: s.workload.as_deref(),
@@ -253,7 +253,7 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
                 .collect(),
             explained: of.explained(shown),
             system_calls: system_calls(found, of),
-            parts: subject::parts(of)
+            parts: subsystem::parts(of)
                 .into_iter()
                 .map(|p| ExplainedPart { part: p.name, change_ns: p.delta, share: p.share })
                 .collect(),
@@ -301,7 +301,7 @@ fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
         change: &row.change,
         ci95: row.ci95.as_ref().map(ends),
         ci90: row.ci90.as_ref().map(ends),
-        smallest_visible: &row.visible,
+        smallest_visible: &row.mde,
         margin: &row.margin,
         p: line.estimate.map(|e| e.p),
         pairs: line.deltas.len(),

@@ -16,7 +16,7 @@ pub mod quantity;
 pub mod row;
 pub mod scope;
 pub mod sentence;
-pub mod subject;
+pub mod subsystem;
 pub mod svg;
 pub mod table;
 pub mod text;
@@ -31,7 +31,7 @@ mod tests_scope;
 use std::collections::BTreeMap;
 
 use bigiron_judge::causes::Causes;
-use bigiron_judge::counters::Counts;
+use bigiron_judge::counters::ComparedCounters;
 use bigiron_judge::{Judgement, State};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{Arm, Plan};
@@ -56,7 +56,7 @@ pub struct Extras {
     pub configs: BTreeMap<String, String>,
     pub why: Why,
     /// By comparison; empty where nothing was counted.
-    pub counters: Vec<Counts>,
+    pub counters: Vec<ComparedCounters>,
     /// Whether text shows all of them.
     pub all_counters: bool,
 }
@@ -73,7 +73,7 @@ pub struct Report<'a> {
     pub configs: Vec<Option<Vec<Difference>>>,
     pub why: Why,
     /// By comparison; empty where nothing was counted.
-    pub counters: Vec<Counts>,
+    pub counters: Vec<ComparedCounters>,
     /// Whether text shows all of them.
     pub all_counters: bool,
 }
@@ -129,13 +129,13 @@ impl<'a> Report<'a> {
             [Some(a), Some(b)] => Some([a, b]),
             _ => None,
         };
-        let said = subject::touching(causes, subject::Arms { config, settings: &settings, releases });
+        let said = subsystem::touching(causes, subsystem::Arms { config, settings: &settings, releases });
         (!said.is_empty()).then(|| format!("What differs between A and B there: {}.", said.join("; ")))
     }
 
     /// The sentences below the rows of a line's causes, of which `shown` are.
     pub fn told(&self, causes: &Causes, shown: usize) -> impl Iterator<Item = String> {
-        let without = if self.plan.clock == Clock::Exact { subject::without_copies(causes) } else { None };
+        let without = if self.plan.clock == Clock::Exact { subsystem::without_copies(causes) } else { None };
         let counts = self.counters.get(causes.comparison);
         let beside = counts.and_then(|counts| counters::beside(counts, &causes.workload, &causes.metric));
         let calls = why::calls(&self.why, causes);
@@ -145,7 +145,7 @@ impl<'a> Report<'a> {
             Some(why::sum(causes, shown)),
             beside,
             calls,
-            subject::summary(causes),
+            subsystem::summary(causes),
             without,
             self.touching(causes),
         ]

@@ -5,7 +5,7 @@
 use super::table::{Line, table, wrap};
 use super::why::{by, ns, share, signed};
 use bigiron_judge::line::Line as Judged;
-use bigiron_judge::locks::{Contended, Cost, HowTraced, Lock, Locks, Named};
+use bigiron_judge::locks::{Contended, HowTraced, Lock, Locks, NamedCost, WaitCost};
 use bigiron_model::waits::{LockStat, StatLock};
 
 /// Locks shown of one line in text and in HTML, and callers of each.
@@ -55,7 +55,7 @@ pub fn sentences(line: &Contended) -> Vec<String> {
     let of_lock = |lock: &Lock| {
         let told = told(lock.cost.delta)?;
         let delta = lock.cost.delta;
-        let same = |caller: &&Named| caller.cost.delta * delta > 0.0;
+        let same = |caller: &&NamedCost| caller.cost.delta * delta > 0.0;
         let callers: Vec<&str> = lock.callers.iter().filter(same).map(|c| c.name.as_str()).take(CALLERS).collect();
         let a = if lock.name.is_none() { "a " } else { "" };
         Some(format!("Waits for {a}{} in {}: {told}", name(lock), super::sentence::join(&callers)))
@@ -64,14 +64,14 @@ pub fn sentences(line: &Contended) -> Vec<String> {
     if all.is_empty() {
         all.push("No lock's waits changed by 5 % of the difference or more.".to_owned());
     }
-    let of_futexes = |f: &Named| Some(format!("Waits for futexes in `{}`: {}", f.name, told(f.cost.delta)?));
+    let of_futexes = |f: &NamedCost| Some(format!("Waits for futexes in `{}`: {}", f.name, told(f.cost.delta)?));
     all.extend(line.futexes.iter().filter_map(of_futexes).take(SENTENCES));
     all
 }
 
 /// Rows of what changed: change, A, B, waits of A and B, and for what.
 pub fn changes(line: &Contended, most: usize) -> Vec<[String; 6]> {
-    let row = |cost: &bigiron_judge::locks::Pair, name: String| {
+    let row = |cost: &bigiron_judge::locks::CostPair, name: String| {
         let (a, b) = (&cost.a, &cost.b);
         [signed(cost.delta), ns(a.ns), ns(b.ns), count(a.waits), count(b.waits), name]
     };
@@ -89,8 +89,8 @@ pub fn lockmeter(line: &Contended, baseline: bool, cpus: u32, most: usize) -> Ve
     if let Some(stat) = &line.stat {
         return accounts(if baseline { &stat.a } else { &stat.b }, cpus, most);
     }
-    let side = |pair: &bigiron_judge::locks::Pair| if baseline { pair.a } else { pair.b };
-    let row = |cost: Cost, name: String, unknown: &str| {
+    let side = |pair: &bigiron_judge::locks::CostPair| if baseline { pair.a } else { pair.b };
+    let row = |cost: WaitCost, name: String, unknown: &str| {
         let wait = format!("{}({})({:.2})", time(cost.mean_ns), time(cost.max_ns), 100.0 * cost.cpu);
         let spin = format!("{:.0} %", 100.0 * cost.spun / cost.waits.max(f64::MIN_POSITIVE));
         let n = || unknown.to_owned();

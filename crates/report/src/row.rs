@@ -19,8 +19,8 @@ pub struct Row<'a> {
     pub change: Option<Quantity>,
     pub ci95: Option<(Quantity, Quantity)>,
     pub ci90: Option<(Quantity, Quantity)>,
-    /// The smallest change seen with 80 % power.
-    pub visible: Option<Quantity>,
+    /// The smallest detectable effect: the smallest change seen with 80 % power.
+    pub mde: Option<Quantity>,
     pub margin: Quantity,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Row<'a> {
             change: None,
             ci95: None,
             ci90: None,
-            visible: None,
+            mde: None,
             margin: Quantity::margin(line.margin),
         };
         if let Some(estimate) = line.estimate {
@@ -45,7 +45,7 @@ impl<'a> Row<'a> {
             row.change = Some(Quantity::change(estimate.mean, decimals));
             row.ci95 = estimate.ci95.map(both);
             row.ci90 = estimate.ci90.map(both);
-            row.visible = estimate.mde.map(|mde| {
+            row.mde = estimate.mde.map(|mde| {
                 let size = percent(mde);
                 Quantity::percent(size, size_decimals(size))
             });

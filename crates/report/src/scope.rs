@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::quantity::Quantity;
-use bigiron_judge::standing::{Standing, standings};
+use bigiron_judge::standing::{SlotStanding, standings};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::Unit;
 use bigiron_model::plan::Plan;
@@ -193,8 +193,8 @@ pub fn booted(plan: &Plan, records: &[Record]) -> Vec<Booted> {
 /// The records that the verdict rests on, in slot order: none that is void, was superseded, or was set aside.
 pub(super) fn results<'a>(plan: &Plan, records: &'a [Record]) -> impl Iterator<Item = &'a Record> {
     standings(plan, records).slots.into_iter().filter_map(|standing| match standing {
-        Standing::Completed(record) | Standing::Failed(record) => Some(record),
-        Standing::Missing => None,
+        SlotStanding::Completed(record) | SlotStanding::Failed(record) => Some(record),
+        SlotStanding::Missing => None,
     })
 }
 

@@ -115,7 +115,7 @@ fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'
     out.push('\n');
     out.push_str(&wrap(&head, "", "  "));
     let cells = |texts: [&str; 7]| Line::Cells(texts.iter().map(|t| (*t).to_owned()).collect());
-    let mut lines = vec![cells(["  metric", "A", "B", "change", "95 % CI, %", "visible", "verdict"])];
+    let mut lines = vec![cells(["  metric", "A", "B", "change", "95 % CI, %", "MDE", "verdict"])];
     let mut group = String::new();
     for row in rows {
         let line = row.line;
@@ -138,7 +138,7 @@ fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'
             shown(&row.b),
             shown(&row.change),
             row.interval(),
-            shown(&row.visible),
+            shown(&row.mde),
             row.verdict(),
         ]));
     }
@@ -149,7 +149,7 @@ fn legend(out: &mut String, report: &Report<'_>) {
     out.push('\n');
     out.push_str(&wrap(
         "Change is B against A: + is a larger number; the verdict says whether that is good (↑ more is better, ↓ less is better). \
-         Visible is the smallest change that this many pairs would have shown with 80 % power",
+         MDE, the smallest detectable effect, is the smallest change that this many pairs would have shown with 80 % power",
         "",
         "",
     ));

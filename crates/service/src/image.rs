@@ -17,14 +17,14 @@ use super::recipe::Recipe;
 use super::root::Root;
 use bigiron_archive::{Store, hash};
 use bigiron_image::{EPOCH, HASH_SEED, UUID, find_tool, tool};
-use bigiron_sys::enclosure::{Enclosure, enclose};
+use bigiron_sys::sandbox::{Sandbox, enclose};
 
 /// Of ext4, and of all that is counted here.
 const BLOCK: u64 = 4096;
 
 /// What an image is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape<'a> {
+pub struct ImageSpec<'a> {
     /// `ext4`, so far.
     pub filesystem: &'a str,
     /// Free space beside the files, in bytes; 0 makes it as small as is safe.
@@ -56,7 +56,7 @@ pub fn maker(filesystem: &str) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// mkfs is missing or fails (with what it said), no room.
-pub fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> anyhow::Result<()> {
+pub fn make(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> anyhow::Result<()> {
     maker(shape.filesystem)?;
     let path = find_tool("mke2fs").context("`mke2fs` is not installed")?;
     let usage = Usage::of(from).with_context(|| format!("Cannot read {}", from.display()))?;
@@ -84,7 +84,7 @@ pub fn make(from: &Path, to: &Path, shape: &Shape<'_>) -> anyhow::Result<()> {
         command.args(["-E", &extended, "-N", &inodes.to_string()]).arg("-d").arg(from).arg(to);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         if let Some(user) = owner {
-            enclose(&mut command, &Enclosure { root: None, folder: (from, ""), user, mapped_only: true })?;
+            enclose(&mut command, &Sandbox { root: None, folder: (from, ""), user, mapped_only: true })?;
         } else {
             bigiron_sys::child::die_with_parent(&mut command);
         }
@@ -119,7 +119,7 @@ pub fn of_root(store: &Store, recipe: &Recipe, root: &Root, note: &dyn Fn(&str))
     fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
     let new = tempfile::Builder::new().prefix(".new-").tempfile_in(&dir);
     let new = new.with_context(|| format!("Cannot make an image in {}", dir.display()))?;
-    make(&root.dir, new.path(), &Shape { filesystem: "ext4", room: 0, writable: false, owner: 0 })?;
+    make(&root.dir, new.path(), &ImageSpec { filesystem: "ext4", room: 0, writable: false, owner: 0 })?;
     // Renamed into place: two processes may make the same image, and none may see half of one.
     new.persist(&kept).with_context(|| format!("Cannot keep {}", kept.display()))?;
     Ok(kept)
@@ -171,7 +171,7 @@ mod tests {
         fs::write(from.join("data/empty"), "").unwrap();
         for (writable, room) in [(true, 64 << 20), (false, 0)] {
             let to = dir.path().join("image");
-            let shape = Shape { filesystem: "ext4", room, writable, owner: 60_932 };
+            let shape = ImageSpec { filesystem: "ext4", room, writable, owner: 60_932 };
             make(&from, &to, &shape).unwrap();
             let check = Command::new(find_tool("e2fsck").unwrap()).args(["-fn"]).arg(&to).output().unwrap();
             assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use bigiron_sys::enclosure::{Enclosure, enclose};
+use bigiron_sys::sandbox::{Sandbox, enclose};
 
 use super::error::ServerError;
 use super::instance::DATA;
@@ -129,7 +129,7 @@ impl Programs {
             Home::Installed(_) => None,
         };
         let user = self.user(folder)?;
-        enclose(&mut command, &Enclosure { root, folder: (folder, FOLDER), user, mapped_only: false })?;
+        enclose(&mut command, &Sandbox { root, folder: (folder, FOLDER), user, mapped_only: false })?;
         Ok(command)
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{ServerError, doing};
 use super::recipe::Recipe;
 use super::tree;
-use bigiron_archive::{Closure, KernelError, Part, Store, hash};
+use bigiron_archive::{Closure, ClosurePackage, KernelError, Store, hash};
 
 /// Goes into the key of a tree: raised when trees are made differently.
 const VERSION: u32 = 1;
@@ -26,12 +26,12 @@ const DAY: u64 = 24 * 3600;
 pub struct Root {
     /// The folder that is to be the server's `/`.
     pub dir: PathBuf,
-    pub about: About,
+    pub about: TreeInfo,
 }
 
 /// What is known of a tree; kept as `root.json` beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct TreeInfo {
     /// The major version, e.g. 15.
     pub major: u32,
     /// The package's version, e.g. `15.18-0+deb12u1`.
@@ -152,7 +152,7 @@ pub fn ensure(store: &Store, recipe: &Recipe, major: u32, note: &dyn Fn(&str)) -
             };
             let left_out = tree::build(&files, &dir, recipe, major, &unusable)?;
             let (hash, bytes) = tree::contents(&dir)?;
-            let about = About {
+            let about = TreeInfo {
                 major,
                 version: version.clone(),
                 release: closure.release.clone(),
@@ -177,8 +177,9 @@ fn current(place: &Path, major: u32, max_age: u64) -> Option<Root> {
 
 /// The server's package first, then what it needs at run time: packages of shared libraries, and of the dependencies of these again. Other
 /// dependencies (perl, debconf) are for installing it.
-fn libraries_and<'a>(closure: &'a Closure, recipe: &Recipe, server: &str) -> Vec<&'a Part> {
-    let mut found: Vec<&Part> = [server].iter().chain(recipe.beside).filter_map(|n| closure.part(n)).collect();
+fn libraries_and<'a>(closure: &'a Closure, recipe: &Recipe, server: &str) -> Vec<&'a ClosurePackage> {
+    let mut found: Vec<&ClosurePackage> =
+        [server].iter().chain(recipe.beside).filter_map(|n| closure.part(n)).collect();
     let mut next = 0;
     while let Some(part) = found.get(next).copied() {
         for name in &part.depends {
@@ -197,7 +198,7 @@ fn libraries_and<'a>(closure: &'a Closure, recipe: &Recipe, server: &str) -> Vec
 }
 
 /// Makes what was staged the folder `target`.
-fn keep(staged: tempfile::TempDir, target: &Path, about: &About) -> Result<Root, ServerError> {
+fn keep(staged: tempfile::TempDir, target: &Path, about: &TreeInfo) -> Result<Root, ServerError> {
     let path = staged.path().join("root.json");
     let text = serde_json::to_vec_pretty(about).expect("plain data");
     fs::write(&path, text).map_err(doing("Cannot write", &path))?;

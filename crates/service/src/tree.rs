@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::elf::Libraries;
 use super::error::{ServerError, doing};
 use super::recipe::Recipe;
-use bigiron_archive::{Item, extract, hash};
+use bigiron_archive::{LinkEntry, extract, hash};
 
 /// The user and group that servers run as where bigiron may choose: in a user namespace of its own, in a guest, and when bigiron is root. In a
 /// range that neither Debian (60000–64999 on request of a package) nor systemd (60578–61183 unused) gives to anybody, so that no other user of
@@ -65,7 +65,7 @@ fn merged(path: &Path) -> PathBuf {
     if top { Path::new("usr").join(path) } else { path.to_path_buf() }
 }
 
-fn link(dir: &Path, at: &Path, item: &Item) -> Result<(), ServerError> {
+fn link(dir: &Path, at: &Path, item: &LinkEntry) -> Result<(), ServerError> {
     let path = dir.join(at);
     if path.symlink_metadata().is_ok() {
         return Ok(());
@@ -73,8 +73,8 @@ fn link(dir: &Path, at: &Path, item: &Item) -> Result<(), ServerError> {
     let parent = path.parent().expect("a path below the tree");
     fs::create_dir_all(parent).map_err(doing("Cannot create", parent))?;
     let made = match item {
-        Item::Same(to) => fs::hard_link(dir.join(to), &path),
-        Item::Link(to) => {
+        LinkEntry::Same(to) => fs::hard_link(dir.join(to), &path),
+        LinkEntry::Link(to) => {
             let to = relative(at, to);
             // Debian's time zone links may lead to the machine's own zone, which the tree has none of.
             let Some(to) = to else { return Ok(()) };
@@ -153,9 +153,9 @@ fn complete(dir: &Path, recipe: &Recipe) -> Result<(), ServerError> {
         fs::create_dir_all(&path).map_err(doing("Cannot create", &path))?;
     }
     for name in ["bin", "sbin", "lib", "lib64"] {
-        link(dir, Path::new(name), &Item::Link(Path::new("usr").join(name)))?;
+        link(dir, Path::new(name), &LinkEntry::Link(Path::new("usr").join(name)))?;
     }
-    link(dir, Path::new("usr/bin/sh"), &Item::Link("dash".into()))?;
+    link(dir, Path::new("usr/bin/sh"), &LinkEntry::Link("dash".into()))?;
     put("etc/passwd", &format!("root:x:0:0::/:/bin/sh\n{user}:x:{UID}:{UID}::/{FOLDER}:/bin/sh\n"))?;
     put("etc/group", &format!("root:x:0:\n{user}:x:{UID}:\n"))?;
     put("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n")?;

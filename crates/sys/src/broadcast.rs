@@ -1,7 +1,7 @@
 //! Waking all who wait for the same thing with one system call.
 //!
 //! Invariant: a sleeper is never forgotten, and a call costs no system call if nobody sleeps. Only the first sleeper since the last call
-//! and the caller change the word, so that a crowd does not fight for its cache line.
+//! and the caller change the word, so that many waiters do not contend for its cache line.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};

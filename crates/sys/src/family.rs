@@ -1,7 +1,7 @@
 //! A family of processes: a head that forks the others and waits for them, all of them in one process group. Many heads can fork
 //! side by side, and a child of one costs its grandparent neither a file descriptor nor a wait.
 //!
-//! Invariant: once a [`Family`] has been dropped none of its processes exists, not even as a zombie; and if the process that
+//! Invariant: once a [`ProcessFamily`] has been dropped none of its processes exists, not even as a zombie; and if the process that
 //! founded it is killed, the kernel kills the head, and with it all the others.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::process::{Exit, fork_child};
 
 /// A family, as its founder sees it. Dropping it kills and reaps every process of it.
 #[derive(Debug)]
-pub struct Family {
+pub struct ProcessFamily {
     head: Pid,
     /// Becomes readable when the head ends.
     end: OwnedFd,
@@ -28,11 +28,11 @@ pub struct Children {
     by_pid: BTreeMap<i32, usize>,
 }
 
-impl Family {
+impl ProcessFamily {
     /// Forks the head of a family, which runs `body` and exits with the status it returns (101 if it panics). What
     /// [`fork_child`] asks of its caller holds here too. The caller becomes the reaper of its orphaned descendants
     /// (`PR_SET_CHILD_SUBREAPER`), so that children whose head was killed are reaped as well.
-    pub fn found(body: impl FnOnce(&mut Children) -> i32) -> io::Result<Self> {
+    pub fn fork_head(body: impl FnOnce(&mut Children) -> i32) -> io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let child = fork_child(|| match rustix::process::setpgid(None, None) {
             Ok(()) => body(&mut Children::default()),
@@ -75,13 +75,13 @@ impl Family {
     }
 }
 
-impl AsFd for Family {
+impl AsFd for ProcessFamily {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.as_fd()
     }
 }
 
-impl Drop for Family {
+impl Drop for ProcessFamily {
     fn drop(&mut self) {
         if self.gone {
             return;
@@ -147,9 +147,9 @@ mod tests {
     }
 
     /// Founds a family of `n` sleepers and returns it with their process numbers.
-    fn sleepers(segment: &Segment, n: usize) -> (Family, Vec<u32>) {
+    fn sleepers(segment: &Segment, n: usize) -> (ProcessFamily, Vec<u32>) {
         let pids = segment.many::<AtomicU32>(n);
-        let family = Family::found(|children| {
+        let family = ProcessFamily::fork_head(|children| {
             for (key, pid) in pids.iter().enumerate() {
                 let body = || {
                     pid.store(std::process::id(), SeqCst);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_head_hears_of_every_end() {
-        let family = Family::found(|children| {
+        let family = ProcessFamily::fork_head(|children| {
             for key in 0..20 {
                 if children.fork(key, || key as i32 + 1).is_err() {
                     return 1;

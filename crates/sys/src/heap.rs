@@ -26,17 +26,17 @@ impl Default for Heap {
 
 impl Heap {
     /// `size` bytes of which nothing is known; `None` if the kernel has no more.
-    pub fn piece(&self, size: usize) -> Option<Piece<'_>> {
+    pub fn piece(&self, size: usize) -> Option<Allocation<'_>> {
         // SAFETY: any size is accepted; the piece is given back once, by its `Drop`, to this heap, which outlives it.
         let start = NonNull::new(unsafe { self.0.borrow_mut().c_malloc(size) })?;
-        Some(Piece { heap: self, start, size, written: 0 })
+        Some(Allocation { heap: self, start, size, written: 0 })
     }
 
     /// `size` zeros; `None` if the kernel has no more.
-    pub fn zeros(&self, size: usize) -> Option<Piece<'_>> {
+    pub fn zeros(&self, size: usize) -> Option<Allocation<'_>> {
         // SAFETY: as above; the alignment is one that every piece has.
         let start = NonNull::new(unsafe { self.0.borrow_mut().calloc(size, 1) })?;
-        Some(Piece { heap: self, start, size, written: size })
+        Some(Allocation { heap: self, start, size, written: size })
     }
 
     /// Gives free memory beyond what is kept back to the kernel; whether there was any.
@@ -54,14 +54,14 @@ impl Drop for Heap {
 }
 
 /// Memory of a heap, given back when it is dropped. As a slice it is what was written so far.
-pub struct Piece<'h> {
+pub struct Allocation<'h> {
     heap: &'h Heap,
     start: NonNull<u8>,
     size: usize,
     written: usize,
 }
 
-impl Piece<'_> {
+impl Allocation<'_> {
     /// Bytes that were asked for.
     pub fn size(&self) -> usize {
         self.size
@@ -79,7 +79,7 @@ impl Piece<'_> {
     }
 }
 
-impl Deref for Piece<'_> {
+impl Deref for Allocation<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -88,7 +88,7 @@ impl Deref for Piece<'_> {
     }
 }
 
-impl Drop for Piece<'_> {
+impl Drop for Allocation<'_> {
     fn drop(&mut self) {
         // SAFETY: it came from this heap, and nobody has it any more.
         unsafe { self.heap.0.borrow_mut().c_free(self.start.as_ptr()) };

@@ -8,7 +8,7 @@ use std::hint::black_box;
 /// What the System V ABI says survives a call: rbx, rbp, r12 to r15, the stack pointer, and where to go on.
 #[repr(C)]
 #[derive(Default)]
-struct Mark([u64; 8]);
+struct JumpBuffer([u64; 8]);
 
 /// Sets `mark` here and calls `descend(mark, depth)`. Returns 0 if that returns and 1 if it jumps to the mark.
 ///
@@ -16,9 +16,9 @@ struct Mark([u64; 8]);
 /// `mark` is valid for writes and `descend` jumps to no other mark that has been left.
 #[unsafe(naked)]
 unsafe extern "C" fn mark_and_call(
-    mark: *mut Mark,
+    mark: *mut JumpBuffer,
     depth: u64,
-    descend: unsafe extern "C" fn(*const Mark, u64),
+    descend: unsafe extern "C" fn(*const JumpBuffer, u64),
 ) -> u64 {
     naked_asm!(
         "mov [rdi], rbx",
@@ -44,7 +44,7 @@ unsafe extern "C" fn mark_and_call(
 /// # Safety
 /// That call has not returned, and no frame between it and this one has anything to be dropped.
 #[unsafe(naked)]
-unsafe extern "C" fn jump(mark: *const Mark) -> ! {
+unsafe extern "C" fn jump(mark: *const JumpBuffer) -> ! {
     naked_asm!(
         "mov rbx, [rdi]",
         "mov rbp, [rdi + 8]",
@@ -63,7 +63,7 @@ unsafe extern "C" fn jump(mark: *const Mark) -> ! {
 /// # Safety
 /// `mark` was set by a [`mark_and_call`] that has not returned.
 #[inline(never)]
-unsafe extern "C" fn descend(mark: *const Mark, left: u64) {
+unsafe extern "C" fn descend(mark: *const JumpBuffer, left: u64) {
     if left == 0 {
         // SAFETY: the caller's promise; the frames in between are of this function, which owns nothing.
         unsafe { jump(mark) };
@@ -76,7 +76,7 @@ unsafe extern "C" fn descend(mark: *const Mark, left: u64) {
 
 /// Sets a mark and jumps to it out of `depth` nested calls, `times` times. Returns how often the mark was jumped to.
 pub fn jumps(times: u64, depth: u64) -> u64 {
-    let mut mark = Mark::default();
+    let mut mark = JumpBuffer::default();
     // SAFETY: the mark is a local of ours, and `descend` jumps to it while `mark_and_call` has not returned.
     (0..times).map(|_| unsafe { mark_and_call(&raw mut mark, black_box(depth), descend) }).sum()
 }
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn a_call_that_returns_is_told_from_a_jump() {
-        unsafe extern "C" fn stay(_: *const Mark, _: u64) {}
-        let mut mark = Mark::default();
+        unsafe extern "C" fn stay(_: *const JumpBuffer, _: u64) {}
+        let mut mark = JumpBuffer::default();
         // SAFETY: `stay` does not jump.
         assert_eq!(unsafe { mark_and_call(&raw mut mark, 0, stay) }, 0);
     }

@@ -41,14 +41,14 @@ fn contended(what: Contended, mut sleep: impl FnMut()) {
 shared_struct! {
     /// Something that others wait for. The waiter takes a ticket, looks whether it has to wait, and waits with the ticket: a
     /// signal in between is never lost.
-    pub struct Event {
+    pub struct EventCount {
         generation: AtomicU32,
         waiters: AtomicU32,
     }
 }
 
-impl Event {
-    /// What [`Event::wait`] needs; to be taken before looking at what is waited for.
+impl EventCount {
+    /// What [`EventCount::wait`] needs; to be taken before looking at what is waited for.
     pub fn ticket(&self) -> u32 {
         self.generation.load(SeqCst)
     }
@@ -79,7 +79,7 @@ impl Event {
         }
     }
 
-    /// Like [`Event::wait`], but sleeps no longer than `timeout`.
+    /// Like [`EventCount::wait`], but sleeps no longer than `timeout`.
     pub fn wait_timeout(&self, ticket: u32, timeout: Duration) {
         self.waiters.fetch_add(1, SeqCst);
         futex::wait(&self.generation, ticket, Scope::Shared, Some(timeout))
@@ -93,7 +93,7 @@ impl Event {
     }
 
     /// Wakes at most `count` of those who wait, longest waiting first: for when no more of them could go on. The others sleep on,
-    /// so somebody has to signal again for as long as [`Event::waiting`] says that there are any.
+    /// so somebody has to signal again for as long as [`EventCount::waiting`] says that there are any.
     pub fn signal_some(&self, count: u32) {
         self.generation.fetch_add(1, SeqCst);
         if self.waiters.load(SeqCst) > 0 {
@@ -169,7 +169,7 @@ shared_struct! {
         /// Held by the writer from before it waits for readers until it is done, so the `WRITER` bit is set only while it is held.
         gate: Latch,
         /// The writer sleeps here until the last reader has left.
-        drained: Event,
+        drained: EventCount,
     }
 }
 
@@ -251,7 +251,8 @@ mod tests {
     #[test]
     fn a_signal_after_the_ticket_is_not_lost() {
         let segment = Segment::new(4096).unwrap();
-        let (there, back, turn) = (segment.one::<Event>(), segment.one::<Event>(), segment.one::<AtomicU32>());
+        let (there, back, turn) =
+            (segment.one::<EventCount>(), segment.one::<EventCount>(), segment.one::<AtomicU32>());
         let child = fork_child(|| {
             for i in 0..5_000 {
                 there.wait_until(|| turn.load(SeqCst) == 2 * i + 1);
@@ -351,7 +352,8 @@ mod tests {
     #[test]
     fn no_more_are_woken_than_can_go_on() {
         let segment = Segment::new(4096).unwrap();
-        let (event, tokens, looked) = (segment.one::<Event>(), segment.one::<AtomicU32>(), segment.one::<AtomicU32>());
+        let (event, tokens, looked) =
+            (segment.one::<EventCount>(), segment.one::<AtomicU32>(), segment.one::<AtomicU32>());
         let take = || tokens.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok();
         let children: Vec<_> = (0..10)
             .map(|_| {
@@ -418,7 +420,7 @@ mod tests {
     fn who_has_to_sleep_is_observed() {
         static SEEN: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
         let segment = Segment::new(4096).unwrap();
-        let (latch, frame, gate) = (segment.one::<Latch>(), segment.one::<RwLatch>(), segment.one::<Event>());
+        let (latch, frame, gate) = (segment.one::<Latch>(), segment.one::<RwLatch>(), segment.one::<EventCount>());
         // In a process of its own: an observer is there for good.
         let observed = fork_child(|| {
             observe(|what, sleep| {

@@ -22,7 +22,7 @@ pub struct Program {
 }
 
 /// A program that runs, as its parent sees it. It is reaped by [`reap`], by its number or with all children.
-pub struct Running {
+pub struct RunningProgram {
     pub pid: Pid,
     /// Becomes readable when it ends.
     pub end: OwnedFd,
@@ -119,7 +119,7 @@ impl Program {
         stdout: BorrowedFd<'_>,
         stderr: BorrowedFd<'_>,
         cgroup: Option<BorrowedFd<'_>>,
-    ) -> io::Result<Running> {
+    ) -> io::Result<RunningProgram> {
         let (failed, failed_in) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let null = rustix::fs::open(c"/dev/null", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())?;
         let pointers =
@@ -145,7 +145,7 @@ impl Program {
             return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error)));
         }
         let end = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Running { pid, end })
+        Ok(RunningProgram { pid, end })
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    fn start(program: &Program, out: &std::fs::File) -> io::Result<Running> {
+    fn start(program: &Program, out: &std::fs::File) -> io::Result<RunningProgram> {
         program.start(out.as_fd(), out.as_fd(), None)
     }
 

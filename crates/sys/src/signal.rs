@@ -15,13 +15,13 @@ static GUARDED_START: AtomicUsize = AtomicUsize::new(0);
 static GUARDED_LEN: AtomicUsize = AtomicUsize::new(0);
 
 /// An installed action; the former one comes back when dropped.
-struct Action {
+struct InstalledAction {
     signal: i32,
     former: libc::sigaction,
     _alone: MutexGuard<'static, ()>,
 }
 
-impl Action {
+impl InstalledAction {
     fn install(signal: i32, action: &libc::sigaction) -> io::Result<Self> {
         let alone = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
         HANDLED.store(0, Ordering::SeqCst);
@@ -35,7 +35,7 @@ impl Action {
     }
 }
 
-impl Drop for Action {
+impl Drop for InstalledAction {
     fn drop(&mut self) {
         // SAFETY: puts back the action that was in place before.
         unsafe { libc::sigaction(self.signal, &raw const self.former, std::ptr::null_mut()) };
@@ -55,15 +55,15 @@ extern "C" fn count(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
 }
 
 /// A handler of `SIGUSR1` that counts.
-pub struct Counter {
-    installed: Action,
+pub struct SignalCounter {
+    installed: InstalledAction,
     action: libc::sigaction,
 }
 
-impl Counter {
+impl SignalCounter {
     pub fn install() -> io::Result<Self> {
         let action = action(count);
-        Ok(Self { installed: Action::install(libc::SIGUSR1, &action)?, action })
+        Ok(Self { installed: InstalledAction::install(libc::SIGUSR1, &action)?, action })
     }
 
     /// Installs the same handler again: one `rt_sigaction`.
@@ -109,14 +109,14 @@ extern "C" fn make_writable(signal: i32, info: *mut libc::siginfo_t, _: *mut lib
 
 /// A handler of `SIGSEGV` that makes a page of one mapping writable when it is written to.
 pub struct WriteFaults<'m> {
-    _installed: Action,
+    _installed: InstalledAction,
     mapping: &'m Mapping,
 }
 
 impl<'m> WriteFaults<'m> {
     /// Handles write faults in `mapping`.
     pub fn install(mapping: &'m Mapping) -> io::Result<Self> {
-        let installed = Action::install(libc::SIGSEGV, &action(make_writable))?;
+        let installed = InstalledAction::install(libc::SIGSEGV, &action(make_writable))?;
         GUARDED_START.store(mapping.start(), Ordering::SeqCst);
         GUARDED_LEN.store(mapping.len(), Ordering::SeqCst);
         Ok(Self { _installed: installed, mapping })
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn each_raise_is_counted() {
-        let counter = Counter::install().unwrap();
+        let counter = SignalCounter::install().unwrap();
         let (pid, thread) = (rustix::process::getpid(), rustix::thread::gettid());
         for n in 1..=3 {
             counter.install_again().unwrap();

@@ -6,18 +6,18 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
-use crate::Sink;
+use crate::AckSink;
 
 /// Where acknowledgements are to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum AckTarget {
     /// A file on another machine or device, a pipe, or a serial port; appended to.
     File(PathBuf),
     /// A listening port, as `HOST:PORT`.
     Tcp(String),
 }
 
-impl std::str::FromStr for Target {
+impl std::str::FromStr for AckTarget {
     /// What would be right.
     type Err = &'static str;
 
@@ -28,32 +28,32 @@ impl std::str::FromStr for Target {
             None => false,
         };
         match text.strip_prefix("tcp:") {
-            Some(to) if address(to) => Ok(Target::Tcp(to.to_owned())),
+            Some(to) if address(to) => Ok(AckTarget::Tcp(to.to_owned())),
             Some(_) => Err("`tcp:HOST:PORT`"),
             None if text.is_empty() => Err("a file, or `tcp:HOST:PORT`"),
-            None => Ok(Target::File(text.into())),
+            None => Ok(AckTarget::File(text.into())),
         }
     }
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for AckTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Target::File(path) => write!(f, "{}", path.display()),
-            Target::Tcp(to) => write!(f, "tcp:{to}"),
+            AckTarget::File(path) => write!(f, "{}", path.display()),
+            AckTarget::Tcp(to) => write!(f, "tcp:{to}"),
         }
     }
 }
 
-impl Target {
+impl AckTarget {
     /// Opens it for one run.
-    pub fn open(&self) -> Result<Box<dyn Sink>> {
+    pub fn open(&self) -> Result<Box<dyn AckSink>> {
         Ok(match self {
-            Target::File(path) => {
+            AckTarget::File(path) => {
                 let file = OpenOptions::new().append(true).create(true).open(path);
                 Box::new(file.with_context(|| format!("Cannot open {} for acknowledgements", path.display()))?)
             }
-            Target::Tcp(to) => {
+            AckTarget::Tcp(to) => {
                 let stream =
                     TcpStream::connect(to).with_context(|| format!("Nobody listens for acknowledgements at {to}"))?;
                 // A commit waits for this: no gathering of small packets.

@@ -133,7 +133,7 @@ pub struct Context<'a> {
     /// The network that belongs to the trial alone, if any does: its namespaces. Without one, a workload that needs one makes its own.
     pub network: Option<&'a Network>,
     /// Makes a way for acknowledgements out of a machine that is going to lose its power; `None` for every other.
-    pub witness: Option<&'a dyn Fn() -> Box<dyn Sink>>,
+    pub ack_sink: Option<&'a dyn Fn() -> Box<dyn AckSink>>,
     /// To be called between measured windows, never inside one: tells the host that the trial is alive and how far it is.
     pub progress: &'a dyn Fn(Progress<'_>),
 }
@@ -149,7 +149,7 @@ pub struct Progress<'a> {
 
 /// A workload's result: a value for every declared metric, and facts for the record that are not compared.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct WorkloadResult {
     /// By the metric's name.
     pub values: BTreeMap<String, f64>,
     /// Things a reader of the record wants to know: counts, sizes, engine really used, fsync behaviour.
@@ -166,7 +166,7 @@ pub struct Outcome {
 pub struct WrongData(pub String);
 
 /// Something that takes what was acknowledged, whole and in order.
-pub trait Sink: Send {
+pub trait AckSink: Send {
     /// Hands one piece on. When it returns the piece has left the program.
     ///
     /// # Errors
@@ -174,7 +174,7 @@ pub trait Sink: Send {
     fn send(&mut self, piece: &[u8]) -> anyhow::Result<()>;
 }
 
-impl<W: Write + Send> Sink for W {
+impl<W: Write + Send> AckSink for W {
     fn send(&mut self, piece: &[u8]) -> anyhow::Result<()> {
         self.write_all(piece).and_then(|()| self.flush()).context("Cannot pass on acknowledgements")
     }
@@ -262,7 +262,7 @@ pub trait Configured {
     /// What cannot be laid out or started.
     fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>>;
     /// Takes the place of [`Configured::prepare`] on a machine that lost its power in the middle of a run: brings the data back and proves
-    /// what `acknowledged`, all that its witness has received so far, says. Also returns what was proved, as facts.
+    /// what `acknowledged`, all that its acknowledgement sink has received so far, says. Also returns what was proved, as facts.
     ///
     /// # Errors
     /// A [`WrongData`] if something is missing or wrong.
@@ -281,7 +281,7 @@ pub trait Running {
     ///
     /// # Errors
     /// What went wrong; lost data are a [`WrongData`].
-    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome>;
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult>;
     /// Checks the data that the run left behind, and ends what was started.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ pub fn context<'a>(dir: &Path) -> Context<'a> {
         memory_bytes: 1 << 30,
         executable: PathBuf::new(),
         network: None,
-        witness: None,
+        ack_sink: None,
         progress: &nobody_listens,
     }
 }

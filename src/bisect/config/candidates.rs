@@ -2,19 +2,19 @@
 //!
 //! Invariant: the good configuration comes first and the bad one last, and each differs from the one before it.
 
-use super::super::Link;
+use super::super::ChainLink;
 use super::chain::Chain;
-use super::options::Options;
+use super::options::ConfigOptions;
 
 /// All links of a chain, from the good configuration to the bad one, none of them laid out.
-pub fn all(chain: &Chain) -> Vec<Link> {
+pub fn all(chain: &Chain) -> Vec<ChainLink> {
     (0..=chain.switches().len()).map(|count| link(chain, count.saturating_sub(1), count)).collect()
 }
 
 /// The link that goes from `from` switches to `to`: what it switches is called by the first option of each.
-fn link(chain: &Chain, from: usize, to: usize) -> Link {
+fn link(chain: &Chain, from: usize, to: usize) -> ChainLink {
     let options = chain.switches()[from..to].iter().filter_map(|switch| switch.0.first().cloned()).collect();
-    Link { switched: to, options }
+    ChainLink { switched: to, options }
 }
 
 /// The links of a chain that is laid out from its good end on.
@@ -24,9 +24,9 @@ pub struct Candidates<'a> {
 }
 
 struct Laid {
-    link: Link,
+    link: ChainLink,
     text: String,
-    options: Options,
+    options: ConfigOptions,
 }
 
 impl<'a> Candidates<'a> {
@@ -38,7 +38,7 @@ impl<'a> Candidates<'a> {
 
     /// Takes what Kconfig has made of the next link, which has `count` switches and is not the last. One that is its predecessor, or has values
     /// that neither end has, is no candidate: what it switches goes with what comes next.
-    pub fn add(&mut self, count: usize, text: String, options: Options) {
+    pub fn add(&mut self, count: usize, text: String, options: ConfigOptions) {
         if self.last().options.changes(&options).is_empty() || self.chain.stranger(&options).is_some() {
             return;
         }
@@ -46,7 +46,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// All candidates with their configurations; the bad configuration is the last.
-    pub fn end(mut self) -> Vec<(Link, String)> {
+    pub fn end(mut self) -> Vec<(ChainLink, String)> {
         let (all, bad) = (self.chain.switches().len(), self.chain.bad());
         let text = self.chain.text(all);
         // One may be the bad configuration before all is switched: then the rest has no effect.
@@ -65,7 +65,7 @@ impl<'a> Candidates<'a> {
         &self.kept[self.kept.len() - 1]
     }
 
-    fn push(&mut self, count: usize, text: String, options: Options) {
+    fn push(&mut self, count: usize, text: String, options: ConfigOptions) {
         let changes = self.last().options.changes(&options);
         let mut link = link(self.chain, self.last().link.switched, count);
         link.options.retain(|change| changes.iter().any(|c| c.option == change.option));
@@ -91,7 +91,7 @@ mod tests {
         let mut candidates = Candidates::new(&chain);
         for (count, set) in links {
             let text: String = set.chars().map(|option| format!("CONFIG_{option}=y\n")).collect();
-            let options = Options::parse(&text).unwrap();
+            let options = ConfigOptions::parse(&text).unwrap();
             candidates.add(*count, text, options);
         }
         let candidates = candidates.end();
@@ -100,7 +100,7 @@ mod tests {
         candidates.into_iter().map(|(link, _)| (link.switched, named(&link))).collect()
     }
 
-    fn named(link: &Link) -> String {
+    fn named(link: &ChainLink) -> String {
         link.options.iter().map(|change| change.option.as_str()).collect()
     }
 

@@ -8,17 +8,17 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::kconfig::Kconfig;
-use super::options::{Change, NOT_SET, Options};
+use super::options::{ConfigOptions, NOT_SET, OptionChange};
 
 /// Options that a link switches from what the good configuration has to what the bad one has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Switch(pub Vec<Change>);
+pub struct Switch(pub Vec<OptionChange>);
 
 /// Two configurations, and the way from one to the other.
 #[derive(Clone, Debug)]
 pub struct Chain {
-    good: (String, Options),
-    bad: (String, Options),
+    good: (String, ConfigOptions),
+    bad: (String, ConfigOptions),
     switches: Vec<Switch>,
 }
 
@@ -28,19 +28,20 @@ impl Chain {
     /// # Errors
     /// A text that is none, with what is wrong with it.
     pub fn new(good: String, bad: String, kconfig: &Kconfig) -> Result<Chain, String> {
-        let parse = |text: &str| Options::parse(text).map_err(|(line, why)| format!("line {line} of a .config: {why}"));
+        let parse =
+            |text: &str| ConfigOptions::parse(text).map_err(|(line, why)| format!("line {line} of a .config: {why}"));
         let (of_good, of_bad) = (parse(&good)?, parse(&bad)?);
         let switches = switches(of_good.changes(&of_bad), kconfig);
         Ok(Chain { good: (good, of_good), bad: (bad, of_bad), switches })
     }
 
     /// The options of the good configuration.
-    pub fn good(&self) -> &Options {
+    pub fn good(&self) -> &ConfigOptions {
         &self.good.1
     }
 
     /// Those of the bad one.
-    pub fn bad(&self) -> &Options {
+    pub fn bad(&self) -> &ConfigOptions {
         &self.bad.1
     }
 
@@ -55,7 +56,7 @@ impl Chain {
     }
 
     /// The option of a configuration that has a value which neither end has.
-    pub fn stranger(&self, options: &Options) -> Option<String> {
+    pub fn stranger(&self, options: &ConfigOptions) -> Option<String> {
         options.stranger(&self.good.1, &self.bad.1)
     }
 
@@ -87,15 +88,16 @@ impl Chain {
     }
 }
 
-fn switches(changes: Vec<Change>, kconfig: &Kconfig) -> Vec<Switch> {
+fn switches(changes: Vec<OptionChange>, kconfig: &Kconfig) -> Vec<Switch> {
     // A number or a text that one of the configurations has not is that of an option which is switched.
-    let is_own = |change: &Change| change.is_switch() || ![&change.from, &change.to].contains(&&NOT_SET.to_owned());
+    let is_own =
+        |change: &OptionChange| change.is_switch() || ![&change.from, &change.to].contains(&&NOT_SET.to_owned());
     let all = changes.len();
-    let own: Vec<Change> = changes.iter().filter(|change| is_own(change)).cloned().collect();
+    let own: Vec<OptionChange> = changes.iter().filter(|change| is_own(change)).cloned().collect();
     if own.is_empty() && all > 0 {
         return vec![Switch(changes)];
     }
-    let (off, on): (Vec<Change>, Vec<Change>) =
+    let (off, on): (Vec<OptionChange>, Vec<OptionChange>) =
         own.into_iter().partition(|change| change.is_off() && kconfig.choice(&change.option).is_none());
     let mut switches: Vec<Switch> = off.into_iter().rev().map(|change| Switch(vec![change])).collect();
     let mut of_choice: HashMap<usize, usize> = HashMap::new();
@@ -111,7 +113,7 @@ fn switches(changes: Vec<Change>, kconfig: &Kconfig) -> Vec<Switch> {
     }
     // A choice is called by what it becomes.
     for switch in &mut switches {
-        switch.0.sort_by_key(Change::is_off);
+        switch.0.sort_by_key(OptionChange::is_off);
     }
     switches
 }
@@ -134,7 +136,8 @@ mod tests {
     #[test]
     fn children_go_before_and_come_after_their_parents() {
         let chain = chain();
-        let names: Vec<Vec<String>> = chain.switches().iter().map(|s| s.0.iter().map(Change::name).collect()).collect();
+        let names: Vec<Vec<String>> =
+            chain.switches().iter().map(|s| s.0.iter().map(OptionChange::name).collect()).collect();
         let expected: [&[&str]; 7] = [
             &["CONFIG_DEBUG_LISTS=n"],
             &["CONFIG_DEBUG=n"],
@@ -153,7 +156,7 @@ mod tests {
         let chain = chain();
         let last = chain.switches().len();
         assert_eq!((chain.text(0), chain.text(last)), (GOOD.to_owned(), BAD.to_owned()));
-        let at = |count: usize| Options::parse(&chain.text(count)).unwrap();
+        let at = |count: usize| ConfigOptions::parse(&chain.text(count)).unwrap();
         for count in 1..last {
             let (before, after) = (at(count - 1), at(count));
             for change in &chain.switches()[count - 1].0 {

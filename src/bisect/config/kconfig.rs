@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::options::Change;
-use crate::bisect::git::Tree;
+use super::options::OptionChange;
+use crate::bisect::git::SourceTree;
 
 /// Lines that begin an entry that matters here.
 const ENTRIES: &str = "^[[:space:]]*(menuconfig|config|choice|endchoice)([[:space:]]|$)";
@@ -45,7 +45,7 @@ pub struct Described {
 
 impl Kconfig {
     /// Of the tree at a commit.
-    pub fn of(tree: &Tree, commit: &str) -> Kconfig {
+    pub fn of(tree: &SourceTree, commit: &str) -> Kconfig {
         Kconfig::parse(tree.grep(commit, ENTRIES, "*Kconfig*").into_iter())
     }
 
@@ -80,7 +80,7 @@ impl Kconfig {
     }
 
     /// What is known of a changed option; of several definitions, of the first that asks for it.
-    pub fn describe(&self, tree: &Tree, commit: &str, change: &Change, switched: bool) -> Described {
+    pub fn describe(&self, tree: &SourceTree, commit: &str, change: &OptionChange, switched: bool) -> Described {
         let places = self.defined.get(&change.option).map_or(&[][..], Vec::as_slice);
         let asked = places.iter().find_map(|(file, line)| {
             let text = tree.text(commit, file)?;
@@ -94,8 +94,8 @@ impl Kconfig {
 
 impl Described {
     /// A changed option of which nothing more is known.
-    pub fn unknown(change: &Change, switched: bool) -> Described {
-        let Change { option, from, to } = change.clone();
+    pub fn unknown(change: &OptionChange, switched: bool) -> Described {
+        let OptionChange { option, from, to } = change.clone();
         Described { option, from, to, switched, prompt: None, defined: None }
     }
 }
@@ -155,12 +155,12 @@ menuconfig B
         let repo = Repo::new();
         repo.write("arch/arm/Kconfig", "config B\n\tbool \"Another B\"\n");
         let commit = repo.commit("lib/Kconfig.debug", KCONFIG);
-        let tree = Tree::open(repo.dir()).unwrap();
+        let tree = SourceTree::open(repo.dir()).unwrap();
         let kconfig = Kconfig::of(&tree, &commit);
         assert!(kconfig.choice("FAST").is_some() && kconfig.choice("SLOW") == kconfig.choice("FAST"));
         assert_eq!((kconfig.choice("A"), kconfig.choice("B")), (None, None));
         let of = |option: &str| {
-            let change = Change { option: option.to_owned(), from: "n".to_owned(), to: "y".to_owned() };
+            let change = OptionChange { option: option.to_owned(), from: "n".to_owned(), to: "y".to_owned() };
             let found = kconfig.describe(&tree, &commit, &change, true);
             (found.prompt.unwrap_or_default(), found.defined.unwrap_or_default())
         };

@@ -11,5 +11,5 @@ pub mod switched;
 pub use candidates::Candidates;
 pub use chain::{Chain, Switch};
 pub use kconfig::Kconfig;
-pub use options::{Change, Options};
+pub use options::{ConfigOptions, OptionChange};
 pub use switched::Switched;

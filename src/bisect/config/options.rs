@@ -11,7 +11,7 @@ pub const NOT_SET: &str = "n";
 
 /// The options of a `.config`, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct ConfigOptions {
     names: Vec<String>,
     values: HashMap<String, String>,
 }
@@ -19,7 +19,7 @@ pub struct Options {
 /// An option that two configurations set unlike each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
+pub struct OptionChange {
     /// Without `CONFIG_`.
     pub option: String,
     /// As a configuration has it behind `=`; `n` if it is not set.
@@ -27,7 +27,7 @@ pub struct Change {
     pub to: String,
 }
 
-impl Change {
+impl OptionChange {
     /// As people write it: `CONFIG_SMP=y`.
     pub fn name(&self) -> String {
         format!("CONFIG_{}={}", self.option, self.to)
@@ -49,13 +49,13 @@ fn is_switch(value: &str) -> bool {
     matches!(value, "y" | "m" | NOT_SET)
 }
 
-impl Options {
+impl ConfigOptions {
     /// Of the text of a configuration.
     ///
     /// # Errors
     /// The number of the first line, from 1, that is neither a setting nor a comment, and what is wrong with it.
-    pub fn parse(text: &str) -> Result<Options, (usize, &'static str)> {
-        let mut options = Options::default();
+    pub fn parse(text: &str) -> Result<ConfigOptions, (usize, &'static str)> {
+        let mut options = ConfigOptions::default();
         for (index, line) in text.lines().enumerate() {
             let set = setting(line.trim_end()).map_err(|why| (index + 1, why))?;
             if let Some((name, value)) = set
@@ -78,7 +78,7 @@ impl Options {
     }
 
     /// All options of both, in the order in which Kconfig writes them.
-    pub fn all_of<'a>(&'a self, other: &'a Options) -> Vec<&'a str> {
+    pub fn all_of<'a>(&'a self, other: &'a ConfigOptions) -> Vec<&'a str> {
         let mine: HashMap<&str, usize> = self.names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
         let (mut all, mut next) = (Vec::new(), 0);
         let own = |range: std::ops::Range<usize>, all: &mut Vec<&'a str>| {
@@ -96,16 +96,16 @@ impl Options {
     }
 
     /// What `other` has otherwise, in the order in which Kconfig writes it.
-    pub fn changes(&self, other: &Options) -> Vec<Change> {
+    pub fn changes(&self, other: &ConfigOptions) -> Vec<OptionChange> {
         let change = |option: &str| {
             let (from, to) = (self.value(option), other.value(option));
-            (from != to).then(|| Change { option: option.to_owned(), from: from.to_owned(), to: to.to_owned() })
+            (from != to).then(|| OptionChange { option: option.to_owned(), from: from.to_owned(), to: to.to_owned() })
         };
         self.all_of(other).into_iter().filter_map(change).collect()
     }
 
     /// The first option that has a value here, or none, which neither of two others gives it.
-    pub fn stranger(&self, a: &Options, b: &Options) -> Option<String> {
+    pub fn stranger(&self, a: &ConfigOptions, b: &ConfigOptions) -> Option<String> {
         let is_strange = |option: &&str| ![a.value(option), b.value(option)].contains(&self.value(option));
         self.all_of(a).into_iter().find(is_strange).map(str::to_owned)
     }
@@ -144,8 +144,8 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn options(text: &str) -> Options {
-        Options::parse(text).unwrap()
+    fn options(text: &str) -> ConfigOptions {
+        ConfigOptions::parse(text).unwrap()
     }
 
     #[test]
@@ -158,9 +158,9 @@ mod tests {
         for line in
             ["CONFIG_A", "CONFIG_A=yes", "CONFIG_A y", "hello", "CONFIG_=y", "CONFIG_A B=y", "CONFIG_A=\"x", "A=y"]
         {
-            assert_eq!(Options::parse(&format!("CONFIG_Z=y\n{line}\n")).unwrap_err().0, 2, "{line}");
+            assert_eq!(ConfigOptions::parse(&format!("CONFIG_Z=y\n{line}\n")).unwrap_err().0, 2, "{line}");
         }
-        assert!(Options::parse("# CONFIG_A-B is not set\n").is_err());
+        assert!(ConfigOptions::parse("# CONFIG_A-B is not set\n").is_err());
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let a = options("CONFIG_A=y\nCONFIG_B=y\nCONFIG_OLD=y\n# CONFIG_D is not set\nCONFIG_E=1\nCONFIG_LAST=m\n");
         let b =
             options("CONFIG_A=y\nCONFIG_NEW=y\n# CONFIG_B is not set\nCONFIG_D=y\nCONFIG_E=2\n# CONFIG_F is not set\n");
-        let names: Vec<String> = a.changes(&b).iter().map(Change::name).collect();
+        let names: Vec<String> = a.changes(&b).iter().map(OptionChange::name).collect();
         // What only one of them has stands between the same neighbours; what is not set anyway is no change.
         assert_eq!(names, ["CONFIG_NEW=y", "CONFIG_B=n", "CONFIG_OLD=n", "CONFIG_D=y", "CONFIG_E=2", "CONFIG_LAST=n"]);
         assert!(a.changes(&a).is_empty());

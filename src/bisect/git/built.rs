@@ -19,7 +19,7 @@ pub const FOLDER: &str = "builds";
 #[serde(deny_unknown_fields)]
 pub struct Built {
     pub commit: String,
-    pub outcome: Outcome,
+    pub outcome: BuildOutcome,
     /// Why it could not be built.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -38,7 +38,7 @@ pub struct Built {
 /// How a build ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum BuildOutcome {
     Built,
     /// It had been built before, with the same configuration.
     Cached,
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(Built::read(dir.path(), commit).unwrap(), None);
         let built = Built {
             commit: commit.to_owned(),
-            outcome: Outcome::Failed,
+            outcome: BuildOutcome::Failed,
             why: Some("make failed".to_owned()),
             seconds: 1.5,
             image_bytes: None,

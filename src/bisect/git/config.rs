@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use crate::bisect::config::Options;
+use crate::bisect::config::ConfigOptions;
 use bigiron_archive::hash;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::version::compare as compare_versions;
@@ -156,7 +156,7 @@ impl Base {
         if !text.lines().any(|l| l.starts_with("CONFIG_")) {
             return Err(bad("is not a kernel's configuration: it sets no option".to_owned()));
         }
-        if let Err((line, why)) = Options::parse(&text) {
+        if let Err((line, why)) = ConfigOptions::parse(&text) {
             let said = text.lines().nth(line - 1).unwrap_or_default().trim().chars().take(60).collect::<String>();
             return Err(bad(format!("is wrong in line {line}, `{said}`: {why}")));
         }

@@ -31,22 +31,22 @@ pub struct Commit {
 
 /// A git repository of the user's.
 #[derive(Clone, Debug)]
-pub struct Tree {
+pub struct SourceTree {
     /// As it was named.
     dir: PathBuf,
 }
 
-impl Tree {
+impl SourceTree {
     /// The repository in `dir`.
     ///
     /// # Errors
     /// No such folder, or none of a repository.
-    pub fn open(dir: &Path) -> Result<Tree, Refusal> {
+    pub fn open(dir: &Path) -> Result<SourceTree, Refusal> {
         let shown = dir.display();
         if !dir.is_dir() {
             return Err(Refusal::new(format!("--git: `{shown}` is not a folder")));
         }
-        let tree = Tree { dir: dir.to_path_buf() };
+        let tree = SourceTree { dir: dir.to_path_buf() };
         let output = git(dir, ["rev-parse", "--git-dir"])?;
         if output.status.success() {
             return Ok(tree);
@@ -328,7 +328,7 @@ pub(crate) mod tests {
         repo.git(&["merge", "-q", "--no-ff", "-m", "Merge side", "side"]);
         let merge = repo.git(&["rev-parse", "HEAD"]);
         let last = repo.commit("a", "6");
-        let tree = Tree::open(repo.dir()).unwrap();
+        let tree = SourceTree::open(repo.dir()).unwrap();
         let list = |good: &str, bad: &str, paths: &[&str]| {
             tree.between(good, bad, &paths.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>())
         };
@@ -361,13 +361,13 @@ pub(crate) mod tests {
     #[test]
     fn what_is_no_kernel_tree_is_refused() {
         let plain = tempfile::tempdir().unwrap();
-        let why = |dir: &Path| Tree::open(dir).unwrap_err().message;
+        let why = |dir: &Path| SourceTree::open(dir).unwrap_err().message;
         assert!(why(plain.path()).contains("is not a git repository"));
         assert!(why(&plain.path().join("x")).contains("is not a folder"));
         let repo = Repo::new();
         fs::remove_file(repo.dir().join("Kconfig")).unwrap();
         let one = repo.commit("a", "1");
-        let tree = Tree::open(repo.dir()).unwrap();
+        let tree = SourceTree::open(repo.dir()).unwrap();
         assert!(tree.revision("bad", &one).unwrap_err().message.contains("it has no Kconfig"));
         assert!(tree.top().is_some() && tree.objects().unwrap().is_dir());
     }
@@ -393,7 +393,7 @@ pub(crate) mod tests {
                 }
             }
             let bad = repo.git(&["rev-parse", "HEAD"]);
-            let tree = Tree::open(repo.dir()).unwrap();
+            let tree = SourceTree::open(repo.dir()).unwrap();
             let all = tree.between(&good, &bad, &[]).unwrap();
             prop_assert_eq!(all.len(), steps.len() + 1);
             let joined: u32 = all[1..].iter().map(|c| c.joins).sum();

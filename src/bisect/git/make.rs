@@ -165,7 +165,7 @@ fn includes(compiler: &str, header: &str) -> bool {
 
 /// How make ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum MakeEnd {
     Done,
     /// It said that it cannot.
     Failed,
@@ -183,9 +183,9 @@ pub struct Make<'a> {
 
 impl Make<'_> {
     /// Makes `targets`; what it says goes to `log`.
-    pub fn run(&self, targets: &[&str], log: &File) -> io::Result<Ended> {
+    pub fn run(&self, targets: &[&str], log: &File) -> io::Result<MakeEnd> {
         if self.cancel.load(Ordering::Relaxed) {
-            return Ok(Ended::Interrupted);
+            return Ok(MakeEnd::Interrupted);
         }
         let mut command = super::command("make");
         let mut output = std::ffi::OsString::from("O=");
@@ -198,7 +198,7 @@ impl Make<'_> {
         self.wait(child)
     }
 
-    fn wait(&self, mut child: Child) -> io::Result<Ended> {
+    fn wait(&self, mut child: Child) -> io::Result<MakeEnd> {
         let pid = Pid::from_child(&child);
         let mut told: Option<Instant> = None;
         loop {
@@ -206,9 +206,9 @@ impl Make<'_> {
                 // Nobody else has a reason to end it: what a signal ended did not fail.
                 let interrupted = told.is_some() || status.signal().is_some();
                 return Ok(match (interrupted, status.success()) {
-                    (true, _) => Ended::Interrupted,
-                    (false, true) => Ended::Done,
-                    (false, false) => Ended::Failed,
+                    (true, _) => MakeEnd::Interrupted,
+                    (false, true) => MakeEnd::Done,
+                    (false, false) => MakeEnd::Failed,
                 });
             }
             match told {
@@ -277,8 +277,8 @@ mod tests {
         std::fs::write(dir.path().join("Makefile"), makefile).unwrap();
         let (cancel, none) = (AtomicBool::new(false), arguments(&[]).unwrap());
         let make = Make { tree: dir.path(), build: dir.path(), arguments: &none, cancel: &cancel };
-        assert_eq!(make.run(&["all"], &log).unwrap(), Ended::Done);
-        assert_eq!(make.run(&["bad"], &log).unwrap(), Ended::Failed);
+        assert_eq!(make.run(&["all"], &log).unwrap(), MakeEnd::Done);
+        assert_eq!(make.run(&["bad"], &log).unwrap(), MakeEnd::Failed);
         let is_there = |name: &str| dir.path().join(name).exists();
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -287,11 +287,11 @@ mod tests {
                 }
                 cancel.store(true, Ordering::Relaxed);
             });
-            assert_eq!(make.run(&["long"], &log).unwrap(), Ended::Interrupted);
+            assert_eq!(make.run(&["long"], &log).unwrap(), MakeEnd::Interrupted);
         });
         while !is_there("ended") {
             thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(make.run(&["all"], &log).unwrap(), Ended::Interrupted);
+        assert_eq!(make.run(&["all"], &log).unwrap(), MakeEnd::Interrupted);
     }
 }

@@ -15,8 +15,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-pub use built::{Built, Outcome};
-pub use history::{Commit, Tree};
+pub use built::{BuildOutcome, Built};
+pub use history::{Commit, SourceTree};
 pub use recipe::Recipe;
 pub use touched::Touched;
 pub use workspace::Workspace;

@@ -10,33 +10,33 @@ use anyhow::bail;
 
 use super::Recipe;
 use super::config::{self, Base};
-use super::make::{Ended, Make};
+use super::make::{Make, MakeEnd};
 
 /// Characters of a complaint that are kept.
 const COMPLAINT: usize = 160;
 
 /// How far the making of a kernel came.
-pub(super) enum Step {
+pub(super) enum BuildStep {
     Done,
     Failed(Option<String>),
     Interrupted,
 }
 
 /// How a run of make ended.
-pub(super) fn made(ended: Ended) -> Step {
+pub(super) fn made(ended: MakeEnd) -> BuildStep {
     match ended {
-        Ended::Done => Step::Done,
-        Ended::Failed => Step::Failed(None),
-        Ended::Interrupted => Step::Interrupted,
+        MakeEnd::Done => BuildStep::Done,
+        MakeEnd::Failed => BuildStep::Failed(None),
+        MakeEnd::Interrupted => BuildStep::Interrupted,
     }
 }
 
 /// Lays out the configuration, and looks for what a guest needs in what came of it.
-pub(super) fn configure(make: &Make<'_>, recipe: &Recipe, log: &File) -> anyhow::Result<Step> {
+pub(super) fn configure(make: &Make<'_>, recipe: &Recipe, log: &File) -> anyhow::Result<BuildStep> {
     let path = make.build.join(".config");
-    let run = |target: &str| -> anyhow::Result<Option<Step>> {
+    let run = |target: &str| -> anyhow::Result<Option<BuildStep>> {
         let ended = made(make.run(&[target], log)?);
-        Ok((!matches!(ended, Step::Done)).then_some(ended))
+        Ok((!matches!(ended, BuildStep::Done)).then_some(ended))
     };
     let added = config::added(&recipe.more);
     match &recipe.base {
@@ -57,12 +57,12 @@ pub(super) fn configure(make: &Make<'_>, recipe: &Recipe, log: &File) -> anyhow:
     if !lacking.is_empty() {
         let names: Vec<String> = lacking.iter().map(|option| format!("CONFIG_{option}")).collect();
         let them = if names.len() == 1 { "it" } else { "them" };
-        return Ok(Step::Failed(Some(format!(
+        return Ok(BuildStep::Failed(Some(format!(
             "With this configuration {} cannot be set, and a guest needs {them}",
             names.join(", ")
         ))));
     }
-    Ok(Step::Done)
+    Ok(BuildStep::Done)
 }
 
 /// Whether the tree knows an option: what came later, or was taken out since, is not missed.

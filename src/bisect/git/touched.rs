@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::Tree;
+use super::SourceTree;
 use crate::bisect::folder::{self, BisectError};
 
 const FILE: &str = "touched.toml";
@@ -58,7 +58,7 @@ pub struct Function {
 
 impl Touched {
     /// Looks at `commits`, in their order after `good`; `functions` are those that cost otherwise, if that is known.
-    pub fn of(tree: &Tree, good: &str, commits: &[&str], functions: Option<&[Function]>) -> Touched {
+    pub fn of(tree: &SourceTree, good: &str, commits: &[&str], functions: Option<&[Function]>) -> Touched {
         let one = |commit: &&str| {
             let files = tree.files(commit).unwrap_or_default();
             let texts: Vec<(&String, String)> = files
@@ -170,7 +170,7 @@ SYM_CODE_START(entry_SYSCALL_64)
         let repo = Repo::new();
         let one = repo.commit("a.c", "int a;\n");
         let two = repo.commit("kernel/sys.c", C);
-        let tree = Tree::open(repo.dir()).unwrap();
+        let tree = SourceTree::open(repo.dir()).unwrap();
         let function = |name: &str| Function { name: name.to_owned(), more_ns: 12.5, file: String::new() };
         let touched = Touched::of(&tree, &one, &[&two], Some(&[function("account"), function("do_syscall_64")]));
         assert_eq!(touched.commits[0].files, ["kernel/sys.c"]);

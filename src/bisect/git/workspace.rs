@@ -22,10 +22,10 @@ use anyhow::{Context as _, ensure};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::make::{Arguments, Make, image};
-use super::step::{Step, configure, made, reason};
-use super::{Recipe, Tree, complaint, git, short};
+use super::step::{BuildStep, configure, made, reason};
+use super::{Recipe, SourceTree, complaint, git, short};
 use bigiron_archive::error::doing;
-use bigiron_archive::{Kernel, KernelError, Spec, Store, hash};
+use bigiron_archive::{Kernel, KernelError, KernelSpec, Store, hash};
 use bigiron_model::refusal::Refusal;
 
 /// Room for sources and what is made of them, as a multiple of the sources' bytes.
@@ -35,7 +35,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a build ended.
 #[derive(Debug)]
-pub enum Done {
+pub enum BuildEnd {
     Kernel {
         kernel: Box<Kernel>,
         /// What make took.
@@ -50,7 +50,7 @@ pub enum Done {
 
 /// What came of laying out a configuration.
 #[derive(Debug)]
-pub enum Configured {
+pub enum ConfigEnd {
     /// The `.config`.
     Text(String),
     /// Why it is not available.
@@ -71,7 +71,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Another process works there; no room.
-    pub fn open(store: &Store, tree: &Tree, note: &dyn Fn(&str)) -> anyhow::Result<Workspace> {
+    pub fn open(store: &Store, tree: &SourceTree, note: &dyn Fn(&str)) -> anyhow::Result<Workspace> {
         let objects = tree.objects()?;
         let key = &hash::of_bytes(objects.as_os_str().as_encoded_bytes())[..SHORT_KEY];
         let dir = store.dir().join("git").join(key);
@@ -85,7 +85,7 @@ impl Workspace {
         self.dir.join(name)
     }
 
-    fn prepare(&self, tree: &Tree, objects: &Path) -> anyhow::Result<()> {
+    fn prepare(&self, tree: &SourceTree, objects: &Path) -> anyhow::Result<()> {
         let (repo, sources) = (self.at("repo"), self.at("tree"));
         if !repo.join("HEAD").is_file() {
             discard(&repo)?;
@@ -159,10 +159,10 @@ impl Workspace {
         log: &Path,
         cancel: &AtomicBool,
         note: &dyn Fn(&str),
-    ) -> anyhow::Result<Done> {
+    ) -> anyhow::Result<BuildEnd> {
         let name = recipe.name(commit);
         if let Some(kernel) = cached(store, &name)? {
-            return Ok(Done::Kernel { kernel: Box::new(kernel), seconds: 0.0 });
+            return Ok(BuildEnd::Kernel { kernel: Box::new(kernel), seconds: 0.0 });
         }
         self.room(commit, store)?;
         let begun = Instant::now();
@@ -170,31 +170,31 @@ impl Workspace {
             // One that an earlier commit left must not pass for this one's.
             discard(&image(make.build))?;
             Ok(match configure(make, recipe, file)? {
-                Step::Done => made(make.run(&["bzImage"], file)?),
+                BuildStep::Done => made(make.run(&["bzImage"], file)?),
                 other => other,
             })
         })?;
         let build = self.at("build");
         let seconds = begun.elapsed().as_secs_f64();
         let why = match ended {
-            Step::Interrupted => return Ok(Done::Interrupted),
-            Step::Failed(Some(why)) => Some(why),
-            Step::Failed(None) => Some(reason(log)?),
-            Step::Done if !image(&build).is_file() => Some("make made no arch/x86/boot/bzImage".to_owned()),
-            Step::Done => None,
+            BuildStep::Interrupted => return Ok(BuildEnd::Interrupted),
+            BuildStep::Failed(Some(why)) => Some(why),
+            BuildStep::Failed(None) => Some(reason(log)?),
+            BuildStep::Done if !image(&build).is_file() => Some("make made no arch/x86/boot/bzImage".to_owned()),
+            BuildStep::Done => None,
         };
         if let Some(why) = why {
-            return Ok(Done::Failed { why, seconds });
+            return Ok(BuildEnd::Failed { why, seconds });
         }
-        match store.add(&name, &Spec::BuildTree(build), None, note) {
+        match store.add(&name, &KernelSpec::BuildTree(build), None, note) {
             Ok(_) => {}
             Err(e @ (KernelError::Image { .. } | KernelError::BuildTree { .. } | KernelError::OtherRelease { .. })) => {
-                return Ok(Done::Failed { why: e.to_string(), seconds });
+                return Ok(BuildEnd::Failed { why: e.to_string(), seconds });
             }
             Err(e) => return Err(e.into()),
         }
         let kernel = cached(store, &name)?.context("The kernel that was built is not in the cache")?;
-        Ok(Done::Kernel { kernel: Box::new(kernel), seconds })
+        Ok(BuildEnd::Kernel { kernel: Box::new(kernel), seconds })
     }
 
     /// What the Kconfig of `commit` makes of the recipe's configuration; what is said by the way goes to the file `log`.
@@ -208,14 +208,14 @@ impl Workspace {
         recipe: &Recipe,
         log: &Path,
         cancel: &AtomicBool,
-    ) -> anyhow::Result<Configured> {
+    ) -> anyhow::Result<ConfigEnd> {
         self.room(commit, store)?;
         let ended = self.making(commit, log, &recipe.arguments, cancel, |make, file| configure(make, recipe, file))?;
         Ok(match ended {
-            Step::Interrupted => Configured::Interrupted,
-            Step::Failed(Some(why)) => Configured::Failed(why),
-            Step::Failed(None) => Configured::Failed(reason(log)?),
-            Step::Done => Configured::Text(fs::read_to_string(self.at("build").join(".config"))?),
+            BuildStep::Interrupted => ConfigEnd::Interrupted,
+            BuildStep::Failed(Some(why)) => ConfigEnd::Failed(why),
+            BuildStep::Failed(None) => ConfigEnd::Failed(reason(log)?),
+            BuildStep::Done => ConfigEnd::Text(fs::read_to_string(self.at("build").join(".config"))?),
         })
     }
 
@@ -226,8 +226,8 @@ impl Workspace {
         log: &Path,
         arguments: &Arguments,
         cancel: &AtomicBool,
-        work: impl FnOnce(&Make<'_>, &File) -> anyhow::Result<Step>,
-    ) -> anyhow::Result<Step> {
+        work: impl FnOnce(&Make<'_>, &File) -> anyhow::Result<BuildStep>,
+    ) -> anyhow::Result<BuildStep> {
         if *self.checked_out.borrow() != commit {
             self.checked_out.borrow_mut().clear();
             self.check_out(commit)?;
@@ -269,7 +269,7 @@ const SHORT_KEY: usize = 12;
 
 /// The kernel of that name, if it is in the cache and whole.
 fn cached(store: &Store, name: &str) -> Result<Option<Kernel>, KernelError> {
-    match store.resolve(&Spec::Named(name.to_owned()), &|_| {}) {
+    match store.resolve(&KernelSpec::Named(name.to_owned()), &|_| {}) {
         Ok(kernel) => store.get(&kernel.identity).map(Some),
         Err(KernelError::UnknownName { .. }) => Ok(None),
         Err(e) => Err(e),
@@ -277,7 +277,7 @@ fn cached(store: &Store, name: &str) -> Result<Option<Kernel>, KernelError> {
 }
 
 /// Takes the lock of a workspace.
-fn take(dir: &Path, tree: &Tree, note: &dyn Fn(&str)) -> anyhow::Result<File> {
+fn take(dir: &Path, tree: &SourceTree, note: &dyn Fn(&str)) -> anyhow::Result<File> {
     let path = dir.join("lock");
     let patience = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -342,29 +342,29 @@ $(O)/object: image\n\
 \t@if [ -f broken ]; then echo 'x.c:1:2: error: no such thing' >&2; exit 1; fi\n\
 \tcp $< $@\n\techo made >> $(O)/made\n";
 
-    struct Place {
+    struct TestBuild {
         repo: Repo,
         store: Store,
         _cache: tempfile::TempDir,
         recipe: Recipe,
     }
 
-    impl Place {
-        fn new() -> Place {
+    impl TestBuild {
+        fn new() -> TestBuild {
             let (repo, cache) = (Repo::new(), tempfile::tempdir().unwrap());
             repo.write("Makefile", MAKEFILE);
             repo.write("Kconfig", "config DEVTMPFS\n\tbool\n");
             repo.commit("image", bzimage("6.9.0"));
             let arguments = Arguments::parse(&["-j1".to_owned()]).unwrap();
             let recipe = Recipe::new(Base::Target("tinyconfig".to_owned()), Vec::new(), arguments);
-            Place { repo, store: Store::at(cache.path()).unwrap(), _cache: cache, recipe }
+            TestBuild { repo, store: Store::at(cache.path()).unwrap(), _cache: cache, recipe }
         }
 
         fn open(&self) -> anyhow::Result<Workspace> {
-            Workspace::open(&self.store, &Tree::open(self.repo.dir()).unwrap(), &|_| {})
+            Workspace::open(&self.store, &SourceTree::open(self.repo.dir()).unwrap(), &|_| {})
         }
 
-        fn build(&self, at: &Workspace, commit: &str) -> anyhow::Result<Done> {
+        fn build(&self, at: &Workspace, commit: &str) -> anyhow::Result<BuildEnd> {
             let log = self.store.dir().join("log");
             at.build(&self.store, commit, &self.recipe, &log, &AtomicBool::new(false), &|_| {})
         }
@@ -375,23 +375,23 @@ $(O)/object: image\n\
         fs::read_to_string(at.at("build/made")).unwrap_or_default().lines().count()
     }
 
-    fn kernel(done: Done) -> Kernel {
+    fn kernel(done: BuildEnd) -> Kernel {
         match done {
-            Done::Kernel { kernel, .. } => *kernel,
+            BuildEnd::Kernel { kernel, .. } => *kernel,
             other => panic!("{other:?}"),
         }
     }
 
-    fn why(done: Done) -> String {
+    fn why(done: BuildEnd) -> String {
         match done {
-            Done::Failed { why, .. } => why,
+            BuildEnd::Failed { why, .. } => why,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn commits_become_kernels_and_the_repository_stays_as_it_is() {
-        let place = Place::new();
+        let place = TestBuild::new();
         let one = place.repo.git(&["rev-parse", "HEAD"]);
         let two = place.repo.commit("comment", "nothing");
         let three = place.repo.commit("image", bzimage("6.9.1"));
@@ -426,7 +426,7 @@ $(O)/object: image\n\
 
     #[test]
     fn what_cannot_be_built_says_why() {
-        let place = Place::new();
+        let place = TestBuild::new();
         let broken = place.repo.commit("broken", "");
         place.repo.git(&["rm", "-q", "broken"]);
         place.repo.write("lacks", "CONFIG_DEVTMPFS\nCONFIG_EXT4_FS\n");
@@ -446,7 +446,7 @@ $(O)/object: image\n\
 
     #[test]
     fn one_works_there_at_a_time_and_what_a_killed_one_left_is_not_built_upon() {
-        let place = Place::new();
+        let place = TestBuild::new();
         let one = place.repo.git(&["rev-parse", "HEAD"]);
         let two = place.repo.commit("image", bzimage("6.9.1"));
         let at = place.open().unwrap();
@@ -460,7 +460,7 @@ $(O)/object: image\n\
         fs::write(at.at("build/object"), "half").unwrap();
         drop(at);
         let notes = RefCell::new(Vec::new());
-        let tree = Tree::open(place.repo.dir()).unwrap();
+        let tree = SourceTree::open(place.repo.dir()).unwrap();
         let at = Workspace::open(&place.store, &tree, &|text| notes.borrow_mut().push(text.to_owned())).unwrap();
         assert!(!at.at("build").exists() && notes.borrow().is_empty());
         assert_eq!(kernel(place.build(&at, &two).unwrap()).identity.release, "6.9.1");
@@ -469,6 +469,6 @@ $(O)/object: image\n\
         cancel.store(true, Ordering::Relaxed);
         let three = place.repo.commit("image", bzimage("6.9.2"));
         let done = at.build(&place.store, &three, &place.recipe, &at.at("log"), &cancel, &|_| {}).unwrap();
-        assert!(matches!(done, Done::Interrupted) && !at.at("building").exists());
+        assert!(matches!(done, BuildEnd::Interrupted) && !at.at("building").exists());
     }
 }

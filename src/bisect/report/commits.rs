@@ -1,9 +1,9 @@
 //! What is said of commits, beside what is said of all kernels.
 
-use super::kernels::Told;
-use super::{Described, Report};
+use super::kernels::KernelReporter;
+use super::{BisectReport, CommitDetails};
 use crate::bisect::Search;
-use crate::bisect::git::{Built, Outcome, short};
+use crate::bisect::git::{BuildOutcome, Built, short};
 use bigiron_model::shell::quote;
 use bigiron_report::sentence::join;
 use bigiron_report::why::ns;
@@ -11,7 +11,7 @@ use bigiron_report::why::ns;
 /// Files and functions that are named in a sentence, at most.
 const NAMED: usize = 6;
 
-impl Told<'_, '_> {
+impl KernelReporter<'_, '_> {
     /// Commits between two candidates, the second among them.
     pub(super) fn joins(&self, good: usize, bad: usize) -> u32 {
         let joins = |i: usize| self.search.bisection.candidates[i].commit.as_ref().map_or(1, |c| c.joins);
@@ -19,7 +19,7 @@ impl Told<'_, '_> {
     }
 
     /// Describes the commits of a place, and says what to do with them.
-    pub(super) fn commits(&self, report: &mut Report<'_>, good: usize, bad: usize) {
+    pub(super) fn commits(&self, report: &mut BisectReport<'_>, good: usize, bad: usize) {
         let bisection = self.search.bisection;
         let candidates = &bisection.candidates;
         let (Some(source), Some(first), Some(last)) =
@@ -35,7 +35,7 @@ impl Told<'_, '_> {
                 Some(built) => Some(built.why.clone().unwrap_or_else(|| "it could not be built".to_owned())),
                 None => (index != bad).then(|| "no boot of it gave the metric".to_owned()),
             };
-            report.commits.push(Described {
+            report.commits.push(CommitDetails {
                 commit: commit.clone(),
                 untested,
                 files: known.map_or_else(Vec::new, |k| k.files.clone()),
@@ -77,7 +77,7 @@ impl Told<'_, '_> {
     }
 
     /// Commands that search each part of a list with several changes.
-    pub(super) fn parts(&self, report: &mut Report<'_>, ends: &[usize]) {
+    pub(super) fn parts(&self, report: &mut BisectReport<'_>, ends: &[usize]) {
         for pair in ends.windows(2) {
             let (a, b) = (self.name(pair[0]), self.name(pair[1]));
             match pair[1] - pair[0] {
@@ -88,7 +88,7 @@ impl Told<'_, '_> {
     }
 }
 
-impl Described {
+impl CommitDetails {
     /// Lines of its block in the text: heads and what belongs to them.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let commit = &self.commit;
@@ -134,8 +134,8 @@ pub(super) fn some(all: &[String]) -> String {
 pub(super) fn method(search: &Search<'_>) -> Option<String> {
     let bisection = search.bisection;
     let source = bisection.source.as_ref()?;
-    let of = |outcome: Outcome| search.builds.values().filter(move |built| built.outcome == outcome);
-    let seconds: Vec<f64> = of(Outcome::Built).map(|built: &Built| built.seconds).collect();
+    let of = |outcome: BuildOutcome| search.builds.values().filter(move |built| built.outcome == outcome);
+    let seconds: Vec<f64> = of(BuildOutcome::Built).map(|built: &Built| built.seconds).collect();
     let longest = seconds.iter().copied().fold(0.0, f64::max);
     let mut made = vec![format!(
         "{} built (make took {}, {} at most)",
@@ -143,7 +143,7 @@ pub(super) fn method(search: &Search<'_>) -> Option<String> {
         time(seconds.iter().sum()),
         time(longest)
     )];
-    for (outcome, what) in [(Outcome::Cached, "were in the cache"), (Outcome::Failed, "could not be built")] {
+    for (outcome, what) in [(BuildOutcome::Cached, "were in the cache"), (BuildOutcome::Failed, "could not be built")] {
         let count = of(outcome).count();
         made.extend((count > 0).then(|| format!("{count} {what}")));
     }

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::Report;
+use super::BisectReport;
 use super::commits::some;
-use super::kernels::Told;
+use super::kernels::KernelReporter;
 use crate::bisect::Source;
 use crate::bisect::config::kconfig::Described;
 use crate::bisect::config::options::NOT_SET;
@@ -21,7 +21,7 @@ const NAMED: usize = 3;
 
 /// What the configurations of a place differ in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Options {
+pub struct OptionsAtChange {
     /// Those first that were switched themselves.
     pub options: Vec<Described>,
     /// Functions that cost more in the bad end than in the good one, those that matter most first; null if that was not profiled.
@@ -30,12 +30,12 @@ pub struct Options {
     pub image_bytes: Option<(u64, u64)>,
 }
 
-impl Told<'_, '_> {
+impl KernelReporter<'_, '_> {
     /// The options between two candidates, if they are known.
-    pub(super) fn options(&self, good: usize, bad: usize) -> Option<Options> {
+    pub(super) fn options(&self, good: usize, bad: usize) -> Option<OptionsAtChange> {
         let told = self.more.switched.as_ref().filter(|t| t.good == self.name(good) && t.bad == self.name(bad))?;
         let bytes = |index: usize| self.search.builds.get(&index)?.image_bytes;
-        Some(Options {
+        Some(OptionsAtChange {
             options: told.options.clone(),
             functions: told.looked.then(|| told.functions.clone()),
             image_bytes: bytes(good).zip(bytes(bad)),
@@ -43,7 +43,7 @@ impl Told<'_, '_> {
     }
 
     /// Says what to do with a place among configurations.
-    pub(super) fn configs(&self, report: &mut Report<'_>, good: usize, bad: usize) {
+    pub(super) fn configs(&self, report: &mut BisectReport<'_>, good: usize, bad: usize) {
         report.next.push("What Kconfig made of the two".to_owned());
         report.commands.push(format!("diff {} {}", self.config(good), self.config(bad)));
         let Some(source) = &self.search.bisection.source else { return };
@@ -74,7 +74,7 @@ impl Told<'_, '_> {
     }
 
     /// Commands that search each part of a chain with several changes.
-    pub(super) fn parts_of_configs(&self, report: &mut Report<'_>, ends: &[usize]) {
+    pub(super) fn parts_of_configs(&self, report: &mut BisectReport<'_>, ends: &[usize]) {
         let Some(source) = &self.search.bisection.source else { return };
         for pair in ends.windows(2) {
             let (a, b) = (self.name(pair[0]), self.name(pair[1]));
@@ -89,7 +89,7 @@ impl Told<'_, '_> {
     }
 }
 
-impl Options {
+impl OptionsAtChange {
     fn switched(&self) -> impl Iterator<Item = &Described> {
         self.options.iter().filter(|option| option.switched)
     }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Described, Options, Outcome, Place, Report, Row};
-use crate::bisect::{Candidate, Source, What};
+use super::{BisectOutcome, BisectReport, CandidateRow, ChangePlace, CommitDetails, OptionsAtChange};
+use crate::bisect::{Candidate, SearchKind, Source};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 
@@ -15,28 +15,28 @@ struct Document<'a> {
     schema: u32,
     bigiron: &'a str,
     begun: &'a str,
-    what: What,
+    what: SearchKind,
     clock: Clock,
     seed: u64,
     error: f64,
     workload: &'a str,
     metric: &'a MetricDef,
-    outcome: Outcome,
+    outcome: BisectOutcome,
     text: &'a [String],
     /// Null unless there is one.
-    place: Option<&'a Place>,
+    place: Option<&'a ChangePlace>,
     /// The commits of the place, if kernels were built of commits.
-    #[serde(skip_serializing_if = "<[Described]>::is_empty")]
-    commits: &'a [Described],
+    #[serde(skip_serializing_if = "<[CommitDetails]>::is_empty")]
+    commits: &'a [CommitDetails],
     /// What differs in the configurations of the place, if kernels were built in several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    switched: Option<&'a Options>,
+    switched: Option<&'a OptionsAtChange>,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'a Source>,
     tests: usize,
     boots: u32,
     candidates: &'a [Candidate],
-    rows: &'a [Row],
+    rows: &'a [CandidateRow],
     next: &'a [String],
     commands: &'a [String],
     method: &'a [String],
@@ -44,7 +44,7 @@ struct Document<'a> {
 }
 
 /// The whole report as one indented JSON document.
-pub fn json(report: &Report<'_>) -> String {
+pub fn json(report: &BisectReport<'_>) -> String {
     let b = report.bisection;
     let document = Document {
         schema: SCHEMA,

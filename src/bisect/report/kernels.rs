@@ -1,27 +1,30 @@
 //! What is said of a search among kernels.
 
-use super::{More, Outcome, Place, Report, Row, change, changed, metric, nothing, probability, unmeasured};
-use crate::bisect::search::{Known, Side};
-use crate::bisect::{Found, Search, Standing, What};
+use super::{
+    BisectOutcome, BisectReport, CandidateRow, ChangePlace, FolderExtras, change, changed, metric, nothing,
+    probability, unmeasured,
+};
+use crate::bisect::search::{KnownKernel, Side};
+use crate::bisect::{Search, SearchKind, SearchResult, SearchState};
 use bigiron_model::clock::Clock;
 use bigiron_report::sentence::join;
 
-impl<'a> Report<'a> {
+impl<'a> BisectReport<'a> {
     /// The report of a search among kernels, commits or configurations, of which `more` tells more.
-    pub fn kernels(search: &Search<'a>, more: &More<'_>) -> Report<'a> {
+    pub fn kernels(search: &Search<'a>, more: &FolderExtras<'_>) -> BisectReport<'a> {
         let bisection = search.bisection;
         let known = search.known();
-        let mut report = Report {
+        let mut report = BisectReport {
             bisection,
-            outcome: Outcome::Unfinished,
+            outcome: BisectOutcome::Unfinished,
             sentences: Vec::new(),
             place: None,
             commits: Vec::new(),
             options: None,
             head: match bisection.what {
-                What::Commits => COMMITS_HEAD,
-                What::Configs => CONFIGS_HEAD,
-                What::Kernels | What::Levers => HEAD,
+                SearchKind::Commits => COMMITS_HEAD,
+                SearchKind::Configs => CONFIGS_HEAD,
+                SearchKind::Kernels | SearchKind::Levers => HEAD,
             },
             rows: Vec::new(),
             next: Vec::new(),
@@ -30,10 +33,10 @@ impl<'a> Report<'a> {
             tests: search.tests.len().saturating_sub(1),
             boots: search.boots(),
         };
-        let told = Told { search, known: &known, more };
+        let told = KernelReporter { search, known: &known, more };
         let marked = told.conclude(&mut report);
         report.rows = (0..known.len()).map(|i| told.row(i, marked == Some(i))).collect();
-        if report.outcome == Outcome::Several {
+        if report.outcome == BisectOutcome::Several {
             // The probabilities are those of one change.
             for row in &mut report.rows {
                 (row.weight, row.shown) = (None, String::new());
@@ -48,13 +51,13 @@ const COMMITS_HEAD: &[&str] = &["commit", "change", "95 %", "boots", "after", ""
 const CONFIGS_HEAD: &[&str] = &["kernel", "change", "95 %", "boots", "after", "", "switched"];
 
 /// What is said, of what is known.
-pub(super) struct Told<'a, 'b> {
+pub(super) struct KernelReporter<'a, 'b> {
     pub(super) search: &'b Search<'a>,
-    known: &'b [Known],
-    pub(super) more: &'b More<'b>,
+    known: &'b [KnownKernel],
+    pub(super) more: &'b FolderExtras<'b>,
 }
 
-impl Told<'_, '_> {
+impl KernelReporter<'_, '_> {
     pub(super) fn name(&self, index: usize) -> &str {
         &self.search.bisection.candidates[index].name
     }
@@ -64,40 +67,40 @@ impl Told<'_, '_> {
     }
 
     /// Puts the sentences; the kernel at which the change is, if it was found.
-    fn conclude(&self, report: &mut Report<'_>) -> Option<usize> {
+    fn conclude(&self, report: &mut BisectReport<'_>) -> Option<usize> {
         let bisection = self.search.bisection;
         let last = bisection.candidates.len() - 1;
-        match self.search.standing() {
-            Standing::Ends => {
+        match self.search.state() {
+            SearchState::Ends => {
                 report
                     .sentences
                     .push("Unfinished: the two ends are not compared yet; the same command goes on".to_owned());
             }
-            Standing::Test(next) => {
+            SearchState::Test(next) => {
                 let sentence =
                     format!("Unfinished: {} is to be tested next; the same command goes on", self.name(next));
                 report.sentences.push(sentence);
             }
-            Standing::Done(Found::Nothing(verdict)) => {
+            SearchState::Done(SearchResult::Nothing(verdict)) => {
                 nothing(report, verdict, &self.whole());
             }
-            Standing::Done(Found::Unmeasured) => {
-                report.outcome = Outcome::Unmeasured;
+            SearchState::Done(SearchResult::Unmeasured) => {
+                report.outcome = BisectOutcome::Unmeasured;
                 let ends = &self.search.tests[0];
                 let failed = [(self.name(0), &ends.failed), (self.name(last), &ends.arms[0].failed)];
                 report.sentences.push(unmeasured(bisection, &failed));
             }
-            Standing::Done(Found::Place(span)) => {
-                report.outcome = Outcome::Found;
+            SearchState::Done(SearchResult::Place(span)) => {
+                report.outcome = BisectOutcome::Found;
                 self.place(report, span.good, span.bad, span.probability);
                 return Some(span.bad);
             }
-            Standing::Done(Found::Several) => {
-                report.outcome = Outcome::Several;
+            SearchState::Done(SearchResult::Several) => {
+                report.outcome = BisectOutcome::Several;
                 self.several(report);
             }
-            Standing::Done(Found::Unsettled(span)) => {
-                report.outcome = Outcome::Unsettled;
+            SearchState::Done(SearchResult::Unsettled(span)) => {
+                report.outcome = BisectOutcome::Unsettled;
                 let (good, bad) = (self.name(span.good), self.name(span.bad));
                 report.sentences.push(format!(
                     "Not settled by {} tests: {} changes between `{good}` and `{bad}`, with a probability of {}",
@@ -123,18 +126,18 @@ impl Told<'_, '_> {
             .map_or_else(|| "not measured".to_owned(), |l| changed(l.mean, l.interval))
     }
 
-    fn span(&self, good: usize, bad: usize, probability: f64) -> Place {
+    fn span(&self, good: usize, bad: usize, probability: f64) -> ChangePlace {
         let between = (good + 1..bad).map(|i| self.name(i).to_owned()).collect();
-        Place { good: self.name(good).to_owned(), bad: self.name(bad).to_owned(), probability, between }
+        ChangePlace { good: self.name(good).to_owned(), bad: self.name(bad).to_owned(), probability, between }
     }
 
-    fn place(&self, report: &mut Report<'_>, good: usize, bad: usize, p: f64) {
+    fn place(&self, report: &mut BisectReport<'_>, good: usize, bad: usize, p: f64) {
         let bisection = self.search.bisection;
         let neither = self.search.neither();
         let (a, b) = (self.name(good), self.name(bad));
         let what = if neither.is_empty() { "The change" } else { "The largest change" };
-        let is_commits = bisection.what == What::Commits;
-        let is_configs = bisection.what == What::Configs;
+        let is_commits = bisection.what == SearchKind::Commits;
+        let is_configs = bisection.what == SearchKind::Configs;
         let sure = match p == 1.0 && !is_commits && !is_configs {
             true => String::new(),
             false => format!(", with a probability of {}", probability(p)),
@@ -164,7 +167,7 @@ impl Told<'_, '_> {
             ));
         }
         if !neither.is_empty() {
-            report.outcome = Outcome::FoundWithOthers;
+            report.outcome = BisectOutcome::FoundWithOthers;
             report.sentences.push(format!(
                 "There is more than one change: {} {} near neither end",
                 self.at_levels(&neither),
@@ -198,7 +201,7 @@ impl Told<'_, '_> {
         ));
     }
 
-    fn several(&self, report: &mut Report<'_>) {
+    fn several(&self, report: &mut BisectReport<'_>) {
         let bisection = self.search.bisection;
         let neither = self.search.neither();
         let last = self.known.len() - 1;
@@ -216,9 +219,9 @@ impl Told<'_, '_> {
         ends.extend(neither);
         ends.push(last);
         match bisection.what {
-            What::Commits => return self.parts(report, &ends),
-            What::Configs => return self.parts_of_configs(report, &ends),
-            What::Kernels | What::Levers => {}
+            SearchKind::Commits => return self.parts(report, &ends),
+            SearchKind::Configs => return self.parts_of_configs(report, &ends),
+            SearchKind::Kernels | SearchKind::Levers => {}
         }
         for pair in ends.windows(2).filter(|pair| pair[1] - pair[0] > 1) {
             let list: Vec<String> = (pair[0]..=pair[1]).map(|i| bisection.candidates[i].text()).collect();
@@ -245,7 +248,7 @@ impl Told<'_, '_> {
         join(&kernels.iter().map(level).collect::<Vec<_>>())
     }
 
-    fn row(&self, index: usize, marked: bool) -> Row {
+    fn row(&self, index: usize, marked: bool) -> CandidateRow {
         let known = &self.known[index];
         let level = known.level.map(|l| change(l.mean, l.interval));
         let (change, interval) = level.map_or((None, None), |(change, interval)| (Some(change), interval));
@@ -265,7 +268,7 @@ impl Told<'_, '_> {
         if let Side::Same(other) = known.side {
             notes.push(format!("`{name}` is, byte for byte, `{}`: it was not booted", self.name(other)));
         }
-        Row {
+        CandidateRow {
             notes,
             subject: self.search.bisection.candidates[index].subject(),
             build: self.search.builds.get(&index).cloned(),

@@ -1,20 +1,20 @@
 //! What is said of a search among levers.
 
-use super::{Outcome, Report, Row, change, changed, metric, nothing, unmeasured};
+use super::{BisectOutcome, BisectReport, CandidateRow, change, changed, metric, nothing, unmeasured};
 use crate::bisect::folder::ENDS;
-use crate::bisect::levers::{Found, HALF, LeverSearch, MOST, Standing};
-use crate::bisect::seen::{SeenArm, differs};
+use crate::bisect::levers::{HALF, LeverSearch, LeverSearchResult, LeverSearchState, MOST};
+use crate::bisect::study_result::{ArmResult, differs};
 use bigiron_model::clock::Clock;
 use bigiron_report::quantity::Quantity;
 use bigiron_report::sentence::join;
 
-impl<'a> Report<'a> {
+impl<'a> BisectReport<'a> {
     /// The report of a search among levers.
-    pub fn levers(search: &LeverSearch<'a>) -> Report<'a> {
+    pub fn levers(search: &LeverSearch<'a>) -> BisectReport<'a> {
         let bisection = search.bisection;
-        let mut report = Report {
+        let mut report = BisectReport {
             bisection,
-            outcome: Outcome::Unfinished,
+            outcome: BisectOutcome::Unfinished,
             sentences: Vec::new(),
             place: None,
             commits: Vec::new(),
@@ -35,7 +35,7 @@ impl<'a> Report<'a> {
 }
 
 /// Puts the sentences; the names of the arms that are the answer.
-fn conclude(search: &LeverSearch<'_>, report: &mut Report<'_>) -> Vec<String> {
+fn conclude(search: &LeverSearch<'_>, report: &mut BisectReport<'_>) -> Vec<String> {
     let bisection = search.bisection;
     let (good, bad) = (&bisection.candidates[0], &bisection.candidates[1]);
     let ends = search.studies.first().and_then(|s| s.arms.first());
@@ -43,34 +43,34 @@ fn conclude(search: &LeverSearch<'_>, report: &mut Report<'_>) -> Vec<String> {
     let percent = |share: Option<f64>| share.map_or_else(String::new, percent);
     let over_all = format!("Over all, `{}` is {whole} against `{}`", bad.name, good.name);
     let single = |i: &usize| format!("`{}` ({} of it)", search.name(&[*i]), percent(search.share(&[*i])));
-    let found = match search.standing() {
-        Standing::Ends | Standing::Study { .. } => {
+    let found = match search.state() {
+        LeverSearchState::Ends | LeverSearchState::Study { .. } => {
             report.sentences.push("Unfinished: the same command goes on".to_owned());
             return Vec::new();
         }
-        Standing::Done(found) => found,
+        LeverSearchState::Done(found) => found,
     };
     let mut names = Vec::new();
     match found {
-        Found::Nothing(verdict) => {
+        LeverSearchResult::Nothing(verdict) => {
             nothing(report, verdict, &whole);
         }
-        Found::Unmeasured => {
-            report.outcome = Outcome::Unmeasured;
+        LeverSearchResult::Unmeasured => {
+            report.outcome = BisectOutcome::Unmeasured;
             let study = &search.studies[0];
             let failed = [(good.name.as_str(), &study.failed), (bad.name.as_str(), &study.arms[0].failed)];
             report.sentences.push(unmeasured(bisection, &failed));
         }
-        Found::Alone(levers) => {
-            report.outcome = Outcome::Found;
+        LeverSearchResult::Alone(levers) => {
+            report.outcome = BisectOutcome::Found;
             names = levers.iter().map(|i| search.name(&[*i])).collect();
             let makes = if levers.len() == 1 { "makes" } else { "make, each alone," };
             let said: Vec<String> = levers.iter().map(single).collect();
             report.sentences.push(format!("{} {makes} the difference of {}", join(&said), metric(bisection)));
             report.sentences.push(over_all);
         }
-        Found::Together(set) => {
-            report.outcome = Outcome::FoundWithOthers;
+        LeverSearchResult::Together(set) => {
+            report.outcome = BisectOutcome::FoundWithOthers;
             names.push(search.name(&set));
             let said: Vec<String> = set.iter().map(|i| format!("`{}`", search.name(&[*i]))).collect();
             let share = search.share(&set).or((set.len() == search.differences().len()).then_some(1.0));
@@ -82,8 +82,8 @@ fn conclude(search: &LeverSearch<'_>, report: &mut Report<'_>) -> Vec<String> {
             ));
             report.sentences.push(over_all);
         }
-        Found::Unexplained => {
-            report.outcome = Outcome::Unexplained;
+        LeverSearchResult::Unexplained => {
+            report.outcome = BisectOutcome::Unexplained;
             report.sentences.push(format!(
                 "No lever alone makes half of the difference of {}, and no set that was tried most of it: it takes several",
                 metric(bisection)
@@ -91,7 +91,7 @@ fn conclude(search: &LeverSearch<'_>, report: &mut Report<'_>) -> Vec<String> {
             report.sentences.push(over_all);
         }
     }
-    if matches!(report.outcome, Outcome::Found) {
+    if matches!(report.outcome, BisectOutcome::Found) {
         report.next.push("Why, function by function".to_owned());
         let lever = &names[0];
         let arm = match lever.strip_prefix("without ") {
@@ -113,7 +113,7 @@ fn percent(share: f64) -> String {
     Quantity::percent(100.0 * share, 0).to_string()
 }
 
-fn row(search: &LeverSearch<'_>, arm: &SeenArm, whole: bool, marked: bool) -> Row {
+fn row(search: &LeverSearch<'_>, arm: &ArmResult, whole: bool, marked: bool) -> CandidateRow {
     let shown = arm.estimate.map(|e| change(e.mean, e.ci95));
     let (change, interval) = shown.map_or((None, None), |(change, interval)| (Some(change), interval));
     let share = match (arm.estimate, search.whole()) {
@@ -122,7 +122,7 @@ fn row(search: &LeverSearch<'_>, arm: &SeenArm, whole: bool, marked: bool) -> Ro
     };
     let is_known = search.studies.first().and_then(|s| s.arms.first()).is_some_and(|ends| differs(ends.verdict));
     let share = share.filter(|_| is_known);
-    Row {
+    CandidateRow {
         subject: None,
         build: None,
         name: if whole { format!("all: {}", arm.name) } else { arm.name.clone() },

@@ -1,6 +1,6 @@
 //! The report of a bisection: the place or the levers, everything that was tested, and what to do next.
 //!
-//! Invariant: every format lays out the same [`Report`].
+//! Invariant: every format lays out the same [`BisectReport`].
 
 mod commits;
 mod configs;
@@ -21,12 +21,12 @@ use crate::bisect::git::{Built, Commit, Touched};
 use bigiron_model::metric::Better;
 use bigiron_report::quantity::{Quantity, percent_decimals};
 
-pub use configs::Options;
+pub use configs::OptionsAtChange;
 pub use json::json;
 pub use text::text;
 
 /// What a search's folder holds beside its tests and builds.
-pub struct More<'d> {
+pub struct FolderExtras<'d> {
     /// The folder, as it was named.
     pub dir: &'d Path,
     pub touched: Option<Touched>,
@@ -34,20 +34,20 @@ pub struct More<'d> {
 }
 
 /// Everything that is said of a bisection.
-pub struct Report<'a> {
+pub struct BisectReport<'a> {
     pub bisection: &'a Bisection,
     /// One word for programs.
-    pub outcome: Outcome,
+    pub outcome: BisectOutcome,
     /// What was found; the first says it in one sentence.
     pub sentences: Vec<String>,
-    pub place: Option<Place>,
+    pub place: Option<ChangePlace>,
     /// The commits at one of which the change is, as far as they are shown.
-    pub commits: Vec<Described>,
+    pub commits: Vec<CommitDetails>,
     /// The options at one of which the change is.
-    pub options: Option<Options>,
+    pub options: Option<OptionsAtChange>,
     /// Heads of the table's columns after the first.
     head: &'static [&'static str],
-    pub rows: Vec<Row>,
+    pub rows: Vec<CandidateRow>,
     /// What to do with it.
     pub next: Vec<String>,
     /// Commands to do it with.
@@ -60,7 +60,7 @@ pub struct Report<'a> {
 /// How a bisection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum BisectOutcome {
     Found,
     /// The place is found, but other kernels show further changes; or it takes several levers.
     FoundWithOthers,
@@ -78,7 +78,7 @@ pub enum Outcome {
 
 /// Where the change lies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Place {
+pub struct ChangePlace {
     pub good: String,
     pub bad: String,
     pub probability: f64,
@@ -88,7 +88,7 @@ pub struct Place {
 
 /// A commit at which the change may be.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Described {
+pub struct CommitDetails {
     #[serde(flatten)]
     pub commit: Commit,
     /// Why it was not tested, if it is not the first that was seen after the change.
@@ -100,7 +100,7 @@ pub struct Described {
 
 /// A line of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct CandidateRow {
     pub name: String,
     /// What it booted, where that is known.
     pub release: Option<String>,
@@ -152,7 +152,7 @@ fn probability(p: f64) -> String {
     }
 }
 
-impl Report<'_> {
+impl BisectReport<'_> {
     /// `micro:fork-exit ↓`.
     fn metric(&self) -> String {
         title(self.bisection)
@@ -173,23 +173,23 @@ fn title(bisection: &Bisection) -> String {
 }
 
 /// Says of ends that are not known to differ how they compare, and what can be done.
-fn nothing(report: &mut Report<'_>, verdict: Verdict, said: &str) {
+fn nothing(report: &mut BisectReport<'_>, verdict: Verdict, said: &str) {
     let bisection = report.bisection;
     let [good, .., bad] = &bisection.candidates[..] else { return };
     let compared = format!("in {}, `{}` is {said} against `{}`: {verdict}", metric(bisection), bad.name, good.name);
     let (outcome, sentence, next) = match verdict {
         Verdict::Same => (
-            Outcome::NoDifference,
+            BisectOutcome::NoDifference,
             format!("Nothing to bisect: {compared}"),
             "A change within the margin is none; `--margin KIND=PERCENT` sets a smaller one",
         ),
         Verdict::Invalid => (
-            Outcome::EndsInconclusive,
+            BisectOutcome::EndsInconclusive,
             format!("The ends cannot be compared on this machine: {compared}"),
             "`bigiron report` of the study of the ends says why; once `bigiron selftest` passes, a new bisection is valid",
         ),
         _ => (
-            Outcome::EndsInconclusive,
+            BisectOutcome::EndsInconclusive,
             format!("Whether the ends differ is not settled: {compared}"),
             "More pairs may settle it: `--pairs N`",
         ),

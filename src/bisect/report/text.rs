@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::Report;
-use crate::bisect::What;
+use super::BisectReport;
+use crate::bisect::SearchKind;
 use bigiron_report::table::{Line, clip, table, wrap};
 use bigiron_report::text::{command, list};
 
@@ -25,7 +25,7 @@ fn tests(number: usize) -> String {
 }
 
 /// The whole report.
-pub fn text(report: &Report<'_>) -> String {
+pub fn text(report: &BisectReport<'_>) -> String {
     let b = report.bisection;
     let title = format!(
         "Bisection of {}: {}, {} and {} boots",
@@ -73,10 +73,10 @@ pub fn text(report: &Report<'_>) -> String {
     out
 }
 
-fn rows(report: &Report<'_>) -> String {
+fn rows(report: &BisectReport<'_>) -> String {
     let mut lines = vec![Line::Cells(report.head.iter().map(|h| (*h).to_owned()).collect())];
     let columns = report.head.len();
-    let widest = if report.bisection.what == What::Configs { SWITCHED } else { SUBJECT };
+    let widest = if report.bisection.what == SearchKind::Configs { SWITCHED } else { SUBJECT };
     let mut passed = 0;
     for (index, row) in report.rows.iter().enumerate() {
         if is_passed_over(report, index) {
@@ -114,7 +114,7 @@ const SWITCHED: usize = 32;
 const SHORT: usize = 24;
 
 /// Whether a row of a long table says nothing: a commit that was not tested, beside others.
-fn is_passed_over(report: &Report<'_>, index: usize) -> bool {
+fn is_passed_over(report: &BisectReport<'_>, index: usize) -> bool {
     let says = |i: usize| {
         let row = &report.rows[i];
         i == 0

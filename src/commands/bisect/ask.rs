@@ -7,16 +7,16 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::bisect::folder::SCHEMA;
-use crate::bisect::{Bisection, Candidate, Source, What};
+use crate::bisect::{Bisection, Candidate, SearchKind, Source};
 use crate::cli::{BisectCommon, Design};
 use crate::commands::compare;
 use crate::commands::nightly;
 use crate::conduct::environment::Environment;
 use crate::study::arm::ArmText;
 use crate::study::question::Question;
+use crate::study::resolved::{self, ResolvedQuestion};
 use crate::study::schedule;
 use crate::study::schedule::SEED_LIMIT;
-use crate::study::settled::{self, Settled};
 use bigiron_lab::host::sim::Script;
 use bigiron_model::clock::Clock;
 use bigiron_model::date;
@@ -28,12 +28,12 @@ use bigiron_model::shell::quote;
 use bigiron_model::suggest;
 
 /// A question that was understood.
-pub(super) struct Asked {
+pub(super) struct BisectQuestion {
     /// What all studies ask, without arms and seed.
     pub base: Question,
     pub script: Option<Script>,
     /// The question of all arms, in which all that can be wrong with them was looked for.
-    pub settled: Settled,
+    pub resolved: ResolvedQuestion,
     pub workload: String,
     pub metric: MetricDef,
     /// The programs that run trials here.
@@ -48,7 +48,7 @@ pub(super) fn ask(
     what: &str,
     arms: &[ArmText],
     environment: &Environment<'_>,
-) -> anyhow::Result<Asked> {
+) -> anyhow::Result<BisectQuestion> {
     let script = common.sim.as_deref().map(nightly::script).transpose()?;
     let (name, metric) = what.split_once(':').map_or((what, None), |(name, metric)| (name, Some(metric)));
     let Some(workload) = registry::find(name) else {
@@ -68,11 +68,11 @@ pub(super) fn ask(
     }
     let all = |base: &Question| {
         let q = Question { arms: arms.to_vec(), pairs: None, ..base.clone() };
-        settled::settle(&q, environment)
+        resolved::resolve(&q, environment)
     };
-    let settled = all(&base)?;
-    let metric = find(&settled.workloads[0].metrics, name, metric)?;
-    if settled.clock == Clock::None {
+    let resolved = all(&base)?;
+    let metric = find(&resolved.workloads[0].metrics, name, metric)?;
+    if resolved.clock == Clock::None {
         return Err(Refusal::new("The clock `none` measures nothing that could be bisected")
             .hint("`--clock exact` works without KVM, on any machine")
             .into());
@@ -82,9 +82,9 @@ pub(super) fn ask(
         |lever: &str| base.settings.iter().chain(arms.iter().flat_map(|a| &a.settings)).any(|(l, _)| l == lever);
     let alone = alone.filter(|(lever, _)| !is_set(lever));
     base.settings.extend(alone.clone());
-    let settled = all(&base)?;
-    let here = environment.provenance(settled.machine.host)?;
-    Ok(Asked { base, script, settled, workload: name.to_owned(), metric, here, alone })
+    let resolved = all(&base)?;
+    let here = environment.provenance(resolved.machine.host)?;
+    Ok(BisectQuestion { base, script, resolved, workload: name.to_owned(), metric, here, alone })
 }
 
 /// The question of two arms or more whose pairs are evidence among others.
@@ -113,12 +113,12 @@ fn find(metrics: &[MetricDef], workload: &str, name: Option<&str>) -> Result<Met
     })
 }
 
-impl Asked {
+impl BisectQuestion {
     /// Hash of what is asked.
-    pub fn sha256(&self, what: What, error: f64, pairs_per_step: u32) -> String {
+    pub fn sha256(&self, what: SearchKind, error: f64, pairs_per_step: u32) -> String {
         let asked = format!(
             "{} {what:?} {error} {:?} {pairs_per_step} {}",
-            self.settled.sha256(),
+            self.resolved.sha256(),
             self.base.pairs,
             self.metric.name
         );
@@ -129,13 +129,13 @@ impl Asked {
     pub fn describe(
         &self,
         common: &BisectCommon,
-        what: What,
-        rest: Rest,
+        what: SearchKind,
+        rest: DescriptionParts,
         candidates: Vec<Candidate>,
         repeat: impl FnOnce(&str) -> String,
     ) -> anyhow::Result<Bisection> {
         let seed = self.base.seed.map_or_else(schedule::draw_seed, Ok)?;
-        let mut again = options(&common.design, self.settled.clock, seed);
+        let mut again = options(&common.design, self.resolved.clock, seed);
         let mut options = again.clone();
         if let Some((lever, value)) = &self.alone {
             options.extend(["--set".to_owned(), format!("{lever}={value}")]);
@@ -153,7 +153,7 @@ impl Asked {
             begun: date::now(),
             repeat: repeat(&joined(&again)),
             options: joined(&options),
-            clock: self.settled.clock,
+            clock: self.resolved.clock,
             seed,
             what,
             error: rest.error,
@@ -168,7 +168,7 @@ impl Asked {
 }
 
 /// What a description is made of beside the question.
-pub(super) struct Rest {
+pub(super) struct DescriptionParts {
     pub question_sha256: String,
     pub error: f64,
     pub pairs_per_step: u32,

@@ -11,21 +11,21 @@ use anyhow::{Context as _, bail};
 use sha2::{Digest, Sha256};
 
 use super::git::{Builder, options};
-use super::{Work, ask, place, search, studies};
+use super::{BisectionRun, ask, place, search, studies};
 use crate::bisect::config::kconfig::Described;
-use crate::bisect::config::{Candidates, Chain, Change, Kconfig, Options, Switched, candidates};
+use crate::bisect::config::{Candidates, Chain, ConfigOptions, Kconfig, OptionChange, Switched, candidates};
 use crate::bisect::git::config::Base;
 use crate::bisect::git::make::Arguments;
-use crate::bisect::git::workspace::Configured;
-use crate::bisect::git::{Built, Outcome, Recipe, Tree, built, short};
-use crate::bisect::{Candidate, Found, Link, Source, Standing, What};
+use crate::bisect::git::workspace::ConfigEnd;
+use crate::bisect::git::{BuildOutcome, Built, Recipe, SourceTree, built, short};
+use crate::bisect::{Candidate, ChainLink, SearchKind, SearchResult, SearchState, Source};
 use crate::cli::BisectConfig;
 use crate::commands::output;
 use crate::commands::output::Terminal;
 use crate::conduct::environment::{Environment, refuse};
 use crate::conduct::signals;
 use crate::study::arm::ArmText;
-use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS};
+use crate::study::resolved::{self, SCREENING_PAIRS, STEP_PAIRS};
 use bigiron_archive::store::Store;
 use bigiron_model::clock::Clock;
 use bigiron_model::refusal::Refusal;
@@ -52,7 +52,7 @@ pub(super) struct Links {
 pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     super::kernels::check_error(args.bounds.error)?;
     let common = &args.common;
-    let tree = Tree::open(&args.git)?;
+    let tree = SourceTree::open(&args.git)?;
     let commit = tree.revision("at", &args.at)?;
     let arguments = Arguments::parse(&args.make_arg)?;
     let (good, bad) = (Base::given("good", &args.good)?, Base::given("bad", &args.bad)?);
@@ -63,17 +63,17 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     let environment = Environment::new(None, &Terminal)?.at(common.out.as_deref());
     let arms = |kernel: &dyn Fn(&str) -> String| [GOOD, BAD].map(|end| arm(end, kernel(end))).to_vec();
     let asked = ask::ask(common, &args.what, &arms(&|end| format!("git-{}-{end}", short(&commit))), &environment)?;
-    let of_good = Recipe::new(good.clone(), options(&asked.settled), arguments);
+    let of_good = Recipe::new(good.clone(), options(&asked.resolved), arguments);
     let of_bad = of_good.with(bad.clone());
     let recipe = of_good.clone().between(&bad);
-    let usual = if asked.settled.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
+    let usual = if asked.resolved.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
     let pairs = common.pairs_per_step.unwrap_or(usual);
     let ends = arms(&|end| format!("{}-{end}", recipe.name(&commit)));
-    settled::settle(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
-    settled::settle(&ask::step(&asked.base, ends, pairs, 0), &environment)
+    resolved::resolve(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
+    resolved::resolve(&ask::step(&asked.base, ends, pairs, 0), &environment)
         .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
 
-    let all = format!("{} {}", asked.sha256(What::Configs, args.bounds.error, pairs), recipe.name(&commit));
+    let all = format!("{} {}", asked.sha256(SearchKind::Configs, args.bounds.error, pairs), recipe.name(&commit));
     let question_sha256: String = Sha256::digest(all).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = ask::slug(&["bisect-config", &asked.metric.name, short(&commit)]);
     let (out, found) = place(common.out.as_deref(), &name, &question_sha256)?;
@@ -120,7 +120,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
                 make: args.make_arg.clone(),
                 paths: Vec::new(),
             };
-            let rest = ask::Rest {
+            let rest = ask::DescriptionParts {
                 question_sha256,
                 error: args.bounds.error,
                 pairs_per_step: pairs,
@@ -130,7 +130,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
             let laid = builder.lay_out(&links)?;
             let candidates = laid.iter().map(|(link, _)| builder.candidate(&links, link)).collect();
             let repeat = |options: &str| repeat(args, options);
-            let new = asked.describe(common, What::Configs, rest, candidates, repeat)?;
+            let new = asked.describe(common, SearchKind::Configs, rest, candidates, repeat)?;
             new.create(&out)?;
             for (candidate, (_, text)) in new.candidates.iter().zip(&laid) {
                 if let Some(text) = text {
@@ -144,7 +144,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
         keep(&out, name, &links.chain.text(count))?;
     }
     builder.links = Some(links);
-    let mut work = Work::with(common, out, bisection, asked, cancel);
+    let mut work = BisectionRun::with(common, out, bisection, asked, cancel);
     work.bisection.steps = work.bisection.steps.max(args.bounds.steps);
     if !super::is_finished(&work.dir, &work.bisection, &work.cancel)? {
         builder.workspace()?;
@@ -203,8 +203,8 @@ fn keep(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn parsed(text: &str) -> anyhow::Result<Options> {
-    Options::parse(text).map_err(|(line, why)| anyhow::anyhow!("Line {line} of a kernel's .config: {why}"))
+fn parsed(text: &str) -> anyhow::Result<ConfigOptions> {
+    ConfigOptions::parse(text).map_err(|(line, why)| anyhow::anyhow!("Line {line} of a kernel's .config: {why}"))
 }
 
 impl Builder {
@@ -226,14 +226,14 @@ impl Builder {
     fn configured(&self, commit: &str, recipe: &Recipe) -> anyhow::Result<Result<String, String>> {
         let workspace = self.workspace()?;
         match workspace.configure(&self.store, commit, recipe, &workspace.log(), &self.cancel)? {
-            Configured::Text(text) => Ok(Ok(text)),
-            Configured::Failed(why) => Ok(Err(why)),
-            Configured::Interrupted => bail!("Interrupted; the same command goes on"),
+            ConfigEnd::Text(text) => Ok(Ok(text)),
+            ConfigEnd::Failed(why) => Ok(Err(why)),
+            ConfigEnd::Interrupted => bail!("Interrupted; the same command goes on"),
         }
     }
 
     /// The links that are candidates, with their configurations as far as they are laid out: of few differences all are.
-    fn lay_out(&self, links: &Links) -> anyhow::Result<Vec<(Link, Option<String>)>> {
+    fn lay_out(&self, links: &Links) -> anyhow::Result<Vec<(ChainLink, Option<String>)>> {
         let chain = &links.chain;
         let all = chain.switches().len();
         if all > LAID_OUT {
@@ -251,7 +251,7 @@ impl Builder {
         Ok(laid.end().into_iter().map(|(link, text)| (link, Some(text))).collect())
     }
 
-    fn candidate(&self, links: &Links, link: &Link) -> Candidate {
+    fn candidate(&self, links: &Links, link: &ChainLink) -> Candidate {
         let all = links.chain.switches().len();
         let name = match link.switched {
             0 => GOOD.to_owned(),
@@ -269,7 +269,7 @@ impl Builder {
     }
 
     /// The configuration of a candidate as Kconfig made it, or why it did not; kept in the bisection's folder.
-    fn resolved(&self, work: &Work<'_>, index: usize) -> anyhow::Result<Result<String, String>> {
+    fn resolved(&self, work: &BisectionRun<'_>, index: usize) -> anyhow::Result<Result<String, String>> {
         let candidate = &work.bisection.candidates[index];
         let (Some(link), Some(links)) = (&candidate.link, &self.links) else { bail!("A candidate is not a link") };
         if let Some(text) = read(&work.dir, &candidate.name)? {
@@ -283,7 +283,7 @@ impl Builder {
     }
 
     /// What is known of a candidate by its options alone: that it is another one which is built, or that it cannot be tested.
-    pub(super) fn settled_by_options(&self, work: &Work<'_>, index: usize) -> anyhow::Result<Option<Built>> {
+    pub(super) fn decided_by_options(&self, work: &BisectionRun<'_>, index: usize) -> anyhow::Result<Option<Built>> {
         let all = &work.bisection.candidates;
         let name = &all[index].name;
         let new = |outcome, why, kernel| Built {
@@ -297,21 +297,21 @@ impl Builder {
         };
         let text = match self.resolved(work, index)? {
             Ok(text) => text,
-            Err(why) => return Ok(Some(new(Outcome::Failed, Some(why), None))),
+            Err(why) => return Ok(Some(new(BuildOutcome::Failed, Some(why), None))),
         };
         let options = parsed(&text)?;
         for other in all.iter().filter(|other| other.name != *name) {
             let Some(Built { kernel: Some(kernel), .. }) = Built::read(&work.dir, &other.name)? else { continue };
             let Some(text) = read(&work.dir, &other.name)? else { continue };
             if parsed(&text)?.changes(&options).is_empty() && self.is_there(&kernel)? {
-                return Ok(Some(new(Outcome::Cached, None, Some(kernel))));
+                return Ok(Some(new(BuildOutcome::Cached, None, Some(kernel))));
             }
         }
         let stranger = self.links.as_ref().and_then(|links| links.chain.stranger(&options));
         Ok(stranger.map(|option| {
             let value = options.value(&option);
             let why = format!("it has CONFIG_{option}={value}, as neither end has it");
-            new(Outcome::Failed, Some(why), None)
+            new(BuildOutcome::Failed, Some(why), None)
         }))
     }
 
@@ -323,11 +323,11 @@ impl Builder {
     }
 }
 
-impl Work<'_> {
+impl BisectionRun<'_> {
     /// Keeps what is to be told of the options at which the change was found.
     fn tell_of_options(&self, builder: &Builder, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
-        let Standing::Done(Found::Place(span)) = search.standing() else { return Ok(()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.state() else { return Ok(()) };
         let of = |index: usize| &self.bisection.candidates[index];
         let (good, bad) = (of(span.good).name.clone(), of(span.bad).name.clone());
         if Switched::read(&self.dir)?.is_some_and(|known| known.good == good && known.bad == bad) {
@@ -335,7 +335,7 @@ impl Work<'_> {
         }
         let Some(links) = &builder.links else { return Ok(()) };
         let count = |index: usize| of(index).link.as_ref().map_or(0, |link| link.switched);
-        let options = |index: usize| -> anyhow::Result<Options> {
+        let options = |index: usize| -> anyhow::Result<ConfigOptions> {
             let text = builder.resolved(self, index)?;
             parsed(&text.map_err(|why| anyhow::anyhow!("`{}` cannot be laid out again: {why}", of(index).name))?)
         };
@@ -346,7 +346,7 @@ impl Work<'_> {
             .collect();
         let mut changes = options(span.good)?.changes(&options(span.bad)?);
         changes.sort_by_key(|change| !switched.contains(change.option.as_str()));
-        let described = |(index, change): (usize, &Change)| {
+        let described = |(index, change): (usize, &OptionChange)| {
             let is_switched = switched.contains(change.option.as_str());
             match index < LOOKED_UP {
                 true => links.kconfig.describe(&builder.tree, &links.commit, change, is_switched),

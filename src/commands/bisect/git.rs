@@ -12,19 +12,19 @@ use anyhow::{Context as _, bail};
 use sha2::{Digest, Sha256};
 
 use super::configs::Links;
-use super::{Work, ask, place, search, studies};
+use super::{BisectionRun, ask, place, search, studies};
 use crate::bisect::folder::ENDS;
 use crate::bisect::git::config::Base;
 use crate::bisect::git::make::Arguments;
 use crate::bisect::git::touched::Function;
-use crate::bisect::git::workspace::Done;
-use crate::bisect::git::{Built, Commit, Outcome, Recipe, Touched, Tree, Workspace, built, short};
-use crate::bisect::{Candidate, Found, Search, Source, Standing, What};
+use crate::bisect::git::workspace::BuildEnd;
+use crate::bisect::git::{BuildOutcome, Built, Commit, Recipe, SourceTree, Touched, Workspace, built, short};
+use crate::bisect::{Candidate, Search, SearchKind, SearchResult, SearchState, Source};
 use crate::cli::Bisect;
 use crate::commands::output;
 use crate::conduct::environment::{Environment, refuse};
 use crate::study::arm::ArmText;
-use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS, Settled};
+use crate::study::resolved::{self, ResolvedQuestion, SCREENING_PAIRS, STEP_PAIRS};
 use bigiron_archive::store::Store;
 use bigiron_archive::{KernelError, modules};
 use bigiron_image as image;
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     };
     super::kernels::check_error(args.bounds.error)?;
     let common = &args.common;
-    let tree = Tree::open(dir)?;
+    let tree = SourceTree::open(dir)?;
     let good = tree.revision("good", good)?;
     let bad = tree.revision("bad", bad)?;
     let commits = tree.between(&good, &bad, &args.paths)?;
@@ -58,16 +58,16 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         [&commits[0], &commits[commits.len() - 1]].map(|commit| arm(commit, kernel(commit))).to_vec()
     };
     let asked = ask::ask(common, what, &ends(&|c| format!("git-{}", short(&c.hash))), &environment)?;
-    let recipe = Recipe::new(base, options(&asked.settled), arguments);
+    let recipe = Recipe::new(base, options(&asked.resolved), arguments);
     let ends = ends(&|c| recipe.name(&c.hash));
-    let usual = if asked.settled.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
+    let usual = if asked.resolved.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
     let pairs = common.pairs_per_step.unwrap_or(usual);
-    settled::settle(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
-    settled::settle(&ask::step(&asked.base, ends, pairs, 0), &environment)
+    resolved::resolve(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
+    resolved::resolve(&ask::step(&asked.base, ends, pairs, 0), &environment)
         .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
 
     let names: Vec<String> = commits.iter().map(|c| recipe.name(&c.hash)).collect();
-    let all = format!("{} {}", asked.sha256(What::Commits, args.bounds.error, pairs), names.join(" "));
+    let all = format!("{} {}", asked.sha256(SearchKind::Commits, args.bounds.error, pairs), names.join(" "));
     let question_sha256: String = Sha256::digest(all).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = ask::slug(&["bisect", &asked.metric.name, short(&good), "to", short(&bad)]);
     let (out, found) = place(common.out.as_deref(), &name, &question_sha256)?;
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         make: args.make_arg.clone(),
         paths: args.paths.clone(),
     };
-    let rest = ask::Rest {
+    let rest = ask::DescriptionParts {
         question_sha256,
         error: args.bounds.error,
         pairs_per_step: pairs,
@@ -99,7 +99,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
             };
             let repeat = |options: &str| repeat(args, what, options);
             let candidates = commits.iter().map(candidate).collect();
-            let new = asked.describe(common, What::Commits, rest, candidates, repeat)?;
+            let new = asked.describe(common, SearchKind::Commits, rest, candidates, repeat)?;
             new.create(&out)?;
             new
         }
@@ -107,7 +107,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     if !is_simulated {
         output::note(&format!("Kernels are configured by {}", recipe.base.name()));
     }
-    let mut work = Work::new(common, out, bisection, asked)?;
+    let mut work = BisectionRun::new(common, out, bisection, asked)?;
     work.bisection.steps = work.bisection.steps.max(args.bounds.steps);
     if !is_simulated {
         let builder = Builder {
@@ -138,9 +138,9 @@ fn arm(commit: &Commit, kernel: String) -> ArmText {
 }
 
 /// Options that the study's workloads and file system need beside those of all guests.
-pub(super) fn options(settled: &Settled) -> Vec<String> {
-    let filesystem = image::module(&settled.machine.filesystem);
-    let of_workloads = settled.arms.iter().flat_map(|arm| arm.typed.needs()).flat_map(|needs| needs.modules);
+pub(super) fn options(resolved: &ResolvedQuestion) -> Vec<String> {
+    let filesystem = image::module(&resolved.machine.filesystem);
+    let of_workloads = resolved.arms.iter().flat_map(|arm| arm.parsed.needs()).flat_map(|needs| needs.modules);
     let mut options: Vec<String> = filesystem.into_iter().chain(of_workloads).map(modules::option).collect();
     options.sort();
     options.dedup();
@@ -171,7 +171,7 @@ fn repeat(args: &Bisect, what: &str, options: &str) -> String {
 /// What turns candidates into kernels.
 pub(super) struct Builder {
     pub store: Store,
-    pub tree: Tree,
+    pub tree: SourceTree,
     pub recipe: Recipe,
     /// Opened when there is something to be built.
     pub workspace: OnceCell<Workspace>,
@@ -190,7 +190,7 @@ impl Builder {
     }
 
     /// Sees that the kernels of a test are in the cache; whether anything is known now that was not before.
-    pub(super) fn build(&self, work: &Work<'_>, search: &Search<'_>, kernel: usize) -> anyhow::Result<bool> {
+    pub(super) fn build(&self, work: &BisectionRun<'_>, search: &Search<'_>, kernel: usize) -> anyhow::Result<bool> {
         let mut is_new = false;
         for index in [0, kernel] {
             if let Some(kernel) = search.builds.get(&index).and_then(|built| built.kernel.as_ref())
@@ -200,7 +200,7 @@ impl Builder {
             }
             let built = self.one(work, index)?;
             let is_end = index == 0 || index + 1 == work.bisection.candidates.len();
-            if built.outcome == Outcome::Failed && is_end {
+            if built.outcome == BuildOutcome::Failed && is_end {
                 bail!(
                     "{} is an end of the search and could not be built: {}{}",
                     work.bisection.candidates[index].name,
@@ -217,7 +217,7 @@ impl Builder {
     }
 
     /// Refuses ends that are one kernel.
-    fn differ(&self, work: &Work<'_>) -> anyhow::Result<()> {
+    fn differ(&self, work: &BisectionRun<'_>) -> anyhow::Result<()> {
         let [good, .., bad] = &work.bisection.candidates[..] else { return Ok(()) };
         let is_configs = self.links.is_some();
         let bytes = |candidate: &Candidate| -> anyhow::Result<Option<(String, Option<String>)>> {
@@ -254,7 +254,7 @@ impl Builder {
     }
 
     /// Builds one candidate.
-    fn one(&self, work: &Work<'_>, index: usize) -> anyhow::Result<Built> {
+    fn one(&self, work: &BisectionRun<'_>, index: usize) -> anyhow::Result<Built> {
         let candidate = &work.bisection.candidates[index];
         let key = candidate.build().context("A candidate is not one that is built")?;
         let log = Built::log(key);
@@ -265,7 +265,7 @@ impl Builder {
         let (commit, recipe) = match (&candidate.commit, &candidate.link, &self.links) {
             (Some(commit), _, _) => (commit.hash.as_str(), self.recipe.clone()),
             (None, Some(link), Some(links)) => {
-                if let Some(built) = self.settled_by_options(work, index)? {
+                if let Some(built) = self.decided_by_options(work, index)? {
                     return Ok(built);
                 }
                 (links.commit.as_str(), self.recipe.link(link.switched, links.chain.text(link.switched)))
@@ -284,16 +284,16 @@ impl Builder {
             kernel: None,
         };
         Ok(match done {
-            Done::Interrupted => bail!("Interrupted; the same command goes on"),
-            Done::Failed { why, seconds } => {
+            BuildEnd::Interrupted => bail!("Interrupted; the same command goes on"),
+            BuildEnd::Failed { why, seconds } => {
                 output::note(&format!("{} cannot be built: {why}", candidate.name));
-                Built { why: Some(why), log: Some(log), ..new(Outcome::Failed, seconds) }
+                Built { why: Some(why), log: Some(log), ..new(BuildOutcome::Failed, seconds) }
             }
-            Done::Kernel { kernel, seconds } => {
+            BuildEnd::Kernel { kernel, seconds } => {
                 let image_bytes = fs::metadata(&kernel.image).ok().map(|m| m.len());
                 let of = match seconds {
-                    0.0 => Built { ..new(Outcome::Cached, 0.0) },
-                    _ => Built { log: Some(log), ..new(Outcome::Built, seconds) },
+                    0.0 => Built { ..new(BuildOutcome::Cached, 0.0) },
+                    _ => Built { log: Some(log), ..new(BuildOutcome::Built, seconds) },
                 };
                 Built { image_bytes, kernel: Some(kernel.identity), ..of }
             }
@@ -310,11 +310,11 @@ impl Builder {
     }
 }
 
-impl Work<'_> {
+impl BisectionRun<'_> {
     /// Keeps what is to be told of the commits at which the change was found.
-    fn tell(&self, tree: &Tree, environment: &Environment<'_>) -> anyhow::Result<()> {
+    fn tell(&self, tree: &SourceTree, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
-        let Standing::Done(Found::Place(span)) = search.standing() else { return Ok(()) };
+        let SearchState::Done(SearchResult::Place(span)) = search.state() else { return Ok(()) };
         let hash = |index: usize| self.bisection.candidates[index].commit.as_ref().map_or("", |c| c.hash.as_str());
         let known = Touched::read(&self.dir)?;
         if known.is_some_and(|known| known.good == hash(span.good) && known.bad == hash(span.bad)) {

@@ -1,8 +1,8 @@
 //! A search among kernels.
 
-use super::{Work, ask, place, search, studies};
+use super::{BisectionRun, ask, place, search, studies};
 use crate::bisect::folder::{ENDS, finished};
-use crate::bisect::{Bisection, Candidate, Search, Standing, What, list};
+use crate::bisect::{Bisection, Candidate, Search, SearchKind, SearchState, list};
 use crate::cli::Bisect;
 use crate::commands::output;
 use crate::commands::output::Terminal;
@@ -10,7 +10,7 @@ use crate::conduct::environment::{Environment, refuse};
 use crate::conduct::hosts;
 use crate::study::arm::ArmText;
 use crate::study::question::Question;
-use crate::study::settled::{self, SCREENING_PAIRS, STEP_PAIRS};
+use crate::study::resolved::{self, SCREENING_PAIRS, STEP_PAIRS};
 use bigiron_archive::looks_like_kernel;
 use bigiron_archive::store::Store;
 use bigiron_model::clock::Clock;
@@ -47,18 +47,18 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let kernels = list::named(&kernels);
     let environment = Environment::new(Some(kernels[0].kernel.clone()), &Terminal)?.at(common.out.as_deref());
     let asked = ask::ask(common, what, &kernels, &environment)?;
-    let usual = if asked.settled.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
+    let usual = if asked.resolved.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
     let pairs = common.pairs_per_step.unwrap_or(usual);
     let ends = vec![kernels[0].clone(), kernels[kernels.len() - 1].clone()];
-    let ends = settled::settle(&ask::ends(&asked.base, ends, 0), &environment)?;
-    settled::settle(&ask::step(&asked.base, kernels[..2].to_vec(), pairs, 0), &environment)
+    let ends = resolved::resolve(&ask::ends(&asked.base, ends, 0), &environment)?;
+    resolved::resolve(&ask::step(&asked.base, kernels[..2].to_vec(), pairs, 0), &environment)
         .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
 
-    let question_sha256 = asked.sha256(What::Kernels, args.bounds.error, pairs);
+    let question_sha256 = asked.sha256(SearchKind::Kernels, args.bounds.error, pairs);
     let names = [&kernels[0], &kernels[kernels.len() - 1]].map(|a| a.name.clone().unwrap_or_default());
     let name = ask::slug(&["bisect", &asked.metric.name, &names[0], "to", &names[1]]);
     let (dir, found) = place(common.out.as_deref(), &name, &question_sha256)?;
-    let rest = ask::Rest {
+    let rest = ask::DescriptionParts {
         question_sha256,
         error: args.bounds.error,
         pairs_per_step: pairs,
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         source: None,
     };
     let candidates = || -> anyhow::Result<Vec<Candidate>> {
-        let known = if fetched_first { &asked.settled } else { &ends };
+        let known = if fetched_first { &asked.resolved } else { &ends };
         let (identities, _) = hosts::kernels(known, &environment)?;
         let of = |name: &str| known.arms.iter().position(|arm| arm.name == name).map(|at| identities[at].clone());
         let candidate = |arm: &ArmText| {
@@ -87,12 +87,12 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
         Some(found) => found,
         None => {
             let repeat = |options: &str| repeat(args, what, options);
-            let new = asked.describe(common, What::Kernels, rest, candidates()?, repeat)?;
+            let new = asked.describe(common, SearchKind::Kernels, rest, candidates()?, repeat)?;
             new.create(&dir)?;
             new
         }
     };
-    let mut work = Work::new(common, dir, bisection, asked)?;
+    let mut work = BisectionRun::new(common, dir, bisection, asked)?;
     work.bisection.steps = work.bisection.steps.max(args.bounds.steps);
     work.search(&environment)?;
     work.finish()
@@ -133,17 +133,17 @@ fn repeat(args: &Bisect, what: &str, options: &str) -> String {
     words.join(" ")
 }
 
-impl Work<'_> {
+impl BisectionRun<'_> {
     /// Tests until there is an answer.
     pub(super) fn search(&self, environment: &Environment<'_>) -> anyhow::Result<()> {
         let mut booted = false;
         loop {
             let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
             let last = self.bisection.candidates.len() - 1;
-            let (folder, kernel) = match search.standing() {
-                Standing::Ends => (ENDS.to_owned(), last),
-                Standing::Test(kernel) => (Bisection::step(search.tests.len()), kernel),
-                Standing::Done(_) => {
+            let (folder, kernel) = match search.state() {
+                SearchState::Ends => (ENDS.to_owned(), last),
+                SearchState::Test(kernel) => (Bisection::step(search.tests.len()), kernel),
+                SearchState::Done(_) => {
                     self.ended(booted);
                     return Ok(());
                 }
@@ -192,7 +192,7 @@ impl Work<'_> {
         if let Some(known) = known {
             return Ok(known);
         }
-        let (mut identities, _) = hosts::kernels(&settled::settle(question, environment)?, environment)?;
+        let (mut identities, _) = hosts::kernels(&resolved::resolve(question, environment)?, environment)?;
         if let Some(good) = search.kernel(0) {
             identities[0] = good.clone();
         }
@@ -203,9 +203,9 @@ impl Work<'_> {
     fn progress(&self, search: &Search<'_>, kernel: usize) -> String {
         let name = |index: usize| &self.bisection.candidates[index].name;
         let kind = match self.bisection.what {
-            What::Commits => "commits",
-            What::Configs => "configurations",
-            What::Kernels | What::Levers => "kernels",
+            SearchKind::Commits => "commits",
+            SearchKind::Configs => "configurations",
+            SearchKind::Kernels | SearchKind::Levers => "kernels",
         };
         let Some(posterior) = search.posterior() else {
             return format!(

@@ -1,9 +1,9 @@
 //! A search among the levers in which two arms differ.
 
-use super::{Work, ask, place, studies};
+use super::{BisectionRun, ask, place, studies};
 use crate::bisect::folder::ENDS;
-use crate::bisect::levers::{Difference, LIMIT, LeverSearch, Standing, differences, switched};
-use crate::bisect::{Candidate, What, list};
+use crate::bisect::levers::{Difference, LIMIT, LeverSearch, LeverSearchState, differences, switched};
+use crate::bisect::{Candidate, SearchKind, list};
 use crate::cli::BisectLevers;
 use crate::commands::output;
 use crate::commands::output::Terminal;
@@ -11,7 +11,7 @@ use crate::conduct::environment::Environment;
 use crate::conduct::hosts;
 use crate::study::arm::ArmText;
 use crate::study::question::Question;
-use crate::study::settled::{self, SCREENING_PAIRS};
+use crate::study::resolved::{self, SCREENING_PAIRS};
 use bigiron_model::identity::Identity;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
@@ -50,18 +50,18 @@ pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
     let all: Vec<ArmText> = ends.iter().cloned().chain(each).collect();
     let environment = Environment::new(Some(a.kernel.clone()), &Terminal)?.at(common.out.as_deref());
     let asked = ask::ask(common, &args.what, &all, &environment)?;
-    let settled_ends = settled::settle(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
-    settled::settle(&ask::step(&asked.base, ends.clone(), pairs, 0), &environment)
+    let resolved_ends = resolved::resolve(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
+    resolved::resolve(&ask::step(&asked.base, ends.clone(), pairs, 0), &environment)
         .map_err(|e| Refusal::new(format!("--pairs-per-step: {}", e.message)))?;
 
-    let question_sha256 = asked.sha256(What::Levers, 0.0, pairs);
+    let question_sha256 = asked.sha256(SearchKind::Levers, 0.0, pairs);
     let name = ask::slug(&["bisect-levers", &asked.metric.name, &a.kernel]);
     let (dir, found) = place(common.out.as_deref(), &name, &question_sha256)?;
-    let rest = ask::Rest { question_sha256, error: 0.05, pairs_per_step: pairs, steps: 0, source: None };
+    let rest = ask::DescriptionParts { question_sha256, error: 0.05, pairs_per_step: pairs, steps: 0, source: None };
     let bisection = match found {
         Some(found) => found,
         None => {
-            let (identities, _) = hosts::kernels(&settled_ends, &environment)?;
+            let (identities, _) = hosts::kernels(&resolved_ends, &environment)?;
             let candidates = ends.iter().zip(identities).map(|(arm, identity)| Candidate {
                 name: arm.name.clone().unwrap_or_default(),
                 kernel: arm.kernel.clone(),
@@ -74,12 +74,12 @@ pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
                 let words = [&args.a, &args.b, &args.what].map(|w| quote(w)).join(" ");
                 format!("bigiron bisect levers {words} {options}")
             };
-            let new = asked.describe(common, What::Levers, rest, candidates.collect(), repeat)?;
+            let new = asked.describe(common, SearchKind::Levers, rest, candidates.collect(), repeat)?;
             new.create(&dir)?;
             new
         }
     };
-    let work = Work::new(common, dir, bisection, asked)?;
+    let work = BisectionRun::new(common, dir, bisection, asked)?;
     work.levers()?;
     work.finish()
 }
@@ -90,7 +90,7 @@ fn lever_arm(a: &ArmText, set: &[&Difference]) -> ArmText {
     ArmText { name: Some(name), kernel: a.kernel.clone(), settings: switched(&a.settings, set) }
 }
 
-impl Work<'_> {
+impl BisectionRun<'_> {
     /// Runs studies until there is an answer.
     fn levers(&self) -> anyhow::Result<()> {
         let arms: Vec<ArmText> = self
@@ -103,12 +103,12 @@ impl Work<'_> {
         loop {
             let search =
                 LeverSearch { bisection: &self.bisection, studies: studies(&self.dir, &self.bisection, &self.cancel)? };
-            let (folder, question) = match search.standing() {
-                Standing::Ends => {
+            let (folder, question) = match search.state() {
+                LeverSearchState::Ends => {
                     output::note("First the two arms as they are");
                     (ENDS.to_owned(), ask::ends(&self.base, arms.clone(), self.bisection.seed))
                 }
-                Standing::Study { folder, sets } => {
+                LeverSearchState::Study { folder, sets } => {
                     let differences = search.differences();
                     let name = |set: &Vec<usize>| format!("`{}`", search.name(set));
                     output::note(&format!("Switched: {}", sets.iter().map(name).collect::<Vec<_>>().join(", ")));
@@ -119,7 +119,7 @@ impl Work<'_> {
                     let seed = ask::seed_of(self.bisection.seed, &folder);
                     (folder, ask::step(&self.base, arms, self.bisection.pairs_per_step, seed))
                 }
-                Standing::Done(_) => {
+                LeverSearchState::Done(_) => {
                     self.ended(booted);
                     return Ok(());
                 }

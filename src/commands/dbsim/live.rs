@@ -4,12 +4,12 @@ use std::io::{IsTerminal, Write};
 
 use serde::{Deserialize, Serialize};
 
-use bigiron_dbsim::Live;
+use bigiron_dbsim::IntervalSample;
 
 /// What was done since the last time, as the child says it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct Sample {
+pub(super) struct LiveSample {
     pub elapsed_ns: u64,
     pub interval_ns: u64,
     pub transactions: u64,
@@ -19,9 +19,9 @@ pub(super) struct Sample {
     pub phase: String,
 }
 
-impl Sample {
-    pub(super) fn of(live: &Live<'_>) -> Self {
-        Sample {
+impl LiveSample {
+    pub(super) fn of(live: &IntervalSample<'_>) -> Self {
+        LiveSample {
             elapsed_ns: live.elapsed.as_nanos() as u64,
             interval_ns: live.interval.as_nanos() as u64,
             transactions: live.done.transactions,
@@ -32,7 +32,7 @@ impl Sample {
         }
     }
 
-    fn add(&mut self, next: &Sample) {
+    fn add(&mut self, next: &LiveSample) {
         self.elapsed_ns = next.elapsed_ns;
         self.interval_ns += next.interval_ns;
         self.transactions += next.transactions;
@@ -59,13 +59,13 @@ impl Sample {
 /// The line.
 pub(super) struct Display {
     on: bool,
-    since: Sample,
+    since: LiveSample,
 }
 
 impl Display {
     pub(super) fn stderr() -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        Display { on: std::io::stderr().is_terminal() && !dumb, since: Sample::default() }
+        Display { on: std::io::stderr().is_terminal() && !dumb, since: LiveSample::default() }
     }
 
     /// Whether anybody looks.
@@ -82,11 +82,11 @@ impl Display {
     }
 
     /// Once a second is enough to read.
-    pub(super) fn sample(&mut self, sample: &Sample) {
+    pub(super) fn sample(&mut self, sample: &LiveSample) {
         self.since.add(sample);
         if self.since.interval_ns >= 950_000_000 {
             self.write(&self.since.line());
-            self.since = Sample::default();
+            self.since = LiveSample::default();
         }
     }
 
@@ -116,9 +116,14 @@ mod tests {
 
     #[test]
     fn a_line_has_rates_of_all_that_was_added() {
-        let mut sum = Sample::default();
+        let mut sum = LiveSample::default();
         for elapsed in [500_000_000, 1_000_000_000] {
-            sum.add(&Sample { elapsed_ns: elapsed, interval_ns: 500_000_000, transactions: 40, ..Sample::default() });
+            sum.add(&LiveSample {
+                elapsed_ns: elapsed,
+                interval_ns: 500_000_000,
+                transactions: 40,
+                ..LiveSample::default()
+            });
         }
         assert!(sum.line().starts_with("   1.0 s        80 tx/s"), "{}", sum.line());
     }

@@ -11,9 +11,9 @@ use anyhow::{anyhow, bail};
 use super::super::{FAILED, output};
 use super::device::{self, Kind};
 use super::live::Display;
-use super::place::{self, Place};
 use super::result::RunResult;
-use super::runner::{self, Event, Order, Runner};
+use super::run_directory::{self, RunDirectory};
+use super::runner::{self, RunOrder, Runner, RunnerEvent};
 use super::tables::Tables;
 use crate::cli::{DbsimFormat, DbsimRun};
 use crate::conduct::signals;
@@ -21,7 +21,7 @@ use crate::study::schedule;
 use bigiron_dbsim as dbsim;
 use bigiron_dbsim::job;
 use bigiron_dbsim::job::Job;
-use bigiron_dbsim::{Acks, JobContext, metrics};
+use bigiron_dbsim::{AckSource, JobContext, metrics};
 use bigiron_model::clock::Clock;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
@@ -38,26 +38,26 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
     }
     let mut job = Job::parse(&options).map_err(Refusal::new)?;
     let needs = job.needs();
-    place::check_memory(&needs)?;
+    run_directory::check_memory(&needs)?;
     warn_of_left_over(&args.dir);
     let seed = args.seed.map_or_else(schedule::draw_seed, Ok)?;
     let cancel = signals::cancelled_by_signals()?;
-    let place = Place::make(&args.dir, &needs)?;
+    let place = RunDirectory::make(&args.dir, &needs)?;
     let others = elsewhere(&mut job)?;
     let text = job::print(&job);
     place.describe(&text, seed)?;
     let mut display = Display::stderr();
-    let order = Order { job: &job, seed, work: &place.work(), validate: args.validate, live: display.is_on() };
+    let order = RunOrder { job: &job, seed, work: &place.work(), validate: args.validate, live: display.is_on() };
     let outcome = attend(&order, &cancel, &mut display);
     drop(display);
     // What became of the run comes first, what became of its directories second.
     let tidied = if args.keep && outcome.is_ok() {
-        let kept: Result<Vec<_>, _> = std::iter::once(place).chain(others).map(Place::keep).collect();
+        let kept: Result<Vec<_>, _> = std::iter::once(place).chain(others).map(RunDirectory::keep).collect();
         kept.map(|kept| output::note(&format!("Kept: {}", kept[0].display())))
     } else {
-        std::iter::once(place).chain(others).try_for_each(Place::remove)
+        std::iter::once(place).chain(others).try_for_each(RunDirectory::remove)
     };
-    let Found { tables, valid, wrong } = outcome?;
+    let RunFindings { tables, valid, wrong } = outcome?;
     tidied?;
     let result = RunResult {
         bigiron: env!("CARGO_PKG_VERSION"),
@@ -76,7 +76,7 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
 }
 
 fn warn_of_left_over(dir: &Path) {
-    for (path, bytes) in place::left_over(dir) {
+    for (path, bytes) in run_directory::left_over(dir) {
         let (path, bytes) = (path.display(), size::print_bytes(bytes.next_multiple_of(1 << 20)));
         output::line(format_args!(
             "warning: `{path}` with {bytes} is left of a run that was killed; remove it if nobody needs it"
@@ -85,14 +85,14 @@ fn warn_of_left_over(dir: &Path) {
 }
 
 /// Gives the job directories of its own in the places that it names. Devices are taken as they are, if nothing else uses them.
-fn elsewhere(job: &mut Job) -> anyhow::Result<Vec<Place>> {
+fn elsewhere(job: &mut Job) -> anyhow::Result<Vec<RunDirectory>> {
     let mut made = Vec::new();
     let count = job.data.places.len();
     let file = job.data.bytes / job.data.files as u64;
     for place in &mut job.data.places {
         if device::look_at(place, file)? == Kind::Directory {
             let bytes = file * job.data.files.div_ceil(count) as u64;
-            made.push(Place::make(place, &Needs { storage_bytes: Some(bytes), ..Needs::default() })?);
+            made.push(RunDirectory::make(place, &Needs { storage_bytes: Some(bytes), ..Needs::default() })?);
             *place = made[made.len() - 1].work();
         }
     }
@@ -101,21 +101,21 @@ fn elsewhere(job: &mut Job) -> anyhow::Result<Vec<Place>> {
             return Err(Refusal::new(format!("`{}` is a device; journals are files", place.display())).into());
         }
         let bytes = job.journal.bytes * job.journal.files as u64;
-        made.push(Place::make(place, &Needs { storage_bytes: Some(bytes), ..Needs::default() })?);
+        made.push(RunDirectory::make(place, &Needs { storage_bytes: Some(bytes), ..Needs::default() })?);
         *place = made[made.len() - 1].work();
     }
     Ok(made)
 }
 
 /// What a run found, and whether it was right if that was asked.
-struct Found {
+struct RunFindings {
     tables: Tables,
     valid: Option<bool>,
     wrong: Option<String>,
 }
 
 /// Runs a child, shows how far it is, and hears what it found.
-fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) -> anyhow::Result<Found> {
+fn attend(order: &RunOrder<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) -> anyhow::Result<RunFindings> {
     let (sender, receiver) = mpsc::channel();
     // The child is forked before there is a second thread.
     let runner = Runner::start(order, |from| {
@@ -135,12 +135,12 @@ fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) ->
         }
         match receiver.recv_timeout(GLANCE) {
             Ok(event) => match event? {
-                Event::Step { step, done, of } => display.step(&step, done, of),
-                Event::Sample(sample) => display.sample(&sample),
-                Event::Result(tables) => found = Some(tables),
-                Event::Verified => valid = Some(true),
-                Event::Wrong(why) => (valid, wrong) = (Some(false), Some(why)),
-                Event::Failed(why) => bail!("{why}"),
+                RunnerEvent::Step { step, done, of } => display.step(&step, done, of),
+                RunnerEvent::Sample(sample) => display.sample(&sample),
+                RunnerEvent::Result(tables) => found = Some(tables),
+                RunnerEvent::Verified => valid = Some(true),
+                RunnerEvent::Wrong(why) => (valid, wrong) = (Some(false), Some(why)),
+                RunnerEvent::Failed(why) => bail!("{why}"),
             },
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -148,18 +148,18 @@ fn attend(order: &Order<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) ->
     }
     let exit = runner.wait()?;
     match (found, exit) {
-        (Some(tables), Exit::Status(0)) => Ok(Found { tables: *tables, valid, wrong }),
+        (Some(tables), Exit::Status(0)) => Ok(RunFindings { tables: *tables, valid, wrong }),
         (_, Exit::Signal(n)) => Err(anyhow!("The process that ran the job was killed by signal {n}")),
         (_, Exit::Status(n)) => Err(anyhow!("The process that ran the job ended with status {n} before it was done")),
     }
 }
 
 pub(super) fn verify(dir: &Path, acks: Option<&Path>) -> anyhow::Result<u8> {
-    let job = place::job_of(dir)?;
-    let work = place::work(dir);
+    let job = run_directory::job_of(dir)?;
+    let work = run_directory::work(dir);
     // Neither seed nor clock matter to what is on disk.
     let cx = JobContext { dir: &work, seed: 0, clock: Clock::Wall, network: None, progress: &|_| {}, live: None };
-    match dbsim::examine(&job, &cx, acks.map_or(Acks::Ledger, Acks::Stream)) {
+    match dbsim::examine(&job, &cx, acks.map_or(AckSource::Ledger, AckSource::Stream)) {
         Ok(verdict) if verdict.passed() => {
             let mut text = "Valid: all data and redo were read, and are what was acknowledged\n".to_owned();
             for (name, n) in verdict.facts {

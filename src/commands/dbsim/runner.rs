@@ -14,11 +14,11 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
-use super::live::Sample;
+use super::live::LiveSample;
 use super::tables::Tables;
 use bigiron_dbsim as dbsim;
 use bigiron_dbsim::job::Job;
-use bigiron_dbsim::{JobContext, Live};
+use bigiron_dbsim::{IntervalSample, JobContext};
 use bigiron_model::clock::Clock;
 use bigiron_sys::process;
 use bigiron_sys::process::{Child, Exit};
@@ -27,13 +27,13 @@ use bigiron_workload::Progress;
 /// What the child says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Event {
+pub(super) enum RunnerEvent {
     Step {
         step: String,
         done: u32,
         of: u32,
     },
-    Sample(Sample),
+    Sample(LiveSample),
     Result(Box<Tables>),
     /// Everything was verified.
     Verified,
@@ -43,7 +43,7 @@ pub(super) enum Event {
 }
 
 /// What is to be run, and where.
-pub(super) struct Order<'a> {
+pub(super) struct RunOrder<'a> {
     pub job: &'a Job,
     pub seed: u64,
     pub work: &'a Path,
@@ -60,7 +60,7 @@ pub(super) struct Runner {
 
 impl Runner {
     /// Starts a child. `heard` gets what it says, the last of it when it has ended.
-    pub(super) fn start(order: &Order<'_>, heard: impl FnOnce(File)) -> anyhow::Result<Self> {
+    pub(super) fn start(order: &RunOrder<'_>, heard: impl FnOnce(File)) -> anyhow::Result<Self> {
         // Orphans of the run are then this process's to reap.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).context("Cannot become a reaper")?;
         let (from, to) = pipe_with(PipeFlags::CLOEXEC).context("Cannot make a pipe")?;
@@ -102,21 +102,21 @@ impl Drop for Runner {
 }
 
 /// Reads what a child says, line by line, until it has ended.
-pub(super) fn events(from: File) -> impl Iterator<Item = anyhow::Result<Event>> {
+pub(super) fn events(from: File) -> impl Iterator<Item = anyhow::Result<RunnerEvent>> {
     BufReader::new(from).lines().map(|line| {
         serde_json::from_str(&line?).context("The process that runs the job said something else than an event")
     })
 }
 
-fn work(order: &Order<'_>, to: File) {
-    let say = |event: &Event| {
+fn work(order: &RunOrder<'_>, to: File) {
+    let say = |event: &RunnerEvent| {
         let mut line = serde_json::to_vec(event).expect("events have string keys only");
         line.push(b'\n');
         // If the parent is gone, so is this process.
         let _ = (&to).write_all(&line);
     };
-    let step = |p: Progress<'_>| say(&Event::Step { step: p.step.to_owned(), done: p.done, of: p.of });
-    let live = |live: &Live<'_>| say(&Event::Sample(Sample::of(live)));
+    let step = |p: Progress<'_>| say(&RunnerEvent::Step { step: p.step.to_owned(), done: p.done, of: p.of });
+    let live = |live: &IntervalSample<'_>| say(&RunnerEvent::Sample(LiveSample::of(live)));
     let cx = JobContext {
         dir: order.work,
         seed: order.seed,
@@ -131,17 +131,17 @@ fn work(order: &Order<'_>, to: File) {
     });
     let sync = match ran {
         Ok((tables, sync)) => {
-            say(&Event::Result(Box::new(tables)));
+            say(&RunnerEvent::Result(Box::new(tables)));
             sync
         }
-        Err(e) => return say(&Event::Failed(format!("{e:#}"))),
+        Err(e) => return say(&RunnerEvent::Failed(format!("{e:#}"))),
     };
     if order.validate {
         // Data that is right now, and may not be after a power failure, is not durable: a run of the kind is no pass.
         let durable = sync.map_or(Ok(()), |honesty| honesty.validate().map_err(anyhow::Error::from));
         match dbsim::verify(order.job, &cx).and(durable) {
-            Ok(()) => say(&Event::Verified),
-            Err(e) => say(&Event::Wrong(format!("{e:#}"))),
+            Ok(()) => say(&RunnerEvent::Verified),
+            Err(e) => say(&RunnerEvent::Wrong(format!("{e:#}"))),
         }
     }
 }

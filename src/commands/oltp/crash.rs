@@ -16,13 +16,13 @@ use crate::commands::output::Terminal;
 use crate::conduct::environment::Environment;
 use crate::conduct::hosts;
 use crate::conduct::signals;
+use crate::study::resolved;
 use crate::study::schedule;
-use crate::study::settled;
 use bigiron_archive::Kernel;
 use bigiron_lab::host::HostError;
 use bigiron_lab::host::foundation;
-use bigiron_lab::host::vm::crash::{End, Life, Machine};
-use bigiron_lab::vm::writes::{Fate, Honesty};
+use bigiron_lab::host::vm::crash::{CrashMachine, PowerCycle, PowerCycleEnd};
+use bigiron_lab::vm::writes::{Honesty, WriteFate};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Failure;
 use bigiron_oltp::job::Job;
@@ -91,7 +91,7 @@ pub(super) fn run(args: &OltpCrashTest) -> anyhow::Result<u8> {
         rounds: Vec::new(),
         failed: None,
     };
-    let mut machine = Machine::new(&host, &plan, folder.path(), honesty);
+    let mut machine = CrashMachine::new(&host, &plan, folder.path(), honesty);
     test(args, &job, &mut machine, &mut tested)?;
     output::data(&match args.format {
         DbsimFormat::Json => serde_json::to_string_pretty(&tested)? + "\n",
@@ -122,21 +122,21 @@ fn plan(args: &OltpCrashTest, environment: &Environment<'_>) -> anyhow::Result<(
         question.settings.retain(|(lever, _)| lever != name);
         question.settings.push((name.to_owned(), value.to_owned()));
     }
-    let settled = settled::settle(&question, environment)?;
-    let kernel = environment.kernel(&settled.arms[0].kernel)?;
-    let seed = settled.seed.map_or_else(schedule::draw_seed, Ok)?;
-    let mut plan = settled.plan(vec![kernel.identity.clone(); 2], seed, String::new(), None)?;
+    let resolved = resolved::resolve(&question, environment)?;
+    let kernel = environment.kernel(&resolved.arms[0].kernel)?;
+    let seed = resolved.seed.map_or_else(schedule::draw_seed, Ok)?;
+    let mut plan = resolved.plan(vec![kernel.identity.clone(); 2], seed, String::new(), None)?;
     plan.arms.truncate(1);
     plan.slots.clear();
-    plan.arms[0].foundation = foundation::find(&settled.arms[0].typed.workloads, &plan, &plan.arms[0])?;
+    plan.arms[0].foundation = foundation::find(&resolved.arms[0].parsed.workloads, &plan, &plan.arms[0])?;
     Ok((plan, kernel))
 }
 
-fn test(args: &OltpCrashTest, job: &Job, machine: &mut Machine<'_>, tested: &mut Tested) -> anyhow::Result<()> {
+fn test(args: &OltpCrashTest, job: &Job, machine: &mut CrashMachine<'_>, tested: &mut Tested) -> anyhow::Result<()> {
     let cancel = signals::cancelled_by_signals()?;
     let districts = u64::from(job.scale.warehouses) * u64::from(DISTRICTS);
     let mut draws = rng(tested.seed ^ 1);
-    let boot = |machine: &mut Machine<'_>, end: &End<'_>| -> anyhow::Result<Life> {
+    let boot = |machine: &mut CrashMachine<'_>, end: &PowerCycleEnd<'_>| -> anyhow::Result<PowerCycle> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -153,27 +153,27 @@ fn test(args: &OltpCrashTest, job: &Job, machine: &mut Machine<'_>, tested: &mut
         let wanted = 1 + draws.next_u64() % args.commits;
         let then = Duration::from_micros(draws.next_u64() % (AFTER_MS * 1000));
         let when = |bytes| ledger::entries_in(bytes, districts) >= wanted;
-        let life = boot(machine, &End::Kill { when: &when, then })?;
-        if !judge(&life, tested) {
+        let cycle = boot(machine, &PowerCycleEnd::Kill { when: &when, then })?;
+        if !judge(&cycle, tested) {
             return Ok(());
         }
         let all = ledger::Account::read(&machine.acknowledged())?.0.entries.len() as u64;
         let before: u64 = tested.rounds.iter().map(|round| round.acknowledged).sum();
-        tested.rounds.push(Round { round, acknowledged: all - before, disk: life.fate.map(lost), proved: None });
+        tested.rounds.push(Round { round, acknowledged: all - before, disk: cycle.fate.map(lost), proved: None });
         output::note(&format!("Round {round}: killed after {} acknowledged transactions", all - before));
     }
-    let life = boot(machine, &End::Proof)?;
-    judge(&life, tested);
+    let cycle = boot(machine, &PowerCycleEnd::Proof)?;
+    judge(&cycle, tested);
     Ok(())
 }
 
 /// Takes in what a boot has shown of the round before; whether there is to be another.
-fn judge(life: &Life, tested: &mut Tested) -> bool {
-    if let (Some(round), Some(facts)) = (tested.rounds.last_mut(), &life.proved) {
+fn judge(cycle: &PowerCycle, tested: &mut Tested) -> bool {
+    if let (Some(round), Some(facts)) = (tested.rounds.last_mut(), &cycle.proved) {
         round.proved =
             Some(facts.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join("; "));
     }
-    let Some((failure, message)) = &life.failure else { return true };
+    let Some((failure, message)) = &cycle.failure else { return true };
     let rounds = tested.rounds.len();
     tested.failed = Some(match failure {
         Failure::VerifyFailed => format!("DATA LOST after loss of power number {rounds}: {message}"),
@@ -182,8 +182,8 @@ fn judge(life: &Life, tested: &mut Tested) -> bool {
     false
 }
 
-fn lost(fate: Fate) -> Lost {
-    let Fate { writes, flushes, unflushed, lost_blocks } = fate;
+fn lost(fate: WriteFate) -> Lost {
+    let WriteFate { writes, flushes, unflushed, lost_blocks } = fate;
     Lost { writes, flushes, unflushed_writes: unflushed, lost_blocks }
 }
 

@@ -4,12 +4,12 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::{Changed, Report, Shown};
+use super::{Changed, NightReport, ReportRow};
 use bigiron_report::html::{chip, figure, list, minus, page, prose};
 use bigiron_report::quantity::Quantity;
 
 /// The whole report of a night as one page.
-pub fn html(report: &Report) -> String {
+pub fn html(report: &NightReport) -> String {
     let class = report.grid.verdict().map_or("unfinished", |v| v.name());
     let verdicts = &report.grid.verdicts;
     let body = html! {
@@ -30,7 +30,7 @@ pub fn html(report: &Report) -> String {
             (grid(&report.rows(arm)))
         }
         @for previous in &report.previous {
-            @let (rows, reasons) = Report::previous_rows(previous);
+            @let (rows, reasons) = NightReport::previous_rows(previous);
             h2 { (report.previous_title(previous)) }
             @if !rows.is_empty() { (grid(&rows)) }
             @for reason in reasons { p class="note" { (prose(&reason)) } }
@@ -46,7 +46,7 @@ pub fn html(report: &Report) -> String {
     page(&report.title(), "", &html! { (report.design()) }, &body)
 }
 
-fn grid(rows: &[Shown]) -> Markup {
+fn grid(rows: &[ReportRow]) -> Markup {
     html! {
         div class="scroll" {
             table class="night" {
@@ -68,7 +68,7 @@ fn grid(rows: &[Shown]) -> Markup {
     }
 }
 
-fn line(row: &Shown) -> Markup {
+fn line(row: &ReportRow) -> Markup {
     let known = |quantity: &Option<Quantity>| quantity.as_ref().map_or_else(String::new, |q| figure(Some(q)));
     html! {
         tr {
@@ -86,7 +86,7 @@ fn line(row: &Shown) -> Markup {
     }
 }
 
-fn changed(row: &Shown, changed: &[Changed]) -> Markup {
+fn changed(row: &ReportRow, changed: &[Changed]) -> Markup {
     html! {
         @if changed.is_empty() { (row.yes(changed)) } @else {
             details {
@@ -101,7 +101,7 @@ fn changed(row: &Shown, changed: &[Changed]) -> Markup {
     }
 }
 
-fn kernels(report: &Report) -> Markup {
+fn kernels(report: &NightReport) -> Markup {
     html! {
         h2 { "Kernels" }
         div class="scroll" {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Changed, Report, Shown};
+use super::{Changed, NightReport, ReportRow};
 use crate::night::Budget;
 use crate::night::folder::NightArm;
 use bigiron_model::clock::Clock;
@@ -69,7 +69,7 @@ struct Named {
 }
 
 /// The whole report of a night as one indented JSON document.
-pub fn json(report: &Report) -> String {
+pub fn json(report: &NightReport) -> String {
     let arms = &report.grid.arms;
     let document = Document {
         schema: SCHEMA,
@@ -93,7 +93,7 @@ pub fn json(report: &Report) -> String {
             .previous
             .iter()
             .map(|p| {
-                let (rows, not_compared) = Report::previous_rows(p);
+                let (rows, not_compared) = NightReport::previous_rows(p);
                 Before {
                     kernel: &arms[p.arm],
                     previous: &p.name,
@@ -111,7 +111,7 @@ pub fn json(report: &Report) -> String {
     text
 }
 
-fn row(shown: Shown) -> Row {
+fn row(shown: ReportRow) -> Row {
     let named =
         |changed: Vec<Changed>| changed.into_iter().map(|c| Named { metric: c.metric, change: c.change }).collect();
     Row {

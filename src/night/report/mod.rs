@@ -1,6 +1,6 @@
 //! The report of a night: the grid, and tonight's kernels against the previous night's.
 //!
-//! Invariant: every format lays out the same [`Shown`] rows.
+//! Invariant: every format lays out the same [`ReportRow`] rows.
 
 mod html;
 mod json;
@@ -8,11 +8,11 @@ mod text;
 
 use bigiron_stats::{Verdict, power};
 
-use crate::night::grid::{Cell, Fate, GridRow};
+use crate::night::grid::{BootCounts, GridCell, GridRow};
 use crate::night::previous::Previous;
 use crate::night::{Budget, Grid, Night};
 use bigiron_judge::State;
-use bigiron_judge::history::Entry;
+use bigiron_judge::history::HistoryEntry;
 use bigiron_judge::line::Line;
 use bigiron_report::quantity::Quantity;
 use bigiron_report::row::Row;
@@ -25,19 +25,19 @@ pub use json::json;
 pub use text::text;
 
 /// Everything that is said of a night.
-pub struct Report {
+pub struct NightReport {
     pub night: Night,
     pub grid: Grid,
     pub previous: Vec<Previous>,
     /// What the history is given.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<HistoryEntry>,
     /// What it cost here; differs from run to run, and is no part of any format.
     pub boots: usize,
     pub cpu_s: f64,
 }
 
 /// A row as every format shows it.
-pub struct Shown {
+pub struct ReportRow {
     pub name: String,
     pub outcome: &'static str,
     pub improved: Vec<Changed>,
@@ -80,9 +80,9 @@ impl Changed {
     }
 }
 
-impl Shown {
+impl ReportRow {
     /// The row of the grid for the kernel `arm`, counted without the baseline.
-    pub fn of(row: &GridRow, arms: &[String], arm: usize) -> Shown {
+    pub fn of(row: &GridRow, arms: &[String], arm: usize) -> ReportRow {
         let cell = &row.cells[arm];
         let fates = [(&arms[0], &row.fates[0]), (&arms[arm + 1], &row.fates[arm + 1])];
         let failed = |which: usize| fates[which].1.failed > 0;
@@ -94,13 +94,13 @@ impl Shown {
             (_, true, true) => "Fail A B",
         };
         let notes = fates.iter().flat_map(|(name, fate)| notes(name, fate)).collect();
-        Shown { notes, ..Shown::compared(&row.name, outcome, cell, &format!("{}/report.html", row.folder)) }
+        ReportRow { notes, ..ReportRow::compared(&row.name, outcome, cell, &format!("{}/report.html", row.folder)) }
     }
 
-    fn compared(name: &str, outcome: &'static str, cell: &Cell, report: &str) -> Shown {
+    fn compared(name: &str, outcome: &'static str, cell: &GridCell, report: &str) -> ReportRow {
         let primary = cell.primary().map(Row::new);
         let interval = |r: &Row<'_>| r.ci95.is_some().then(|| r.interval());
-        Shown {
+        ReportRow {
             name: name.to_owned(),
             outcome,
             improved: Changed::all(cell.improved()),
@@ -126,13 +126,13 @@ impl Shown {
     }
 }
 
-fn notes(name: &str, fate: &Fate) -> Vec<String> {
+fn notes(name: &str, fate: &BootCounts) -> Vec<String> {
     let complaints =
         fate.complaints.iter().map(|c| format!("its kernel complained (`{c}`) where the baseline's did not"));
     fate.failures.iter().cloned().chain(complaints).map(|what| format!("{name}: {what}")).collect()
 }
 
-impl Report {
+impl NightReport {
     /// `Night of 2026-11-22: debian:6.12 against debian:6.1`.
     pub fn title(&self) -> String {
         let (first, others) = self.grid.arms.split_first().map_or(("", &[][..]), |(f, o)| (f.as_str(), o));
@@ -149,18 +149,18 @@ impl Report {
     }
 
     /// The rows for the kernel `arm`, counted without the baseline.
-    fn rows(&self, arm: usize) -> Vec<Shown> {
+    fn rows(&self, arm: usize) -> Vec<ReportRow> {
         let concerns = |row: &&GridRow| !row.together || row.fates[0].failed > 0 || row.fates[arm + 1].failed > 0;
-        self.grid.rows.iter().filter(concerns).map(|row| Shown::of(row, &self.grid.arms, arm)).collect()
+        self.grid.rows.iter().filter(concerns).map(|row| ReportRow::of(row, &self.grid.arms, arm)).collect()
     }
 
     /// What happened to one kernel, in a sentence.
     fn sentence(&self, arm: usize) -> String {
         let rows = self.rows(arm);
-        let names = |of: &dyn Fn(&Shown) -> bool| -> Vec<String> {
+        let names = |of: &dyn Fn(&ReportRow) -> bool| -> Vec<String> {
             rows.iter().filter(|r| of(r)).map(|r| r.name.clone()).collect()
         };
-        let primary = |row: &Shown, better: bool| match row.verdict {
+        let primary = |row: &ReportRow, better: bool| match row.verdict {
             Some(Verdict::Better | Verdict::SlightlyBetter) => better,
             Some(Verdict::Worse | Verdict::SlightlyWorse) => !better && row.outcome == "Pass",
             _ => false,
@@ -185,12 +185,12 @@ impl Report {
     }
 
     /// The same rows against the previous night's kernel, and the rows that could not be compared, by reason.
-    fn previous_rows(previous: &Previous) -> (Vec<Shown>, Vec<String>) {
+    fn previous_rows(previous: &Previous) -> (Vec<ReportRow>, Vec<String>) {
         let mut shown = Vec::new();
         let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
         for row in &previous.rows {
             match &row.cell {
-                Ok(cell) => shown.push(Shown::compared(&row.name, "Pass", cell, "")),
+                Ok(cell) => shown.push(ReportRow::compared(&row.name, "Pass", cell, "")),
                 Err(why) => match reasons.iter_mut().find(|(known, _)| known == why) {
                     Some((_, rows)) => rows.push(row.name.clone()),
                     None => reasons.push((why.clone(), vec![row.name.clone()])),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Changed, Report, Shown};
+use super::{Changed, NightReport, ReportRow};
 use bigiron_report::quantity::Quantity;
 use bigiron_report::table::{Line, clip, table, wrap};
 use bigiron_report::text::{command, list};
@@ -17,7 +17,7 @@ const FOLDER: usize = 12;
 const GLUE: &str = "\u{1f}";
 
 /// The whole report of a night.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &NightReport) -> String {
     let mut out = wrap(&format!("{}, {}", report.title(), report.design()), "", "  ");
     out.push('\n');
     for arm in 0..report.grid.verdicts.len() {
@@ -28,7 +28,7 @@ pub fn text(report: &Report) -> String {
         grid(&mut out, &report.rows(arm));
     }
     for previous in &report.previous {
-        let (rows, reasons) = Report::previous_rows(previous);
+        let (rows, reasons) = NightReport::previous_rows(previous);
         out.push('\n');
         out.push_str(&wrap(&report.previous_title(previous), "", "  "));
         if !rows.is_empty() {
@@ -44,11 +44,11 @@ pub fn text(report: &Report) -> String {
     out
 }
 
-fn grid(out: &mut String, rows: &[Shown]) {
+fn grid(out: &mut String, rows: &[ReportRow]) {
     let head = ["row", "pass", "improved", "regressed", "result A", "result B", "change", "verdict", "report"];
     let shown = |q: &Option<Quantity>| q.as_ref().map_or_else(String::new, ToString::to_string);
     // A report's folder is enough to find it by.
-    let folder = |row: &Shown| clip(row.report.trim_end_matches("/report.html"), FOLDER);
+    let folder = |row: &ReportRow| clip(row.report.trim_end_matches("/report.html"), FOLDER);
     let mut lines = vec![Line::Cells(head.map(str::to_owned).to_vec())];
     for row in rows {
         lines.push(Line::Cells(vec![

@@ -4,8 +4,8 @@
 
 use super::keys::{COUNT, blocks as blocks_in_each};
 use super::{
-    Amount, ClassSpec, EXTENT, Engine, Job, Kind, Length, LogSync, Method, Requests, Share, Step, TransactionSpec,
-    Transport, Wire,
+    Amount, ClassKind, ClassSpec, EXTENT, Engine, Job, Length, LogSync, Method, RequestSpec, Step, TransactionSpec,
+    Transport, Wire, WorkShare,
 };
 use crate::block::BLOCK;
 use bigiron_model::size::print_bytes;
@@ -51,7 +51,7 @@ fn check_processes(job: &Job) -> Result<(), Complaint> {
         "A job has at least one process; add a table such as `[process.foreground]`".to_owned()
     })?;
     let total: usize = job.classes.iter().map(|c| c.count).sum();
-    let tcp = |c: &ClassSpec| matches!(c.kind, Kind::Client { transport: Transport::Tcp, .. });
+    let tcp = |c: &ClassSpec| matches!(c.kind, ClassKind::Client { transport: Transport::Tcp, .. });
     ensure(job.run.network == Wire::Loopback || job.classes.iter().any(tcp), "run.network", || {
         "Nobody in the job talks over a network; give a process of kind `client` `transport = \"tcp\"`".to_owned()
     })?;
@@ -157,8 +157,8 @@ fn check_length(job: &Job) -> Result<(), Complaint> {
     }
     let endless = |c: &&ClassSpec| match &c.kind {
         // Where some are counted, the others are load beside them.
-        Kind::Requests(r) => r.count.is_none() && !crate::requests::counted(job),
-        Kind::Sorter { .. } | Kind::Loader { .. } | Kind::Backup { .. } => false,
+        ClassKind::Requests(r) => r.count.is_none() && !crate::requests::counted(job),
+        ClassKind::Sorter { .. } | ClassKind::Loader { .. } | ClassKind::Backup { .. } => false,
         _ => true,
     };
     match (job.run.length, job.classes.iter().find(endless)) {
@@ -166,7 +166,7 @@ fn check_length(job: &Job) -> Result<(), Complaint> {
             complain("run.transactions", "Nobody does transactions; say how long the window is with `run.time`")
         }
         (Length::Auto, Some(class)) => {
-            let total = if matches!(class.kind, Kind::Requests(_)) { " or `total`" } else { "" };
+            let total = if matches!(class.kind, ClassKind::Requests(_)) { " or `total`" } else { "" };
             complain(
                 format!("process.{}", class.name),
                 format!("Process `{}` would never end: nobody does transactions; give `run.time`{total}", class.name),
@@ -199,8 +199,8 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
         })
     };
     match &class.kind {
-        Kind::Foreground | Kind::Checkpointer { .. } => Ok(()),
-        Kind::LogWriter { engine, group_bytes, .. } => {
+        ClassKind::Foreground | ClassKind::Checkpointer { .. } => Ok(()),
+        ClassKind::LogWriter { engine, group_bytes, .. } => {
             check_engine(class, engine, job.journal.direct, "journal.direct")?;
             ensure(engine.depth == 1, key(class, "depth"), || {
                 format!(
@@ -220,19 +220,19 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
                 || "A polled ring does not sync; with `iopoll` make `journal.sync` `dsync` or `rwf-dsync`".to_owned(),
             )
         }
-        Kind::DatabaseWriter { engine, .. } => check_engine(class, engine, job.data.direct, "data.direct"),
-        Kind::Scanner { engine, request, direct, work } => {
+        ClassKind::DatabaseWriter { engine, .. } => check_engine(class, engine, job.data.direct, "data.direct"),
+        ClassKind::Scanner { engine, request, direct, work } => {
             check_engine(class, engine, *direct, &key(class, "direct"))?;
             blocks("request", *request)?;
             divides("request", *request)?;
-            ensure(*work == Share::Free || job.transactors() > 0, key(class, "work"), || {
+            ensure(*work == WorkShare::Free || job.transactors() > 0, key(class, "work"), || {
                 "Nobody does transactions; the scanner's work can only be `free`".to_owned()
             })
         }
-        Kind::Archiver { request, .. } => ensure(request.is_multiple_of(4096), key(class, "request"), || {
+        ClassKind::Archiver { request, .. } => ensure(request.is_multiple_of(4096), key(class, "request"), || {
             "An archiver's `request` is a multiple of 4K".to_owned()
         }),
-        Kind::Sorter { bytes, memory, request } => {
+        ClassKind::Sorter { bytes, memory, request } => {
             ensure(request.is_multiple_of(4096), key(class, "request"), || {
                 "A sorter's `request` is a multiple of 4K".to_owned()
             })?;
@@ -251,34 +251,34 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
                 )
             })
         }
-        Kind::Loader { engine, request, bytes } => {
+        ClassKind::Loader { engine, request, bytes } => {
             check_engine(class, engine, job.data.direct, "data.direct")?;
             blocks("request", *request)?;
             ensure(bytes.is_multiple_of(*request as u64), key(class, "size"), || {
                 format!("`size` is not a multiple of `request`, {}", print_bytes(*request as u64))
             })
         }
-        Kind::Backup { request, .. } => {
+        ClassKind::Backup { request, .. } => {
             blocks("request", *request)?;
             divides("request", *request)
         }
-        Kind::Idle { touch, .. } => ensure(*touch <= job.buffers(), key(class, "touch"), || {
+        ClassKind::Idle { touch, .. } => ensure(*touch <= job.buffers(), key(class, "touch"), || {
             format!("The cache has {} buffers; `touch` is at most that many", job.buffers())
         }),
-        Kind::Client { .. } => ensure(!class.threads, key(class, "threads"), || {
+        ClassKind::Client { .. } => ensure(!class.threads, key(class, "threads"), || {
             "A client and its server are processes; `threads` is not possible".to_owned()
         }),
-        Kind::Requests(requests) => check_requests(job, class, requests),
+        ClassKind::Requests(requests) => check_requests(job, class, requests),
     }
 }
 
 fn check_engine(class: &ClassSpec, engine: &Engine, direct: bool, direct_key: &str) -> Result<(), Complaint> {
     let name = &class.name;
-    ensure(engine.method != Method::Null || matches!(class.kind, Kind::Requests(_)), key(class, "io"), || {
+    ensure(engine.method != Method::Null || matches!(class.kind, ClassKind::Requests(_)), key(class, "io"), || {
         format!("`null` keeps nothing; process `{name}` needs an engine that does I/O")
     })?;
     // A database writer hands over a batch, in flight or not.
-    let batches = matches!(class.kind, Kind::DatabaseWriter { .. });
+    let batches = matches!(class.kind, ClassKind::DatabaseWriter { .. });
     ensure(batches || !blocks_in_each(engine.method) || engine.depth == 1, key(class, "depth"), || {
         format!(
             "Process `{name}` blocks in each request; with more than one in flight it needs `io` `threads`, `libaio` or `uring`"
@@ -297,7 +297,7 @@ fn check_engine(class: &ClassSpec, engine: &Engine, direct: bool, direct_key: &s
     })
 }
 
-fn check_requests(job: &Job, class: &ClassSpec, r: &Requests) -> Result<(), Complaint> {
+fn check_requests(job: &Job, class: &ClassSpec, r: &RequestSpec) -> Result<(), Complaint> {
     check_engine(class, &r.engine, r.direct, &key(class, "direct"))?;
     let file = job.data.bytes / job.data.files as u64;
     ensure(r.bytes as u64 <= file, key(class, "request"), || {
@@ -342,9 +342,9 @@ fn check_requests(job: &Job, class: &ClassSpec, r: &Requests) -> Result<(), Comp
 }
 
 /// The first class that verifies plain requests.
-fn verifier(job: &Job) -> Option<(&ClassSpec, &Requests)> {
+fn verifier(job: &Job) -> Option<(&ClassSpec, &RequestSpec)> {
     job.classes.iter().find_map(|c| match &c.kind {
-        Kind::Requests(r) if r.verify => Some((c, r)),
+        ClassKind::Requests(r) if r.verify => Some((c, r)),
         _ => None,
     })
 }

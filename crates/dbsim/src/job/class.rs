@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::keys::{CLASS, ENGINE, KINDS, PACED};
-use super::{ClassSpec, Kind, Share};
+use super::{ClassKind, ClassSpec, WorkShare};
 use bigiron_model::document::Table;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
@@ -32,7 +32,7 @@ pub fn has_engine(kind: &str) -> bool {
 }
 
 /// What a class takes from the rest of the job.
-pub struct Surroundings {
+pub struct ClassContext {
     /// `data.direct`.
     pub direct: bool,
     /// Whether any class does transactions.
@@ -40,7 +40,7 @@ pub struct Surroundings {
 }
 
 /// The class that `table` describes; `None` if it has no processes. `name` is the class's.
-pub fn read(name: &str, table: &Table, around: &Surroundings) -> Result<Option<ClassSpec>, Refusal> {
+pub fn read(name: &str, table: &Table, around: &ClassContext) -> Result<Option<ClassSpec>, Refusal> {
     let words = || KINDS.iter().map(|kind| kind.word());
     let Some(value) = table.get("kind") else {
         let message = format!("Process `{name}` has no `kind`; it can be {}", suggest::list(words()));
@@ -53,10 +53,10 @@ pub fn read(name: &str, table: &Table, around: &Surroundings) -> Result<Option<C
     let known: Vec<_> = def.class().map(|key| key.name).chain(def.kind().map(|key| key.name)).collect();
     table.only(&[&["kind"], &known[..]].concat())?;
     let mut kind = def.blank.clone();
-    if let Kind::Scanner { direct, work, .. } = &mut kind {
+    if let ClassKind::Scanner { direct, work, .. } = &mut kind {
         *direct = around.direct;
         if around.transacts {
-            *work = Share::PerTransactions(TRANSACTIONS_PER_SCAN);
+            *work = WorkShare::PerTransactions(TRANSACTIONS_PER_SCAN);
         }
     }
     keys::read(def.kind(), |key| table.get(key), &mut kind)?;

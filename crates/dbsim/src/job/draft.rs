@@ -3,10 +3,10 @@
 //! Invariant: every key is known and every value of the right kind, or the draft is refused with the line; nothing is passed over.
 
 use super::check::check;
-use super::class::{self, Surroundings};
+use super::class::{self, ClassContext};
 use super::keys::{CACHE, COUNT, DATA, JOURNAL, PHASE, RUN, TRANSACTION};
 use super::{
-    CacheSpec, DataSpec, DataSync, EXTENT, Job, JournalSpec, Length, LogSync, Memory, PhaseSpec, Replacement, Run,
+    CacheSpec, DataSpec, DataSync, EXTENT, Job, JournalSpec, Length, LogSync, Memory, PhaseSpec, Replacement, RunSpec,
     TransactionSpec, Wire,
 };
 use bigiron_model::document;
@@ -225,9 +225,9 @@ impl Draft {
         Ok(self.root.table(name)?.cloned().unwrap_or_else(|| Table::empty(name)))
     }
 
-    fn run(&self, phases: Vec<PhaseSpec>) -> Result<Run, Refusal> {
+    fn run(&self, phases: Vec<PhaseSpec>) -> Result<RunSpec, Refusal> {
         let table = self.table("run")?;
-        let mut run = Run { length: Length::Auto, ramp: None, phases, acks: None, network: Wire::Loopback };
+        let mut run = RunSpec { length: Length::Auto, ramp: None, phases, acks: None, network: Wire::Loopback };
         keys::read_table(RUN, &table, &mut run)?;
         if let (Some(value), Some(first)) = (length(&table)?, run.phases.first()) {
             return Err(value.refuse(format!(
@@ -301,7 +301,7 @@ impl Draft {
             some && kind(table).is_some_and(|k| k == "foreground" || k == "client")
         });
         let direct = self.table("data")?.get("direct").map_or(Ok(true), Value::switch)?;
-        let around = Surroundings { direct, transacts };
+        let around = ClassContext { direct, transacts };
         let mut classes = Vec::new();
         for (name, table) in &tables {
             let others = tables.iter().filter(|(_, t)| t.get("kind").is_some()).map(|(name, _)| name.as_str());

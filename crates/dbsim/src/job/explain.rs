@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::words::print_memory;
 use super::{
-    Amount, Choice, ClassSpec, DataSync, Engine, Job, Kind, Length, LogSync, Memory, Method, Requests, Share, Step,
-    TransactionSpec, Transport, Wake, Wire,
+    Amount, Choice, ClassKind, ClassSpec, DataSync, Engine, Job, Length, LogSync, Memory, Method, RequestSpec, Step,
+    TransactionSpec, Transport, Wake, Wire, WorkShare,
 };
 use bigiron_model::clock::Clock;
 use bigiron_model::size::print_bytes;
@@ -80,8 +80,8 @@ fn engine(e: &Engine) -> String {
 
 fn class(job: &Job, c: &ClassSpec) -> String {
     let what = match &c.kind {
-        Kind::Foreground => format!("does transactions; reads by pread, one at a time{}", pace(c.pace)),
-        Kind::LogWriter { engine: e, group_bytes, group_wait, wake } => {
+        ClassKind::Foreground => format!("does transactions; reads by pread, one at a time{}", pace(c.pace)),
+        ClassKind::LogWriter { engine: e, group_bytes, group_wait, wake } => {
             let mut text = format!("writes redo by {}, up to {} at once", engine(e), print_bytes(*group_bytes as u64));
             if !group_wait.is_zero() {
                 let _ = write!(text, ", after waiting {} for company", print_duration(*group_wait));
@@ -91,16 +91,16 @@ fn class(job: &Job, c: &ClassSpec) -> String {
             }
             text
         }
-        Kind::DatabaseWriter { engine: e, batch, sorted } => format!(
+        ClassKind::DatabaseWriter { engine: e, batch, sorted } => format!(
             "writes dirty blocks by {}, up to {batch} at once, {}",
             engine(e),
             if *sorted { "sorted by place" } else { "as they come" }
         ),
-        Kind::Checkpointer { percent } => format!("asks for a checkpoint whenever a journal is {percent} % full"),
-        Kind::Scanner { engine: e, request, direct, work } => {
+        ClassKind::Checkpointer { percent } => format!("asks for a checkpoint whenever a journal is {percent} % full"),
+        ClassKind::Scanner { engine: e, request, direct, work } => {
             let work = match work {
-                Share::Free => "as fast as it can".to_owned(),
-                Share::PerTransactions(n) => format!("one request for every {n} transactions"),
+                WorkShare::Free => "as fast as it can".to_owned(),
+                WorkShare::PerTransactions(n) => format!("one request for every {n} transactions"),
             };
             let path = if *direct { "past the page cache" } else { "through the page cache" };
             format!(
@@ -109,17 +109,17 @@ fn class(job: &Job, c: &ClassSpec) -> String {
                 engine(e)
             )
         }
-        Kind::Archiver { request, bytes_per_second } => {
+        ClassKind::Archiver { request, bytes_per_second } => {
             format!("copies each full journal, {} at a time{}", print_bytes(*request as u64), limit(*bytes_per_second))
         }
-        Kind::Sorter { bytes, memory, request } => format!(
+        ClassKind::Sorter { bytes, memory, request } => format!(
             "sorts {} in {} of memory: {} sorted runs to temporary files and merged, {} at a time",
             print_bytes(*bytes),
             print_bytes(*memory),
             bytes.div_ceil(*memory),
             print_bytes(*request as u64)
         ),
-        Kind::Loader { engine: e, request, bytes } => {
+        ClassKind::Loader { engine: e, request, bytes } => {
             format!(
                 "appends {} to a file of its own, {} at a time by {}",
                 print_bytes(*bytes),
@@ -127,13 +127,13 @@ fn class(job: &Job, c: &ClassSpec) -> String {
                 engine(e)
             )
         }
-        Kind::Backup { request, bytes_per_second } => {
+        ClassKind::Backup { request, bytes_per_second } => {
             format!("copies the data files, {} at a time{}", print_bytes(*request as u64), limit(*bytes_per_second))
         }
-        Kind::Idle { touch, every } => {
+        ClassKind::Idle { touch, every } => {
             format!("has looked at {touch} blocks of the cache, and wakes every {}", print_duration(*every))
         }
-        Kind::Client { transport, request, reply } => {
+        ClassKind::Client { transport, request, reply } => {
             let way = match transport {
                 Transport::Socket => "a pair of Unix sockets",
                 Transport::Pipe => "two pipes",
@@ -150,7 +150,7 @@ fn class(job: &Job, c: &ClassSpec) -> String {
                 pace(c.pace)
             )
         }
-        Kind::Requests(r) => format!("{}{}", requests(job, r), pace(c.pace)),
+        ClassKind::Requests(r) => format!("{}{}", requests(job, r), pace(c.pace)),
     };
     let unit = if c.threads { " (threads)" } else { "" };
     format!("{} × {} ({}){unit}: {what}", c.count, c.name, c.kind.word())
@@ -171,7 +171,7 @@ fn limit(bytes_per_second: Option<u64>) -> String {
     bytes_per_second.map_or_else(String::new, |n| format!(", at most {} a second", print_bytes(n)))
 }
 
-fn requests(job: &Job, r: &Requests) -> String {
+fn requests(job: &Job, r: &RequestSpec) -> String {
     let what = match r.read_percent {
         100 => "reads".to_owned(),
         0 => "writes".to_owned(),
@@ -232,7 +232,7 @@ fn has(job: &Job, word: &str) -> bool {
     job.classes.iter().any(|c| c.kind.word() == word)
 }
 
-fn names(job: &Job, of: impl Fn(&Kind) -> bool) -> String {
+fn names(job: &Job, of: impl Fn(&ClassKind) -> bool) -> String {
     let names: Vec<&str> = job.classes.iter().filter(|c| of(&c.kind)).map(|c| c.name.as_str()).collect();
     names.join(", ")
 }
@@ -243,9 +243,9 @@ fn steps(job: &Job) -> impl Iterator<Item = &Step> {
 
 fn waits(job: &Job) -> Vec<String> {
     let mut lines = Vec::new();
-    let transactors = names(job, Kind::transacts);
-    let log_writer = names(job, |k| matches!(k, Kind::LogWriter { .. }));
-    let writers = names(job, |k| matches!(k, Kind::DatabaseWriter { .. }));
+    let transactors = names(job, ClassKind::transacts);
+    let log_writer = names(job, |k| matches!(k, ClassKind::LogWriter { .. }));
+    let writers = names(job, |k| matches!(k, ClassKind::DatabaseWriter { .. }));
     let reads = steps(job).any(|s| matches!(s, Step::Read { .. }));
     let dirties = steps(job).any(|s| matches!(s, Step::Dirty(_)));
     if has(job, "client") {
@@ -270,7 +270,7 @@ fn waits(job: &Job) -> Vec<String> {
         if has(job, "archiver") {
             lines.push(format!(
                 "{log_writer}: and when {} has copied it",
-                names(job, |k| matches!(k, Kind::Archiver { .. }))
+                names(job, |k| matches!(k, ClassKind::Archiver { .. }))
             ));
         }
         lines.push(format!(
@@ -278,7 +278,7 @@ fn waits(job: &Job) -> Vec<String> {
             print_bytes(job.log_buffer_bytes() as u64)
         ));
     }
-    let paced = names(job, |k| matches!(k, Kind::Scanner { work: Share::PerTransactions(_), .. }));
+    let paced = names(job, |k| matches!(k, ClassKind::Scanner { work: WorkShare::PerTransactions(_), .. }));
     if !paced.is_empty() {
         lines.push(format!("{paced}: waits until this many transactions have been done"));
     }
@@ -301,7 +301,7 @@ fn durable(job: &Job) -> Vec<String> {
         });
     }
     let plain = job.classes.iter().filter_map(|c| match &c.kind {
-        Kind::Requests(r) if r.read_percent < 100 => Some((c, r)),
+        ClassKind::Requests(r) if r.read_percent < 100 => Some((c, r)),
         _ => None,
     });
     for (c, r) in plain {
@@ -361,7 +361,7 @@ fn takes(job: &Job, needs: &Needs) -> Vec<String> {
     )];
     let processes: usize = job.classes.iter().map(|c| if c.threads { 1 } else { c.count }).sum();
     let processes = processes
-        + job.classes.iter().filter(|c| matches!(c.kind, Kind::Client { .. })).map(|c| c.count).sum::<usize>();
+        + job.classes.iter().filter(|c| matches!(c.kind, ClassKind::Client { .. })).map(|c| c.count).sum::<usize>();
     lines.push(format!(
         "memory: {}: a cache of {} ({}), and {processes} processes",
         mib(needs.memory_bytes),
@@ -416,7 +416,7 @@ fn not_tested(job: &Job) -> Vec<String> {
     let bypassed = if transacts {
         job.data.direct
     } else {
-        job.classes.iter().all(|c| !matches!(&c.kind, Kind::Requests(r) if !r.direct))
+        job.classes.iter().all(|c| !matches!(&c.kind, ClassKind::Requests(r) if !r.direct))
     };
     lacks(!bypassed, "the page cache: data files bypass it");
     lacks(false, "locks of rows, SQL, networks beyond this machine");

@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::step_text::A_CHOICE;
-use super::{Choice, Length, Memory, Pace, Share, Step, words};
+use super::{Choice, Length, Memory, Pace, Step, WorkShare, words};
 use bigiron_model::document::Value;
 use bigiron_model::size::print_bytes;
-use bigiron_workload::acknowledgements::Target;
+use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::keys::form::{Form, bytes, optional, printed, quoted, quoted_list};
 use bigiron_workload::units;
 
@@ -27,17 +27,17 @@ pub fn limit() -> Form<Option<u64>> {
     optional(printed(values, units::bytes_per_second, |bytes| format!("{}/s", print_bytes(*bytes))))
 }
 
-pub fn share() -> Form<Share> {
+pub fn share() -> Form<WorkShare> {
     let read = |text: &str| match text.split_whitespace().collect::<Vec<_>>()[..] {
-        ["free"] => Some(Share::Free),
+        ["free"] => Some(WorkShare::Free),
         ["per", n, "transactions"] => {
-            n.parse().ok().filter(|n| (1..=1_000_000_000).contains(n)).map(Share::PerTransactions)
+            n.parse().ok().filter(|n| (1..=1_000_000_000).contains(n)).map(WorkShare::PerTransactions)
         }
         _ => None,
     };
     printed("`free`, or a request for this many transactions: `per 32 transactions`", read, |share| match share {
-        Share::Free => "free".to_owned(),
-        Share::PerTransactions(n) => format!("per {n} transactions"),
+        WorkShare::Free => "free".to_owned(),
+        WorkShare::PerTransactions(n) => format!("per {n} transactions"),
     })
 }
 
@@ -92,9 +92,9 @@ pub fn ramp() -> Form<Option<Length>> {
     Form::new(values, read, |ramp| [work(), stretch()].iter().find_map(|form| (form.print)(ramp.as_ref()?)))
 }
 
-pub fn acks() -> Form<Option<Target>> {
+pub fn acks() -> Form<Option<AckTarget>> {
     let read =
-        |value: &Value| value.string()?.parse::<Target>().map(Some).map_err(|right: &str| value.cannot_be(right));
+        |value: &Value| value.string()?.parse::<AckTarget>().map(Some).map_err(|right: &str| value.cannot_be(right));
     Form::new("a file, or `tcp:HOST:PORT`", read, |to| Some(quoted(to.as_ref()?.to_string())))
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::forms::{acks, block, choice, limit, memory, pace, place, places, ramp, share, span, steps, stretch, work};
 use super::{
-    CacheSpec, Choice, ClassSpec, DataSpec, DataSync, EXTENT, Engine, JournalSpec, Kind, LogSync, Method, OPTIONS,
-    PhaseSpec, Replacement, Requests, Run, Share, TransactionSpec, Transport, Wake, Wire,
+    CacheSpec, Choice, ClassKind, ClassSpec, DataSpec, DataSync, EXTENT, Engine, JournalSpec, LogSync, Method, OPTIONS,
+    PhaseSpec, Replacement, RequestSpec, RunSpec, TransactionSpec, Transport, Wake, Wire, WorkShare,
 };
 use bigiron_model::suggest;
 use bigiron_workload::keys;
@@ -39,13 +39,13 @@ fn bulk() -> Form<u64> {
     bytes(1 << 20..=1 << 40, 4096)
 }
 
-pub const RUN: &[Key<Run>] = &[
-    key!(Run, "transactions": length, work(), "Transactions in the window, all processes together")
+pub const RUN: &[Key<RunSpec>] = &[
+    key!(RunSpec, "transactions": length, work(), "Transactions in the window, all processes together")
         .or_given("`auto`: 3000, or 60000 by the wall clock"),
-    key!(Run, "time": length, stretch(), "Length of the window, in the place of `transactions`"),
-    key!(Run, "ramp": ramp, ramp(), "What comes before the window").or_given("a quarter of the window"),
-    key!(Run, "acks": acks, acks(), "Where each commit is acknowledged first").or_given("nowhere"),
-    key!(Run, "network": network = "loopback", word::<Wire>(), "Network that clients with `transport = \"tcp\"` use"),
+    key!(RunSpec, "time": length, stretch(), "Length of the window, in the place of `transactions`"),
+    key!(RunSpec, "ramp": ramp, ramp(), "What comes before the window").or_given("a quarter of the window"),
+    key!(RunSpec, "acks": acks, acks(), "Where each commit is acknowledged first").or_given("nowhere"),
+    key!(RunSpec, "network": network = "loopback", word::<Wire>(), "Network that clients with `transport = \"tcp\"` use"),
 ];
 
 pub const PHASE: &[Key<PhaseSpec>] = &[
@@ -122,20 +122,20 @@ pub const PACED: &[Key<ClassSpec>] =
 
 macro_rules! engine {
     ($engine:ident) => {
-        Kind::LogWriter { engine: $engine, .. }
-            | Kind::DatabaseWriter { engine: $engine, .. }
-            | Kind::Scanner { engine: $engine, .. }
-            | Kind::Loader { engine: $engine, .. }
-            | Kind::Requests(Requests { engine: $engine, .. })
+        ClassKind::LogWriter { engine: $engine, .. }
+            | ClassKind::DatabaseWriter { engine: $engine, .. }
+            | ClassKind::Scanner { engine: $engine, .. }
+            | ClassKind::Loader { engine: $engine, .. }
+            | ClassKind::Requests(RequestSpec { engine: $engine, .. })
     };
 }
 
 /// Keys of classes that have an engine.
-pub const ENGINE: &[Key<Kind>] = &[
+pub const ENGINE: &[Key<ClassKind>] = &[
     key!("io", engine!(e) => e.method, word::<Method>(), "How requests reach the kernel")
         .or_given("libaio; `sync` for plain requests"),
     key!("depth", engine!(e) => e.depth, depth(), "Requests in flight").or_derived("what suits the kind", |kind| {
-        if let Kind::DatabaseWriter { engine, batch, .. } = kind {
+        if let ClassKind::DatabaseWriter { engine, batch, .. } = kind {
             engine.depth = *batch;
         } else if let engine!(e) = kind
             && blocks(e.method)
@@ -163,11 +163,11 @@ pub fn blocks(method: Method) -> bool {
 /// A kind of process class.
 pub struct KindDef {
     /// As it is before any of its keys is read.
-    pub blank: Kind,
+    pub blank: ClassKind,
     /// Whether its processes begin by themselves what they do, at a pace.
     pub paced: bool,
     /// The keys that no other kind has.
-    pub own: &'static [Key<Kind>],
+    pub own: &'static [Key<ClassKind>],
 }
 
 impl KindDef {
@@ -187,7 +187,7 @@ impl KindDef {
     }
 
     /// Keys of the kind.
-    pub fn kind(&self) -> impl Iterator<Item = &'static Key<Kind>> + Clone {
+    pub fn kind(&self) -> impl Iterator<Item = &'static Key<ClassKind>> + Clone {
         let engine: &[_] = if self.has_engine() { ENGINE } else { &[] };
         engine.iter().chain(self.own)
     }
@@ -198,26 +198,26 @@ const fn engine(method: Method, depth: usize) -> Engine {
     Engine { method, depth, batch: depth, registered: false, sqpoll: false, iopoll: false }
 }
 
-const fn plain(own: &'static [Key<Kind>], blank: Kind) -> KindDef {
+const fn plain(own: &'static [Key<ClassKind>], blank: ClassKind) -> KindDef {
     KindDef { blank, paced: false, own }
 }
 
-const fn paced(own: &'static [Key<Kind>], blank: Kind) -> KindDef {
+const fn paced(own: &'static [Key<ClassKind>], blank: ClassKind) -> KindDef {
     KindDef { blank, paced: true, own }
 }
 
 /// Every kind.
 pub const KINDS: &[KindDef] = &[
-    paced(&[], Kind::Foreground),
+    paced(&[], ClassKind::Foreground),
     plain(
         &[
-            key!(Kind::LogWriter, "group": group_bytes = "16M", bytes(512..=16 << 20, 512), "Most redo in one write"),
-            key!(Kind::LogWriter, "group-wait": group_wait = "0", time(Duration::ZERO..=Duration::from_secs(1)),
+            key!(ClassKind::LogWriter, "group": group_bytes = "16M", bytes(512..=16 << 20, 512), "Most redo in one write"),
+            key!(ClassKind::LogWriter, "group-wait": group_wait = "0", time(Duration::ZERO..=Duration::from_secs(1)),
                 "How long it waits for more redo"),
-            key!(Kind::LogWriter, "wake": wake = "post", word::<Wake>(),
+            key!(ClassKind::LogWriter, "wake": wake = "post", word::<Wake>(),
                 "How commits wake it and learn that they are durable"),
         ],
-        Kind::LogWriter {
+        ClassKind::LogWriter {
             engine: engine(Method::Libaio, 1),
             group_bytes: 0,
             group_wait: Duration::ZERO,
@@ -226,118 +226,118 @@ pub const KINDS: &[KindDef] = &[
     ),
     plain(
         &[
-            key!(Kind::DatabaseWriter, "batch": batch, depth(),
+            key!(ClassKind::DatabaseWriter, "batch": batch, depth(),
                 "Dirty blocks taken at once")
             .or_derived("as `depth`", |kind| {
-                if let Kind::DatabaseWriter { engine, batch, .. } = kind {
+                if let ClassKind::DatabaseWriter { engine, batch, .. } = kind {
                     *batch = engine.depth;
                 }
             }),
-            key!(Kind::DatabaseWriter, "sorted": sorted = "on", switch(),
+            key!(ClassKind::DatabaseWriter, "sorted": sorted = "on", switch(),
                 "Whether they are written in the order of their places"),
         ],
-        Kind::DatabaseWriter { engine: engine(Method::Libaio, 32), batch: 32, sorted: true },
+        ClassKind::DatabaseWriter { engine: engine(Method::Libaio, 32), batch: 32, sorted: true },
     ),
     plain(
-        &[key!(Kind::Checkpointer, "at": percent = "75%", percent(1..=99),
+        &[key!(ClassKind::Checkpointer, "at": percent = "75%", percent(1..=99),
             "How full a journal is when it asks for a checkpoint")
         .shown(true)],
-        Kind::Checkpointer { percent: 0 },
+        ClassKind::Checkpointer { percent: 0 },
     ),
     plain(
         &[
-            key!(Kind::Scanner, "request": request = "1M", request(), "Bytes of a request").shown(true),
-            key!(Kind::Scanner, "direct": direct, switch(),
+            key!(ClassKind::Scanner, "request": request = "1M", request(), "Bytes of a request").shown(true),
+            key!(ClassKind::Scanner, "direct": direct, switch(),
                 "Whether it bypasses the page cache")
             .or_given("as `data.direct`"),
-            key!(Kind::Scanner, "work": work, share(),
+            key!(ClassKind::Scanner, "work": work, share(),
                 "How much it reads")
             .or_given("per 32 transactions; `free` if there are none"),
         ],
         // Read-ahead: while one extent is checked the next is on its way.
-        Kind::Scanner { engine: engine(Method::Libaio, 2), request: 0, direct: true, work: Share::Free },
+        ClassKind::Scanner { engine: engine(Method::Libaio, 2), request: 0, direct: true, work: WorkShare::Free },
     ),
     plain(
         &[
-            key!(Kind::Archiver, "request": request = "1M", request(), "Bytes of a request").shown(true),
-            key!(Kind::Archiver, "limit": bytes_per_second, limit(), "Most bytes for each second"),
+            key!(ClassKind::Archiver, "request": request = "1M", request(), "Bytes of a request").shown(true),
+            key!(ClassKind::Archiver, "limit": bytes_per_second, limit(), "Most bytes for each second"),
         ],
-        Kind::Archiver { request: 0, bytes_per_second: None },
+        ClassKind::Archiver { request: 0, bytes_per_second: None },
     ),
     plain(
         &[
-            key!(Kind::Sorter, "size": bytes = "16M", bulk(), "Bytes that each process sorts").shown(true),
-            key!(Kind::Sorter, "memory": memory = "4M", bytes(64 << 10..=1 << 36, 4096),
+            key!(ClassKind::Sorter, "size": bytes = "16M", bulk(), "Bytes that each process sorts").shown(true),
+            key!(ClassKind::Sorter, "memory": memory = "4M", bytes(64 << 10..=1 << 36, 4096),
                 "Memory in which it sorts them")
             .shown(true),
-            key!(Kind::Sorter, "request": request = "256K", request(), "Bytes of a request").shown(true),
+            key!(ClassKind::Sorter, "request": request = "256K", request(), "Bytes of a request").shown(true),
         ],
-        Kind::Sorter { bytes: 0, memory: 0, request: 0 },
+        ClassKind::Sorter { bytes: 0, memory: 0, request: 0 },
     ),
     plain(
         &[
-            key!(Kind::Loader, "request": request = "1M", request(), "Bytes of a request").shown(true),
-            key!(Kind::Loader, "size": bytes = "64M", bulk(), "Bytes that each process appends").shown(true),
+            key!(ClassKind::Loader, "request": request = "1M", request(), "Bytes of a request").shown(true),
+            key!(ClassKind::Loader, "size": bytes = "64M", bulk(), "Bytes that each process appends").shown(true),
         ],
-        Kind::Loader { engine: engine(Method::Libaio, 4), request: 0, bytes: 0 },
+        ClassKind::Loader { engine: engine(Method::Libaio, 4), request: 0, bytes: 0 },
     ),
     plain(
         &[
-            key!(Kind::Backup, "request": request = "1M", request(), "Bytes of a request").shown(true),
-            key!(Kind::Backup, "limit": bytes_per_second, limit(), "Most bytes for each second"),
+            key!(ClassKind::Backup, "request": request = "1M", request(), "Bytes of a request").shown(true),
+            key!(ClassKind::Backup, "limit": bytes_per_second, limit(), "Most bytes for each second"),
         ],
-        Kind::Backup { request: 0, bytes_per_second: None },
+        ClassKind::Backup { request: 0, bytes_per_second: None },
     ),
     plain(
         &[
-            key!(Kind::Idle, "touch": touch = "64", count(0..=1 << 32), "Blocks of the cache that it touches once")
+            key!(ClassKind::Idle, "touch": touch = "64", count(0..=1 << 32), "Blocks of the cache that it touches once")
                 .shown(true),
-            key!(Kind::Idle, "every": every = "1s", time(Duration::from_millis(1)..=Duration::from_secs(3600)),
+            key!(ClassKind::Idle, "every": every = "1s", time(Duration::from_millis(1)..=Duration::from_secs(3600)),
                 "How often it wakes")
             .shown(true),
         ],
-        Kind::Idle { touch: 0, every: Duration::ZERO },
+        ClassKind::Idle { touch: 0, every: Duration::ZERO },
     ),
     paced(
         &[
-            key!(Kind::Client, "transport": transport = "socket", word::<Transport>(), "How client and server talk")
+            key!(ClassKind::Client, "transport": transport = "socket", word::<Transport>(), "How client and server talk")
                 .shown(true),
-            key!(Kind::Client, "request": request = "256", message(), "Bytes that the client sends").shown(true),
-            key!(Kind::Client, "reply": reply = "1K", message(), "Bytes that the server sends").shown(true),
+            key!(ClassKind::Client, "request": request = "256", message(), "Bytes that the client sends").shown(true),
+            key!(ClassKind::Client, "reply": reply = "1K", message(), "Bytes that the server sends").shown(true),
         ],
-        Kind::Client { transport: Transport::Socket, request: 0, reply: 0 },
+        ClassKind::Client { transport: Transport::Socket, request: 0, reply: 0 },
     ),
     paced(
         &[
-            key!("request", Kind::Requests(r) => r.bytes, request(), "Bytes of a request").or("8K").shown(true),
-            key!("order", Kind::Requests(r) => r.random, one_of(&[("random", true), ("sequential", false)]),
+            key!("request", ClassKind::Requests(r) => r.bytes, request(), "Bytes of a request").or("8K").shown(true),
+            key!("order", ClassKind::Requests(r) => r.random, one_of(&[("random", true), ("sequential", false)]),
                 "Order of the requests")
             .or("random")
             .shown(true),
-            key!("where", Kind::Requests(r) => r.choice, choice(), "Which blocks random requests go to").or("uniform"),
-            key!("files", Kind::Requests(r) => r.files, span(), "Numbers of the data files that they use")
+            key!("where", ClassKind::Requests(r) => r.choice, choice(), "Which blocks random requests go to").or("uniform"),
+            key!("files", ClassKind::Requests(r) => r.files, span(), "Numbers of the data files that they use")
                 .or_given("all"),
-            key!("read", Kind::Requests(r) => r.read_percent, percent(0..=100),
+            key!("read", ClassKind::Requests(r) => r.read_percent, percent(0..=100),
                 "Share of reads; the others write")
             .or("100%")
             .shown(true),
-            key!("direct", Kind::Requests(r) => r.direct, switch(),
+            key!("direct", ClassKind::Requests(r) => r.direct, switch(),
                 "Whether they bypass the page cache")
             .or("on")
             .shown(true),
-            key!("dsync", Kind::Requests(r) => r.dsync, switch(), "Whether each write is durable when it returns")
+            key!("dsync", ClassKind::Requests(r) => r.dsync, switch(), "Whether each write is durable when it returns")
                 .or("off"),
-            key!("fdatasync", Kind::Requests(r) => r.fdatasync_every, count(0..=1_000_000),
+            key!("fdatasync", ClassKind::Requests(r) => r.fdatasync_every, count(0..=1_000_000),
                 "Writes after which the file is synced; 0 is never")
             .or("0"),
-            key!("verify", Kind::Requests(r) => r.verify, switch(),
+            key!("verify", ClassKind::Requests(r) => r.verify, switch(),
                 "Whether blocks are checked when they are read")
             .or("off"),
-            key!("total", Kind::Requests(r) => r.count, optional(count(1..=1_000_000_000_000)),
+            key!("total", ClassKind::Requests(r) => r.count, optional(count(1..=1_000_000_000_000)),
                 "Requests of the whole class")
             .or_given("until the window closes"),
         ],
-        Kind::Requests(Requests {
+        ClassKind::Requests(RequestSpec {
             engine: engine(Method::Sync, 1),
             bytes: 0,
             random: true,

@@ -20,13 +20,13 @@ mod words;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use bigiron_sys::async_io::{Method, Spec as Engine};
+pub use bigiron_sys::async_io::{EngineSpec as Engine, Method};
 pub use bigiron_sys::memory::Memory;
 
 use bigiron_model::clock::Clock;
 
 use super::block::BLOCK;
-use bigiron_workload::acknowledgements::Target;
+use bigiron_workload::acknowledgements::AckTarget;
 pub use bigiron_workload::units::Pace;
 
 pub use draft::Draft;
@@ -43,7 +43,7 @@ pub const EXTENT: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub name: String,
-    pub run: Run,
+    pub run: RunSpec,
     pub cache: CacheSpec,
     pub data: DataSpec,
     pub journal: JournalSpec,
@@ -55,7 +55,7 @@ pub struct Job {
 
 /// How long the job runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Run {
+pub struct RunSpec {
     /// The measured window.
     pub length: Length,
     /// What comes before it; `None`: a quarter of the window.
@@ -63,7 +63,7 @@ pub struct Run {
     /// Named stretches of the window, each with its own share of it and pace; empty: one, at the classes' own pace.
     pub phases: Vec<PhaseSpec>,
     /// Where acknowledgements are told before anybody is, so that they outlive this machine.
-    pub acks: Option<Target>,
+    pub acks: Option<AckTarget>,
     /// Over what clients talk TCP.
     pub network: Wire,
 }
@@ -183,12 +183,12 @@ pub struct ClassSpec {
     /// Threads of one process instead of processes.
     pub threads: bool,
     pub pace: Pace,
-    pub kind: Kind,
+    pub kind: ClassKind,
 }
 
 /// What a class does.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum ClassKind {
     /// Transactions.
     Foreground,
     /// Redo to the journals; exactly one if there are foregrounds or clients.
@@ -198,7 +198,7 @@ pub enum Kind {
     /// Asks database writers for a checkpoint whenever so much of a journal is full (per cent). Without one, only log switches do.
     Checkpointer { percent: u32 },
     /// Reads the data files from end to end.
-    Scanner { engine: Engine, request: usize, direct: bool, work: Share },
+    Scanner { engine: Engine, request: usize, direct: bool, work: WorkShare },
     /// Copies each full journal before it may be used again.
     Archiver { request: usize, bytes_per_second: Option<u64> },
     /// Sorts: fills memory, spills sorted runs to temporary files, merges them.
@@ -212,7 +212,7 @@ pub enum Kind {
     /// A client process and its server process; the server does the transactions.
     Client { transport: Transport, request: usize, reply: usize },
     /// Plain requests, as an I/O generator issues them.
-    Requests(Requests),
+    Requests(RequestSpec),
 }
 
 /// How the log writer learns of work, and foregrounds of the flush.
@@ -226,7 +226,7 @@ pub enum Wake {
 
 /// How much a background class does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum WorkShare {
     /// One request for this many transactions: fixed work, whatever the speed.
     PerTransactions(u64),
     /// As much as it can until the window closes.
@@ -258,7 +258,7 @@ pub enum Wire {
 /// Plain requests on the data files: random ones on all of them, sequential ones from one to the next, each process beginning at
 /// another.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Requests {
+pub struct RequestSpec {
     pub engine: Engine,
     /// Bytes of a request.
     pub bytes: usize,
@@ -280,35 +280,35 @@ pub struct Requests {
     pub count: Option<u64>,
 }
 
-impl Requests {
+impl RequestSpec {
     /// Number of the first data file that the class goes to, and of how many.
     pub fn span(&self, files: usize) -> (usize, usize) {
         self.files.map_or((0, files), |(first, last)| (first, last - first + 1))
     }
 }
 
-impl Kind {
+impl ClassKind {
     /// The kind's word in a job file.
     pub fn word(&self) -> &'static str {
         match self {
-            Kind::Foreground => "foreground",
-            Kind::LogWriter { .. } => "log-writer",
-            Kind::DatabaseWriter { .. } => "database-writer",
-            Kind::Checkpointer { .. } => "checkpointer",
-            Kind::Scanner { .. } => "scanner",
-            Kind::Archiver { .. } => "archiver",
-            Kind::Sorter { .. } => "sorter",
-            Kind::Loader { .. } => "loader",
-            Kind::Backup { .. } => "backup",
-            Kind::Idle { .. } => "idle",
-            Kind::Client { .. } => "client",
-            Kind::Requests(_) => "requests",
+            ClassKind::Foreground => "foreground",
+            ClassKind::LogWriter { .. } => "log-writer",
+            ClassKind::DatabaseWriter { .. } => "database-writer",
+            ClassKind::Checkpointer { .. } => "checkpointer",
+            ClassKind::Scanner { .. } => "scanner",
+            ClassKind::Archiver { .. } => "archiver",
+            ClassKind::Sorter { .. } => "sorter",
+            ClassKind::Loader { .. } => "loader",
+            ClassKind::Backup { .. } => "backup",
+            ClassKind::Idle { .. } => "idle",
+            ClassKind::Client { .. } => "client",
+            ClassKind::Requests(_) => "requests",
         }
     }
 
     /// Whether processes of this kind do transactions.
     pub fn transacts(&self) -> bool {
-        matches!(self, Kind::Foreground | Kind::Client { .. })
+        matches!(self, ClassKind::Foreground | ClassKind::Client { .. })
     }
 }
 
@@ -364,7 +364,7 @@ impl Job {
 
     /// The class that is the log writer, if the job has one.
     pub fn log_writer(&self) -> Option<&ClassSpec> {
-        self.classes.iter().find(|c| matches!(c.kind, Kind::LogWriter { .. }))
+        self.classes.iter().find(|c| matches!(c.kind, ClassKind::LogWriter { .. }))
     }
 
     /// Block gets of the largest transaction.

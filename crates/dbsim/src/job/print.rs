@@ -5,7 +5,7 @@
 
 use super::draft::{VERSION, default_cache, default_journal};
 use super::keys::{CACHE, DATA, JOURNAL, KINDS, PHASE, RUN, TRANSACTION};
-use super::{ClassSpec, Job, Length, Run};
+use super::{ClassSpec, Job, Length, RunSpec};
 use bigiron_workload::keys::form::quoted;
 use bigiron_workload::keys::print as lines;
 
@@ -20,7 +20,7 @@ pub fn print(job: &Job) -> String {
     };
     // With phases the window is as long as they are.
     let length = if job.run.phases.is_empty() { job.run.length } else { Length::Auto };
-    table("run".to_owned(), lines(RUN.iter(), &Run { length, ..job.run.clone() }));
+    table("run".to_owned(), lines(RUN.iter(), &RunSpec { length, ..job.run.clone() }));
     for phase in &job.run.phases {
         table(format!("phase.{}", phase.name), lines(PHASE.iter(), phase));
     }
@@ -91,7 +91,7 @@ mod tests {
         ]
     }
 
-    fn kinds() -> impl Strategy<Value = Kind> {
+    fn kinds() -> impl Strategy<Value = ClassKind> {
         let request = || (1usize..=8192).prop_map(|n| n * 512);
         let limit = || proptest::option::of(1u64..1 << 40);
         let requests = (
@@ -105,37 +105,44 @@ mod tests {
             proptest::option::of((0usize..10, 0usize..10).prop_map(|(a, b)| (a.min(b), a.max(b)))),
         );
         prop_oneof![
-            Just(Kind::Foreground),
+            Just(ClassKind::Foreground),
             (engines(), 1usize..=32768, times(), words::<Wake>()).prop_map(|(engine, n, group_wait, wake)| {
-                Kind::LogWriter { engine, group_bytes: n * 512, group_wait, wake }
+                ClassKind::LogWriter { engine, group_bytes: n * 512, group_wait, wake }
             }),
-            (engines(), 1usize..=4096, any::<bool>()).prop_map(|(engine, batch, sorted)| Kind::DatabaseWriter {
+            (engines(), 1usize..=4096, any::<bool>()).prop_map(|(engine, batch, sorted)| ClassKind::DatabaseWriter {
                 engine,
                 batch,
                 sorted
             }),
-            (1u32..100).prop_map(|percent| Kind::Checkpointer { percent }),
+            (1u32..100).prop_map(|percent| ClassKind::Checkpointer { percent }),
             (engines(), request(), any::<bool>(), proptest::option::of(1u64..1000)).prop_map(
                 |(engine, request, direct, per)| {
-                    Kind::Scanner { engine, request, direct, work: per.map_or(Share::Free, Share::PerTransactions) }
+                    ClassKind::Scanner {
+                        engine,
+                        request,
+                        direct,
+                        work: per.map_or(WorkShare::Free, WorkShare::PerTransactions),
+                    }
                 }
             ),
-            (request(), limit()).prop_map(|(request, bytes_per_second)| Kind::Archiver { request, bytes_per_second }),
-            (256u64..1 << 20, 16u64..1 << 20, request()).prop_map(|(b, m, request)| Kind::Sorter {
+            (request(), limit())
+                .prop_map(|(request, bytes_per_second)| ClassKind::Archiver { request, bytes_per_second }),
+            (256u64..1 << 20, 16u64..1 << 20, request()).prop_map(|(b, m, request)| ClassKind::Sorter {
                 bytes: b * 4096,
                 memory: m * 4096,
                 request
             }),
-            (engines(), request(), 256u64..1 << 20).prop_map(|(engine, request, n)| Kind::Loader {
+            (engines(), request(), 256u64..1 << 20).prop_map(|(engine, request, n)| ClassKind::Loader {
                 engine,
                 request,
                 bytes: n * 4096
             }),
-            (request(), limit()).prop_map(|(request, bytes_per_second)| Kind::Backup { request, bytes_per_second }),
+            (request(), limit())
+                .prop_map(|(request, bytes_per_second)| ClassKind::Backup { request, bytes_per_second }),
             (0usize..1 << 20, 1u64..1000)
-                .prop_map(|(touch, ms)| Kind::Idle { touch, every: Duration::from_millis(ms) }),
+                .prop_map(|(touch, ms)| ClassKind::Idle { touch, every: Duration::from_millis(ms) }),
             (words::<Transport>(), 1usize..1 << 20, 1usize..1 << 20)
-                .prop_map(|(transport, request, reply)| Kind::Client { transport, request, reply }),
+                .prop_map(|(transport, request, reply)| ClassKind::Client { transport, request, reply }),
             requests.prop_map(
                 |(
                     engine,
@@ -147,7 +154,7 @@ mod tests {
                     count,
                     files,
                 )| {
-                    Kind::Requests(Requests {
+                    ClassKind::Requests(RequestSpec {
                         engine,
                         bytes,
                         random,
@@ -168,7 +175,7 @@ mod tests {
     /// Values that a file can say, whether or not they go together.
     fn jobs() -> impl Strategy<Value = Job> {
         let class = (1usize..=20_000, any::<bool>(), paces(), kinds()).prop_map(|(count, threads, pace, kind)| {
-            let paced = matches!(kind, Kind::Foreground | Kind::Client { .. } | Kind::Requests(_));
+            let paced = matches!(kind, ClassKind::Foreground | ClassKind::Client { .. } | ClassKind::Requests(_));
             let pace = if paced { pace } else { Pace::Closed { think: Duration::ZERO } };
             ClassSpec { name: String::new(), count, threads, pace, kind }
         });
@@ -204,7 +211,7 @@ mod tests {
                     .collect();
                 let sum = phases.iter().map(|p| if let Length::Transactions(n) = p.length { n } else { 0 }).sum();
                 let length = if phases.is_empty() { length.unwrap_or(Length::Auto) } else { Length::Transactions(sum) };
-                Run { length, ramp, phases, acks: acks.map(|to| to.parse().unwrap()), network }
+                RunSpec { length, ramp, phases, acks: acks.map(|to| to.parse().unwrap()), network }
             });
         let memory = prop_oneof![
             pick(&[Memory::Mmap, Memory::Thp, Memory::Sysv]),

@@ -166,7 +166,7 @@ fn write(draft: &mut Draft, value: &str, said: &str) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Kind, Length, Method};
+    use crate::job::{ClassKind, Length, Method};
     use bigiron_model::clock::Clock;
 
     fn job(settings: &[(&str, &str)]) -> Result<Job, String> {
@@ -202,10 +202,10 @@ mod tests {
     #[test]
     fn shorthands_reach_every_class_they_mean() {
         let engines = |job: &Job| -> Vec<(Method, usize)> {
-            let engine = |kind: &Kind| match kind {
-                Kind::LogWriter { engine, .. } | Kind::DatabaseWriter { engine, .. } | Kind::Scanner { engine, .. } => {
-                    Some((engine.method, engine.depth))
-                }
+            let engine = |kind: &ClassKind| match kind {
+                ClassKind::LogWriter { engine, .. }
+                | ClassKind::DatabaseWriter { engine, .. }
+                | ClassKind::Scanner { engine, .. } => Some((engine.method, engine.depth)),
                 _ => None,
             };
             job.classes.iter().filter_map(|c| engine(&c.kind)).collect()

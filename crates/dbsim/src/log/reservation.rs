@@ -11,8 +11,8 @@ use bigiron_sys::load::now_ns;
 use bigiron_sys::segment::LockedBytes;
 
 use super::super::journal::{self, CHUNK_HEADER};
-use super::super::turns::Cause;
-use super::super::waits::{self, Event};
+use super::super::turns::SwitchCause;
+use super::super::waits::{self, WaitEvent};
 use super::{Log, RECORD_MAX, Room, get, put};
 
 /// Bytes at the start of a record that its number changes.
@@ -94,15 +94,15 @@ impl Log<'_> {
             put(&c.queued, at as u64 + 1);
             self.queue[at % self.queue.len()].store(process as u64, SeqCst);
         }
-        let mut waiting = waits::enter(Event::LogBufferSpace);
+        let mut waiting = waits::enter(WaitEvent::LogBufferSpace);
         let turn = self.turns.turn();
         self.wake_writer();
         slot.room.wait_until(|| slot.want.load(SeqCst) == 0);
         if self.turns.turn() > turn {
             waiting.becomes(match self.turns.cause() {
-                Some(Cause::Checkpoint) => Event::LogSwitchCheckpoint,
-                Some(Cause::Archive) => Event::LogSwitchArchiving,
-                None => Event::LogSwitch,
+                Some(SwitchCause::Checkpoint) => WaitEvent::LogSwitchCheckpoint,
+                Some(SwitchCause::Archive) => WaitEvent::LogSwitchArchiving,
+                None => WaitEvent::LogSwitch,
             });
         }
         Ok(reservation)

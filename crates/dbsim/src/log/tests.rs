@@ -18,8 +18,8 @@ fn job(files: usize, block: usize, group: usize, wait: Duration, polling: bool) 
     job.journal.bytes = EXTENT as u64;
     job.journal.block = block;
     job.journal.sync = LogSync::Dsync;
-    let writer = job.classes.iter_mut().find(|c| matches!(c.kind, Kind::LogWriter { .. })).unwrap();
-    let Kind::LogWriter { group_bytes, group_wait, wake, .. } = &mut writer.kind else { unreachable!() };
+    let writer = job.classes.iter_mut().find(|c| matches!(c.kind, ClassKind::LogWriter { .. })).unwrap();
+    let ClassKind::LogWriter { group_bytes, group_wait, wake, .. } = &mut writer.kind else { unreachable!() };
     (*group_bytes, *group_wait) = (group, wait);
     *wake = if polling { Wake::Poll } else { Wake::Post };
     job
@@ -30,7 +30,7 @@ fn record(process: usize, n: u64, len: usize) -> Vec<u8> {
     let mut record = vec![0; journal::change_bytes(len)];
     let address = super::super::block::Address { file: process as u32, block: n as u32 };
     let stamp = super::super::block::Stamp { version: n as u32, lsn: 0, process: process as u32, transaction: n };
-    let extent = super::super::block::Extent { offset: 100, len };
+    let extent = super::super::block::ByteRange { offset: 100, len };
     let payload = vec![(process as u64 * 31 + n) as u8; len];
     journal::encode_change(&mut record, address, stamp, extent, &payload);
     record

@@ -17,11 +17,11 @@ use bigiron_sys::segment::{Segment, shared_struct};
 use bigiron_sys::ticks::Ticks;
 
 use super::super::block::Address;
-use super::super::job::{Job, Kind, Requests};
+use super::super::job::{ClassKind, Job, RequestSpec};
 
 /// What a request did, as an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum RequestAction {
     Read,
     Write,
     Sync,
@@ -39,7 +39,7 @@ shared_struct! {
 }
 
 /// The shared parts.
-pub struct Board<'s> {
+pub struct RequestBoard<'s> {
     pub ticks: Ticks,
     /// By process of any request class, in the order of processes.
     latency: Vec<[SharedHistogram<'s>; ACTIONS]>,
@@ -50,9 +50,9 @@ pub struct Board<'s> {
 }
 
 /// The request classes of a job.
-fn classes(job: &Job) -> impl Iterator<Item = (usize, &Requests)> {
+fn classes(job: &Job) -> impl Iterator<Item = (usize, &RequestSpec)> {
     job.classes.iter().filter_map(|c| match &c.kind {
-        Kind::Requests(r) => Some((c.count, r)),
+        ClassKind::Requests(r) => Some((c.count, r)),
         _ => None,
     })
 }
@@ -67,7 +67,7 @@ pub fn per_file(job: &Job, bytes: usize) -> u32 {
     (job.data.bytes / job.data.files as u64 / bytes as u64) as u32
 }
 
-impl<'s> Board<'s> {
+impl<'s> RequestBoard<'s> {
     /// Bytes of segment that a job needs for it.
     pub fn bytes(job: &Job) -> usize {
         let processes: usize = classes(job).map(|(count, _)| count).sum();
@@ -76,11 +76,11 @@ impl<'s> Board<'s> {
     }
 
     /// `kinds`: of all processes of the run.
-    pub fn new<'j>(segment: &'s Segment, job: &Job, kinds: impl Iterator<Item = &'j Kind>) -> Self {
+    pub fn new<'j>(segment: &'s Segment, job: &Job, kinds: impl Iterator<Item = &'j ClassKind>) -> Self {
         let mut latency = Vec::new();
         let places: Vec<_> = kinds
             .map(|kind| {
-                matches!(kind, Kind::Requests(_)).then(|| {
+                matches!(kind, ClassKind::Requests(_)).then(|| {
                     latency.push(std::array::from_fn(|_| SharedHistogram::new(segment)));
                     latency.len() - 1
                 })
@@ -103,7 +103,7 @@ impl<'s> Board<'s> {
     }
 
     /// All latencies of one action of those processes.
-    pub fn latencies(&self, processes: impl Iterator<Item = usize>, action: Action) -> Histogram {
+    pub fn latencies(&self, processes: impl Iterator<Item = usize>, action: RequestAction) -> Histogram {
         let mut all = Histogram::new();
         for histograms in processes.filter_map(|p| self.latency(p)) {
             all.merge(&histograms[action as usize].read());

@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::block::Address;
 use super::super::choice::Chooser;
-use super::super::job::{Job, Requests};
+use super::super::job::{Job, RequestSpec};
 use super::board;
 
 /// What requests a class draws from.
@@ -35,7 +35,7 @@ pub struct Position {
 
 impl Draws {
     /// The draws of a class. `seed`: the run's.
-    pub fn new(job: &Job, spec: &Requests, seed: u64) -> Self {
+    pub fn new(job: &Job, spec: &RequestSpec, seed: u64) -> Self {
         let per_file = board::per_file(job, spec.bytes);
         let (first, files) = spec.span(job.data.files);
         let blocks = per_file * files as u32;

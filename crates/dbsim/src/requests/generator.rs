@@ -3,6 +3,9 @@
 //! Invariant: between a request's two readings of the clock there is nothing but the engine: drawing and filling come before,
 //! checking and counting behind. Nothing is allocated in the loop.
 
+mod issued;
+mod verification;
+
 use std::hint::cold_path;
 use std::os::fd::BorrowedFd;
 
@@ -17,12 +20,13 @@ use bigiron_sys::load::LotRecorder;
 use bigiron_sys::ticks::Ticks;
 
 use super::super::block::Address;
-use super::super::instance::{Counters, Instance, Phase};
-use super::super::job::Requests;
+use super::super::instance::{Instance, Phase, ProcessCounters};
+use super::super::job::RequestSpec;
 use super::super::pace::{self, Starts};
-use super::board::{self, Action, Board};
+use super::board::{self, RequestAction, RequestBoard};
 use super::draws::{Draws, Position};
-use super::{check_block, page};
+use super::page;
+use issued::Issued;
 
 /// Requests of this class draw from streams of their own, apart from those of transactions.
 const STREAM: u64 = 1 << 40;
@@ -30,45 +34,16 @@ const STREAM: u64 = 1 << 40;
 /// Latencies that are counted at once: of this number several fall into one bucket, which then enters the CPU's caches once.
 const LOT: usize = 256;
 
-/// A slot's request, in as few bytes as can be: what a batch touches is what the kernel finds missing in the CPU's caches.
-#[derive(Clone, Copy)]
-struct Issued {
-    /// When it was handed over, in ticks.
-    start: u64,
-    block: u32,
-    /// The file, and in the highest bit whether it is written.
-    file: u32,
-}
-
-impl Issued {
-    const WRITE: u32 = 1 << 31;
-
-    #[inline]
-    fn new(address: Address, write: bool, start: u64) -> Self {
-        Self { start, block: address.block, file: address.file | if write { Self::WRITE } else { 0 } }
-    }
-
-    #[inline]
-    fn address(self) -> Address {
-        Address { file: self.file & !Self::WRITE, block: self.block }
-    }
-
-    #[inline]
-    fn writes(self) -> bool {
-        self.file & Self::WRITE != 0
-    }
-}
-
 /// Requests that have ended of those that began at one moment.
 #[derive(Clone, Copy, Default)]
-struct Ended {
+struct CompletionCounts {
     /// When they began, in ticks.
     start: u64,
     reads: u64,
     writes: u64,
 }
 
-impl Ended {
+impl CompletionCounts {
     fn add(&mut self, other: Self) {
         self.reads += other.reads;
         self.writes += other.writes;
@@ -108,7 +83,7 @@ impl<'a> Iterator for Drawn<'_, 'a> {
 impl ExactSizeIterator for Drawn<'_, '_> {}
 
 /// Accounts for requests that are seen to have ended at one moment.
-struct Account<'g, 'a> {
+struct CompletionAccount<'g, 'a> {
     /// What each has to transfer.
     bytes: usize,
     issued: &'g [Issued],
@@ -123,13 +98,13 @@ struct Account<'g, 'a> {
     /// The moment, in ticks.
     now: u64,
     /// Those of the last that began together.
-    group: Ended,
-    all: Ended,
+    group: CompletionCounts,
+    all: CompletionCounts,
     /// The first that did not transfer what it had to.
     failed: Option<Completion>,
 }
 
-impl async_io::Ended for Account<'_, '_> {
+impl async_io::CompletionHandler for CompletionAccount<'_, '_> {
     // Inlined, as all of a batch's way is: the lines of code that a batch touches, the kernel misses in the CPU's caches.
     // So a `cold_path` here, and in the drawing and the engine, is what plain requests do not come by, be it usual for others.
     #[inline(always)]
@@ -149,7 +124,7 @@ impl async_io::Ended for Account<'_, '_> {
         if issued.start != self.group.start {
             cold_path();
             self.record();
-            self.group = Ended { start: issued.start, ..Ended::default() };
+            self.group = CompletionCounts { start: issued.start, ..CompletionCounts::default() };
         }
         if issued.writes() {
             self.group.writes += 1;
@@ -161,10 +136,10 @@ impl async_io::Ended for Account<'_, '_> {
     }
 }
 
-impl Account<'_, '_> {
+impl CompletionAccount<'_, '_> {
     /// Everything that has ended, when, and what has failed.
     #[inline(always)]
-    fn close(&mut self) -> (Ended, u64, Option<Completion>) {
+    fn close(&mut self) -> (CompletionCounts, u64, Option<Completion>) {
         self.record();
         (self.all, self.now, self.failed)
     }
@@ -183,8 +158,8 @@ impl Account<'_, '_> {
 
 // By value and not inlined: what a batch counts can be in registers, and this is there once.
 #[inline(never)]
-fn record(recorders: &mut [LotRecorder<'_>; board::ACTIONS], ns: u64, ended: Ended) {
-    for (action, count) in [(Action::Read, ended.reads), (Action::Write, ended.writes)] {
+fn record(recorders: &mut [LotRecorder<'_>; board::ACTIONS], ns: u64, ended: CompletionCounts) {
+    for (action, count) in [(RequestAction::Read, ended.reads), (RequestAction::Write, ended.writes)] {
         if count > 0 {
             recorders[action as usize].record_many(ns, count);
         }
@@ -194,10 +169,10 @@ fn record(recorders: &mut [LotRecorder<'_>; board::ACTIONS], ns: u64, ended: End
 /// One process's requests, by an engine of its own.
 pub struct Generator<'a, E> {
     instance: &'a Instance<'a>,
-    board: &'a Board<'a>,
+    board: &'a RequestBoard<'a>,
     process: usize,
-    spec: &'a Requests,
-    counters: &'a Counters,
+    spec: &'a RequestSpec,
+    counters: &'a ProcessCounters,
     recorders: [LotRecorder<'a>; board::ACTIONS],
     files: &'a [BorrowedFd<'a>],
     engine: E,
@@ -236,7 +211,7 @@ impl<'a, E: Engine> Generator<'a, E> {
     pub fn new(
         instance: &'a Instance<'a>,
         process: usize,
-        spec: &'a Requests,
+        spec: &'a RequestSpec,
         files: &'a [BorrowedFd<'a>],
         mut engine: E,
     ) -> Result<Self> {
@@ -325,7 +300,7 @@ impl<'a, E: Engine> Generator<'a, E> {
     /// Waits for what is in flight; all latencies are on record then.
     fn end(&mut self) -> Result<()> {
         self.drain()?;
-        self.recorders.iter_mut().for_each(LotRecorder::settle);
+        self.recorders.iter_mut().for_each(LotRecorder::flush);
         Ok(())
     }
 
@@ -415,51 +390,6 @@ impl<'a, E: Engine> Generator<'a, E> {
         Ok(())
     }
 
-    /// The same for verifiable requests: each has its block for itself, and what it writes is filled in.
-    #[inline(never)]
-    fn draw_verifiable(&mut self, size: usize) -> Result<()> {
-        for _ in 0..size {
-            let (address, write) = self.draws.draw(&mut self.at);
-            let held = self.take(address)?;
-            let slot = self.free.pop().context("A batch larger than the depth")?.into();
-            self.held[slot] = Some(held);
-            if write {
-                self.seal(slot, address);
-            }
-            self.issued[slot] = Issued::new(address, write, 0);
-            // On the list and not yet in the engine, which is asked for the buffers of the requests to come.
-            let Requests { bytes, dsync, .. } = *self.spec;
-            self.lists.requests.push(request(bytes, dsync, self.files, slot, address, write));
-        }
-        self.start_now();
-        Ok(())
-    }
-
-    /// Takes a block for this process alone. Nobody sleeps for a block with another in hand: what is under way is ended first.
-    fn take(&mut self, address: Address) -> Result<Held<'a>> {
-        if let Some(held) = self.board.try_lock(address) {
-            return Ok(held);
-        }
-        self.start_now();
-        self.drain()?;
-        Ok(self.board.lock(address))
-    }
-
-    /// Has the batch begin now. With verification there were blocks to fill, and others to check, since the last reading.
-    fn start_now(&mut self) {
-        let start = self.board.ticks.now();
-        for r in &self.lists.requests {
-            self.issued[r.slot].start = start;
-        }
-    }
-
-    fn seal(&mut self, slot: usize, address: Address) {
-        let version = self.board.version(address) + 1;
-        self.sequence += 1;
-        let label = page::Label { address, version, process: self.process as u32, sequence: self.sequence };
-        page::seal(&mut self.engine.buffer(slot)[..self.spec.bytes], &label);
-    }
-
     /// Hands the batch over and waits until nothing is in flight.
     #[inline(never)]
     fn drain(&mut self) -> Result<()> {
@@ -471,7 +401,7 @@ impl<'a, E: Engine> Generator<'a, E> {
     #[inline(always)]
     fn exchange(&mut self, min: usize, max: usize) -> Result<()> {
         let before = self.free.len();
-        let mut account = Account {
+        let mut account = CompletionAccount {
             bytes: self.spec.bytes,
             issued: &self.issued,
             free: &mut self.free,
@@ -480,8 +410,8 @@ impl<'a, E: Engine> Generator<'a, E> {
             ticks: &self.board.ticks,
             late: self.late,
             now: self.now,
-            group: Ended::default(),
-            all: Ended::default(),
+            group: CompletionCounts::default(),
+            all: CompletionCounts::default(),
             failed: None,
         };
         if let Err(e) = self.engine.exchange(min, max, &mut self.lists, &mut account) {
@@ -498,10 +428,10 @@ impl<'a, E: Engine> Generator<'a, E> {
                 self.verify(before)?;
             }
             self.unsynced += all.writes as u32;
-            let Counters { reads, writes, batches, .. } = self.counters;
-            Counters::grow(reads, all.reads);
-            Counters::grow(writes, all.writes);
-            Counters::grow(batches, 1);
+            let ProcessCounters { reads, writes, batches, .. } = self.counters;
+            ProcessCounters::grow(reads, all.reads);
+            ProcessCounters::grow(writes, all.writes);
+            ProcessCounters::grow(batches, 1);
         }
         Ok(())
     }
@@ -526,24 +456,6 @@ impl<'a, E: Engine> Generator<'a, E> {
         }
     }
 
-    /// The requests of the free slots from the `first` on have ended: what was read is checked, what was written is on record, and
-    /// others may have the blocks.
-    #[inline(never)]
-    fn verify(&mut self, first: usize) -> Result<()> {
-        for &slot in &self.free[first..] {
-            let slot = usize::from(slot);
-            let (address, write) = (self.issued[slot].address(), self.issued[slot].writes());
-            let version = self.board.version(address);
-            if write {
-                self.board.written(address, version + 1);
-            } else {
-                check_block(&self.engine.buffer(slot)[..self.spec.bytes], address, version)?;
-            }
-            self.held[slot] = None;
-        }
-        Ok(())
-    }
-
     #[inline(never)]
     fn sync(&mut self) -> Result<()> {
         for (file, dirty) in self.files.iter().zip(&mut self.dirty) {
@@ -552,7 +464,7 @@ impl<'a, E: Engine> Generator<'a, E> {
                 rustix::fs::fdatasync(file).context("Cannot sync a data file")?;
                 self.now = self.board.ticks.now();
                 if self.measuring {
-                    self.recorders[Action::Sync as usize].record(self.board.ticks.ns(start, self.now));
+                    self.recorders[RequestAction::Sync as usize].record(self.board.ticks.ns(start, self.now));
                 }
             }
         }

@@ -18,18 +18,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::{Context as _, Result};
 
 use bigiron_sys::async_io;
-use bigiron_sys::async_io::{BUFFER_BYTES, Engine, Method, User};
+use bigiron_sys::async_io::{BUFFER_BYTES, Engine, EngineUser, Method};
 
 use super::block::{self, Address, BLOCK};
 use super::files;
 use super::instance::{Instance, Milestone, Phase};
-use super::job::{Job, Kind, Requests};
+use super::job::{ClassKind, Job, RequestSpec};
 use super::transaction::share;
 use bigiron_workload::units::Pace;
 
 use generator::Generator;
 
-pub use board::{Action, Board, saved_bytes};
+pub use board::{RequestAction, RequestBoard, saved_bytes};
 pub use outcome::{RequestsOutcome, engines, outcome};
 pub use page::PageError;
 pub use verify::verify;
@@ -38,7 +38,7 @@ pub use verify::verify;
 pub fn check(job: &Job) -> Result<(), String> {
     let mut verified = None;
     for class in &job.classes {
-        let Kind::Requests(r) = &class.kind else { continue };
+        let ClassKind::Requests(r) = &class.kind else { continue };
         let name = &class.name;
         let (min, max) = BUFFER_BYTES;
         if !(min..=max).contains(&r.bytes) || !r.bytes.is_multiple_of(min) {
@@ -77,7 +77,7 @@ pub fn check(job: &Job) -> Result<(), String> {
     }
     let Some((first, bytes)) = verified else { return Ok(()) };
     for class in &job.classes {
-        let Kind::Requests(r) = &class.kind else { continue };
+        let ClassKind::Requests(r) = &class.kind else { continue };
         if r.verify && r.bytes != bytes {
             return Err(format!(
                 "`{}` and `{first}` verify blocks of different sizes; {bytes} bytes for both",
@@ -94,21 +94,21 @@ pub fn check(job: &Job) -> Result<(), String> {
 /// Whether nobody looks at what is in the data files, so that a device need not be laid out (a file has to be, for its blocks to be
 /// allocated).
 pub fn blind(job: &Job) -> bool {
-    job.classes.iter().all(|c| matches!(&c.kind, Kind::Requests(r) if !r.verify))
+    job.classes.iter().all(|c| matches!(&c.kind, ClassKind::Requests(r) if !r.verify))
 }
 
 /// Whether the window ends when all requests have been done.
 pub fn counted(job: &Job) -> bool {
-    job.classes.iter().any(|c| matches!(&c.kind, Kind::Requests(r) if r.count.is_some()))
+    job.classes.iter().any(|c| matches!(&c.kind, ClassKind::Requests(r) if r.count.is_some()))
 }
 
 /// Whether plain requests are what the job does: there is no database then.
 pub fn alone(job: &Job) -> bool {
-    job.transactors() == 0 && job.classes.iter().any(|c| matches!(c.kind, Kind::Requests(_)))
+    job.transactors() == 0 && job.classes.iter().any(|c| matches!(c.kind, ClassKind::Requests(_)))
 }
 
 /// Runs process `process` of a request class: its share of the ramp, then of the window, or until the window closes.
-pub fn run(instance: &Instance<'_>, process: usize, spec: &Requests) -> Result<()> {
+pub fn run(instance: &Instance<'_>, process: usize, spec: &RequestSpec) -> Result<()> {
     let job = instance.job;
     let files = (0..job.data.files)
         .map(|f| files::open_unstamped(&files::data_path(instance.dir, f), spec.direct))
@@ -122,11 +122,11 @@ pub fn run(instance: &Instance<'_>, process: usize, spec: &Requests) -> Result<(
 struct Process<'a> {
     instance: &'a Instance<'a>,
     process: usize,
-    spec: &'a Requests,
+    spec: &'a RequestSpec,
     files: &'a [BorrowedFd<'a>],
 }
 
-impl User for Process<'_> {
+impl EngineUser for Process<'_> {
     type Output = Result<()>;
 
     fn with<E: Engine + 'static>(self, engine: E) -> Result<()> {

@@ -10,8 +10,8 @@ use bigiron_sys::async_io;
 use bigiron_sys::load::Histogram;
 
 use super::super::instance::Instance;
-use super::super::job::{Job, Kind};
-use super::board::Action;
+use super::super::job::{ClassKind, Job};
+use super::board::RequestAction;
 
 /// What one request class has done.
 #[derive(Clone, Debug)]
@@ -48,9 +48,10 @@ impl RequestsOutcome {
 ///
 /// Requests are counted where their latencies are: a process that sees the window open or close a moment late is late with both.
 pub fn outcome(instance: &Instance<'_>, class: usize) -> Option<RequestsOutcome> {
-    let Kind::Requests(spec) = &instance.job.classes[class].kind else { return None };
+    let ClassKind::Requests(spec) = &instance.job.classes[class].kind else { return None };
     let processes = || (0..instance.roles.len()).filter(|p| instance.roles[*p].class == class);
-    let latency = [Action::Read, Action::Write, Action::Sync].map(|a| instance.requests.latencies(processes(), a));
+    let latency = [RequestAction::Read, RequestAction::Write, RequestAction::Sync]
+        .map(|a| instance.requests.latencies(processes(), a));
     let [reads, writes, _] = latency.each_ref().map(Histogram::count);
     Some(RequestsOutcome { counted: spec.count.is_some(), reads, writes, latency })
 }
@@ -58,7 +59,7 @@ pub fn outcome(instance: &Instance<'_>, class: usize) -> Option<RequestsOutcome>
 /// How each class's requests reach the kernel, with all that this kernel agrees to, as facts.
 pub fn engines(job: &Job) -> Result<Vec<(String, String)>> {
     let of = |c: &super::super::job::ClassSpec| match &c.kind {
-        Kind::Requests(r) => Some(
+        ClassKind::Requests(r) => Some(
             async_io::open(&r.engine, r.bytes, &[])
                 .map(|engine| (format!("engine.{}", c.name), engine.describe()))
                 .with_context(|| format!("Cannot open the engine of `{}`", c.name)),

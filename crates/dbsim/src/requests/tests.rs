@@ -5,7 +5,7 @@ use crate::job::{ClassSpec, DataSync};
 use crate::trial;
 use crate::trial::JobContext;
 use bigiron_model::clock::Clock;
-use bigiron_sys::async_io::Spec;
+use bigiron_sys::async_io::EngineSpec;
 use bigiron_workload::testing;
 use bigiron_workload::testing::skipped;
 use std::os::unix::fs::FileExt;
@@ -14,9 +14,9 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-fn requests() -> Requests {
-    Requests {
-        engine: Spec { method: Method::Sync, ..Spec::default() },
+fn requests() -> RequestSpec {
+    RequestSpec {
+        engine: EngineSpec { method: Method::Sync, ..EngineSpec::default() },
         bytes: 8192,
         random: true,
         choice: Choice::Uniform,
@@ -30,9 +30,9 @@ fn requests() -> Requests {
     }
 }
 
-fn job(files: usize, bytes: u64, classes: &[(usize, Requests)]) -> Job {
+fn job(files: usize, bytes: u64, classes: &[(usize, RequestSpec)]) -> Job {
     let mut job = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
-    job.run = crate::job::Run {
+    job.run = crate::job::RunSpec {
         length: Length::Auto,
         ramp: None,
         phases: Vec::new(),
@@ -54,7 +54,7 @@ fn job(files: usize, bytes: u64, classes: &[(usize, Requests)]) -> Job {
             count: *count,
             threads: false,
             pace: Pace::Closed { think: Duration::ZERO },
-            kind: Kind::Requests(r.clone()),
+            kind: ClassKind::Requests(r.clone()),
         })
         .collect();
     job
@@ -80,8 +80,8 @@ fn whole(job: &Job, seed: u64) -> Result<Vec<RequestsOutcome>> {
 
 #[test]
 fn every_engine_does_its_share_and_what_it_wrote_is_there() {
-    let uring = Spec { method: Method::Uring, depth: 8, batch: 4, ..Spec::default() };
-    let spec = |method, depth, batch| Spec { method, depth, batch, ..Spec::default() };
+    let uring = EngineSpec { method: Method::Uring, depth: 8, batch: 4, ..EngineSpec::default() };
+    let spec = |method, depth, batch| EngineSpec { method, depth, batch, ..EngineSpec::default() };
     for engine in [
         spec(Method::Sync, 1, 1),
         spec(Method::Vectored, 1, 1),
@@ -89,14 +89,14 @@ fn every_engine_does_its_share_and_what_it_wrote_is_there() {
         spec(Method::Libaio, 8, 8),
         spec(Method::Libaio, 8, 1),
         uring,
-        Spec { registered: true, ..uring },
-        Spec { sqpoll: true, ..uring },
+        EngineSpec { registered: true, ..uring },
+        EngineSpec { sqpoll: true, ..uring },
     ] {
         if let Err(e) = async_io::open(&engine, 8192, &[]) {
             skipped(format_args!("{engine:?}"), e);
             continue;
         }
-        let measured = whole(&job(2, 2 * MIB, &[(3, Requests { engine, ..requests() })]), 1).unwrap();
+        let measured = whole(&job(2, 2 * MIB, &[(3, RequestSpec { engine, ..requests() })]), 1).unwrap();
         let m = &measured[0];
         assert_eq!(m.reads + m.writes, 400, "{engine:?}");
         assert!(m.reads.abs_diff(200) < 60, "{engine:?}: {} reads", m.reads);
@@ -108,11 +108,11 @@ fn every_engine_does_its_share_and_what_it_wrote_is_there() {
 #[test]
 fn many_writers_on_the_same_few_blocks_raise_no_false_alarm() {
     // 64 processes on 10 files of 8 blocks each: nearly every request meets another's.
-    let libaio = Spec { method: Method::Libaio, depth: 4, batch: 2, ..Spec::default() };
+    let libaio = EngineSpec { method: Method::Libaio, depth: 4, batch: 2, ..EngineSpec::default() };
     let blocks = 10 * 8 * u64::from(BLOCK as u32) * 16;
     let mixed = [
-        (32, Requests { count: Some(6_400), ..requests() }),
-        (32, Requests { engine: libaio, choice: Choice::Zipf(1.1), count: Some(6_400), ..requests() }),
+        (32, RequestSpec { count: Some(6_400), ..requests() }),
+        (32, RequestSpec { engine: libaio, choice: Choice::Zipf(1.1), count: Some(6_400), ..requests() }),
     ];
     let measured = whole(&job(10, blocks.next_multiple_of(10 * MIB), &mixed), 3).unwrap();
     assert!(measured.iter().all(|m| m.reads + m.writes == 6_400));
@@ -121,7 +121,7 @@ fn many_writers_on_the_same_few_blocks_raise_no_false_alarm() {
 #[test]
 fn requests_of_every_size_are_verifiable() {
     for bytes in [512, 4096, 65_536, 1 << 20, 4 << 20] {
-        let r = Requests { bytes, random: false, count: Some(20), fdatasync_every: 3, ..requests() };
+        let r = RequestSpec { bytes, random: false, count: Some(20), fdatasync_every: 3, ..requests() };
         let measured = whole(&job(1, 8 * MIB, &[(2, r)]), 1).unwrap();
         assert_eq!(measured[0].reads + measured[0].writes, 20);
         assert!(measured[0].latency[2].count() > 0);
@@ -131,7 +131,7 @@ fn requests_of_every_size_are_verifiable() {
 /// Writes everything, does `harm` to data file 0, and lets one process read from end to end.
 fn harmed(harm: impl Fn(&File, &Path)) -> String {
     let dir = tempfile::tempdir().unwrap();
-    let write = Requests { random: false, read_percent: 0, count: Some(128), ..requests() };
+    let write = RequestSpec { random: false, read_percent: 0, count: Some(128), ..requests() };
     let job = job(1, MIB, &[(1, write)]);
     files::lay_out(&job, dir.path(), |_| {}).unwrap();
     run_on(&job, dir.path(), 1).unwrap();
@@ -172,7 +172,7 @@ fn every_kind_of_harm_is_found() {
 #[test]
 fn a_bad_block_ends_the_run_that_reads_it() {
     let dir = tempfile::tempdir().unwrap();
-    let read = Requests { random: false, read_percent: 100, count: Some(128), ..requests() };
+    let read = RequestSpec { random: false, read_percent: 100, count: Some(128), ..requests() };
     let job = job(1, MIB, &[(1, read)]);
     files::lay_out(&job, dir.path(), |_| {}).unwrap();
     let file = File::options().write(true).open(files::data_path(dir.path(), 0)).unwrap();
@@ -184,7 +184,7 @@ fn a_bad_block_ends_the_run_that_reads_it() {
 #[test]
 fn an_open_ended_class_goes_on_until_the_window_closes() {
     let dir = tempfile::tempdir().unwrap();
-    let mut job = job(1, MIB, &[(1, Requests { count: None, ..requests() }), (1, requests())]);
+    let mut job = job(1, MIB, &[(1, RequestSpec { count: None, ..requests() }), (1, requests())]);
     job.run.length = Length::Auto;
     files::lay_out(&job, dir.path(), |_| {}).unwrap();
     let measured = run_on(&job, dir.path(), 1).unwrap();
@@ -197,7 +197,7 @@ fn an_open_ended_class_goes_on_until_the_window_closes() {
 fn an_open_loop_counts_from_the_intended_start() {
     let dir = tempfile::tempdir().unwrap();
     // Faster than anything: each request begins later after its intended start than the one before.
-    let reads = |count| job(1, MIB, &[(1, Requests { count: Some(count), read_percent: 100, ..requests() })]);
+    let reads = |count| job(1, MIB, &[(1, RequestSpec { count: Some(count), read_percent: 100, ..requests() })]);
     let mut job = reads(3_000);
     job.classes[0].pace = Pace::Open { per_second: 1e8, poisson: false };
     trial::prepare(&job, &context(dir.path(), 1)).unwrap();
@@ -216,10 +216,10 @@ fn an_open_loop_counts_from_the_intended_start() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let refused = |classes: &[(usize, Requests)]| check(&job(1, MIB, classes)).unwrap_err();
-    let plain = Requests { verify: false, ..requests() };
+    let refused = |classes: &[(usize, RequestSpec)]| check(&job(1, MIB, classes)).unwrap_err();
+    let plain = RequestSpec { verify: false, ..requests() };
     assert_eq!(
-        refused(&[(1, Requests { bytes: 1000, ..plain })]),
+        refused(&[(1, RequestSpec { bytes: 1000, ..plain })]),
         "Requests of `plain-0` cannot be of 1000 bytes; a multiple of 512 up to 16777216"
     );
     assert_eq!(
@@ -227,12 +227,12 @@ fn what_cannot_be_is_refused() {
         "`plain-1` would overwrite what `plain-0` verifies; it can verify as well"
     );
     assert_eq!(
-        refused(&[(1, requests()), (1, Requests { bytes: 4096, ..requests() })]),
+        refused(&[(1, requests()), (1, RequestSpec { bytes: 4096, ..requests() })]),
         "`plain-1` and `plain-0` verify blocks of different sizes; 8192 bytes for both"
     );
-    let null = Spec { method: Method::Null, ..Spec::default() };
+    let null = EngineSpec { method: Method::Null, ..EngineSpec::default() };
     assert_eq!(
-        refused(&[(1, Requests { engine: null, ..requests() })]),
+        refused(&[(1, RequestSpec { engine: null, ..requests() })]),
         "`plain-0` has nothing to verify: the null engine reads nothing"
     );
     let mut with_transactions = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
@@ -245,7 +245,7 @@ fn what_cannot_be_is_refused() {
 
 #[test]
 fn a_class_stays_in_its_files_and_one_without_a_total_is_load_beside() {
-    let reader = Requests {
+    let reader = RequestSpec {
         files: Some((0, 0)),
         random: false,
         read_percent: 100,
@@ -254,7 +254,7 @@ fn a_class_stays_in_its_files_and_one_without_a_total_is_load_beside() {
         ..requests()
     };
     let writer =
-        Requests { files: Some((1, 1)), random: false, read_percent: 0, verify: false, count: None, ..requests() };
+        RequestSpec { files: Some((1, 1)), random: false, read_percent: 0, verify: false, count: None, ..requests() };
     let job = job(2, 2 * MIB, &[(1, reader), (1, writer)]);
     let dir = tempfile::tempdir().unwrap();
     trial::prepare(&job, &context(dir.path(), 1)).unwrap();
@@ -270,7 +270,7 @@ fn a_class_stays_in_its_files_and_one_without_a_total_is_load_beside() {
 
 #[test]
 fn a_file_that_is_not_there_is_refused() {
-    let job = job(2, 2 * MIB, &[(1, Requests { files: Some((1, 2)), ..requests() })]);
+    let job = job(2, 2 * MIB, &[(1, RequestSpec { files: Some((1, 2)), ..requests() })]);
     let refused = check(&job).unwrap_err();
     assert_eq!(refused, "`plain-0` goes to data file 2; there are 2, the first is 0");
 }

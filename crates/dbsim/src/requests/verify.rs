@@ -11,15 +11,16 @@ use bigiron_sys::async_io::{Engine, Request};
 
 use super::super::block::Address;
 use super::super::files;
-use super::super::job::{Job, Kind};
+use super::super::job::{ClassKind, Job};
 use super::{board, check_block};
 use std::os::fd::AsFd;
 
 /// Checks every verifiable block of the data files against what was written down at the end of the run.
 pub fn verify(job: &Job, dir: &Path) -> Result<()> {
     let Some(bytes) = board::verified_bytes(job) else { return Ok(()) };
-    let direct = job.classes.iter().any(|c| matches!(&c.kind, Kind::Requests(r) if r.verify && r.direct));
-    let null = |k: &Kind| matches!(k, Kind::Requests(r) if r.engine.method == bigiron_sys::async_io::Method::Null);
+    let direct = job.classes.iter().any(|c| matches!(&c.kind, ClassKind::Requests(r) if r.verify && r.direct));
+    let null =
+        |k: &ClassKind| matches!(k, ClassKind::Requests(r) if r.engine.method == bigiron_sys::async_io::Method::Null);
     if job.classes.iter().any(|c| null(&c.kind)) {
         // Nothing was written.
         return Ok(());

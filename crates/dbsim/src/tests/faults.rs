@@ -21,7 +21,7 @@ impl Site {
     fn new(settings: &[(&str, &str)]) -> Self {
         let bench = Bench::new(settings);
         bench.prepare().run().unwrap();
-        let verdict = bench.check(Acks::Ledger);
+        let verdict = bench.check(AckSource::Ledger);
         assert!(verdict.passed(), "{:?}", verdict.findings);
         let files = std::fs::read_dir(bench.path()).unwrap().map(|e| e.unwrap().path());
         let files = files.map(|p| (p.clone(), std::fs::read(p).unwrap())).collect();
@@ -33,14 +33,14 @@ impl Site {
         let mut bytes = self.files[path].clone();
         change(&mut bytes);
         std::fs::write(path, bytes).unwrap();
-        let verdict = self.bench.check(Acks::Ledger);
+        let verdict = self.bench.check(AckSource::Ledger);
         std::fs::write(path, &self.files[path]).unwrap();
         let found: Vec<_> = verdict.counts.keys().copied().collect();
         let mut kinds = kinds.to_vec();
         kinds.sort_unstable();
         assert_eq!(found, kinds, "{:?}", verdict.findings);
         assert!(!verdict.passed() && verdict.into_result().is_err());
-        let verdict = self.bench.check(Acks::Ledger);
+        let verdict = self.bench.check(AckSource::Ledger);
         assert!(verdict.passed(), "{:?}", verdict.findings);
     }
 
@@ -183,7 +183,7 @@ fn faults_in_redo_are_found() {
         let mut bytes = site.files[&path].clone();
         change(&mut bytes);
         std::fs::write(&path, bytes).unwrap();
-        let verdict = site.bench.check(Acks::Ledger);
+        let verdict = site.bench.check(AckSource::Ledger);
         std::fs::write(&path, &site.files[&path]).unwrap();
         for kind in kinds {
             assert!(verdict.counts.contains_key(kind), "{kind}: {:?}", verdict.findings);
@@ -246,7 +246,7 @@ fn faults_in_redo_are_found() {
         journal::number_record(record, sequence);
         reseal(f, &late);
     });
-    assert!(site.bench.check(Acks::Ledger).passed());
+    assert!(site.bench.check(AckSource::Ledger).passed());
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn old_blocks_that_the_log_no_longer_covers_are_found() {
     let site = Site::new(&settings);
     assert!(site.ledger.sequence > 2, "the journals were to be used again");
     // Its redo up to the checkpoint has been overwritten.
-    let facts = site.bench.check(Acks::Ledger).facts;
+    let facts = site.bench.check(AckSource::Ledger).facts;
     let covered = |n: &u32| block::stamp(site.page(*n)).lsn < facts["log-start-lsn"];
     let number = site.written().find(covered).unwrap();
     let (path, range) = site.data(number);
@@ -263,7 +263,7 @@ fn old_blocks_that_the_log_no_longer_covers_are_found() {
     let mut bytes = site.files[&path].clone();
     bytes[range].copy_from_slice(&old);
     std::fs::write(&path, bytes).unwrap();
-    let verdict = site.bench.check(Acks::Ledger);
+    let verdict = site.bench.check(AckSource::Ledger);
     std::fs::write(&path, &site.files[&path]).unwrap();
     assert!(verdict.counts.contains_key("lost-write"));
     assert!(verdict.counts.contains_key("lost-commit") || verdict.counts.contains_key("stale-block"), "{verdict:?}");
@@ -274,14 +274,14 @@ fn old_blocks_that_the_log_no_longer_covers_are_found() {
         let mut bytes = site.files[&path].clone();
         bytes[100] ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        let verdict = site.bench.check(Acks::Ledger);
+        let verdict = site.bench.check(AckSource::Ledger);
         std::fs::write(&path, &site.files[&path]).unwrap();
         assert_eq!(verdict.findings[0].kind(), "lost-journal-header");
     }
     // One journal's content in the other.
     let (current, other) = (site.journal(site.ledger.sequence), site.journal(site.ledger.sequence - 1));
     std::fs::write(&current, &site.files[&other]).unwrap();
-    assert_eq!(site.bench.check(Acks::Ledger).findings[0].kind(), "wrong-journal");
+    assert_eq!(site.bench.check(AckSource::Ledger).findings[0].kind(), "wrong-journal");
 }
 
 #[test]
@@ -294,13 +294,13 @@ fn lost_archives_and_checkpoints_are_found() {
     ];
     let site = Site::new(&settings);
     let archive = archiver::path(site.bench.path(), site.ledger.archived);
-    let facts = site.bench.check(Acks::Ledger).facts;
+    let facts = site.bench.check(AckSource::Ledger).facts;
     assert!(site.ledger.archived >= 2 && facts["archives"] == site.ledger.archived.min(archiver::KEPT), "{facts:?}");
     // Written and synced, but its rename never reached the disk; then one that is damaged, short, or that of another turn.
     let unfinished = archive.with_extension("unfinished");
     std::fs::rename(&archive, &unfinished).unwrap();
     let turn = site.ledger.archived;
-    assert_eq!(site.bench.check(Acks::Ledger).findings, [VerifyFailed::LostArchive { turn }]);
+    assert_eq!(site.bench.check(AckSource::Ledger).findings, [VerifyFailed::LostArchive { turn }]);
     std::fs::rename(&unfinished, &archive).unwrap();
     let middle = site.files[&archive].len() / 2;
     site.plant(&archive, |f| f[middle] ^= 1, &["damaged-archive"]);
@@ -309,7 +309,7 @@ fn lost_archives_and_checkpoints_are_found() {
     site.plant(&archive, |f| f.clone_from(other), &["damaged-archive"]);
 
     let control = control_file::path(site.bench.path());
-    let last = control_file::Entry::last(site.bench.path()).unwrap().unwrap();
+    let last = control_file::ControlEntry::last(site.bench.path()).unwrap().unwrap();
     assert!(last.checkpoint > 0 && last.checkpoint == site.ledger.checkpoint);
     let place = (last.sequence % 2) as usize * 4096;
     site.plant(&control, |f| f[place..place + 4096].fill(0), &["lost-checkpoint"]);
@@ -321,7 +321,7 @@ fn files_that_are_missing_and_a_damaged_ledger_are_found() {
     let site = Site::new(&[]);
     let first = |path: &Path| {
         std::fs::rename(path, path.with_extension("away")).unwrap();
-        let verdict = site.bench.check(Acks::Ledger);
+        let verdict = site.bench.check(AckSource::Ledger);
         std::fs::rename(path.with_extension("away"), path).unwrap();
         verdict.findings.into_iter().next().unwrap()
     };
@@ -338,7 +338,7 @@ fn files_that_are_missing_and_a_damaged_ledger_are_found() {
     site.plant(&ledger, Vec::clear, &["ledger-damaged"]);
     let new = site.bench.path().join("ledger.new");
     std::fs::rename(&ledger, &new).unwrap();
-    assert_eq!(site.bench.check(Acks::Ledger).findings, [VerifyFailed::LostRename("ledger")]);
+    assert_eq!(site.bench.check(AckSource::Ledger).findings, [VerifyFailed::LostRename("ledger")]);
     std::fs::rename(&new, &ledger).unwrap();
-    assert!(site.bench.check(Acks::Ledger).passed());
+    assert!(site.bench.check(AckSource::Ledger).passed());
 }

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal};
 
-use super::stack::{self, Lie, Mode, Place, Remembered};
+use super::stack::{self, Lie, Mode, Remembered, StackFile};
 use super::*;
 use bigiron_sys::process::{Child, fork_child};
 use bigiron_sys::shared_memory::SharedMemory;
@@ -97,7 +97,7 @@ fn nothing_acknowledged_is_lost_by_a_kill_and_no_alarm_is_false() {
         assert!(stopped, "round {round}: the run ended by itself");
         let ledger = bench.ledger();
         assert_eq!(ledger.stop, ledger::Stop::Killed);
-        let verdict = bench.check(Acks::Ledger);
+        let verdict = bench.check(AckSource::Ledger);
         assert!(verdict.passed(), "round {round}, {target} commits: {:?} {:?}", verdict.counts, verdict.findings);
         killed += 1;
         in_doubt += verdict.facts["commits-in-doubt"];
@@ -131,7 +131,7 @@ fn a_stack_that_lies_about_a_write_is_found_out() {
             }
         });
         run.kill();
-        let verdict = bench.check(Acks::Ledger);
+        let verdict = bench.check(AckSource::Ledger);
         assert!(!verdict.passed(), "round {round}: {lie:?} of {nth} (journals: {journals}) was not noticed");
         ledger::clear(bench.path()).unwrap();
     }
@@ -139,8 +139,8 @@ fn a_stack_that_lies_about_a_write_is_found_out() {
 
 fn put(bench: &Bench, write: &Remembered, bytes: &[u8]) {
     let path = match write.place {
-        Place::Journal(j) => files::journal_path(bench.path(), j),
-        Place::Data(f) => files::data_path(bench.path(), f),
+        StackFile::Journal(j) => files::journal_path(bench.path(), j),
+        StackFile::Data(f) => files::data_path(bench.path(), f),
     };
     File::options().write(true).open(path).unwrap().write_all_at(bytes, write.offset).unwrap();
 }
@@ -175,28 +175,28 @@ fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
             }
             put(&bench, write, &bytes);
         }
-        for by in [Acks::Ledger, Acks::Stream(&acks)] {
+        for by in [AckSource::Ledger, AckSource::Stream(&acks)] {
             let verdict = bench.check(by);
             assert!(verdict.passed(), "round {round}, {by:?}: {:?} {:?}", verdict.counts, verdict.findings);
         }
         // Redo that was acknowledged goes with the cache; then blocks as well.
         let flushed = bench.ledger().flushed;
-        let redo = |w: &&Remembered| w.done && matches!(w.place, Place::Journal(_)) && w.offset > 0;
+        let redo = |w: &&Remembered| w.done && matches!(w.place, StackFile::Journal(_)) && w.offset > 0;
         let acknowledged =
             |w: &&Remembered| journal::ChunkHeader::read(&w.after).is_some_and(|c| c.lsn + u64::from(c.len) <= flushed);
         let last = writes.iter().rfind(|w| redo(w) && acknowledged(w)).unwrap();
         put(&bench, last, &last.before);
-        for by in [Acks::Ledger, Acks::Stream(&acks)] {
+        for by in [AckSource::Ledger, AckSource::Stream(&acks)] {
             assert!(bench.check(by).counts.contains_key("lost-redo"), "round {round}, {by:?}");
         }
         put(&bench, last, &last.after);
-        assert!(bench.check(Acks::Ledger).passed());
-        let block = writes.iter().rfind(|w| w.done && matches!(w.place, Place::Data(_)));
+        assert!(bench.check(AckSource::Ledger).passed());
+        let block = writes.iter().rfind(|w| w.done && matches!(w.place, StackFile::Data(_)));
         if let Some(block) =
             block.filter(|b| !writes.iter().any(|w| !w.done && w.offset == b.offset && w.place == b.place))
         {
             put(&bench, block, &block.before);
-            assert!(bench.check(Acks::Ledger).counts.contains_key("lost-write"), "round {round}");
+            assert!(bench.check(AckSource::Ledger).counts.contains_key("lost-write"), "round {round}");
         }
         ledger::clear(bench.path()).unwrap();
     }

@@ -43,12 +43,12 @@ pub enum Mode {
 pub struct Stack {
     mode: Mode,
     /// By inode: the files that are meant.
-    files: BTreeMap<u64, Place>,
+    files: BTreeMap<u64, StackFile>,
     memory: Arc<SharedMemory>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum StackFile {
     Journal(usize),
     Data(usize),
 }
@@ -73,9 +73,9 @@ pub fn told(memory: &SharedMemory) -> u64 {
     memory.at::<AtomicU64>(TOLD).load(SeqCst)
 }
 
-pub fn inodes(job: &Job, dir: &Path) -> BTreeMap<u64, Place> {
-    let journals = (0..job.journal.files).map(|j| (files::journal_path(dir, j), Place::Journal(j)));
-    let data = (0..job.data.files).map(|f| (files::data_path(dir, f), Place::Data(f)));
+pub fn inodes(job: &Job, dir: &Path) -> BTreeMap<u64, StackFile> {
+    let journals = (0..job.journal.files).map(|j| (files::journal_path(dir, j), StackFile::Journal(j)));
+    let data = (0..job.data.files).map(|f| (files::data_path(dir, f), StackFile::Data(f)));
     journals.chain(data).map(|(path, place)| (std::fs::metadata(path).unwrap().ino(), place)).collect()
 }
 
@@ -104,7 +104,7 @@ impl Under {
         self.stack.memory.at(at)
     }
 
-    fn place(&self, fd: BorrowedFd<'_>) -> Option<(u64, Place)> {
+    fn place(&self, fd: BorrowedFd<'_>) -> Option<(u64, StackFile)> {
         let inode = rustix::fs::fstat(fd).ok()?.st_ino;
         Some((inode, *self.stack.files.get(&inode)?))
     }
@@ -113,8 +113,8 @@ impl Under {
     fn lied_about(&mut self, request: &Request<'_>) -> Option<Lie> {
         let Mode::Lie { lie, journals, nth } = self.stack.mode else { return None };
         let (inode, place) = self.place(request.fd).filter(|_| request.write)?;
-        let header = matches!(place, Place::Journal(_)) && request.offset < JOURNAL_HEADER as u64;
-        if matches!(place, Place::Journal(_)) != journals || header {
+        let header = matches!(place, StackFile::Journal(_)) && request.offset < JOURNAL_HEADER as u64;
+        if matches!(place, StackFile::Journal(_)) != journals || header {
             return None;
         }
         let due = self.word(COUNT).fetch_add(1, SeqCst) >= nth && self.word(TOLD).load(SeqCst) == 0;
@@ -122,8 +122,8 @@ impl Under {
             self.word(OFFSET).store(request.offset, SeqCst);
             let buffer = self.engine.buffer(request.slot);
             let told = match place {
-                Place::Journal(_) => ChunkHeader::read(buffer).map(|c| c.lsn + u64::from(c.len)).unwrap(),
-                Place::Data(_) => {
+                StackFile::Journal(_) => ChunkHeader::read(buffer).map(|c| c.lsn + u64::from(c.len)).unwrap(),
+                StackFile::Data(_) => {
                     let stamp = block::stamp(buffer);
                     let address = [buffer[8..12].as_ref(), &buffer[12..16]];
                     let [file, block] = address.map(|b| u64::from(u32::from_le_bytes(b.try_into().unwrap())));
@@ -233,7 +233,7 @@ impl Engine for Under {
 
 /// A write that was remembered.
 pub struct Remembered {
-    pub place: Place,
+    pub place: StackFile,
     pub offset: u64,
     pub before: Vec<u8>,
     pub after: Vec<u8>,
@@ -242,7 +242,7 @@ pub struct Remembered {
 }
 
 /// The remembered writes, in the order in which they began.
-pub fn remembered(path: &Path, inodes: &BTreeMap<u64, Place>) -> Vec<Remembered> {
+pub fn remembered(path: &Path, inodes: &BTreeMap<u64, StackFile>) -> Vec<Remembered> {
     let mut from = std::io::BufReader::new(File::open(path).unwrap());
     let mut writes = BTreeMap::new();
     loop {

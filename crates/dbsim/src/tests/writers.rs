@@ -11,7 +11,7 @@ fn sixty_four_writers_of_the_same_blocks_raise_no_false_alarm() {
         let bench = Bench::new(&[&sizes[..], &[("write", "60"), ("io", io)]].concat());
         let outcome = bench.prepare().run().unwrap();
         assert!(count(&outcome, "block-reads") > 100.0 && count(&outcome, "block-writes") > 100.0);
-        let verdict = bench.check(Acks::Ledger);
+        let verdict = bench.check(AckSource::Ledger);
         assert!(verdict.passed(), "{:?}", verdict.findings);
         assert!(verdict.facts["commits-in-log"] > 0 && verdict.facts["commits-in-doubt"] == 0);
         // All of them had the same blocks in their hands.

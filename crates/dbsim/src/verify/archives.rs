@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::Report;
+use super::Findings;
 use super::finding::VerifyFailed;
 use super::journals::Log;
 use crate::archiver;
@@ -17,7 +17,7 @@ use crate::journal::{CHUNK_HEADER, Chunk, ChunkHeader, JOURNAL_HEADER, JournalHe
 use crate::ledger::Ledger;
 
 /// Checks every archive that is still kept. Returns how many there are.
-pub fn check(job: &Job, dir: &Path, ledger: &Ledger, log: &Log, report: &mut Report) -> Result<u64> {
+pub fn check(job: &Job, dir: &Path, ledger: &Ledger, log: &Log, report: &mut Findings) -> Result<u64> {
     let first = ledger.archived.saturating_sub(archiver::KEPT - 1).max(1);
     // Where the next has to begin, in the log and in the sequence of records.
     let mut next: Option<(u64, u64)> = None;

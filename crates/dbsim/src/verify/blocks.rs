@@ -9,12 +9,12 @@ use anyhow::Result;
 use super::damage::{self, Damage};
 use super::finding::VerifyFailed;
 use super::journals::Log;
-use super::replay::Outcome;
-use super::{Report, size_of_file};
+use super::replay::ReplayOutcome;
+use super::{Findings, size_of_file};
 use crate::block;
 use crate::block::{Address, BLOCK, BlockError};
 use crate::files;
-use crate::files::Extents;
+use crate::files::ExtentReader;
 use crate::job::{EXTENT, Job};
 use crate::ledger::{BlockEntry, Ledger, Stop};
 
@@ -59,7 +59,7 @@ fn pages(job: &Job, file: usize, extent: u64) -> impl Iterator<Item = (u32, Addr
 }
 
 /// Reads every block and checks it as far as it can be without the log. Blocks that are damaged are left for [`judge`].
-pub fn read(job: &Job, dir: &Path, ledger: &Ledger, report: &mut Report) -> Result<Vec<OnDisk>> {
+pub fn read(job: &Job, dir: &Path, ledger: &Ledger, report: &mut Findings) -> Result<Vec<OnDisk>> {
     let mut disk = vec![OnDisk { damaged: true, ..OnDisk::default() }; job.blocks() as usize];
     let bytes = u64::from(job.blocks_per_file()) * BLOCK as u64;
     for file in 0..job.data.files {
@@ -68,7 +68,7 @@ pub fn read(job: &Job, dir: &Path, ledger: &Ledger, report: &mut Report) -> Resu
         if size == 0 {
             continue;
         }
-        let mut extents = Extents::open(path, job.data.direct)?;
+        let mut extents = ExtentReader::open(path, job.data.direct)?;
         for extent in 0..size / EXTENT as u64 {
             let buffer = extents.read(extent)?;
             for ((number, address), page) in pages(job, file, extent).zip(buffer.chunks_exact(BLOCK)) {
@@ -98,11 +98,11 @@ pub fn judge(
     ledger: &Ledger,
     disk: &[OnDisk],
     log: &Log,
-    outcome: &Outcome,
-    report: &mut Report,
+    outcome: &ReplayOutcome,
+    report: &mut Findings,
 ) -> Result<u64> {
     let mut torn = 0;
-    let mut open: Option<(usize, Option<Extents>)> = None;
+    let mut open: Option<(usize, Option<ExtentReader>)> = None;
     for (number, (block, entry)) in disk.iter().zip(&ledger.blocks).enumerate() {
         let number = number as u32;
         let address = files::address(job, number);
@@ -140,9 +140,9 @@ pub fn judge(
     Ok(torn)
 }
 
-fn reopen(job: &Job, dir: &Path, file: usize) -> Result<Option<Extents>> {
+fn reopen(job: &Job, dir: &Path, file: usize) -> Result<Option<ExtentReader>> {
     let path = files::data_path(dir, file);
-    if path.exists() { Extents::open(path, job.data.direct).map(Some) } else { Ok(None) }
+    if path.exists() { ExtentReader::open(path, job.data.direct).map(Some) } else { Ok(None) }
 }
 
 /// What is wrong with a block that is not whole or not in its place; `None` if the stop explains it and redo makes it whole.

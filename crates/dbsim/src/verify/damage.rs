@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use super::finding::VerifyFailed;
 use crate::block;
-use crate::block::{Address, BLOCK, CHANGE_MAX, Extent, HEADER};
+use crate::block::{Address, BLOCK, ByteRange, CHANGE_MAX, HEADER};
 
 /// Bytes that any disk writes whole or not at all.
 pub const SECTOR: usize = 512;
@@ -48,7 +48,7 @@ fn versions(page: &[u8], address: Address, last: u32) -> Vec<Vec<RangeInclusive<
     let mut since: Vec<Option<u32>> = (0..SECTORS).map(|s| same(&expected, s).then_some(0)).collect();
     let mut ranges = vec![Vec::new(); SECTORS];
     for version in 1..=last {
-        let Extent { offset, len } = block::change(address, version, &mut payload);
+        let ByteRange { offset, len } = block::change(address, version, &mut payload);
         expected[offset..offset + len].copy_from_slice(&payload[..len]);
         for s in offset / SECTOR..=(offset + len - 1) / SECTOR {
             match (same(&expected, s), since[s]) {

@@ -8,11 +8,11 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::finding::VerifyFailed;
-use super::{Report, size_of_file};
+use super::{Findings, size_of_file};
 use crate::files;
-use crate::files::Extents;
+use crate::files::ExtentReader;
 use crate::job::{EXTENT, Job};
-use crate::journal::{CHUNK_HEADER, Chunk, ChunkHeader, Entry, JOURNAL_HEADER, JournalHeader, RecordError};
+use crate::journal::{CHUNK_HEADER, Chunk, ChunkHeader, JOURNAL_HEADER, JournalHeader, LogEntry, RecordError};
 use crate::ledger::{Ledger, Stop};
 
 /// Redo is written in multiples of this at least.
@@ -20,7 +20,7 @@ const STEP: usize = 512;
 
 /// A journal, read from its start to its end through a window.
 struct Window {
-    extents: Option<Extents>,
+    extents: Option<ExtentReader>,
     next: u64,
     ends: u64,
     bytes: Vec<u8>,
@@ -30,10 +30,10 @@ struct Window {
 }
 
 impl Window {
-    fn open(job: &Job, dir: &Path, journal: usize, report: &mut Report) -> Result<Self> {
+    fn open(job: &Job, dir: &Path, journal: usize, report: &mut Findings) -> Result<Self> {
         let path = files::journal_path(dir, journal);
         let size = size_of_file(&path, job.journal.bytes, report)?;
-        let extents = if size == 0 { None } else { Some(Extents::open(path, job.journal.direct)?) };
+        let extents = if size == 0 { None } else { Some(ExtentReader::open(path, job.journal.direct)?) };
         Ok(Self { extents, next: 0, ends: size / EXTENT as u64, bytes: Vec::new(), skipped: 0, at: 0 })
     }
 
@@ -82,7 +82,7 @@ fn headers(job: &Job, ledger: &Ledger, journal: usize) -> (Option<u64>, Option<u
     (due, coming)
 }
 
-fn turns(job: &Job, dir: &Path, ledger: &Ledger, report: &mut Report) -> Result<Vec<Turn>> {
+fn turns(job: &Job, dir: &Path, ledger: &Ledger, report: &mut Findings) -> Result<Vec<Turn>> {
     let mut turns = Vec::new();
     for journal in 0..job.journal.files {
         let mut window = Window::open(job, dir, journal, report)?;
@@ -124,8 +124,8 @@ pub fn read(
     job: &Job,
     dir: &Path,
     ledger: &Ledger,
-    report: &mut Report,
-    mut each: impl FnMut(&Entry<'_>, &mut Report),
+    report: &mut Findings,
+    mut each: impl FnMut(&LogEntry<'_>, &mut Findings),
 ) -> Result<Log> {
     let turns = turns(job, dir, ledger, report)?;
     let start = turns.first().map_or(0, |t| t.header.start);

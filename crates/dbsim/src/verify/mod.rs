@@ -20,8 +20,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::acks;
 use super::control_file;
-use super::job::{EXTENT, Job, Kind};
-use super::ledger::{Found, Ledger};
+use super::job::{ClassKind, EXTENT, Job};
+use super::ledger::{Ledger, LedgerLookup};
 
 pub use finding::VerifyFailed;
 
@@ -30,7 +30,7 @@ const KEPT: usize = 100;
 
 /// Where to find what was acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub enum Acks<'a> {
+pub enum AckSource<'a> {
     /// The run's own ledger: after a clean stop, or after a kill of its processes.
     Ledger,
     /// A stream of acknowledgements that was received elsewhere: after a crash of the machine.
@@ -65,12 +65,12 @@ impl Verdict {
 
 /// Findings as they come.
 #[derive(Default)]
-struct Report {
+struct Findings {
     findings: Vec<VerifyFailed>,
     counts: BTreeMap<&'static str, u64>,
 }
 
-impl Report {
+impl Findings {
     fn add(&mut self, finding: VerifyFailed) {
         *self.counts.entry(finding.kind()).or_default() += 1;
         if self.findings.len() < KEPT {
@@ -80,15 +80,15 @@ impl Report {
 }
 
 /// Checks the files that a run of `job` left in `dir` and tells all that is wrong. An error is a reason why it could not check.
-pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
-    let mut report = Report::default();
+pub fn check(job: &Job, dir: &Path, acks: AckSource<'_>) -> Result<Verdict> {
+    let mut report = Findings::default();
     let ledger = match acks {
-        Acks::Ledger => match Ledger::find(dir)? {
-            Found::Whole(ledger) => Ok(ledger),
-            Found::Damaged(how) => Err(VerifyFailed::LedgerDamaged(how)),
-            Found::NotRenamed => Err(VerifyFailed::LostRename("ledger")),
+        AckSource::Ledger => match Ledger::find(dir)? {
+            LedgerLookup::Whole(ledger) => Ok(ledger),
+            LedgerLookup::Damaged(how) => Err(VerifyFailed::LedgerDamaged(how)),
+            LedgerLookup::NotRenamed => Err(VerifyFailed::LostRename("ledger")),
         },
-        Acks::Stream(path) => Ok(acks::load(job, path)?),
+        AckSource::Stream(path) => Ok(acks::load(job, path)?),
     };
     let ledger = match ledger {
         Ok(ledger) => ledger,
@@ -106,7 +106,7 @@ pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
         job.transactors()
     );
     // Blocks are read first, but the log says what they should be: its findings are told first.
-    let mut of_blocks = Report::default();
+    let mut of_blocks = Findings::default();
     let mut disk = blocks::read(job, dir, &ledger, &mut of_blocks)?;
     let mut replay = replay::Replay::new(job, &ledger, &mut disk);
     let log = journals::read(job, dir, &ledger, &mut report, |entry, report| replay.apply(entry, report))?;
@@ -136,8 +136,8 @@ pub fn check(job: &Job, dir: &Path, acks: Acks<'_>) -> Result<Verdict> {
 }
 
 /// The control file has to name a checkpoint that is as late as what was recorded, and from which there is redo.
-fn control_file(job: &Job, dir: &Path, ledger: &Ledger, log: &journals::Log, report: &mut Report) -> Result<()> {
-    let kept = job.classes.iter().any(|c| matches!(c.kind, Kind::Checkpointer { .. }));
+fn control_file(job: &Job, dir: &Path, ledger: &Ledger, log: &journals::Log, report: &mut Findings) -> Result<()> {
+    let kept = job.classes.iter().any(|c| matches!(c.kind, ClassKind::Checkpointer { .. }));
     // Before the first checkpoint a run may have been stopped without having made one.
     if !kept || ledger.checkpoint == 0 {
         return Ok(());
@@ -146,7 +146,7 @@ fn control_file(job: &Job, dir: &Path, ledger: &Ledger, log: &journals::Log, rep
         report.add(VerifyFailed::MissingFile("control".to_owned()));
         return Ok(());
     }
-    match control_file::Entry::last(dir) {
+    match control_file::ControlEntry::last(dir) {
         Ok(Some(entry)) if entry.checkpoint < ledger.checkpoint => {
             report.add(VerifyFailed::LostCheckpoint { found: entry.checkpoint, recorded: ledger.checkpoint });
         }
@@ -169,11 +169,11 @@ pub fn memory_bytes(job: &Job) -> u64 {
 /// As [`check`] against the run's own ledger. Lost or wrong data is a [`VerifyFailed`].
 #[cfg(test)]
 pub fn verify(job: &Job, dir: &Path) -> Result<()> {
-    check(job, dir, Acks::Ledger)?.into_result()
+    check(job, dir, AckSource::Ledger)?.into_result()
 }
 
 /// The whole extents of a file that should have `wanted` bytes. A file that is missing or short is reported.
-fn size_of_file(path: &Path, wanted: u64, report: &mut Report) -> Result<u64> {
+fn size_of_file(path: &Path, wanted: u64, report: &mut Findings) -> Result<u64> {
     let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let metadata = match std::fs::metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::Report;
+use super::Findings;
 use super::blocks::OnDisk;
 use super::finding::VerifyFailed;
 use super::journals::Log;
@@ -13,7 +13,7 @@ use crate::block;
 use crate::block::CHANGE_MAX;
 use crate::files;
 use crate::job::Job;
-use crate::journal::{Entry, Record};
+use crate::journal::{LogEntry, Record};
 use crate::ledger::{Ledger, Stop};
 
 /// Compares by words: comparing slices of bytes is a call of memcmp, which goes byte by byte in musl.
@@ -24,7 +24,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 
 /// A transaction whose end has not been seen.
 #[derive(Default)]
-struct Open {
+struct OpenTransaction {
     transaction: u64,
     /// Block and version.
     changes: Vec<(u32, u32)>,
@@ -36,18 +36,18 @@ pub struct Replay<'a> {
     ledger: &'a Ledger,
     disk: &'a mut [OnDisk],
     /// By foreground.
-    open: Vec<Open>,
+    open: Vec<OpenTransaction>,
     /// The last commit seen, and commits seen that were not acknowledged, by foreground.
     last: Vec<(u64, u64)>,
     unacknowledged: Vec<u64>,
     /// By block: versions beyond what was acknowledged that the stop explains.
     explained: HashMap<u32, u32>,
-    outcome: Outcome,
+    outcome: ReplayOutcome,
 }
 
 /// What came of the transactions.
 #[derive(Default)]
-pub struct Outcome {
+pub struct ReplayOutcome {
     pub commits: u64,
     /// Commits on record of which the foreground had not been told yet.
     pub in_doubt: u64,
@@ -66,16 +66,16 @@ impl<'a> Replay<'a> {
             job,
             ledger,
             disk,
-            open: (0..foregrounds).map(|_| Open::default()).collect(),
+            open: (0..foregrounds).map(|_| OpenTransaction::default()).collect(),
             last: vec![(0, 0); foregrounds],
             unacknowledged: vec![0; foregrounds],
             explained: HashMap::new(),
-            outcome: Outcome::default(),
+            outcome: ReplayOutcome::default(),
         }
     }
 
     /// Takes the next record of the log.
-    pub fn apply(&mut self, entry: &Entry<'_>, report: &mut Report) {
+    pub fn apply(&mut self, entry: &LogEntry<'_>, report: &mut Findings) {
         match entry.record {
             Record::Change { address, version, process, transaction, offset, payload } => {
                 let Some(number) = files::number(self.job, address) else {
@@ -93,7 +93,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn change(&mut self, number: u32, version: u32, lsn: u64, process: u32, transaction: u64, report: &mut Report) {
+    fn change(&mut self, number: u32, version: u32, lsn: u64, process: u32, transaction: u64, report: &mut Findings) {
         let address = files::address(self.job, number);
         let block = &mut self.disk[number as usize];
         // What comes before the first change in the log has to be on disk.
@@ -128,7 +128,7 @@ impl<'a> Replay<'a> {
         open.changes.push((number, version));
     }
 
-    fn commit(&mut self, process: usize, transaction: u64, lsn: u64, report: &mut Report) {
+    fn commit(&mut self, process: usize, transaction: u64, lsn: u64, report: &mut Findings) {
         let Some(open) = self.open.get_mut(process) else {
             return report.add(VerifyFailed::MalformedRedo(lsn));
         };
@@ -158,7 +158,7 @@ impl<'a> Replay<'a> {
     }
 
     /// To be called when the log has been read.
-    pub fn end(mut self, log: &Log, report: &mut Report) -> Outcome {
+    pub fn end(mut self, log: &Log, report: &mut Findings) -> ReplayOutcome {
         for (process, acknowledged) in self.ledger.commits.iter().enumerate() {
             if acknowledged.lsn > log.start && self.last[process].1 < acknowledged.lsn {
                 report.add(VerifyFailed::LostCommitRecord { process, transaction: acknowledged.transaction });

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, Causes, NotToldApart, Seen, Uncertain, WAITING, ranked};
+use super::{Cause, Causes, NotToldApart, Uncertain, WAITING, WindowEvidence, ranked};
 use crate::window::Explained;
 use bigiron_model::evidence::Executed;
 
@@ -33,7 +33,11 @@ struct Total {
 }
 
 /// The causes of a line by what was sampled in both arms of `pairs`; `None` if one was not sampled.
-pub(super) fn of_line(index: usize, of: Explained<'_>, pairs: &[(Seen<'_>, Seen<'_>)]) -> Option<Causes> {
+pub(super) fn of_line(
+    index: usize,
+    of: Explained<'_>,
+    pairs: &[(WindowEvidence<'_>, WindowEvidence<'_>)],
+) -> Option<Causes> {
     let each = 1.0 / pairs.len() as f64;
     let mut costs: BTreeMap<&str, Cost> = BTreeMap::new();
     let mut totals = [Total::default(); 2];
@@ -97,7 +101,7 @@ fn add<'a>(window: &'a Executed, period: f64, each: f64, costs: &mut BTreeMap<&'
 
 /// Nanoseconds of one operation on `cpus`, those of them in functions, and the variance of what is left: that of the functions, which is the most that it
 /// can be (CPUs that never idle leave less doubt).
-fn rest(seen: &Seen<'_>, cpus: f64) -> Option<(f64, f64, f64)> {
+fn rest(seen: &WindowEvidence<'_>, cpus: f64) -> Option<(f64, f64, f64)> {
     let (window, period) = (seen.window, seen.how?.period_ns as f64);
     let operations = window.operations as f64;
     let samples = window.functions.iter().map(|(_, n)| n).sum::<u64>() as f64;

@@ -6,18 +6,18 @@ use bigiron_model::counters::Counted;
 use bigiron_model::workload::Window;
 
 /// Counters of one trial, one window of `chat messages` with these events and amounts.
-fn trial(operations: u64, events: &[(&str, Option<u64>)], amounts: &[(&str, u64)]) -> Option<Counters> {
+fn trial(operations: u64, events: &[(&str, Option<u64>)], amounts: &[(&str, u64)]) -> Option<TrialCounters> {
     let counted = Counted {
         events: events.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
         amounts: amounts.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
         readings: 2,
         reading_ns: 1000,
     };
-    Counters::of(&[("micro".to_owned(), vec![(Window::of("fork-exit", operations, 1000), Some(counted))])])
+    TrialCounters::of(&[("micro".to_owned(), vec![(Window::of("fork-exit", operations, 1000), Some(counted))])])
 }
 
 /// The counters of a study of `pairs` pairs whose trials counted what `of` says of their arm and pair.
-fn study(pairs: u32, of: impl Fn(usize, u64) -> Option<Counters>) -> Counts {
+fn study(pairs: u32, of: impl Fn(usize, u64) -> Option<TrialCounters>) -> ComparedCounters {
     let plan = fixture::plan(&["debian:6.1", "debian:6.12"], pairs, vec![fixture::micro()]);
     let mut records = fixture::records(&plan, 0.01, |_, _, _| 1.0);
     for record in &mut records {
@@ -28,7 +28,7 @@ fn study(pairs: u32, of: impl Fn(usize, u64) -> Option<Counters>) -> Counts {
     counters(&plan, &records, &judgement, &AtomicBool::new(false)).unwrap().pop().unwrap_or_default()
 }
 
-fn find<'a>(counts: &'a Counts, name: &str) -> &'a Counter {
+fn find<'a>(counts: &'a ComparedCounters, name: &str) -> &'a ComparedCounter {
     counts.counters.iter().find(|c| c.name == name).unwrap()
 }
 
@@ -97,7 +97,7 @@ fn metrics_with_the_same_windows_are_told_once() {
             let events = [("vm.a".to_owned(), Some(100 * n))].into();
             (window, Some(Counted { events, ..Counted::default() }))
         });
-        Counters::of(&[("micro".to_owned(), windows.collect())])
+        TrialCounters::of(&[("micro".to_owned(), windows.collect())])
     };
     let always = study(8, |_, _| of(&[&["fork-exit", "null-call"]]));
     assert_eq!(always.counters.len(), 1);
@@ -113,9 +113,9 @@ fn metrics_with_the_same_windows_are_told_once() {
 
 #[test]
 fn unfinished_studies_and_old_records_have_no_counters() {
-    assert_eq!(study(8, |_, _| None), Counts::default());
+    assert_eq!(study(8, |_, _| None), ComparedCounters::default());
     let half = study(8, |arm, _| if arm == 0 { trial(10, &[("vm.a", Some(1))], &[]) } else { None });
-    assert_eq!(half, Counts::default());
+    assert_eq!(half, ComparedCounters::default());
 }
 
 proptest! {

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use bigiron_model::identity::Identity;
 use bigiron_model::metric::MetricDef;
-use bigiron_model::store::line::{Held, sha256_hex};
+use bigiron_model::store::line::{LineContent, sha256_hex};
 
 /// Version of the entries' format.
 pub const SCHEMA: u32 = 1;
 
 /// One kernel in one night.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct HistoryEntry {
     pub schema: u32,
     /// Hash of the night's own description: all kernels of one night have the same.
     pub night: String,
@@ -62,7 +62,7 @@ pub struct Measured {
     pub values: Vec<f64>,
 }
 
-impl Held for Entry {
+impl LineContent for HistoryEntry {
     const NAME: &'static str = "entry";
     const SCHEMA: u32 = SCHEMA;
 

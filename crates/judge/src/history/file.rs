@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use super::entry::Entry;
+use super::entry::HistoryEntry;
 use bigiron_model::store::line;
 
 const FILE: &str = "history.jsonl";
@@ -28,7 +28,7 @@ pub enum HistoryError {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// In the order in which they were written.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<HistoryEntry>,
     /// Lines that could not be read, from 1, and why.
     pub unreadable: Vec<(usize, String)>,
 }
@@ -61,7 +61,7 @@ impl History {
     }
 
     /// The entries of the nights before `begun`, of others than `night`.
-    pub fn before<'a>(&'a self, night: &'a str, begun: &'a str) -> impl DoubleEndedIterator<Item = &'a Entry> {
+    pub fn before<'a>(&'a self, night: &'a str, begun: &'a str) -> impl DoubleEndedIterator<Item = &'a HistoryEntry> {
         self.entries.iter().filter(move |e| e.night != night && e.begun.as_str() <= begun)
     }
 }
@@ -70,7 +70,7 @@ impl History {
 ///
 /// # Errors
 /// They could not all be written and synced; what the folder had before is as it was.
-pub fn append(dir: &Path, entries: &[Entry]) -> Result<usize, HistoryError> {
+pub fn append(dir: &Path, entries: &[HistoryEntry]) -> Result<usize, HistoryError> {
     let path = dir.join(FILE);
     let io = |doing: &'static str| {
         let path = path.clone();

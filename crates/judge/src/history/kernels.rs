@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use super::entry::Entry;
+use super::entry::HistoryEntry;
 use bigiron_model::identity::Identity;
 use bigiron_model::version::compare as compare_versions;
 
@@ -22,7 +22,7 @@ pub fn version(kernel: &Identity) -> String {
 }
 
 /// A short label: the upstream version where that is all there is to say.
-pub fn label(entry: &Entry) -> String {
+pub fn label(entry: &HistoryEntry) -> String {
     let version = version(&entry.kernel);
     version.split(['-', '+']).next().unwrap_or(&version).to_owned()
 }

@@ -7,5 +7,5 @@ pub mod file;
 pub mod kernels;
 pub mod series;
 
-pub use entry::{Boot, Entry, EntryRow, Measured};
+pub use entry::{Boot, EntryRow, HistoryEntry, Measured};
 pub use file::{History, HistoryError};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bigiron_stats::Student;
 use bigiron_stats::change_point::{self, Search};
 
-use super::entry::{Boot, Entry, EntryRow, Measured};
+use super::entry::{Boot, EntryRow, HistoryEntry, Measured};
 use super::file::History;
 use super::kernels;
 use bigiron_model::clock::Clock;
@@ -23,9 +23,9 @@ pub struct Series {
     /// Digest of the configuration that all values have.
     pub configuration: String,
     /// By version.
-    pub kernels: Vec<Point>,
+    pub kernels: Vec<SeriesPoint>,
     /// By version. All are at least as large as the margin of the metric's kind, unless all were asked for.
-    pub changes: Vec<Change>,
+    pub changes: Vec<SeriesChange>,
     /// Change points that were found and are smaller than the margin.
     pub small: usize,
     /// The smallest change that is shown, as a ratio.
@@ -39,7 +39,7 @@ pub struct Series {
 
 /// A kernel in a series.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
+pub struct SeriesPoint {
     /// Upstream version.
     pub label: String,
     /// What nights called it, the newest last.
@@ -55,7 +55,7 @@ pub struct Point {
 
 /// A place where a metric changed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct SeriesChange {
     /// The first kernel after it: index into [`Series::kernels`].
     pub at: usize,
     /// Of "there is no further change".
@@ -90,11 +90,11 @@ pub fn names(history: &History) -> Vec<(String, MetricDef)> {
 
 /// The series of `metric` in `row`; `None` if no entry has it. `all`: changes smaller than the margin as well.
 pub fn series(history: &History, row: &str, metric: &str, search: &Search, all: bool) -> Option<Series> {
-    let of = |entry: &'_ Entry| -> Option<(EntryRow, Measured)> {
+    let of = |entry: &'_ HistoryEntry| -> Option<(EntryRow, Measured)> {
         let found = entry.rows.iter().find(|r| r.row == row)?;
         Some((found.clone(), found.metrics.iter().find(|m| m.metric.name == metric)?.clone()))
     };
-    let having: Vec<(&Entry, EntryRow, Measured)> =
+    let having: Vec<(&HistoryEntry, EntryRow, Measured)> =
         history.entries.iter().filter_map(|e| of(e).map(|(r, m)| (e, r, m))).collect();
     // A night in which a boot failed ran its rows by themselves, which must not hide all nights that went well.
     let (_, newest, measured) = having.iter().rev().find(|(_, row, _)| !row.alone).or(having.last())?;
@@ -139,7 +139,7 @@ pub fn series(history: &History, row: &str, metric: &str, search: &Search, all: 
 }
 
 /// One kernel's entries joined; and whether boots with the same seeds agree.
-fn point(group: &[(&Entry, &EntryRow, &Measured)], clock: Option<Clock>) -> (Point, bool) {
+fn point(group: &[(&HistoryEntry, &EntryRow, &Measured)], clock: Option<Clock>) -> (SeriesPoint, bool) {
     let mut boots: Vec<(Boot, f64)> = Vec::new();
     let mut repeats = true;
     for (_, row, measured) in group {
@@ -152,7 +152,7 @@ fn point(group: &[(&Entry, &EntryRow, &Measured)], clock: Option<Clock>) -> (Poi
         }
     }
     let newest = group.iter().map(|(e, ..)| e).max_by(|a, b| a.begun.cmp(&b.begun)).expect("a group is never empty");
-    let point = Point {
+    let point = SeriesPoint {
         label: kernels::label(newest),
         arm: newest.arm.clone(),
         release: newest.kernel.release.clone(),
@@ -163,8 +163,8 @@ fn point(group: &[(&Entry, &EntryRow, &Measured)], clock: Option<Clock>) -> (Poi
     (point, repeats)
 }
 
-fn changes(points: &[Point], metric: &MetricDef, search: &Search, least: f64) -> (Vec<Change>, usize) {
-    let logs = |p: &Point| p.values.iter().map(|v| v.max(metric.floor()).ln()).collect::<Vec<f64>>();
+fn changes(points: &[SeriesPoint], metric: &MetricDef, search: &Search, least: f64) -> (Vec<SeriesChange>, usize) {
+    let logs = |p: &SeriesPoint| p.values.iter().map(|v| v.max(metric.floor()).ln()).collect::<Vec<f64>>();
     let groups: Vec<Vec<f64>> = points.iter().map(logs).collect();
     let found = search.run(&groups);
     let places: Vec<usize> = found.iter().map(|c| c.at).collect();
@@ -172,7 +172,7 @@ fn changes(points: &[Point], metric: &MetricDef, search: &Search, least: f64) ->
     let change = |(index, at): (usize, &usize)| {
         let (before, after) = change_point::sides(&groups, &kept, index);
         let difference = Student::welch(&before, &after);
-        Change {
+        SeriesChange {
             at: *at,
             p: found.iter().find(|c| c.at == *at).map_or(1.0, |c| c.p),
             log: difference.mean(),
@@ -183,7 +183,7 @@ fn changes(points: &[Point], metric: &MetricDef, search: &Search, least: f64) ->
     (kept.iter().enumerate().map(change).collect(), places.len() - kept.len())
 }
 
-impl Point {
+impl SeriesPoint {
     /// Geometric mean; `None` without a boot.
     pub fn mean(&self, metric: &MetricDef) -> Option<f64> {
         let n = self.values.len() as f64;
@@ -199,7 +199,7 @@ pub(crate) mod fixture {
     use bigiron_model::metric::{Kind, Unit};
 
     /// A kernel's entry with one row `micro` and one metric `fork` (nanoseconds).
-    pub(crate) fn entry(night: &str, version: &str, values: &[f64]) -> Entry {
+    pub(crate) fn entry(night: &str, version: &str, values: &[f64]) -> HistoryEntry {
         let metric = MetricDef {
             name: "fork".into(),
             unit: Unit::Ns,
@@ -209,7 +209,7 @@ pub(crate) mod fixture {
             summary: "fork, exit and wait".into(),
         };
         let configuration = [("clock", "exact"), ("executable", "e1")];
-        Entry {
+        HistoryEntry {
             schema: SCHEMA,
             night: night.into(),
             begun: format!("2026-11-{:02}T00:00:00Z", 1 + night.len()),
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_night_again_adds_nothing_and_a_contradiction_is_told() {
         let mut history = stepped();
-        history.entries.push(Entry { night: "again".into(), ..history.entries[0].clone() });
+        history.entries.push(HistoryEntry { night: "again".into(), ..history.entries[0].clone() });
         assert_eq!(found(&history, false), Series { left_out: 0, ..found(&stepped(), false) });
         history.entries.last_mut().unwrap().rows[0].metrics[0].values[2] *= 1.01;
         let series = found(&history, false);

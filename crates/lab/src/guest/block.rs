@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Finding, disks, journal, rotational};
 use crate::lever::fs as fs_lever;
-use crate::protocol::{Copy, Device, Job, Storage, Tree, WorkloadJob};
+use crate::protocol::{Copy, Device, GuestJob, PmemFileSystem, Storage, WorkloadJob};
 use bigiron_image as image;
 use bigiron_image::Extents;
 use bigiron_model::record::Failure;
@@ -45,7 +45,7 @@ pub struct Mounts {
 /// Makes and mounts what the job's workloads asked for, in the order of the job.
 ///
 /// The children serve the disks; dropped, they are killed.
-pub(super) fn mount_all(job: &Job) -> anyhow::Result<(Vec<Mounts>, Vec<Child>)> {
+pub(super) fn mount_all(job: &GuestJob) -> anyhow::Result<(Vec<Mounts>, Vec<Child>)> {
     let mut servers = Vec::new();
     let raw = job.raw_disks.as_ref().map(disks::make).transpose()?.unwrap_or_default();
     let mut mounts: Vec<Mounts> =
@@ -57,7 +57,7 @@ pub(super) fn mount_all(job: &Job) -> anyhow::Result<(Vec<Mounts>, Vec<Child>)> 
     Ok((mounts, servers))
 }
 
-fn mount_for(w: &WorkloadJob, job: &Job, servers: &mut Vec<Child>) -> anyhow::Result<Mounts> {
+fn mount_for(w: &WorkloadJob, job: &GuestJob, servers: &mut Vec<Child>) -> anyhow::Result<Mounts> {
     let dir = Path::new("/data").join(&w.name);
     fs::create_dir_all(&dir)?;
     let (mut images, mut journal) = (BTreeMap::new(), None);
@@ -153,7 +153,7 @@ fn copy_extents(copy: &Copy, onto: &Path) -> anyhow::Result<()> {
 }
 
 /// Copies what is on a file system of persistent memory into `onto`, all of it on the disk and nothing of it in memory afterwards.
-fn lay_files(tree: &Tree, onto: &Path) -> anyhow::Result<()> {
+fn lay_files(tree: &PmemFileSystem, onto: &Path) -> anyhow::Result<()> {
     let at = onto.with_extension("files");
     fs::create_dir_all(&at)?;
     mount_at(&pmem(tree.pmem)?, &at, &tree.filesystem, MountFlags::RDONLY, "")?;
@@ -390,7 +390,7 @@ fn mount_at(device: &Path, dir: &Path, filesystem: &str, flags: MountFlags, data
 mod tests {
     use super::*;
     use crate::guest::trouble;
-    use crate::protocol::Event;
+    use crate::protocol::GuestEvent;
 
     #[test]
     fn a_file_system_that_does_not_mount_is_a_finding() {
@@ -398,7 +398,9 @@ mod tests {
         let file = dir.path().join("no-device");
         fs::write(&file, "").unwrap();
         let error = mount_at(&file, dir.path(), "ext4", MountFlags::empty(), "").unwrap_err();
-        let Event::Failed { failure, message } = trouble(&error.context("For the workload")) else { panic!("unfit") };
+        let GuestEvent::Failed { failure, message } = trouble(&error.context("For the workload")) else {
+            panic!("unfit")
+        };
         assert_eq!(failure, Failure::MountFailed);
         assert!(message.starts_with("For the workload: Cannot mount ") && message.contains(" as ext4: "), "{message}");
     }

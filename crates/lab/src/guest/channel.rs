@@ -1,10 +1,10 @@
 //! The way out of the guest: events over QEMU's debug console, and its exit port.
 
-use crate::protocol::{EVENT_PORT, EXIT_DONE, EXIT_PORT, Event};
+use crate::protocol::{EVENT_PORT, EXIT_DONE, EXIT_PORT, GuestEvent};
 use bigiron_sys::port;
 
 /// Says `event` to the host.
-pub(super) fn send(event: &Event) {
+pub(super) fn send(event: &GuestEvent) {
     let mut line = serde_json::to_vec(event).expect("events have string keys only");
     line.push(b'\n');
     if let Err(e) = port::write(EVENT_PORT, &line) {

@@ -18,16 +18,16 @@ use bigiron_sys::partition;
 /// How long the kernel may take for each disk; it takes some milliseconds.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The disks, ready to be used.
+/// The raw disks once all of them can be opened.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct ReadyDisks {
     /// In the order of their addresses on the bus.
     pub devices: Vec<PathBuf>,
     pub facts: BTreeMap<String, String>,
 }
 
 /// Has the kernel make the disks and waits for all of them.
-pub(super) fn make(raw: &RawDisks) -> anyhow::Result<Found> {
+pub(super) fn make(raw: &RawDisks) -> anyhow::Result<ReadyDisks> {
     let (begun, before) = (Instant::now(), free()?);
     super::load(&raw.modules)?;
     let disks = loop {
@@ -54,7 +54,7 @@ pub(super) fn make(raw: &RawDisks) -> anyhow::Result<Found> {
         ("disks-found-ns", took.as_nanos().to_string()),
         ("disks-kernel-bytes", taken.to_string()),
     ];
-    Ok(Found { devices, facts: facts.map(|(name, value)| (name.to_owned(), value)).into() })
+    Ok(ReadyDisks { devices, facts: facts.map(|(name, value)| (name.to_owned(), value)).into() })
 }
 
 /// The disk's own part of the store, as a partition.

@@ -9,17 +9,17 @@ use super::block::Mounts;
 use super::channel;
 use crate::lever::apply::{self, Placement};
 use crate::lever::disks::Disks;
-use crate::lever::runtime::{self, Place};
+use crate::lever::runtime::{self, LeverTarget};
 use crate::lever::site::Site;
-use crate::protocol::{Event, Job};
-use crate::undo::Thrown;
-use bigiron_sys::network::Link;
+use crate::protocol::{GuestEvent, GuestJob};
+use crate::undo::NoLedger;
+use bigiron_sys::network::TrialLink;
 
 const DEBUGFS: &str = "/sys/kernel/debug";
 const CGROUP: &str = "/sys/fs/cgroup";
 
 /// Mounts debugfs if a lever is set or read back there.
-pub(super) fn debugfs(job: &Job) -> anyhow::Result<()> {
+pub(super) fn debugfs(job: &GuestJob) -> anyhow::Result<()> {
     let asked = job.levers.iter().any(|(lever, _)| is_below(lever, DEBUGFS))
         || job.cmdline.iter().any(|word| word.starts_with("preempt="));
     if asked && !Path::new(DEBUGFS).join("sched").exists() {
@@ -32,7 +32,7 @@ pub(super) fn debugfs(job: &Job) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// A lever that did not take, and what the kernel offers.
-pub(super) fn set(job: &Job, mounts: &[Mounts], link: &Link) -> anyhow::Result<Placement> {
+pub(super) fn set(job: &GuestJob, mounts: &[Mounts], link: &TrialLink) -> anyhow::Result<Placement> {
     if job.levers.is_empty() {
         return Ok(Placement::default());
     }
@@ -42,15 +42,15 @@ pub(super) fn set(job: &Job, mounts: &[Mounts], link: &Link) -> anyhow::Result<P
         mounted("cgroup2", CGROUP)?;
     }
     let site = Site { root: Path::new("/"), disks: disks(job, mounts), link };
-    let applied = apply::apply(&job.levers, &site, &mut Thrown).map_err(|why| anyhow!(why))?;
-    channel::send(&Event::Applied { changes: applied.changes });
+    let applied = apply::apply(&job.levers, &site, &mut NoLedger).map_err(|why| anyhow!(why))?;
+    channel::send(&GuestEvent::Applied { changes: applied.changes });
     Ok(applied.placement)
 }
 
 fn is_below(lever: &str, folder: &str) -> bool {
     runtime::find(lever).is_some_and(|named| match named.lever.place {
-        Place::Named(path) => path(named.rest).is_ok_and(|path| path.starts_with(folder)),
-        Place::File(path) => path.starts_with(folder),
+        LeverTarget::Named(path) => path(named.rest).is_ok_and(|path| path.starts_with(folder)),
+        LeverTarget::File(path) => path.starts_with(folder),
         _ => false,
     })
 }
@@ -63,7 +63,7 @@ fn mounted(kind: &str, at: &str) -> anyhow::Result<()> {
 }
 
 /// The disks of all workloads that have one.
-fn disks(job: &Job, mounts: &[Mounts]) -> Result<Disks, String> {
+fn disks(job: &GuestJob, mounts: &[Mounts]) -> Result<Disks, String> {
     let mut all = Disks::default();
     for (workload, mounts) in job.workloads.iter().zip(mounts) {
         if workload.storage.is_some() {

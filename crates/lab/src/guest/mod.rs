@@ -9,10 +9,10 @@ mod channel;
 mod disks;
 mod journal;
 mod levers;
-mod quiet;
 mod recording;
 mod rotational;
 pub mod runner;
+mod settling;
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -24,12 +24,12 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, mount};
 
 use crate::lever::{Fault, boot, net};
-use crate::protocol::{self, Event, Job, Module, PROTOCOL};
+use crate::protocol::{self, GuestEvent, GuestJob, Module, PROTOCOL};
 use bigiron_model::clock::Clock;
 use bigiron_model::record::{Failure, GuestIdentity};
 use bigiron_probe::dmesg;
 use bigiron_sys as sys;
-use bigiron_sys::network::{Network, Pair};
+use bigiron_sys::network::{Network, VethPair};
 use bigiron_workload::registry::Registry;
 
 /// Complaints of each class kept per trial; a kernel that logs more has made its point.
@@ -45,7 +45,7 @@ pub fn main(registry: Registry) -> ! {
         report_log();
         channel::send(&trouble(&e));
     }
-    channel::send(&Event::Done);
+    channel::send(&GuestEvent::Done);
     channel::exit()
 }
 
@@ -55,21 +55,21 @@ pub fn main(registry: Registry) -> ! {
 struct Finding(Failure, String);
 
 /// What is said of an agent that did not come to its end.
-fn trouble(error: &anyhow::Error) -> Event {
+fn trouble(error: &anyhow::Error) -> GuestEvent {
     let message = format!("{error:#}");
     match error.downcast_ref::<Finding>() {
-        Some(Finding(failure, _)) => Event::Failed { failure: *failure, message },
-        None => Event::Unfit { message },
+        Some(Finding(failure, _)) => GuestEvent::Failed { failure: *failure, message },
+        None => GuestEvent::Unfit { message },
     }
 }
 
 fn work(registry: Registry) -> anyhow::Result<()> {
     let job = fs::read(protocol::JOB_PATH).context("No job in the initramfs")?;
-    let mut job: Job = serde_json::from_slice(&job).context("The job is not readable")?;
+    let mut job: GuestJob = serde_json::from_slice(&job).context("The job is not readable")?;
     ensure!(job.protocol == PROTOCOL, "The job is of protocol {}, the agent of {PROTOCOL}", job.protocol);
     let workloads = runner::workloads(registry, &job)?;
     let guest = identity()?;
-    channel::send(&Event::Hello { protocol: PROTOCOL, guest: guest.clone() });
+    channel::send(&GuestEvent::Hello { protocol: PROTOCOL, guest: guest.clone() });
     load(&job.modules)?;
     job.shape.verify(guest.cpus, &|path| fs::read_to_string(path).ok()).map_err(|why| anyhow!(why))?;
     read_back(&job, &guest)?;
@@ -79,17 +79,17 @@ fn work(registry: Registry) -> anyhow::Result<()> {
     // Programs that look their own machine up find it there.
     rustix::system::sethostname(b"localhost").context("The guest gets no name")?;
     // There as long as the guest is, and its name spaces with it.
-    let link = net::link(workloads.iter().any(|w| w.needs().has_network()), Pair::beside)?;
+    let link = net::link(workloads.iter().any(|w| w.needs().has_network()), VethPair::beside)?;
     job.placement = levers::set(&job, &mounted, &link)?;
     job.placement.network = Some(link.network().unwrap_or_else(Network::of_guest));
-    channel::send(&Event::Ready);
-    quiet::settle(&job)?;
+    channel::send(&GuestEvent::Ready);
+    settling::settle(&job)?;
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    channel::send(&Event::Quiet { clocksource: clocksource.unwrap_or_default().trim().to_owned() });
+    channel::send(&GuestEvent::Quiet { clocksource: clocksource.unwrap_or_default().trim().to_owned() });
     let failure = runner::run(&workloads, &job, &guest, &mounted)?;
     report_log();
     if let Some((failure, message)) = failure {
-        channel::send(&Event::Failed { failure, message });
+        channel::send(&GuestEvent::Failed { failure, message });
     }
     if job.fault == Some(Fault::KillInit) {
         // The kernel panics when PID 1 exits.
@@ -148,13 +148,13 @@ fn identity() -> anyhow::Result<GuestIdentity> {
 }
 
 /// A lever that cannot be read back as applied is an error before anything is measured.
-fn read_back(job: &Job, guest: &GuestIdentity) -> anyhow::Result<()> {
+fn read_back(job: &GuestJob, guest: &GuestIdentity) -> anyhow::Result<()> {
     if job.cmdline.is_empty() {
         return Ok(());
     }
     levers::debugfs(job)?;
     let log = kernel_log().context("The kernel's log cannot be read, so nothing shows that levers took")?.join("\n");
-    let seen = boot::Seen {
+    let seen = boot::BootedCommandLine {
         cmdline: &guest.cmdline,
         log: &log,
         init_args: &std::env::args().skip(1).collect::<Vec<_>>(),
@@ -188,10 +188,10 @@ fn report_log() {
         Ok(lines) => {
             let lines = dmesg::complaints(lines.iter().map(String::as_str), COMPLAINTS);
             if !lines.is_empty() {
-                channel::send(&Event::Complaints { lines });
+                channel::send(&GuestEvent::Complaints { lines });
             }
         }
-        Err(e) => channel::send(&Event::Failed {
+        Err(e) => channel::send(&GuestEvent::Failed {
             failure: Failure::WorkloadError,
             message: format!("The kernel's log cannot be read: {e:#}"),
         }),

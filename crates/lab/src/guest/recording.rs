@@ -1,9 +1,9 @@
 //! What a guest records while its workloads run, in trials that are run for it: where its CPUs are, or what is waited for.
 
-use crate::protocol::{Event, Job};
+use crate::protocol::{GuestEvent, GuestJob};
 use bigiron_model::purpose::Purpose;
-use bigiron_model::waits::{Traced, Waited};
-use bigiron_probe::locks::names::Places;
+use bigiron_model::waits::{Traced, WindowWaits};
+use bigiron_probe::locks::names::LockSymbols;
 use bigiron_probe::locks::recorder as locks;
 use bigiron_probe::locks::waits::waited;
 use bigiron_probe::recorder::Recorder;
@@ -27,7 +27,7 @@ pub(super) enum Recording {
 
 impl Armed {
     /// What the job asks for. To be called before its processes are forked: they and all that they start are the trial's.
-    pub(super) fn of(job: &Job) -> Option<Self> {
+    pub(super) fn of(job: &GuestJob) -> Option<Self> {
         if !job.is_recorded() {
             return None;
         }
@@ -51,7 +51,7 @@ impl Armed {
 
 impl Recording {
     /// Ends it: what there was in the windows that were marked, or why that is not known.
-    pub(super) fn stop(self, marks: &[(u8, u64)]) -> Event {
+    pub(super) fn stop(self, marks: &[(u8, u64)]) -> GuestEvent {
         let spans = Spans::of_numbers(marks);
         let kallsyms = || std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         match self {
@@ -59,18 +59,18 @@ impl Recording {
                 let named = recorder.map(Recorder::stop).and_then(|recording| {
                     let kallsyms = kallsyms();
                     let symbols = Symbols::new(&kallsyms, Vec::new())?;
-                    let (windows, traced) = waited(&recording, &spans, &symbols, &Places::new(&kallsyms));
-                    Ok(Event::Waits { cpus: recording.cpus, traced, windows })
+                    let (windows, traced) = waited(&recording, &spans, &symbols, &LockSymbols::new(&kallsyms));
+                    Ok(GuestEvent::Waits { cpus: recording.cpus, traced, windows })
                 });
-                named.unwrap_or_else(|why| Event::Waits {
+                named.unwrap_or_else(|why| GuestEvent::Waits {
                     cpus: 0,
                     traced: Traced { untold: Some(why), ..Traced::default() },
-                    windows: vec![Waited::default(); spans.windows()],
+                    windows: vec![WindowWaits::default(); spans.windows()],
                 })
             }
             Self::Samples(sampling, recorder) => {
                 let recorded = recorder.map(Recorder::stop);
-                Event::Samples {
+                GuestEvent::Samples {
                     taken: recorded.and_then(|recording| Profiles::new(sampling, &recording, &spans, &kallsyms())),
                 }
             }

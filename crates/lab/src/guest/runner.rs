@@ -17,8 +17,8 @@ use super::block::Mounts;
 use super::recording::Armed;
 use super::{Finding, channel, journal, rest_after_prepare};
 use crate::lever::Fault;
-use crate::protocol::{ACK_PORT, Event, Job, WorkloadJob};
-use bigiron_model::counters::Counters;
+use crate::protocol::{ACK_PORT, GuestEvent, GuestJob, WorkloadJob};
+use bigiron_model::counters::TrialCounters;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{Failure, GuestIdentity};
 use bigiron_probe::counters::span;
@@ -30,20 +30,20 @@ use bigiron_sys::process::Exit;
 use bigiron_workload::registry::Registry;
 use bigiron_workload::shortage;
 use bigiron_workload::shortage::Shortage;
-use bigiron_workload::{Configured, Context, Outcome, Progress, Sink};
+use bigiron_workload::{AckSink, Configured, Context, Progress, WorkloadResult};
 
 /// The job's workloads with their options read, in its order.
 ///
 /// # Errors
 /// This executable does not have one of them, or its options are wrong.
-pub fn workloads(registry: Registry, job: &Job) -> anyhow::Result<Vec<Box<dyn Configured>>> {
+pub fn workloads(registry: Registry, job: &GuestJob) -> anyhow::Result<Vec<Box<dyn Configured>>> {
     job.workloads.iter().map(|w| registry.configure(&w.name, &w.options).map_err(anyhow::Error::msg)).collect()
 }
 
 /// Runs the job's workloads in a child and passes its events on. The trial's failure, if the child could not say it itself.
 pub(super) fn run(
     workloads: &[Box<dyn Configured>],
-    job: &Job,
+    job: &GuestJob,
     guest: &GuestIdentity,
     mounts: &[Mounts],
 ) -> anyhow::Result<Option<(Failure, String)>> {
@@ -63,11 +63,11 @@ pub(super) fn run(
     let mut finished = false;
     for line in BufReader::new(File::from(events)).split(b'\n') {
         let event = event(&line?)?;
-        finished |= matches!(event, Event::Done);
+        finished |= matches!(event, GuestEvent::Done);
         match event {
-            Event::Done => {}
+            GuestEvent::Done => {}
             // What is recorded here is divided among the windows here.
-            Event::Marks { marks: more } if recording.is_some() => marks.extend(more),
+            GuestEvent::Marks { marks: more } if recording.is_some() => marks.extend(more),
             event => channel::send(&event),
         }
         // A child that is gone by now is told apart below.
@@ -89,8 +89,8 @@ pub(super) fn run(
 }
 
 /// What the workload's process has said.
-fn event(line: &[u8]) -> Result<Event, Finding> {
-    Event::of_line(line).map_err(|said| {
+fn event(line: &[u8]) -> Result<GuestEvent, Finding> {
+    GuestEvent::of_line(line).map_err(|said| {
         Finding(Failure::BadEvent, format!("The workload's process said `{said}`, which is not an event"))
     })
 }
@@ -99,7 +99,7 @@ fn event(line: &[u8]) -> Result<Event, Finding> {
 const ARTIFACT_FILES: usize = 32;
 const ARTIFACT_BYTES: usize = 64 << 10;
 
-fn send_artifacts(job: &Job, mounts: &[Mounts]) {
+fn send_artifacts(job: &GuestJob, mounts: &[Mounts]) {
     for (workload, mounts) in job.workloads.iter().zip(mounts) {
         let left = std::fs::read_dir(mounts.dir.join("work").join(bigiron_workload::ARTIFACTS));
         let mut paths: Vec<_> = left.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -108,7 +108,7 @@ fn send_artifacts(job: &Job, mounts: &[Mounts]) {
             let Ok(bytes) = std::fs::read(&path) else { continue };
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(ARTIFACT_BYTES)..]).into_owned();
-            channel::send(&Event::Artifact { name: format!("{}.{name}", workload.name), text });
+            channel::send(&GuestEvent::Artifact { name: format!("{}.{name}", workload.name), text });
         }
     }
 }
@@ -125,15 +125,15 @@ fn died(exit: Exit) -> String {
 }
 
 /// The child's way to the agent, which passes its events on.
-struct Voice<'a> {
+struct EventPipe<'a> {
     events: File,
     acks: File,
     executable: &'a Path,
 }
 
-impl Voice<'_> {
+impl EventPipe<'_> {
     /// Says `event` and waits until the agent has passed it on.
-    fn say(&mut self, event: &Event) {
+    fn say(&mut self, event: &GuestEvent) {
         let mut line = serde_json::to_vec(event).expect("events have string keys only");
         line.push(b'\n');
         // If the agent is gone, so is the guest.
@@ -150,23 +150,23 @@ fn said(mounts: &Mounts) -> BTreeMap<String, String> {
 /// Runs the job's workloads in this process. Each event goes out as a line, and one byte must come back before work goes on.
 pub fn serve(
     workloads: &[Box<dyn Configured>],
-    job: &Job,
+    job: &GuestJob,
     guest: &GuestIdentity,
     mounts: &[Mounts],
     executable: &Path,
     events: File,
     acks: File,
 ) {
-    let voice = &mut Voice { events, acks, executable };
+    let voice = &mut EventPipe { events, acks, executable };
     if let Err(message) = job.placement.take() {
-        voice.say(&Event::Unfit { message });
-        voice.say(&Event::Done);
+        voice.say(&GuestEvent::Unfit { message });
+        voice.say(&GuestEvent::Done);
         return;
     }
     let armed = if job.is_recorded() { sys::mark::arm() } else { Ok(()) };
     if let Err(e) = armed {
-        voice.say(&Event::Unfit { message: format!("There is no memory for marks: {e}") });
-        voice.say(&Event::Done);
+        voice.say(&GuestEvent::Unfit { message: format!("There is no memory for marks: {e}") });
+        voice.say(&GuestEvent::Done);
         return;
     }
     // Without memory for them there are no counters, and that is all.
@@ -183,8 +183,8 @@ pub fn serve(
                 if counted.len() == outcome.windows.len() {
                     read.push((workload.name.clone(), outcome.windows.iter().cloned().zip(counted).collect()));
                 }
-                windows.push(Event::Windows { workload: workload.name.clone(), windows: outcome.windows });
-                voice.say(&Event::Result {
+                windows.push(GuestEvent::Windows { workload: workload.name.clone(), windows: outcome.windows });
+                voice.say(&GuestEvent::Result {
                     workload: workload.name.clone(),
                     values: outcome.values.into_iter().collect(),
                     facts: said(mounts).into_iter().chain(outcome.facts).collect(),
@@ -192,7 +192,7 @@ pub fn serve(
             }
             Err((failure, e)) => {
                 let message = format!("{}: {e:#}", workload.name);
-                voice.say(&Event::Failed { failure, message });
+                voice.say(&GuestEvent::Failed { failure, message });
                 failed = true;
                 break;
             }
@@ -201,9 +201,9 @@ pub fn serve(
     let disk = job.workloads.iter().zip(mounts).find(|(w, _)| w.storage.is_some());
     if let (true, false, Some((workload, mounts))) = (job.features, failed, disk) {
         let step = "features".to_owned();
-        voice.say(&Event::Step { workload: workload.name.clone(), step, done: 0, of: 0 });
+        voice.say(&GuestEvent::Step { workload: workload.name.clone(), step, done: 0, of: 0 });
         let found = filesystem::features(&mounts.dir);
-        voice.say(&Event::Features { found: found.into_iter().map(|(n, v)| (n.to_owned(), v)).collect() });
+        voice.say(&GuestEvent::Features { found: found.into_iter().map(|(n, v)| (n.to_owned(), v)).collect() });
     }
     // Last, and only in a guest that is counted: until here it has executed what all others do.
     if job.is_counted() && !failed {
@@ -211,24 +211,24 @@ pub fn serve(
         programs.extend(symbols::running());
         programs.sort();
         programs.dedup();
-        voice.say(&Event::Programs { programs });
+        voice.say(&GuestEvent::Programs { programs });
         let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let lines: Vec<&str> = symbols::code_symbols(&text).collect();
         for part in lines.chunks(SYMBOL_LINES) {
-            voice.say(&Event::Symbols { text: part.join("\n") + "\n" });
+            voice.say(&GuestEvent::Symbols { text: part.join("\n") + "\n" });
         }
     }
-    if let Some(counters) = Counters::of(&read).filter(|_| !failed) {
-        voice.say(&Event::Counters { counters });
+    if let Some(counters) = TrialCounters::of(&read).filter(|_| !failed) {
+        voice.say(&GuestEvent::Counters { counters });
     }
     if job.is_recorded() && !failed {
         windows.iter().for_each(|event| voice.say(event));
         let marks: Vec<_> = sys::mark::written().unwrap_or_default().into_iter().map(|(m, ns)| (m as u8, ns)).collect();
         for part in marks.chunks(MARKS) {
-            voice.say(&Event::Marks { marks: part.to_vec() });
+            voice.say(&GuestEvent::Marks { marks: part.to_vec() });
         }
     }
-    voice.say(&Event::Done);
+    voice.say(&GuestEvent::Done);
 }
 
 /// Marks in one event.
@@ -239,12 +239,12 @@ const SYMBOL_LINES: usize = 1000;
 
 fn one(
     workload: &dyn Configured,
-    job: &Job,
+    job: &GuestJob,
     guest: &GuestIdentity,
     planned: &WorkloadJob,
     mounts: &Mounts,
-    voice: &mut Voice<'_>,
-) -> Result<Outcome, (Failure, anyhow::Error)> {
+    voice: &mut EventPipe<'_>,
+) -> Result<WorkloadResult, (Failure, anyhow::Error)> {
     let error = |e| (Failure::WorkloadError, e);
     let (killed, dir) = (shortage::killed(), mounts.dir.join("work"));
     let more = workload.room_option().map(|option| format!("{}.{option}", planned.name));
@@ -252,7 +252,7 @@ fn one(
     let executable = voice.executable.to_owned();
     let voice = std::cell::RefCell::new(voice);
     let step = |p: Progress<'_>| {
-        voice.borrow_mut().say(&Event::Step {
+        voice.borrow_mut().say(&GuestEvent::Step {
             workload: planned.name.clone(),
             step: p.step.to_owned(),
             done: p.done,
@@ -270,7 +270,7 @@ fn one(
         memory_bytes: guest.memory_bytes,
         executable,
         network: job.placement.network.as_ref(),
-        witness: job.crash.as_ref().map(|_| &(witness as fn() -> Box<dyn Sink>) as &dyn Fn() -> Box<dyn Sink>),
+        ack_sink: job.crash.as_ref().map(|_| &(ack_sink as fn() -> Box<dyn AckSink>) as &dyn Fn() -> Box<dyn AckSink>),
         progress: &step,
     };
     let mut running = match job.crash.as_ref().and_then(|crash| Some((crash.acknowledged.as_ref()?, crash.proves_only)))
@@ -283,9 +283,9 @@ fn one(
         Some((acknowledged, proves_only)) => {
             let (running, facts) = workload.recover(&cx, Path::new(acknowledged)).map_err(failed)?;
             let facts = facts.into_iter().collect();
-            voice.borrow_mut().say(&Event::Proved { workload: planned.name.clone(), facts });
+            voice.borrow_mut().say(&GuestEvent::Proved { workload: planned.name.clone(), facts });
             if proves_only {
-                return Ok(Outcome::default());
+                return Ok(WorkloadResult::default());
             }
             running
         }
@@ -300,7 +300,7 @@ fn one(
     let outcome = running.run(&cx).map_err(failed)?;
     let ns = begun.elapsed().as_nanos() as u64;
     if let (true, Ok(stat)) = (accounted, stat::read(&planned.name, ns)) {
-        voice.borrow_mut().say(&Event::LockStat { stat });
+        voice.borrow_mut().say(&GuestEvent::LockStat { stat });
     }
     step(Progress { step: "verify", done: 0, of: 0 });
     running.verify(&cx).map_err(|e| (Failure::VerifyFailed, e))?;
@@ -313,13 +313,13 @@ fn one(
 /// The way out of a machine that is going to lose its power: every byte is on the host when it has been written.
 struct AckPort;
 
-impl Sink for AckPort {
+impl AckSink for AckPort {
     fn send(&mut self, piece: &[u8]) -> anyhow::Result<()> {
         port::write(ACK_PORT, piece).context("The port for acknowledgements cannot be written to")
     }
 }
 
-fn witness() -> Box<dyn Sink> {
+fn ack_sink() -> Box<dyn AckSink> {
     Box::new(AckPort)
 }
 

@@ -10,9 +10,9 @@ use crate::guest::trouble;
 
 #[test]
 fn a_line_of_the_workload_that_is_no_event_is_a_finding() {
-    assert_eq!(event(b"{\"event\":\"done\"}").unwrap(), Event::Done);
+    assert_eq!(event(b"{\"event\":\"done\"}").unwrap(), GuestEvent::Done);
     let error = event(b"\xffgarbage").unwrap_err().into();
-    let Event::Failed { failure, message } = trouble(&error) else { panic!("unfit") };
+    let GuestEvent::Failed { failure, message } = trouble(&error) else { panic!("unfit") };
     assert_eq!(failure, Failure::BadEvent);
     assert!(message.contains("garbage`, which is not an event"), "{message}");
 }
@@ -80,12 +80,12 @@ impl Configured for Numbered {
 struct Open<'a>(&'a Numbered);
 
 impl Running for Open<'_> {
-    fn run(&mut self, _cx: &Context<'_>) -> anyhow::Result<Outcome> {
+    fn run(&mut self, _cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         stage("run", &self.0.0);
         match self.0.0.as_str() {
             "2" => Err(anyhow!("There is no run 2")),
             "full" => Err(std::io::Error::from_raw_os_error(libc::ENOSPC).into()),
-            _ => Ok(Outcome::default()),
+            _ => Ok(WorkloadResult::default()),
         }
     }
 
@@ -112,7 +112,7 @@ fn said(numbers: [&str; 2]) -> String {
         loaded: None,
         foundation: BTreeMap::new(),
     };
-    let job = Job { workloads: numbers.map(planned).into(), ..Job::new(Clock::Wall, 1) };
+    let job = GuestJob { workloads: numbers.map(planned).into(), ..GuestJob::new(Clock::Wall, 1) };
     let machine = GuestIdentity {
         release: String::new(),
         version: String::new(),

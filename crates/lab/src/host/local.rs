@@ -18,9 +18,9 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::artifacts;
 use super::foundation;
-use super::heard::Heard;
-use super::kept;
+use super::received_events::ReceivedEvents;
 use super::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
 use super::{samples, waits};
 use crate::guest::block::Mounts;
@@ -28,8 +28,8 @@ use crate::lever;
 use crate::lever::apply::{self, Applied};
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
-use crate::protocol::{Job, WorkloadJob};
-use crate::undo::{Ledger, Mark};
+use crate::protocol::{GuestJob, WorkloadJob};
+use crate::undo::{Ledger, LedgerMark};
 use bigiron_model::clock::Clock;
 use bigiron_model::evidence::Evidence;
 use bigiron_model::identity::Identity;
@@ -37,12 +37,12 @@ use bigiron_model::plan::Plan;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{Failure, GuestIdentity, HostCost};
 use bigiron_model::values::Values;
-use bigiron_model::waits::Waiting;
+use bigiron_model::waits::TrialWaits;
 use bigiron_model::workload::{Options, Window};
-use bigiron_probe::locks::names::Places;
+use bigiron_probe::locks::names::LockSymbols;
 use bigiron_probe::locks::recorder as locks;
 use bigiron_probe::locks::waits::waited;
-use bigiron_probe::noise::{Sample, Watch};
+use bigiron_probe::noise::{MachineSample, Watch};
 use bigiron_probe::recorder::Recorder;
 use bigiron_probe::sampled::profile::Profiles;
 use bigiron_probe::sampled::recorder;
@@ -50,11 +50,11 @@ use bigiron_probe::sampled::recorder::{Recording, Sampling};
 use bigiron_probe::sampled::spans::Spans;
 use bigiron_probe::symbols::Symbols;
 use bigiron_sys::mount;
-use bigiron_sys::network::{Link, Pair};
+use bigiron_sys::network::{TrialLink, VethPair};
 use bigiron_workload::Workload;
 use bigiron_workload::registry::Registry;
 
-use worker::{End, Limit, ended, work};
+use worker::{Limit, WorkerEnd, ended, work};
 
 pub use worker::worker;
 
@@ -71,7 +71,7 @@ pub struct LocalHost {
 /// What a trial's process is told.
 #[derive(Serialize, Deserialize)]
 struct Task {
-    job: Job,
+    job: GuestJob,
     machine: GuestIdentity,
     mounts: Vec<Mounts>,
 }
@@ -118,7 +118,7 @@ impl LocalHost {
             foundation::find(&workloads, plan, arm)?;
             let has = workloads.iter().any(|workload| workload.needs().has_network());
             // Made and let go: what speaks against it is said before anything runs.
-            lever::net::link(has, Pair::make)?;
+            lever::net::link(has, VethPair::make)?;
             has_network.push(has);
         }
         let changes = plan.arms.iter().any(|arm| !lever::of_runtime(&arm.settings).is_empty());
@@ -132,7 +132,7 @@ impl LocalHost {
     }
 
     /// Sets the arm's levers for one trial whose folder is `dir`.
-    fn set(&self, trial: &Trial<'_>, dir: &Path, link: &Link) -> anyhow::Result<Option<Set<'_>>> {
+    fn set(&self, trial: &Trial<'_>, dir: &Path, link: &TrialLink) -> anyhow::Result<Option<LeversInForce<'_>>> {
         let settings = lever::of_runtime(&trial.arm.settings);
         let Some(ledger) = self.ledger.as_ref().filter(|_| !settings.is_empty()) else { return Ok(None) };
         let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,7 +140,7 @@ impl LocalHost {
         let site = Site { root: Path::new("/"), disks: Disks::below(dir), link };
         let applied = apply::apply(&settings, &site, &mut *ledger);
         // Dropped on failure too, which takes back what was set until then.
-        let mut set = Set { ledger, mark, applied: Applied::default() };
+        let mut set = LeversInForce { ledger, mark, applied: Applied::default() };
         match applied {
             Ok(applied) => set.applied = applied,
             Err(why) => {
@@ -173,13 +173,13 @@ impl LocalHost {
 }
 
 /// The levers of one trial, in force until this is dropped.
-struct Set<'a> {
+struct LeversInForce<'a> {
     ledger: MutexGuard<'a, Ledger>,
-    mark: Mark,
+    mark: LedgerMark,
     applied: Applied,
 }
 
-impl Set<'_> {
+impl LeversInForce<'_> {
     /// Takes everything back.
     fn taken_back(mut self) -> anyhow::Result<()> {
         let troubles: Vec<String> = self.ledger.undo_since(self.mark).iter().map(ToString::to_string).collect();
@@ -192,7 +192,7 @@ impl Set<'_> {
     }
 }
 
-impl Drop for Set<'_> {
+impl Drop for LeversInForce<'_> {
     fn drop(&mut self) {
         // What fails here is still in the ledger, which says so when it is closed.
         self.ledger.undo_since(self.mark);
@@ -214,8 +214,8 @@ fn this_machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
 }
 
 /// The job of `workloads` on this machine, which others use too.
-fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> Job {
-    Job { shared: true, workloads, ..Job::new(clock, seed) }
+fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> GuestJob {
+    GuestJob { shared: true, workloads, ..GuestJob::new(clock, seed) }
 }
 
 impl Host for LocalHost {
@@ -244,7 +244,7 @@ impl Host for LocalHost {
 }
 
 /// A trial that has ended.
-struct Ran {
+struct FinishedTrial {
     result: TrialResult,
     windows: Vec<(String, Window)>,
     /// Marks' numbers and times.
@@ -289,7 +289,7 @@ impl Recorders {
 }
 
 /// What a trial executed, by what was recorded.
-fn sampled(trial: &Trial<'_>, ran: &mut Ran) -> anyhow::Result<Evidence> {
+fn sampled(trial: &Trial<'_>, ran: &mut FinishedTrial) -> anyhow::Result<Evidence> {
     if let Some((failure, message)) = &ran.result.failure {
         bail!("{}: {message}", failure.verb());
     }
@@ -301,7 +301,7 @@ fn sampled(trial: &Trial<'_>, ran: &mut Ran) -> anyhow::Result<Evidence> {
 }
 
 /// What a trial waited for, by what was recorded.
-fn waiting(trial: &Trial<'_>, ran: &mut Ran) -> anyhow::Result<Waiting> {
+fn waiting(trial: &Trial<'_>, ran: &mut FinishedTrial) -> anyhow::Result<TrialWaits> {
     if let Some((failure, message)) = &ran.result.failure {
         bail!("{}: {message}", failure.verb());
     }
@@ -309,17 +309,17 @@ fn waiting(trial: &Trial<'_>, ran: &mut Ran) -> anyhow::Result<Waiting> {
     let kallsyms = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let symbols = Symbols::new(&kallsyms, Vec::new()).map_err(anyhow::Error::msg)?;
     let spans = Spans::of_numbers(&ran.marks);
-    let (windows, traced) = waited(recording, &spans, &symbols, &Places::new(&kallsyms));
+    let (windows, traced) = waited(recording, &spans, &symbols, &LockSymbols::new(&kallsyms));
     waits::evidence(trial, ran.result.metrics.clone(), &ran.windows, (recording.cpus, traced, &windows), Vec::new())
 }
 
 impl LocalHost {
     /// Runs a trial, and records meanwhile what it is run for.
-    fn trial(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<Ran, HostError> {
+    fn trial(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<FinishedTrial, HostError> {
         let begun = Instant::now();
         let dir = folder(trial.artifacts)?;
         let mut task = self.task(trial, dir.path()).map_err(fatal)?;
-        let link = lever::net::link(self.has_network[trial.slot.arm], Pair::make).map_err(fatal)?;
+        let link = lever::net::link(self.has_network[trial.slot.arm], VethPair::make).map_err(fatal)?;
         let set = self.set(trial, dir.path(), &link).map_err(fatal)?;
         let mut changes = Vec::new();
         if let Some(set) = &set {
@@ -329,28 +329,28 @@ impl LocalHost {
         task.job.placement.network = link.network();
         task.job.purpose = trial.purpose;
         let recorders = Recorders::start(trial.purpose).map_err(HostError::Void)?;
-        let before = Sample::now();
+        let before = MachineSample::now();
         let limit = Limit { cpu_seconds: trial.plan.design.hang_cpu_seconds, cpus: trial.plan.machine.cpus };
-        let (mut heard, end) = work(&task, Some(limit), trial.cancel, phase)?;
+        let (mut received, end) = work(&task, Some(limit), trial.cancel, phase)?;
         let recorded = recorders.stop();
         let noise = self.watch.card(&before);
-        kept::keep(&task.job.workloads, &task.mounts, trial.artifacts).map_err(fatal)?;
+        artifacts::keep(&task.job.workloads, &task.mounts, trial.artifacts).map_err(fatal)?;
         if let Some(set) = set {
             set.taken_back().map_err(fatal)?;
         }
-        if let Some(message) = heard.unfit.take() {
+        if let Some(message) = received.unfit.take() {
             return Err(HostError::Fatal(message));
         }
-        let failure = failure(&mut heard, end);
-        let metrics = if failure.is_none() { heard.metrics() } else { Values::default() };
+        let failure = failure(&mut received, end);
+        let metrics = if failure.is_none() { received.metrics() } else { Values::default() };
         let result = TrialResult {
             failure,
-            guest: heard.guest,
+            guest: received.guest,
             metrics,
-            facts: heard.facts.into_iter().chain(noise).chain(trial.arm.foundation.clone()).collect(),
-            counters: heard.counters,
+            facts: received.facts.into_iter().chain(noise).chain(trial.arm.foundation.clone()).collect(),
+            counters: received.counters,
             changes,
-            complaints: heard.complaints,
+            complaints: received.complaints,
             cost: HostCost {
                 accelerator: "local".to_owned(),
                 wall_s: begun.elapsed().as_secs_f64(),
@@ -358,12 +358,12 @@ impl LocalHost {
             },
             evidence: None,
         };
-        Ok(Ran { result, windows: heard.windows, marks: heard.marks, recorded })
+        Ok(FinishedTrial { result, windows: received.windows, marks: received.marks, recorded })
     }
 }
 
 /// What one run of one workload, without a study, has to show.
-pub struct Once {
+pub struct SingleRun {
     pub failure: Option<(Failure, String)>,
     pub values: BTreeMap<String, f64>,
     pub facts: BTreeMap<String, String>,
@@ -380,7 +380,7 @@ pub fn once(
     dir: &Path,
     cancel: &AtomicBool,
     phase: &dyn Fn(Phase),
-) -> Result<Once, HostError> {
+) -> Result<SingleRun, HostError> {
     let dir = folder(dir)?;
     let at = dir.path().join(workload.name());
     fs::create_dir(&at).with_context(|| format!("Cannot make {}", at.display())).map_err(fatal)?;
@@ -402,13 +402,13 @@ pub fn once(
         mounts: vec![Mounts { dir: at, ..Mounts::default() }],
     };
     // A run of a moment or of a day, with a user waiting.
-    let (mut heard, end) = work(&task, None, cancel, phase)?;
+    let (mut received, end) = work(&task, None, cancel, phase)?;
     let prefix = format!("{}.", workload.name());
     let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();
-    Ok(Once {
-        failure: failure(&mut heard, end),
-        values: heard.results.into_iter().flat_map(|(_, values)| values).collect(),
-        facts: heard.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
+    Ok(SingleRun {
+        failure: failure(&mut received, end),
+        values: received.results.into_iter().flat_map(|(_, values)| values).collect(),
+        facts: received.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
     })
 }
 
@@ -427,15 +427,15 @@ fn folder(below: &Path) -> Result<tempfile::TempDir, HostError> {
     make().with_context(|| format!("Cannot make a folder in {}", below.display())).map_err(fatal)
 }
 
-fn failure(heard: &mut Heard, end: End) -> Option<(Failure, String)> {
-    match (heard.failed.take(), end) {
+fn failure(received: &mut ReceivedEvents, end: WorkerEnd) -> Option<(Failure, String)> {
+    match (received.failed.take(), end) {
         (Some(failure), _) => Some(failure),
-        (None, End::Hung(why)) => Some((Failure::Hang, why)),
-        (None, End::Malformed(said)) => {
+        (None, WorkerEnd::Hung(why)) => Some((Failure::Hang, why)),
+        (None, WorkerEnd::Malformed(said)) => {
             Some((Failure::BadEvent, format!("The process that ran the workload said {said}, which is not an event")))
         }
-        (None, End::Exited(_)) if heard.done => None,
-        (None, End::Exited(status)) => {
+        (None, WorkerEnd::Exited(_)) if received.done => None,
+        (None, WorkerEnd::Exited(status)) => {
             Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status))))
         }
     }
@@ -447,9 +447,9 @@ mod tests {
 
     #[test]
     fn how_a_trials_process_ended_is_the_trials_failure() {
-        let of = |end| failure(&mut Heard::default(), end).expect("it has failed");
-        assert_eq!(of(End::Hung("No progress".to_owned())), (Failure::Hang, "No progress".to_owned()));
-        let (kind, message) = of(End::Malformed("`garbage` in `micro`, step `run`".to_owned()));
+        let of = |end| failure(&mut ReceivedEvents::default(), end).expect("it has failed");
+        assert_eq!(of(WorkerEnd::Hung("No progress".to_owned())), (Failure::Hang, "No progress".to_owned()));
+        let (kind, message) = of(WorkerEnd::Malformed("`garbage` in `micro`, step `run`".to_owned()));
         assert_eq!(kind, Failure::BadEvent);
         assert!(message.ends_with("said `garbage` in `micro`, step `run`, which is not an event"), "{message}");
     }

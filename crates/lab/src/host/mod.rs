@@ -1,27 +1,27 @@
 //! Hosts: where trials run. A host knows nothing of what a workload does.
 
+mod artifacts;
 pub mod foundation;
-mod heard;
-mod kept;
 pub mod local;
+mod received_events;
 mod samples;
 pub mod sim;
-mod sums;
 pub mod vm;
 mod waits;
+mod window_sums;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use bigiron_model::counters::Counters;
+use bigiron_model::counters::TrialCounters;
 use bigiron_model::evidence::Evidence;
 use bigiron_model::plan::{Arm, Plan, Slot};
 use bigiron_model::purpose::Purpose;
-use bigiron_model::record::Change;
+use bigiron_model::record::FileChange;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity, HostCost};
 use bigiron_model::values::Values;
-use bigiron_model::waits::Waiting;
+use bigiron_model::waits::TrialWaits;
 
 /// One trial to be run.
 pub struct Trial<'a> {
@@ -57,9 +57,9 @@ pub struct TrialResult {
     pub metrics: Values,
     pub facts: BTreeMap<String, String>,
     /// What the kernel counted in the windows.
-    pub counters: Option<Counters>,
+    pub counters: Option<TrialCounters>,
     /// What levers changed in the running kernel.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
     pub complaints: Vec<Complaint>,
     pub cost: HostCost,
     /// What the trial was run for, if that was not to be judged.
@@ -70,7 +70,7 @@ pub struct TrialResult {
 #[derive(Clone, Debug)]
 pub enum TrialEvidence {
     Executed(Evidence),
-    Waited(Waiting),
+    Waited(TrialWaits),
 }
 
 /// The host could not run the trial: its own fault, not the guest's.

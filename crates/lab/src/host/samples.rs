@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::ensure;
 
 use super::Trial;
-use super::sums::Sums;
+use super::window_sums::WindowSums;
 use bigiron_model::evidence::{Evidence, SCHEMA};
 use bigiron_model::values::Values;
 use bigiron_model::workload::Window;
@@ -26,7 +26,7 @@ pub(super) fn evidence(
         profiles.windows.len(),
         marked.len()
     );
-    let (mut sums, mut stacks) = (Sums::default(), BTreeMap::<String, u64>::new());
+    let (mut sums, mut stacks) = (WindowSums::default(), BTreeMap::<String, u64>::new());
     for ((workload, window), profile) in marked.into_iter().zip(profiles.windows) {
         sums.add(&workload, &window, profile.functions.iter().map(|(name, n)| (name.as_str(), *n)));
         for metric in &window.metrics {

@@ -7,6 +7,7 @@ pub mod crash;
 mod evidence;
 mod files;
 mod images;
+mod kernel;
 mod outcome;
 
 use std::collections::BTreeMap;
@@ -16,18 +17,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use super::heard::Heard;
+use super::received_events::ReceivedEvents;
 use super::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
 use crate::guest::COMPLAINTS;
-use crate::lever::{self, vm::Shape};
+use crate::lever::{self, vm::MachineShape};
 use crate::protocol;
-use crate::protocol::{Job, JournalDisk, Storage, WorkloadJob};
+use crate::protocol::{GuestJob, JournalDisk, Storage, WorkloadJob};
 use crate::vm::disk::{self, Disk};
 use crate::vm::lockstep::Library;
 use crate::vm::process::Process;
 use crate::vm::profile::Plugin;
 use crate::vm::qemu::{Accelerator, Config, Qemu};
-use crate::vm::watch::{Ended, Watch};
+use crate::vm::watch::{VmEnd, Watch};
 use arm::{PreparedArm, storage_of};
 use bigiron_archive::Kernel;
 use bigiron_image as image;
@@ -40,6 +41,7 @@ use bigiron_model::values::Values;
 use bigiron_probe::dmesg;
 use bigiron_workload::registry::Registry;
 use files::Files;
+use kernel::Start;
 
 /// Idle seconds of the guest's clock before work. Free under the exact clock.
 const SETTLE_EXACT_S: u32 = 5;
@@ -61,9 +63,9 @@ pub struct VmHost {
 }
 
 /// A guest that came to its end.
-struct Booted {
+struct FinishedGuest {
     result: TrialResult,
-    heard: Heard,
+    received: ReceivedEvents,
 }
 
 impl VmHost {
@@ -85,7 +87,7 @@ impl VmHost {
         let arms = plan
             .arms
             .iter()
-            .zip(kernels)
+            .zip(kernels.iter().zip(kernel::forms(kernels, plan.clock)?))
             .map(|(arm, kernel)| {
                 let workloads = registry.of_arm(plan, arm).map_err(anyhow::Error::msg)?;
                 arm::prepare(&workloads, plan, arm, kernel, cache, &agent)
@@ -146,13 +148,33 @@ impl VmHost {
         trial: &Trial<'_>,
         phase: &dyn Fn(Phase),
         profile: Option<(&Plugin, &Path)>,
-    ) -> Result<Booted, HostError> {
+    ) -> Result<FinishedGuest, HostError> {
+        let starts = kernel::starts(&self.arms[trial.slot.arm], trial);
+        let mut starts = starts.map_err(|e| HostError::Void(format!("A kernel in memory: {e}")))?.into_iter();
+        let mut booted = self.attempt(trial, phase, profile, &starts.next().expect("there is one at least"))?;
+        for start in starts {
+            if booted.received.hello.is_some() {
+                break;
+            }
+            booted = self.attempt(trial, phase, profile, &start)?;
+        }
+        Ok(booted)
+    }
+
+    /// Starts a kernel and sees its guest to its end.
+    fn attempt(
+        &self,
+        trial: &Trial<'_>,
+        phase: &dyn Fn(Phase),
+        profile: Option<(&Plugin, &Path)>,
+        start: &Start,
+    ) -> Result<FinishedGuest, HostError> {
         let begun = Instant::now();
         let arm = &self.arms[trial.slot.arm];
         let files = Files::in_dir(trial.artifacts);
         let (job, disks) = self.job(trial, arm, &files).map_err(|e| HostError::Fatal(format!("{e:#}")))?;
         let pmems = arm.images.pmems();
-        let shape = Shape::of(&trial.arm.settings);
+        let shape = MachineShape::of(&trial.arm.settings);
         files.write_initramfs(&arm.archive, &job).map_err(|e| full(&e, &files.initramfs))?;
         let config = Config {
             clock: trial.plan.clock,
@@ -162,7 +184,7 @@ impl VmHost {
             nodes: shape.nodes,
             threads: shape.threads,
             seed: trial.slot.boot_seed,
-            kernel: &arm.kernel,
+            kernel: &start.path,
             initramfs: &files.initramfs,
             cmdline: &arm.cmdline,
             console: &files.console,
@@ -178,35 +200,40 @@ impl VmHost {
         let started = Instant::now();
         phase(Phase::Booting);
         let mut watch = Watch::new(&files.events, &files.console, trial.plan.design.hang_cpu_seconds);
-        let mut heard = Heard::default();
+        let mut received = ReceivedEvents::default();
         let mut in_lockstep = false;
-        let ended = see_to_its_end(trial.cancel, &mut process, &mut watch, &files, &mut heard, phase, &mut |process| {
-            in_lockstep = in_lockstep || library.is_some() && process.is_in_lockstep();
-        });
+        let ended =
+            see_to_its_end(trial.cancel, &mut process, &mut watch, &files, &mut received, phase, &mut |process| {
+                in_lockstep = in_lockstep || library.is_some() && process.is_in_lockstep();
+            });
         let stopped = Instant::now();
         let cpu_s = watch.cpu_seconds();
         files.remove_bulk(&process);
         let ended = ended?;
         let console = std::fs::read(&files.console).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
-        let failure = outcome::verdict(&ended, &heard, &console, &process.errors())?;
-        for (name, text) in &heard.artifacts {
+        let failure = outcome::verdict(&ended, &received, &console, &process.errors())?;
+        for (name, text) in &received.artifacts {
             // A name of the guest's must not lead elsewhere.
             let path = trial.artifacts.join(name.replace('/', "_"));
             std::fs::write(&path, text).map_err(|e| full(&e, &path))?;
         }
-        let metrics = if failure.is_none() { heard.metrics() } else { Values::default() };
-        let set_up = heard.set_up();
+        let metrics = if failure.is_none() { received.metrics() } else { Values::default() };
+        let set_up = received.set_up();
         let overhead = (started - begun) + set_up + stopped.elapsed();
-        let facts = std::mem::take(&mut heard.facts).into_iter().chain(disk_fact(&disks)).chain(self.cpu_fact());
+        let facts = std::mem::take(&mut received.facts)
+            .into_iter()
+            .chain(disk_fact(&disks))
+            .chain(self.cpu_fact())
+            .chain([start.fact()]);
         let result = TrialResult {
             failure,
-            guest: heard.guest.take(),
+            guest: received.guest.take(),
             metrics,
             facts: facts.chain(trial.arm.foundation.clone()).collect(),
-            counters: heard.counters.take(),
-            changes: std::mem::take(&mut heard.changes),
-            complaints: complaints(std::mem::take(&mut heard.complaints), &console),
+            counters: received.counters.take(),
+            changes: std::mem::take(&mut received.changes),
+            complaints: complaints(std::mem::take(&mut received.complaints), &console),
             cost: HostCost {
                 accelerator: self.accelerator.name().to_owned(),
                 qemu: self.qemu.version.to_string(),
@@ -217,7 +244,7 @@ impl VmHost {
             },
             evidence: None,
         };
-        Ok(Booted { result, heard })
+        Ok(FinishedGuest { result, received })
     }
 }
 
@@ -228,14 +255,14 @@ impl VmHost {
         plan: &Plan,
         (planned, arm): (&Arm, &PreparedArm),
         n: usize,
-        make: &mut dyn FnMut(&str, Content<'_>) -> anyhow::Result<()>,
+        make: &mut dyn FnMut(&str, DiskContent<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<Storage>> {
         let (machine, name, kind) = (&plan.machine, &plan.workloads[n].name, arm::kind(plan, planned).on(n));
         let profile = storage_of(plan)?;
         if let Some(loaded) = arm.images.data(name) {
             let device = loaded.device(profile, machine.cpus, n, name);
             if let protocol::Device::Virtio { serial } = &device {
-                make(serial, loaded.moves_to_mib().map_or(Content::Image(&loaded.path), Content::Empty))?;
+                make(serial, loaded.moves_to_mib().map_or(DiskContent::Image(&loaded.path), DiskContent::Empty))?;
             }
             let journal = match loaded.moves_to_mib() {
                 Some(size_mib) => self.journal(plan, (planned, arm), n, size_mib, make)?,
@@ -247,7 +274,7 @@ impl VmHost {
         let device = disk::device(profile, size_mib, machine.cpus, n, name);
         let mut image = Some(kind.path(size_mib));
         if let protocol::Device::Virtio { serial } = &device {
-            make(serial, Content::Empty(size_mib))?;
+            make(serial, DiskContent::Empty(size_mib))?;
             image = None;
         }
         let journal = self.journal(plan, (planned, arm), n, size_mib, make)?;
@@ -261,7 +288,7 @@ impl VmHost {
         (planned, arm): (&Arm, &PreparedArm),
         n: usize,
         size_mib: u64,
-        make: &mut dyn FnMut(&str, Content<'_>) -> anyhow::Result<()>,
+        make: &mut dyn FnMut(&str, DiskContent<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<JournalDisk>> {
         let Some(profile) = lever::fs::journal(&planned.settings) else { return Ok(None) };
         let journal_mib = arm.journal_mib(size_mib).context("A journal that was not made")?;
@@ -271,21 +298,21 @@ impl VmHost {
         let device = disk::device(profile, journal_mib, plan.machine.cpus, index, &serial);
         let mut image = Some(arm::kind(plan, planned).on(n).journal_path(size_mib));
         if let protocol::Device::Virtio { serial } = &device {
-            make(serial, Content::Journal(size_mib))?;
+            make(serial, DiskContent::Journal(size_mib))?;
             image = None;
         }
         Ok(Some(JournalDisk { storage: profile.name.to_owned(), device, image }))
     }
 
-    fn lay(&self, kind: image::Kind<'_>, content: Content<'_>, path: &Path) -> anyhow::Result<()> {
+    fn lay(&self, kind: image::FileSystemSpec<'_>, content: DiskContent<'_>, path: &Path) -> anyhow::Result<()> {
         match content {
-            Content::Image(image) => image::restore(image, path),
-            Content::Empty(size_mib) => image::write_raw(&self.cache, kind, size_mib, path),
-            Content::Journal(size_mib) => image::journal::write_raw_journal(&self.cache, kind, size_mib, path),
+            DiskContent::Image(image) => image::restore(image, path),
+            DiskContent::Empty(size_mib) => image::write_raw(&self.cache, kind, size_mib, path),
+            DiskContent::Journal(size_mib) => image::journal::write_raw_journal(&self.cache, kind, size_mib, path),
         }
     }
 
-    fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(Job, Vec<Disk>)> {
+    fn job(&self, trial: &Trial<'_>, arm: &PreparedArm, files: &Files) -> anyhow::Result<(GuestJob, Vec<Disk>)> {
         let plan = trial.plan;
         let kind = arm::kind(plan, trial.arm);
         let mut disks = Vec::new();
@@ -309,7 +336,7 @@ impl VmHost {
             });
         }
         let settings = &trial.arm.settings;
-        let job = Job {
+        let job = GuestJob {
             settle_seconds: if plan.clock == Clock::Exact { SETTLE_EXACT_S } else { SETTLE_WALL_S },
             jitter: trial.slot.jitter,
             modules: arm.modules.clone(),
@@ -318,12 +345,12 @@ impl VmHost {
             levers: lever::of_runtime(settings),
             lever_modules: arm.lever_modules.clone(),
             mount: lever::fs::mount(settings).to_owned(),
-            shape: Shape::of(settings),
+            shape: MachineShape::of(settings),
             raw_disks: arm.raw_disks.clone(),
             features: features_asked(trial),
             purpose: trial.purpose,
             workloads,
-            ..Job::new(plan.clock, trial.slot.workload_seed)
+            ..GuestJob::new(plan.clock, trial.slot.workload_seed)
         };
         Ok((job, disks))
     }
@@ -335,30 +362,30 @@ fn see_to_its_end(
     process: &mut Process,
     watch: &mut Watch,
     files: &Files,
-    heard: &mut Heard,
+    received: &mut ReceivedEvents,
     phase: &dyn Fn(Phase),
     speaking: &mut dyn FnMut(&Process),
-) -> Result<Ended, HostError> {
+) -> Result<VmEnd, HostError> {
     loop {
         if cancel.load(Ordering::Relaxed) {
             return Err(HostError::Cancelled);
         }
         // The status first: what was written before the end is then read whole.
         let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
-        if let Some(line) = hear(watch, heard, files, phase)? {
+        if let Some(line) = hear(watch, received, files, phase)? {
             process.kill();
-            return Ok(Ended::Malformed(line));
+            return Ok(VmEnd::Malformed(line));
         }
         // By then the kernel has waited for many a timer.
-        if heard.hello.is_some() {
+        if received.hello.is_some() {
             speaking(process);
         }
         if let Some(status) = status {
-            return Ok(Ended::Exited(status));
+            return Ok(VmEnd::Exited(status));
         }
-        if let Some(why) = watch.hung(process.cpu_seconds(), heard.last_step()) {
+        if let Some(why) = watch.hung(process.cpu_seconds(), received.last_step()) {
             process.kill();
-            return Ok(Ended::Hung(why));
+            return Ok(VmEnd::Hung(why));
         }
         std::thread::sleep(POLL);
     }
@@ -367,7 +394,7 @@ fn see_to_its_end(
 /// Takes what a guest has said since the last call. A line that is not an event comes back: the guest's doing, unless the disk is full.
 fn hear(
     watch: &mut Watch,
-    heard: &mut Heard,
+    received: &mut ReceivedEvents,
     files: &Files,
     phase: &dyn Fn(Phase),
 ) -> Result<Option<String>, HostError> {
@@ -375,7 +402,7 @@ fn hear(
     files.check_room()?;
     for said in said {
         match said {
-            Ok(event) => heard.take(event, phase),
+            Ok(event) => received.take(event, phase),
             Err(line) => return Ok(Some(line)),
         }
     }
@@ -392,7 +419,7 @@ fn complaints(mut told: Vec<Complaint>, console: &str) -> Vec<Complaint> {
 }
 
 /// What a disk of the host begins with.
-pub(super) enum Content<'a> {
+pub(super) enum DiskContent<'a> {
     Image(&'a Path),
     /// A file system of this many MiB.
     Empty(u64),

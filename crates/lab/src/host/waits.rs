@@ -4,7 +4,7 @@ use anyhow::ensure;
 
 use super::Trial;
 use bigiron_model::values::Values;
-use bigiron_model::waits::{LockStat, SCHEMA, Traced, Waited, Waiting};
+use bigiron_model::waits::{LockStat, SCHEMA, Traced, TrialWaits, WindowWaits};
 use bigiron_model::workload::Window;
 use bigiron_probe::locks::waits::ByMetric;
 
@@ -13,9 +13,9 @@ pub(super) fn evidence(
     trial: &Trial<'_>,
     metrics: Values,
     marked: &[(String, Window)],
-    (cpus, traced, windows): (u32, Traced, &[Waited]),
+    (cpus, traced, windows): (u32, Traced, &[WindowWaits]),
     stat: Vec<LockStat>,
-) -> anyhow::Result<Waiting> {
+) -> anyhow::Result<TrialWaits> {
     ensure!(!marked.is_empty(), "Its workloads do not mark what they measure");
     ensure!(
         windows.len() == marked.len(),
@@ -27,7 +27,7 @@ pub(super) fn evidence(
     for ((workload, window), waited) in marked.iter().zip(windows) {
         sums.add(workload, window, waited);
     }
-    Ok(Waiting {
+    Ok(TrialWaits {
         schema: SCHEMA,
         slot: trial.slot.slot,
         image_sha256: trial.arm.kernel.image_sha256.clone(),

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
+use super::accepted_values::AcceptedValues;
 use super::policy::Policy;
-use super::runtime::{self, Lever, Touches};
-use super::site::{Action, Site};
-use super::takes::Takes;
+use super::runtime::{self, Lever, SideEffects};
+use super::site::{ResolvedSetting, Site};
 use super::{cgroup, net, swap};
-use crate::undo::{Notes, UndoError};
-use bigiron_model::record::Change;
-use bigiron_model::setting::{Setting, Typed};
+use crate::undo::{ChangeLog, UndoError};
+use bigiron_model::record::FileChange;
+use bigiron_model::setting::{Setting, TypedSetting};
 use bigiron_sys::kernel_file::{below, read};
 use bigiron_sys::network::Network;
 
@@ -39,7 +39,7 @@ pub struct Placement {
 /// What was set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
     pub placement: Placement,
 }
 
@@ -48,7 +48,7 @@ pub struct Applied {
 ///
 /// # Errors
 /// ``Lever `NAME=VALUE` did not take`` and why, with what the kernel offers.
-pub fn apply(settings: &[Setting], site: &Site<'_>, notes: &mut dyn Notes) -> Result<Applied, String> {
+pub fn apply(settings: &[Setting], site: &Site<'_>, notes: &mut dyn ChangeLog) -> Result<Applied, String> {
     let mut ordered: Vec<&Setting> = settings.iter().collect();
     ordered.sort_by_key(|(name, _)| match name.as_str() {
         "block.scheduler" | "net.gro" => 0,
@@ -58,16 +58,16 @@ pub fn apply(settings: &[Setting], site: &Site<'_>, notes: &mut dyn Notes) -> Re
     let mut applied = Applied::default();
     for setting in ordered {
         one(setting, site, notes, &mut applied)
-            .map_err(|why| format!("Lever `{}` did not take: {why}", Typed(setting)))?;
+            .map_err(|why| format!("Lever `{}` did not take: {why}", TypedSetting(setting)))?;
     }
     Ok(applied)
 }
 
-fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn Notes, applied: &mut Applied) -> Result<(), String> {
+fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn ChangeLog, applied: &mut Applied) -> Result<(), String> {
     let action = site.resolve(setting)?;
-    let what = Typed(setting).to_string();
+    let what = TypedSetting(setting).to_string();
     match action {
-        Action::Write { paths, text } => {
+        ResolvedSetting::Write { paths, text } => {
             let named = runtime::find(&setting.0).ok_or("it is not a lever")?;
             for path in paths {
                 applied.changes.push(write(named.lever, &what, &path, &text, notes)?);
@@ -76,23 +76,23 @@ fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn Notes, applied: &mut 
                 }
             }
         }
-        Action::Swap(wanted) => applied.changes.extend(swap::apply(&what, &wanted, notes)?),
-        Action::Limit(bytes) => {
+        ResolvedSetting::Swap(wanted) => applied.changes.extend(swap::apply(&what, &wanted, notes)?),
+        ResolvedSetting::Limit(bytes) => {
             let (group, changes) = cgroup::limit(&what, bytes, notes)?;
             applied.changes.extend(changes);
             applied.placement.cgroup = Some(group);
         }
-        Action::Pin(cpus) => applied.placement.cpus = cpus,
-        Action::Link { attribute, text } => {
+        ResolvedSetting::Pin(cpus) => applied.placement.cpus = cpus,
+        ResolvedSetting::Link { attribute, text } => {
             let named = runtime::find(&setting.0).ok_or("it is not a lever")?;
             applied.changes.extend(net::apply(site.link.get()?, named.lever, attribute, &text)?);
         }
-        Action::Policy(policy) => applied.placement.memory = Some(policy),
+        ResolvedSetting::Policy(policy) => applied.placement.memory = Some(policy),
     }
     Ok(())
 }
 
-fn write(lever: &Lever, what: &str, path: &Path, text: &str, notes: &mut dyn Notes) -> Result<Change, String> {
+fn write(lever: &Lever, what: &str, path: &Path, text: &str, notes: &mut dyn ChangeLog) -> Result<FileChange, String> {
     // The last to be noted is the first to be restored: what the change touches comes back after it.
     for other in touched(lever, path, notes.root()) {
         notes.keep(what, &other).map_err(|e| e.to_string())?;
@@ -106,7 +106,7 @@ fn write(lever: &Lever, what: &str, path: &Path, text: &str, notes: &mut dyn Not
         return Ok(change);
     }
     Err(match lever.takes {
-        Takes::Pages => {
+        AcceptedValues::Pages => {
             format!("only {} of {text} pages could be allocated (`{}`)", change.after, path.display())
         }
         _ => format!("`{}` says `{}` after `{text}` was written", path.display(), change.after),
@@ -116,9 +116,9 @@ fn write(lever: &Lever, what: &str, path: &Path, text: &str, notes: &mut dyn Not
 /// Files that a change of `path` may change too.
 fn touched(lever: &Lever, path: &Path, root: &Path) -> Vec<PathBuf> {
     let candidates: Vec<PathBuf> = match lever.touches {
-        Touches::Nothing => Vec::new(),
-        Touches::Files(files) => files.iter().map(PathBuf::from).collect(),
-        Touches::Queue => {
+        SideEffects::Nothing => Vec::new(),
+        SideEffects::Files(files) => files.iter().map(PathBuf::from).collect(),
+        SideEffects::Queue => {
             let queue = path.parent().unwrap_or(path);
             let tunables = fs::read_dir(below(root, &queue.join("iosched"))).into_iter().flatten().flatten();
             let mut files: Vec<PathBuf> = tunables.map(|e| queue.join("iosched").join(e.file_name())).collect();
@@ -140,7 +140,7 @@ fn refused(lever: &Lever, path: &Path, text: &str, cause: &std::io::Error, root:
     let now = read(&below(root, path)).unwrap_or_default();
     let path = path.display();
     match lever.takes {
-        Takes::Offered => format!("the kernel lists `{text}` in `{path}` and refuses it: {cause}"),
+        AcceptedValues::Offered => format!("the kernel lists `{text}` in `{path}` and refuses it: {cause}"),
         _ => format!("the kernel refuses `{text}` for `{path}`, which says `{}`: {cause}", crate::undo::chosen(&now)),
     }
 }

@@ -1,35 +1,35 @@
 //! `block.*`: the queues of the disks that the study's data lies on.
 
-use super::runtime::{Lever, Place, Touches};
-use super::takes::Takes;
+use super::accepted_values::AcceptedValues;
+use super::runtime::{Lever, LeverTarget, SideEffects};
 
-const fn queue(name: &'static str, file: &'static str, takes: Takes, summary: &'static str) -> Lever {
-    Lever { name, place: Place::Disk(file), takes, touches: Touches::Nothing, since: None, summary }
+const fn queue(name: &'static str, file: &'static str, takes: AcceptedValues, summary: &'static str) -> Lever {
+    Lever { name, place: LeverTarget::Disk(file), takes, touches: SideEffects::Nothing, since: None, summary }
 }
 
-const COUNT: Takes = Takes::Number { least: 0, most: i64::MAX };
-const SWITCH: Takes = Takes::Switch { on: "1", off: "0" };
+const COUNT: AcceptedValues = AcceptedValues::Number { least: 0, most: i64::MAX };
+const SWITCH: AcceptedValues = AcceptedValues::Switch { on: "1", off: "0" };
 
 pub const LEVERS: &[Lever] = &[
     Lever {
         name: "block.scheduler",
-        place: Place::Disk("scheduler"),
-        takes: Takes::Offered,
-        touches: Touches::Queue,
+        place: LeverTarget::Disk("scheduler"),
+        takes: AcceptedValues::Offered,
+        touches: SideEffects::Queue,
         since: None,
         summary: "I/O scheduler: none, mq-deadline, kyber, bfq",
     },
-    queue("block.iosched.NAME", "iosched/NAME", Takes::Text, "a tunable of the scheduler that is chosen"),
+    queue("block.iosched.NAME", "iosched/NAME", AcceptedValues::Text, "a tunable of the scheduler that is chosen"),
     queue("block.nr-requests", "nr_requests", COUNT, "requests that the scheduler, or without one the device, holds"),
     Lever {
         name: "block.read-ahead",
-        place: Place::Device("read_ahead_kb"),
-        takes: Takes::Kib,
-        touches: Touches::Nothing,
+        place: LeverTarget::Device("read_ahead_kb"),
+        takes: AcceptedValues::Kib,
+        touches: SideEffects::Nothing,
         since: None,
         summary: "most that is read ahead of a sequential reader",
     },
-    queue("block.max-sectors-kb", "max_sectors_kb", Takes::Kib, "largest request that is sent to the device"),
+    queue("block.max-sectors-kb", "max_sectors_kb", AcceptedValues::Kib, "largest request that is sent to the device"),
     queue(
         "block.wbt-lat-us",
         "wbt_lat_usec",
@@ -39,19 +39,19 @@ pub const LEVERS: &[Lever] = &[
     queue(
         "block.write-cache",
         "write_cache",
-        Takes::Words(&[("back", "write back"), ("through", "write through")]),
+        AcceptedValues::Words(&[("back", "write back"), ("through", "write through")]),
         "whether the kernel believes the device's write cache volatile, and flushes it",
     ),
     queue(
         "block.nomerges",
         "nomerges",
-        Takes::Number { least: 0, most: 2 },
+        AcceptedValues::Number { least: 0, most: 2 },
         "0 all merges of requests, 1 simple ones, 2 none",
     ),
     queue(
         "block.rq-affinity",
         "rq_affinity",
-        Takes::Number { least: 0, most: 2 },
+        AcceptedValues::Number { least: 0, most: 2 },
         "completion on any CPU (0), in the group (1) or on the very CPU (2) that asked",
     ),
     queue("block.rotational", "rotational", SWITCH, "whether the kernel takes the device for a spinning disk"),

@@ -34,7 +34,7 @@ const RESERVED: &[&str] = &[
 ];
 
 /// What a guest shows about the command line it was booted with.
-pub struct Seen<'a> {
+pub struct BootedCommandLine<'a> {
     /// /proc/cmdline.
     pub cmdline: &'a str,
     /// The kernel's log since boot.
@@ -77,11 +77,11 @@ pub(super) fn check(lever: &str, name: &str, value: &str) -> Result<(), LeverErr
 ///
 /// # Errors
 /// The first word that was not taken, and why that is known.
-pub fn verify(words: &[String], seen: &Seen<'_>) -> Result<(), String> {
+pub fn verify(words: &[String], seen: &BootedCommandLine<'_>) -> Result<(), String> {
     words.iter().try_for_each(|word| verify_word(word, seen).map_err(|why| format!("`{word}` did not take: {why}")))
 }
 
-fn verify_word(word: &str, seen: &Seen<'_>) -> Result<(), String> {
+fn verify_word(word: &str, seen: &BootedCommandLine<'_>) -> Result<(), String> {
     let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
     if !seen.cmdline.split_ascii_whitespace().any(|w| w == word) {
         return Err("it is not on the kernel's command line".to_owned());
@@ -153,7 +153,10 @@ mod tests {
         let init: Vec<String> = init.iter().map(|w| (*w).to_owned()).collect();
         let read = |path: &str| files.iter().find(|(p, _)| *p == path).map(|(_, text)| (*text).to_owned());
         let cmdline = format!("console=ttyS0 {} rdinit=/init\n", words.join(" "));
-        verify(&words, &Seen { cmdline: &cmdline, log, init_args: &[], init_environment: &init, read: &read })
+        verify(
+            &words,
+            &BootedCommandLine { cmdline: &cmdline, log, init_args: &[], init_environment: &init, read: &read },
+        )
     }
 
     #[test]
@@ -192,7 +195,7 @@ mod tests {
     #[test]
     fn a_word_that_is_missing_from_the_command_line_is_an_error() {
         let read = |_: &str| None;
-        let seen = Seen { cmdline: "quiet", log: "", init_args: &[], init_environment: &[], read: &read };
+        let seen = BootedCommandLine { cmdline: "quiet", log: "", init_args: &[], init_environment: &[], read: &read };
         assert!(verify(&["nosmt".to_owned()], &seen).unwrap_err().contains("not on the kernel's command line"));
     }
 }

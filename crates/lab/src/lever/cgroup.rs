@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::undo::{Inverse, Notes};
-use bigiron_model::record::Change;
+use crate::undo::{ChangeLog, Inverse};
+use bigiron_model::record::FileChange;
 use bigiron_sys::kernel_file::{below, read, write};
 
 const MOUNT: &str = "/sys/fs/cgroup";
@@ -19,7 +19,7 @@ pub(super) fn missing(root: &Path) -> Option<String> {
 }
 
 /// Makes a cgroup whose processes may use `bytes` of memory together.
-pub(super) fn limit(what: &str, bytes: u64, notes: &mut dyn Notes) -> Result<(PathBuf, Vec<Change>), String> {
+pub(super) fn limit(what: &str, bytes: u64, notes: &mut dyn ChangeLog) -> Result<(PathBuf, Vec<FileChange>), String> {
     let root = notes.root().to_owned();
     let at = |path: &Path| below(&root, path);
     let control = Path::new(MOUNT).join("cgroup.subtree_control");
@@ -30,7 +30,7 @@ pub(super) fn limit(what: &str, bytes: u64, notes: &mut dyn Notes) -> Result<(Pa
         notes.note(what, undo).map_err(|e| e.to_string())?;
         write(&at(&control), "+memory").map_err(|e| format!("`{}` does not take `+memory`: {e}", control.display()))?;
         let after = read(&at(&control)).unwrap_or_default();
-        changes.push(Change {
+        changes.push(FileChange {
             path: control.display().to_string(),
             before: given.trim().to_owned(),
             after: after.trim().to_owned(),
@@ -49,6 +49,6 @@ pub(super) fn limit(what: &str, bytes: u64, notes: &mut dyn Notes) -> Result<(Pa
     if after.parse() != Ok(bytes / 4096 * 4096) {
         return Err(format!("`{}` says `{after}`", file.display()));
     }
-    changes.push(Change { path: file.display().to_string(), before: "none".to_owned(), after });
+    changes.push(FileChange { path: file.display().to_string(), before: "none".to_owned(), after });
     Ok((group, changes))
 }

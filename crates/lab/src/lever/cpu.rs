@@ -1,62 +1,62 @@
 //! `cpu.*`: which CPUs, how fast, and how tasks are put onto them.
 
-use super::runtime::{Lever, Place, Touches};
-use super::takes::Takes;
+use super::accepted_values::AcceptedValues;
+use super::runtime::{Lever, LeverTarget, SideEffects};
 
-const fn file(name: &'static str, path: &'static str, takes: Takes, summary: &'static str) -> Lever {
-    Lever { name, place: Place::File(path), takes, touches: Touches::Nothing, since: None, summary }
+const fn file(name: &'static str, path: &'static str, takes: AcceptedValues, summary: &'static str) -> Lever {
+    Lever { name, place: LeverTarget::File(path), takes, touches: SideEffects::Nothing, since: None, summary }
 }
 
 pub const LEVERS: &[Lever] = &[
     Lever {
         name: "cpu.pin",
-        place: Place::Workload,
-        takes: Takes::Cpus,
-        touches: Touches::Nothing,
+        place: LeverTarget::Workload,
+        takes: AcceptedValues::Cpus,
+        touches: SideEffects::Nothing,
         since: None,
         summary: "the CPUs that the workload's processes may run on",
     },
     file(
         "cpu.smt",
         "/sys/devices/system/cpu/smt/control",
-        Takes::Words(&[("on", "on"), ("off", "off")]),
+        AcceptedValues::Words(&[("on", "on"), ("off", "off")]),
         "both threads of a core (on) or one (off)",
     ),
     file(
         "cpu.numa-balancing",
         "/proc/sys/kernel/numa_balancing",
-        Takes::Number { least: 0, most: 3 },
+        AcceptedValues::Number { least: 0, most: 3 },
         "0 off, 1 pages move to the node that uses them, 2 between tiers of memory, 3 both",
     ),
     file(
         "cpu.governor",
         "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
-        Takes::OfferedBeside("scaling_available_governors"),
+        AcceptedValues::OfferedBeside("scaling_available_governors"),
         "who chooses the frequency: performance, powersave, schedutil …",
     ),
     file(
         "cpu.energy-preference",
         "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
-        Takes::OfferedBeside("energy_performance_available_preferences"),
+        AcceptedValues::OfferedBeside("energy_performance_available_preferences"),
         "what the hardware leans to: performance, balance_performance, power …",
     ),
     file(
         "cpu.boost",
         "/sys/devices/system/cpu/cpufreq/boost",
-        Takes::Switch { on: "1", off: "0" },
+        AcceptedValues::Switch { on: "1", off: "0" },
         "frequencies above the nominal one",
     ),
     file(
         "cpu.turbo",
         "/sys/devices/system/cpu/intel_pstate/no_turbo",
-        Takes::Switch { on: "0", off: "1" },
+        AcceptedValues::Switch { on: "0", off: "1" },
         "the same where intel_pstate drives the CPUs",
     ),
     Lever {
         name: "cpu.sched.NAME",
-        place: Place::Named(tunable),
-        takes: Takes::Text,
-        touches: Touches::Nothing,
+        place: LeverTarget::Named(tunable),
+        takes: AcceptedValues::Text,
+        touches: SideEffects::Nothing,
         since: Some("5.13"),
         summary: "a tunable of the scheduler in debugfs, such as `cpu.sched.base_slice_ns` or `cpu.sched.preempt`",
     },

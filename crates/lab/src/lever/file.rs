@@ -1,13 +1,13 @@
 //! `file.PATH=VALUE`: any file of /sys or /proc/sys, for what has no lever of its own.
 
-use super::runtime::{Lever, Place, Touches};
-use super::takes::Takes;
+use super::accepted_values::AcceptedValues;
+use super::runtime::{Lever, LeverTarget, SideEffects};
 
 pub const LEVERS: &[Lever] = &[Lever {
     name: "file.PATH",
-    place: Place::Named(path),
-    takes: Takes::Text,
-    touches: Touches::Nothing,
+    place: LeverTarget::Named(path),
+    takes: AcceptedValues::Text,
+    touches: SideEffects::Nothing,
     since: None,
     summary: "any file of /sys or /proc/sys, such as `file./sys/kernel/mm/ksm/run`",
 }];

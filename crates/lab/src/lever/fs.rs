@@ -2,16 +2,23 @@
 
 use rustix::mount::MountFlags;
 
-use super::runtime::{Lever, Place, Touches};
-use super::takes::Takes;
+use super::accepted_values::AcceptedValues;
+use super::runtime::{Lever, LeverTarget, SideEffects};
 use bigiron_image as image;
 use bigiron_model::setting::Setting;
 use bigiron_model::storage;
-use bigiron_model::storage::Profile;
+use bigiron_model::storage::StorageProfile;
 use bigiron_model::suggest;
 
 const fn lever(name: &'static str, summary: &'static str) -> Lever {
-    Lever { name, place: Place::FileSystem, takes: Takes::Text, touches: Touches::Nothing, since: None, summary }
+    Lever {
+        name,
+        place: LeverTarget::FileSystem,
+        takes: AcceptedValues::Text,
+        touches: SideEffects::Nothing,
+        since: None,
+        summary,
+    }
 }
 
 /// Where the journal lies.
@@ -35,7 +42,7 @@ pub const LEVERS: &[Lever] = &[
         "mount options, such as `data=writeback`; `noatime` goes without saying, unless another atime is asked for",
     ),
     Lever {
-        takes: Takes::Words(STORAGE),
+        takes: AcceptedValues::Words(STORAGE),
         ..lever(JOURNAL, "storage of a disk of its own for the journal of ext3, ext4 or xfs")
     },
 ];
@@ -91,7 +98,7 @@ pub fn mount(settings: &[Setting]) -> &str {
 }
 
 /// The storage of the journal, if it has a disk of its own.
-pub fn journal(settings: &[Setting]) -> Option<&'static Profile> {
+pub fn journal(settings: &[Setting]) -> Option<&'static StorageProfile> {
     of(settings, JOURNAL).and_then(storage::find)
 }
 

@@ -1,89 +1,89 @@
 //! `mm.*`: memory management: huge pages, reclaim, swap.
 
-use super::runtime::{Lever, Place, Touches};
-use super::takes::Takes;
+use super::accepted_values::AcceptedValues;
+use super::runtime::{Lever, LeverTarget, SideEffects};
 
-const fn file(name: &'static str, path: &'static str, takes: Takes, summary: &'static str) -> Lever {
-    Lever { name, place: Place::File(path), takes, touches: Touches::Nothing, since: None, summary }
+const fn file(name: &'static str, path: &'static str, takes: AcceptedValues, summary: &'static str) -> Lever {
+    Lever { name, place: LeverTarget::File(path), takes, touches: SideEffects::Nothing, since: None, summary }
 }
 
 pub const LEVERS: &[Lever] = &[
     Lever {
         name: "mm.thp",
-        place: Place::File("/sys/kernel/mm/transparent_hugepage/enabled"),
-        takes: Takes::Offered,
+        place: LeverTarget::File("/sys/kernel/mm/transparent_hugepage/enabled"),
+        takes: AcceptedValues::Offered,
         // khugepaged raises it as soon as it runs, and lowers it never to what somebody had set.
-        touches: Touches::Files(&["/proc/sys/vm/min_free_kbytes"]),
+        touches: SideEffects::Files(&["/proc/sys/vm/min_free_kbytes"]),
         since: None,
         summary: "transparent huge pages: always, madvise, never",
     },
     file(
         "mm.thp-defrag",
         "/sys/kernel/mm/transparent_hugepage/defrag",
-        Takes::Offered,
+        AcceptedValues::Offered,
         "what a fault does for a huge page: always, defer, defer+madvise, madvise, never",
     ),
     file(
         "mm.thp-shmem",
         "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
-        Takes::Offered,
+        AcceptedValues::Offered,
         "transparent huge pages of shared memory: always, within_size, advise, never, deny, force",
     ),
     file(
         "mm.hugepages-2m",
         "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
-        Takes::Pages,
+        AcceptedValues::Pages,
         "huge pages of 2 MiB that are set aside",
     ),
     file(
         "mm.hugepages-1g",
         "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages",
-        Takes::Pages,
+        AcceptedValues::Pages,
         "huge pages of 1 GiB that are set aside",
     ),
     file(
         "mm.swappiness",
         "/proc/sys/vm/swappiness",
-        Takes::Number { least: 0, most: 200 },
+        AcceptedValues::Number { least: 0, most: 200 },
         "0 spares anonymous memory, 100 treats it as the page cache, 200 spares the cache",
     ),
     Lever {
         name: "mm.mglru",
-        place: Place::File("/sys/kernel/mm/lru_gen/enabled"),
-        takes: Takes::Switch { on: "y", off: "n" },
-        touches: Touches::Nothing,
+        place: LeverTarget::File("/sys/kernel/mm/lru_gen/enabled"),
+        takes: AcceptedValues::Switch { on: "y", off: "n" },
+        touches: SideEffects::Nothing,
         since: Some("6.1"),
         summary: "reclaim by generations of pages (multi-gen LRU)",
     },
     file(
         "mm.zswap",
         "/sys/module/zswap/parameters/enabled",
-        Takes::Switch { on: "Y", off: "N" },
+        AcceptedValues::Switch { on: "Y", off: "N" },
         "compressed pages in memory before a swap device",
     ),
     file(
         "mm.zswap-compressor",
         "/sys/module/zswap/parameters/compressor",
-        Takes::Text,
+        AcceptedValues::Text,
         "how zswap compresses: lzo, lz4, zstd, as far as the kernel has them",
     ),
     file(
         "mm.zswap-max-pool-percent",
         "/sys/module/zswap/parameters/max_pool_percent",
-        Takes::Number { least: 1, most: 100 },
+        AcceptedValues::Number { least: 1, most: 100 },
         "most of memory that zswap takes",
     ),
     file(
         "mm.ksm",
         "/sys/kernel/mm/ksm/run",
-        Takes::Words(&[("off", "0"), ("on", "1"), ("unmerge", "2")]),
+        AcceptedValues::Words(&[("off", "0"), ("on", "1"), ("unmerge", "2")]),
         "merging of equal pages: on, off, or off with all of them unmerged",
     ),
     Lever {
         name: "mm.swap",
-        place: Place::Swap,
-        takes: Takes::Swap,
-        touches: Touches::Nothing,
+        place: LeverTarget::Swap,
+        takes: AcceptedValues::Swap,
+        touches: SideEffects::Nothing,
         since: None,
         summary: "a swap device in compressed memory, of that size",
     },

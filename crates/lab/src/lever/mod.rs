@@ -3,6 +3,7 @@
 //! Invariant: a lever that was set and cannot be read back as set is an error before anything is measured. What is set in a guest
 //! is thrown away with it; what is set on this machine is in the ledger of [`crate::undo`] before it is set.
 
+pub mod accepted_values;
 pub mod apply;
 pub mod block;
 pub mod boot;
@@ -20,7 +21,6 @@ pub mod runtime;
 pub mod site;
 pub mod swap;
 pub mod sysctl;
-pub mod takes;
 pub mod vm;
 
 pub use fault::Fault;
@@ -238,7 +238,7 @@ pub(crate) fn same_value(got: &str, want: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use bigiron_model::setting::Typed;
+    use bigiron_model::setting::TypedSetting;
 
     use super::*;
 
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn settings_are_read_and_printed_alike() {
         for text in ["boot.mitigations=off", "boot.nosmt", "boot.isolcpus=domain,1-3", "fault.inject=panic"] {
-            assert_eq!(Typed(&set(text)).to_string(), text);
+            assert_eq!(TypedSetting(&set(text)).to_string(), text);
         }
     }
 

@@ -2,10 +2,10 @@
 //!
 //! Invariant: what is set is set at both ends and read back at both, and what could only be set without effect is refused.
 
-use super::runtime::{Lever, Place, Touches};
-use super::takes::Takes;
-use bigiron_model::record::Change;
-use bigiron_sys::network::{Attribute, End, Link, Offload, Pair};
+use super::accepted_values::AcceptedValues;
+use super::runtime::{Lever, LeverTarget, SideEffects};
+use bigiron_model::record::FileChange;
+use bigiron_sys::network::{Attribute, Offload, PairEnd, TrialLink, VethPair};
 
 /// Why a study has no devices that could be set.
 pub const NOBODY: &str = "no workload of this study has clients behind network devices; dbsim has with `dbsim.run.network=veth` and \
@@ -15,25 +15,25 @@ pub const NOBODY: &str = "no workload of this study has clients behind network d
 ///
 /// # Errors
 /// It cannot be made.
-pub fn link(wanted: bool, make: fn() -> Result<Pair, String>) -> anyhow::Result<Link> {
+pub fn link(wanted: bool, make: fn() -> Result<VethPair, String>) -> anyhow::Result<TrialLink> {
     if !wanted {
-        return Ok(Link::none(NOBODY));
+        return Ok(TrialLink::none(NOBODY));
     }
-    make().map(Link::of).map_err(|why| anyhow::anyhow!("No network between clients and servers: {why}"))
+    make().map(TrialLink::of).map_err(|why| anyhow::anyhow!("No network between clients and servers: {why}"))
 }
 
 /// The first kernel whose veth devices have NAPI, and with it GRO, for ordinary traffic.
 const NAPI_SINCE: (u32, u32) = (5, 13);
 
-const fn device(name: &'static str, attribute: Attribute, takes: Takes, summary: &'static str) -> Lever {
-    Lever { name, place: Place::Link(attribute), takes, touches: Touches::Nothing, since: None, summary }
+const fn device(name: &'static str, attribute: Attribute, takes: AcceptedValues, summary: &'static str) -> Lever {
+    Lever { name, place: LeverTarget::Link(attribute), takes, touches: SideEffects::Nothing, since: None, summary }
 }
 
 const fn offload(name: &'static str, offload: Offload, summary: &'static str) -> Lever {
-    device(name, Attribute::Offload(offload), Takes::Switch { on: "on", off: "off" }, summary)
+    device(name, Attribute::Offload(offload), AcceptedValues::Switch { on: "on", off: "off" }, summary)
 }
 
-const COUNT: Takes = Takes::Number { least: 0, most: i32::MAX as i64 };
+const COUNT: AcceptedValues = AcceptedValues::Number { least: 0, most: i32::MAX as i64 };
 
 pub const LEVERS: &[Lever] = &[
     offload(
@@ -47,11 +47,16 @@ pub const LEVERS: &[Lever] = &[
         Offload::Gro,
         "packets of a stream are put together again on arrival; switches NAPI on for veth",
     ),
-    device("net.mtu", Attribute::File("mtu"), Takes::Number { least: 576, most: 65_535 }, "bytes of a packet at most"),
+    device(
+        "net.mtu",
+        Attribute::File("mtu"),
+        AcceptedValues::Number { least: 576, most: 65_535 },
+        "bytes of a packet at most",
+    ),
     device(
         "net.napi-threaded",
         Attribute::File("threaded"),
-        Takes::Switch { on: "1", off: "0" },
+        AcceptedValues::Switch { on: "1", off: "0" },
         "packets are received by a kernel thread instead of in softirqs",
     ),
     device(
@@ -74,7 +79,7 @@ fn polls(name: &str) -> bool {
 }
 
 /// Refuses what this kernel has no such.
-pub(super) fn available(pair: &Pair, lever: &Lever, text: &str, attribute: Attribute) -> Result<(), String> {
+pub(super) fn available(pair: &VethPair, lever: &Lever, text: &str, attribute: Attribute) -> Result<(), String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     if polls(lever.name) && !is_off(text) && is_older(&release, NAPI_SINCE) {
         let (major, minor) = NAPI_SINCE;
@@ -95,7 +100,12 @@ fn is_older(release: &str, first: (u32, u32)) -> bool {
 }
 
 /// Sets `attribute` at both ends and reads it back.
-pub(super) fn apply(pair: &Pair, lever: &Lever, attribute: Attribute, text: &str) -> Result<Vec<Change>, String> {
+pub(super) fn apply(
+    pair: &VethPair,
+    lever: &Lever,
+    attribute: Attribute,
+    text: &str,
+) -> Result<Vec<FileChange>, String> {
     let mut changes = Vec::new();
     for end in pair.ends() {
         let called = end.called(attribute);
@@ -112,7 +122,7 @@ pub(super) fn apply(pair: &Pair, lever: &Lever, attribute: Attribute, text: &str
         if !lever.takes.is_taken(text, &after) {
             return Err(format!("{called} is `{after}` after `{text}` was set"));
         }
-        changes.push(Change { path: called, before, after });
+        changes.push(FileChange { path: called, before, after });
     }
     Ok(changes)
 }
@@ -121,20 +131,25 @@ fn is_off(text: &str) -> bool {
     matches!(text, "0" | "off")
 }
 
-fn has_gro(end: &End) -> Result<bool, String> {
+fn has_gro(end: &PairEnd) -> Result<bool, String> {
     let read = end.read(Attribute::Offload(Offload::Gro));
     read.map(|value| value == "on").map_err(|e| format!("the kernel does not say whether there is GRO: {e}"))
 }
 
 /// What each end says of `attribute`.
-pub fn shown(pair: &Pair, attribute: Attribute) -> Vec<(String, Result<String, String>)> {
-    let read = |end: &End| (end.called(attribute), end.read(attribute).map_err(|e| e.to_string()));
+pub fn shown(pair: &VethPair, attribute: Attribute) -> Vec<(String, Result<String, String>)> {
+    let read = |end: &PairEnd| (end.called(attribute), end.read(attribute).map_err(|e| e.to_string()));
     pair.ends().into_iter().map(read).collect()
 }
 
 /// Sets a sysctl in the namespaces of the pair that are not this process's own, where they have one of that name: what the kernel keeps for
 /// each network.
-pub(super) fn sysctl(pair: &Pair, path: &std::path::Path, text: &str, takes: Takes) -> Result<Vec<Change>, String> {
+pub(super) fn sysctl(
+    pair: &VethPair,
+    path: &std::path::Path,
+    text: &str,
+    takes: AcceptedValues,
+) -> Result<Vec<FileChange>, String> {
     use bigiron_sys::kernel_file::{read, write};
     let mut changes = Vec::new();
     for end in pair.ends().into_iter().filter(|end| !end.is_own()) {
@@ -148,7 +163,7 @@ pub(super) fn sysctl(pair: &Pair, path: &std::path::Path, text: &str, takes: Tak
             write(path, text).map_err(say)?;
             let after = read(path).map_err(say)?.trim().to_owned();
             match takes.is_taken(text, &after) {
-                true => Ok(Some(Change { path: shown.clone(), before, after })),
+                true => Ok(Some(FileChange { path: shown.clone(), before, after })),
                 false => Err(format!("`{shown}` says `{after}` after `{text}` was written")),
             }
         });
@@ -166,19 +181,19 @@ mod tests {
     use crate::lever;
     use crate::lever::apply;
     use crate::lever::site::Site;
-    use crate::undo::Thrown;
+    use crate::undo::NoLedger;
     use bigiron_model::setting::Setting;
 
-    fn set(link: &Link, texts: &[&str]) -> Result<Vec<Change>, String> {
+    fn set(link: &TrialLink, texts: &[&str]) -> Result<Vec<FileChange>, String> {
         let settings: Vec<Setting> = texts.iter().map(|text| lever::parse(text).unwrap()).collect();
         let site = Site { root: Path::new("/"), disks: Err("no disk".to_owned()), link };
-        apply::apply(&settings, &site, &mut Thrown).map(|applied| applied.changes)
+        apply::apply(&settings, &site, &mut NoLedger).map(|applied| applied.changes)
     }
 
     /// A pair of our own, where root runs the tests on a kernel that polls.
-    fn made() -> Option<Link> {
-        let pair = Pair::make().and_then(|pair| {
-            available(&pair, &LEVERS[2], "on", Attribute::Offload(Offload::Gro)).map(|()| Link::of(pair))
+    fn made() -> Option<TrialLink> {
+        let pair = VethPair::make().and_then(|pair| {
+            available(&pair, &LEVERS[2], "on", Attribute::Offload(Offload::Gro)).map(|()| TrialLink::of(pair))
         });
         // Not by `eprintln!`, which the harness shows of failed tests alone.
         let skipped = |why| drop(writeln!(std::io::stderr(), "SKIPPED levers of network devices: {why}"));
@@ -229,7 +244,9 @@ mod tests {
     fn a_sysctl_of_each_network_is_set_in_both_and_one_of_the_machine_in_none() {
         let Some(link) = made() else { return };
         let pair = link.get().unwrap();
-        let set = |name: &str, text| sysctl(pair, &Path::new("/proc/sys/net").join(name), text, Takes::Text).unwrap();
+        let set = |name: &str, text| {
+            sysctl(pair, &Path::new("/proc/sys/net").join(name), text, AcceptedValues::Text).unwrap()
+        };
         let changes = set("ipv4/tcp_syncookies", "0");
         let whose: Vec<(&str, &str)> = changes.iter().map(|c| (c.path.as_str(), c.after.as_str())).collect();
         assert_eq!(

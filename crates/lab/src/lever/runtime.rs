@@ -2,14 +2,14 @@
 //!
 //! Invariant: what a lever's value becomes is decided here from the tables alone; the kernel is asked by [`super::site`] only.
 
-use super::takes::Takes;
+use super::accepted_values::AcceptedValues;
 use super::{LeverError, block, cpu, file, fs, memory, mm, net, sysctl, vm};
 use bigiron_model::suggest;
 use bigiron_sys::network::Attribute;
 
 /// What a lever's setting is written into.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum LeverTarget {
     /// A file; `*` in a component stands for every one there is, `NAME` for what the lever's own name ends in.
     File(&'static str),
     /// A file of `queue/` of every disk that the data lies on.
@@ -32,7 +32,7 @@ pub enum Place {
 
 /// What else a change touches: restored with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touches {
+pub enum SideEffects {
     Nothing,
     /// These files.
     Files(&'static [&'static str]),
@@ -45,9 +45,9 @@ pub enum Touches {
 pub struct Lever {
     /// With the family; what is after the last `.` may be `NAME`, for any.
     pub name: &'static str,
-    pub place: Place,
-    pub takes: Takes,
-    pub touches: Touches,
+    pub place: LeverTarget,
+    pub takes: AcceptedValues,
+    pub touches: SideEffects,
     /// The first kernel that has it, where that is worth saying.
     pub since: Option<&'static str>,
     /// In a few words.
@@ -106,12 +106,12 @@ impl Lever {
 
     /// Whether a local study can have it; those of file systems and machines are a guest's.
     pub fn is_local(&self) -> bool {
-        !matches!(self.place, Place::FileSystem | Place::Machine)
+        !matches!(self.place, LeverTarget::FileSystem | LeverTarget::Machine)
     }
 
     /// Whether only root can set it, as far as the lever itself says.
     pub fn needs_root(&self) -> bool {
-        self.is_local() && !matches!(self.takes, Takes::Cpus | Takes::Policy)
+        self.is_local() && !matches!(self.takes, AcceptedValues::Cpus | AcceptedValues::Policy)
     }
 }
 
@@ -129,7 +129,7 @@ pub(super) fn check(lever: &str, value: &str) -> Result<(), LeverError> {
     };
     let unknown = |right| LeverError::Unknown { lever: lever.to_owned(), right };
     let wrong = |right| LeverError::Value { lever: lever.to_owned(), value: value.to_owned(), right };
-    if let Place::Named(path) = named.lever.place {
+    if let LeverTarget::Named(path) = named.lever.place {
         path(named.rest).map_err(unknown)?;
     } else if !named.rest.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) {
         return Err(unknown("a name has letters, digits, `_`, `-` and `.`".to_owned()));
@@ -142,7 +142,7 @@ pub(super) fn check(lever: &str, value: &str) -> Result<(), LeverError> {
     }
     named.lever.takes.written(value).map_err(wrong)?;
     match named.lever.place {
-        Place::FileSystem => fs::check(lever, value).map_err(wrong),
+        LeverTarget::FileSystem => fs::check(lever, value).map_err(wrong),
         _ => Ok(()),
     }
 }

@@ -8,28 +8,28 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
+use super::accepted_values::AcceptedValues;
 use super::disks::Disks;
 use super::policy::{self, Policy};
-use super::runtime::{self, Lever, Named, Place};
+use super::runtime::{self, Lever, LeverTarget, Named};
 use super::swap::{self, Swap};
-use super::takes::Takes;
 use super::{cgroup, net};
 use crate::undo::chosen;
 use bigiron_model::setting::Setting;
 use bigiron_sys::kernel_file::{below, read};
-use bigiron_sys::network::{Attribute, Link};
+use bigiron_sys::network::{Attribute, TrialLink};
 
 /// The machine below a root, and the disks that the study's data lies on (or why there are none).
 pub struct Site<'a> {
     pub root: &'a Path,
     pub disks: Result<Disks, String>,
     /// The devices between the study's clients and servers.
-    pub link: &'a Link,
+    pub link: &'a TrialLink,
 }
 
 /// What a setting comes to on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ResolvedSetting {
     /// The same text into each of these files.
     Write { paths: Vec<PathBuf>, text: String },
     /// A swap device.
@@ -49,29 +49,33 @@ impl Site<'_> {
     ///
     /// # Errors
     /// The reason, and what the kernel offers.
-    pub fn resolve(&self, setting: &Setting) -> Result<Action, String> {
+    pub fn resolve(&self, setting: &Setting) -> Result<ResolvedSetting, String> {
         let (name, value) = setting;
         let named = runtime::find(name).ok_or_else(|| format!("there is no lever `{name}`"))?;
         let lever = named.lever;
         let text = lever.takes.written(value)?;
         match (lever.place, lever.takes) {
-            (Place::FileSystem, _) => Err("it acts on the disk of a guest".to_owned()),
-            (Place::Machine, _) => Err("it acts on the machine of a guest".to_owned()),
-            (Place::Swap, _) => match swap::missing(self.root) {
+            (LeverTarget::FileSystem, _) => Err("it acts on the disk of a guest".to_owned()),
+            (LeverTarget::Machine, _) => Err("it acts on the machine of a guest".to_owned()),
+            (LeverTarget::Swap, _) => match swap::missing(self.root) {
                 Some(why) => Err(why),
-                None => self.as_root("/dev/zram0, /proc/swaps").and_then(|()| Ok(Action::Swap(swap::parse(value)?))),
+                None => self
+                    .as_root("/dev/zram0, /proc/swaps")
+                    .and_then(|()| Ok(ResolvedSetting::Swap(swap::parse(value)?))),
             },
-            (Place::Link(attribute), _) => {
+            (LeverTarget::Link(attribute), _) => {
                 net::available(self.link.get()?, lever, &text, attribute)?;
-                Ok(Action::Link { attribute, text })
+                Ok(ResolvedSetting::Link { attribute, text })
             }
-            (Place::Workload, Takes::Cpus) => self.pinned(value).map(Action::Pin),
-            (Place::Workload, Takes::Policy) => policy::resolve(value, self.root).map(Action::Policy),
-            (Place::Workload, _) => match cgroup::missing(self.root) {
+            (LeverTarget::Workload, AcceptedValues::Cpus) => self.pinned(value).map(ResolvedSetting::Pin),
+            (LeverTarget::Workload, AcceptedValues::Policy) => {
+                policy::resolve(value, self.root).map(ResolvedSetting::Policy)
+            }
+            (LeverTarget::Workload, _) => match cgroup::missing(self.root) {
                 Some(why) => Err(why),
                 None => {
                     self.writable(Path::new("/sys/fs/cgroup/cgroup.subtree_control"))?;
-                    Ok(Action::Limit(text.parse().map_err(|_| "it is not a number of bytes".to_owned())?))
+                    Ok(ResolvedSetting::Limit(text.parse().map_err(|_| "it is not a number of bytes".to_owned())?))
                 }
             },
             _ => {
@@ -80,7 +84,7 @@ impl Site<'_> {
                     self.offered(lever, path, &text)?;
                     self.writable(path)?;
                 }
-                Ok(Action::Write { paths, text })
+                Ok(ResolvedSetting::Write { paths, text })
             }
         }
     }
@@ -92,18 +96,22 @@ impl Site<'_> {
     pub fn paths(&self, named: &Named<'_>) -> Result<Vec<PathBuf>, String> {
         let lever = named.lever;
         let paths: Vec<PathBuf> = match lever.place {
-            Place::File(pattern) => self.matching(pattern),
-            Place::Named(path) => vec![path(named.rest)?.into()],
-            Place::Disk(file) => {
+            LeverTarget::File(pattern) => self.matching(pattern),
+            LeverTarget::Named(path) => vec![path(named.rest)?.into()],
+            LeverTarget::Disk(file) => {
                 let file = file.replace("NAME", named.rest);
                 let disks = self.disks.as_ref().map_err(Clone::clone)?;
                 disks.disks.iter().map(|disk| format!("/sys/block/{disk}/queue/{file}").into()).collect()
             }
-            Place::Device(file) => {
+            LeverTarget::Device(file) => {
                 let disks = self.disks.as_ref().map_err(Clone::clone)?;
                 disks.devices.iter().map(|disk| format!("/sys/block/{disk}/queue/{file}").into()).collect()
             }
-            Place::Workload | Place::Swap | Place::Link(_) | Place::FileSystem | Place::Machine => Vec::new(),
+            LeverTarget::Workload
+            | LeverTarget::Swap
+            | LeverTarget::Link(_)
+            | LeverTarget::FileSystem
+            | LeverTarget::Machine => Vec::new(),
         };
         for path in &paths {
             if !below(self.root, path).exists() {
@@ -111,7 +119,7 @@ impl Site<'_> {
             }
         }
         match (paths.is_empty(), lever.place) {
-            (true, Place::File(pattern)) => Err(format!("there is no `{pattern}`")),
+            (true, LeverTarget::File(pattern)) => Err(format!("there is no `{pattern}`")),
             _ => Ok(paths),
         }
     }
@@ -167,13 +175,13 @@ impl Site<'_> {
     /// Refuses a word that the kernel lists no such.
     fn offered(&self, lever: &Lever, path: &Path, text: &str) -> Result<(), String> {
         let list = match lever.takes {
-            Takes::OfferedBeside(file) => path.with_file_name(file),
+            AcceptedValues::OfferedBeside(file) => path.with_file_name(file),
             _ => path.to_owned(),
         };
         let shown = read(&below(self.root, &list)).map_err(|e| format!("`{}` cannot be read: {e}", list.display()))?;
         let offered = match lever.takes {
-            Takes::OfferedBeside(_) => shown.split_whitespace().map(str::to_owned).collect(),
-            Takes::Offered => words(&shown),
+            AcceptedValues::OfferedBeside(_) => shown.split_whitespace().map(str::to_owned).collect(),
+            AcceptedValues::Offered => words(&shown),
             _ => match brackets(&shown) {
                 true => words(&shown),
                 false => return self.silent(path, &shown),

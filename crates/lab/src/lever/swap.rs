@@ -7,8 +7,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::undo::inverse::zrams;
-use crate::undo::{Inverse, Notes};
-use bigiron_model::record::Change;
+use crate::undo::{ChangeLog, Inverse};
+use bigiron_model::record::FileChange;
 use bigiron_model::size;
 use bigiron_sys as sys;
 use bigiron_sys::kernel_file::{below, read, write};
@@ -61,7 +61,7 @@ pub(super) fn missing(root: &Path) -> Option<String> {
 }
 
 /// Makes the device and swaps on it.
-pub(super) fn apply(what: &str, swap: &Swap, notes: &mut dyn Notes) -> Result<Vec<Change>, String> {
+pub(super) fn apply(what: &str, swap: &Swap, notes: &mut dyn ChangeLog) -> Result<Vec<FileChange>, String> {
     let root = notes.root().to_owned();
     let of = |index: u32, name: &str| PathBuf::from(format!("/sys/block/zram{index}/{name}"));
     let size = |index: u32| read(&below(&root, &of(index, "disksize"))).unwrap_or_default();
@@ -111,7 +111,7 @@ pub(super) fn apply(what: &str, swap: &Swap, notes: &mut dyn Notes) -> Result<Ve
         return Err(format!("/proc/swaps does not show {}", device.display()));
     }
     let algorithm = read(&below(&root, &of(index, "comp_algorithm"))).unwrap_or_default();
-    let change = |path: &str, before: String, after: String| Change { path: path.to_owned(), before, after };
+    let change = |path: &str, before: String, after: String| FileChange { path: path.to_owned(), before, after };
     Ok(vec![
         change("/proc/swaps", before.join("; "), after.join("; ")),
         change(

@@ -1,13 +1,13 @@
 //! `sysctl.NAME=VALUE`: a file below /proc/sys.
 
-use super::runtime::{Lever, Place, Touches};
-use super::takes::Takes;
+use super::accepted_values::AcceptedValues;
+use super::runtime::{Lever, LeverTarget, SideEffects};
 
 pub const LEVERS: &[Lever] = &[Lever {
     name: "sysctl.NAME",
-    place: Place::Named(path),
-    takes: Takes::Text,
-    touches: Touches::Nothing,
+    place: LeverTarget::Named(path),
+    takes: AcceptedValues::Text,
+    touches: SideEffects::Nothing,
     since: None,
     summary: "a sysctl, such as `sysctl.vm.swappiness`",
 }];

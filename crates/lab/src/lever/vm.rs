@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::runtime::{Lever, Place, Touches};
-use super::takes::Takes;
+use super::accepted_values::AcceptedValues;
+use super::runtime::{Lever, LeverTarget, SideEffects};
 use bigiron_model::setting::Setting;
 use bigiron_sys::cpu_list;
 
@@ -17,32 +17,36 @@ pub const BLOCK_SIZE: &str = "vm.block-size";
 /// Bytes of a disk's logical block, unless it is said otherwise.
 const SECTOR: u32 = 512;
 
-const fn lever(name: &'static str, takes: Takes, summary: &'static str) -> Lever {
-    Lever { name, place: Place::Machine, takes, touches: Touches::Nothing, since: None, summary }
+const fn lever(name: &'static str, takes: AcceptedValues, summary: &'static str) -> Lever {
+    Lever { name, place: LeverTarget::Machine, takes, touches: SideEffects::Nothing, since: None, summary }
 }
 
 pub const LEVERS: &[Lever] = &[
-    lever(NUMA, Takes::Number { least: 1, most: 64 }, "NUMA nodes, to which CPUs and memory are dealt in equal parts"),
+    lever(
+        NUMA,
+        AcceptedValues::Number { least: 1, most: 64 },
+        "NUMA nodes, to which CPUs and memory are dealt in equal parts",
+    ),
     lever(
         THREADS,
-        Takes::Words(&[("1", "1"), ("2", "2"), ("4", "4")]),
+        AcceptedValues::Words(&[("1", "1"), ("2", "2"), ("4", "4")]),
         "threads of a core (SMT): this many CPUs are siblings, which share nothing but their place in the topology",
     ),
     lever(
         DISKS,
-        Takes::Number { least: 0, most: 1000 },
+        AcceptedValues::Number { least: 0, most: 1000 },
         "SCSI disks (scsi_debug) that dbsim's data files lie on, one on each, instead of the file system",
     ),
     lever(
         BLOCK_SIZE,
-        Takes::Words(&[("512", "512"), ("4096", "4096")]),
+        AcceptedValues::Words(&[("512", "512"), ("4096", "4096")]),
         "bytes of a logical block of the disks: of `vm.disks`, and of the models `nvme` and `ssd`",
     ),
 ];
 
 /// The shape of a guest's machine, beyond what all arms of a study share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct MachineShape {
     /// NUMA nodes; with one there is no topology at all.
     pub nodes: u32,
     /// CPUs of a core.
@@ -53,13 +57,13 @@ pub struct Shape {
     pub block_bytes: u32,
 }
 
-impl Default for Shape {
+impl Default for MachineShape {
     fn default() -> Self {
         Self { nodes: 1, threads: 1, disks: 0, block_bytes: SECTOR }
     }
 }
 
-impl Shape {
+impl MachineShape {
     /// The shape that `settings`, which have been checked, ask for.
     pub fn of(settings: &[Setting]) -> Self {
         let number = |lever: &str| settings.iter().find(|(name, _)| name == lever).and_then(|(_, n)| n.parse().ok());
@@ -140,11 +144,14 @@ mod tests {
 
     #[test]
     fn a_shape_is_what_is_set() {
-        assert!(Shape::of(&[]).is_plain());
-        assert_eq!(Shape::of(&[lever::parse("vm.numa=4").unwrap()]).nodes, 4);
+        assert!(MachineShape::of(&[]).is_plain());
+        assert_eq!(MachineShape::of(&[lever::parse("vm.numa=4").unwrap()]).nodes, 4);
         let settings = ["vm.disks=256", "vm.block-size=4096"].map(|text| lever::parse(text).unwrap());
-        assert_eq!(Shape::of(&settings), Shape { disks: 256, block_bytes: 4096, ..Shape::default() });
-        assert_eq!(Shape::of(&[lever::parse("vm.threads=2").unwrap()]).threads, 2);
+        assert_eq!(
+            MachineShape::of(&settings),
+            MachineShape { disks: 256, block_bytes: 4096, ..MachineShape::default() }
+        );
+        assert_eq!(MachineShape::of(&[lever::parse("vm.threads=2").unwrap()]).threads, 2);
         assert!(lever::parse("vm.block-size=1024").unwrap_err().to_string().contains("`512` or `4096`"));
         assert!(lever::parse("vm.threads=3").unwrap_err().to_string().contains("`1`, `2` or `4`"));
         assert!(lever::parse("vm.numa=0").unwrap_err().to_string().contains("from 1 to 64"));
@@ -161,14 +168,14 @@ mod tests {
                 Some(format!("{text}\n"))
             }
         };
-        let shape = Shape { nodes: 2, ..Shape::default() };
+        let shape = MachineShape { nodes: 2, ..MachineShape::default() };
         shape.verify(1, &with("0-1", "0")).unwrap();
         shape.verify(4, &with("0-1", "0-1")).unwrap();
         let why = shape.verify(1, &with("0", "0")).unwrap_err();
         assert_eq!(why, "Lever `vm.numa=2` did not take: `/sys/devices/system/node/online` says `0`");
         assert!(shape.verify(2, &with("0-1", "0")).unwrap_err().contains("has_cpu"));
         assert!(shape.verify(2, &|_| None).unwrap_err().contains("without NUMA"));
-        Shape::default().verify(2, &|_| None).unwrap();
+        MachineShape::default().verify(2, &|_| None).unwrap();
     }
 
     #[test]
@@ -184,7 +191,7 @@ mod tests {
                 Some(format!("{text}\n"))
             }
         };
-        let shape = Shape { threads: 2, ..Shape::default() };
+        let shape = MachineShape { threads: 2, ..MachineShape::default() };
         let pairs = |cpu| if cpu < 2 { "0-1" } else { "2-3" };
         shape.verify(4, &with("on", "0-3", pairs)).unwrap();
         shape.verify(2, &with("forceoff", "0,2", |cpu| if cpu == 0 { "0" } else { "2" })).unwrap();

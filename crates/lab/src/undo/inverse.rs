@@ -45,7 +45,7 @@ pub enum Inverse {
 
 /// What taking back came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum UndoResult {
     /// It has been taken back now.
     Restored,
     /// There was nothing (left) to do.
@@ -64,20 +64,20 @@ impl Inverse {
     ///
     /// # Errors
     /// What could not be taken back, and why.
-    pub fn run(&self, root: &Path) -> Result<Done, String> {
+    pub fn run(&self, root: &Path) -> Result<UndoResult, String> {
         match self {
             Inverse::Write { path, value, shown } => write_back(&below(root, path), path, value, shown),
             Inverse::RemoveCgroup { path } => remove_cgroup(&below(root, path)),
             Inverse::RemoveFile { path } => gone(fs::remove_file(below(root, path)), path),
             Inverse::RemoveFolder { path } => gone(fs::remove_dir_all(below(root, path)), path),
             Inverse::Unmount { path } => patiently(|| match unmount(below(root, path), UnmountFlags::empty()) {
-                Ok(()) => Ok(Done::Restored),
-                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(Done::Already),
+                Ok(()) => Ok(UndoResult::Restored),
+                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(UndoResult::Already),
                 Err(e) => Err((e == rustix::io::Errno::BUSY, format!("{} is not unmounted: {e}", path.display()))),
             }),
             Inverse::SwapOff { path } => match sys::swap::off(&below(root, path)) {
-                Ok(()) => Ok(Done::Restored),
-                Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound) => Ok(Done::Already),
+                Ok(()) => Ok(UndoResult::Restored),
+                Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound) => Ok(UndoResult::Already),
                 Err(e) => Err(format!("{} is still swapped on: {e}", path.display())),
             },
             Inverse::ResetZram { index } => reset_zram(root, *index),
@@ -88,7 +88,7 @@ impl Inverse {
                     let size = read(&below(root, Path::new(&format!("/sys/block/zram{n}/disksize"))));
                     size.is_ok_and(|size| size.trim() == "0")
                 };
-                let mut done = Done::Already;
+                let mut done = UndoResult::Already;
                 for n in new.iter().filter(|n| unused(n)) {
                     done = remove_zram(root, *n)?;
                 }
@@ -123,15 +123,15 @@ pub(crate) fn zrams(root: &Path) -> Vec<u32> {
     found
 }
 
-fn write_back(at: &Path, path: &Path, value: &str, shown: &str) -> Result<Done, String> {
+fn write_back(at: &Path, path: &Path, value: &str, shown: &str) -> Result<UndoResult, String> {
     match read(at) {
-        Ok(now) if now == shown => return Ok(Done::Already),
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Done::Gone),
+        Ok(now) if now == shown => return Ok(UndoResult::Already),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(UndoResult::Gone),
         _ => {}
     }
     write(at, value).map_err(|e| format!("{} cannot be set back to `{value}`: {e}", path.display()))?;
     match read(at) {
-        Ok(now) if now == shown => Ok(Done::Restored),
+        Ok(now) if now == shown => Ok(UndoResult::Restored),
         Ok(now) => Err(format!(
             "{} was set back to `{value}`, but says `{}`, not `{}`",
             path.display(),
@@ -142,16 +142,16 @@ fn write_back(at: &Path, path: &Path, value: &str, shown: &str) -> Result<Done, 
     }
 }
 
-fn gone(removed: io::Result<()>, path: &Path) -> Result<Done, String> {
+fn gone(removed: io::Result<()>, path: &Path) -> Result<UndoResult, String> {
     match removed {
-        Ok(()) => Ok(Done::Restored),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Done::Already),
+        Ok(()) => Ok(UndoResult::Restored),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(UndoResult::Already),
         Err(e) => Err(format!("{} is not removed: {e}", path.display())),
     }
 }
 
 /// Tries until it works, fails for good, or patience is over; a failure says whether to try again.
-fn patiently(attempt: impl Fn() -> Result<Done, (bool, String)>) -> Result<Done, String> {
+fn patiently(attempt: impl Fn() -> Result<UndoResult, (bool, String)>) -> Result<UndoResult, String> {
     let begun = Instant::now();
     loop {
         match attempt() {
@@ -162,9 +162,9 @@ fn patiently(attempt: impl Fn() -> Result<Done, (bool, String)>) -> Result<Done,
     }
 }
 
-fn remove_cgroup(at: &Path) -> Result<Done, String> {
+fn remove_cgroup(at: &Path) -> Result<UndoResult, String> {
     if !at.exists() {
-        return Ok(Done::Already);
+        return Ok(UndoResult::Already);
     }
     // From Linux 5.14 on; before, the processes are killed one by one.
     if fs::write(at.join("cgroup.kill"), "1").is_err() {
@@ -176,8 +176,8 @@ fn remove_cgroup(at: &Path) -> Result<Done, String> {
         remove_cgroup(&folder.path())?;
     }
     patiently(|| match fs::remove_dir(at) {
-        Ok(()) => Ok(Done::Restored),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Done::Already),
+        Ok(()) => Ok(UndoResult::Restored),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(UndoResult::Already),
         Err(e) => Err((e.kind() == ErrorKind::ResourceBusy, format!("{} is not removed: {e}", at.display()))),
     })
 }
@@ -189,26 +189,26 @@ fn kill_all(cgroup: &Path) {
     }
 }
 
-fn reset_zram(root: &Path, index: u32) -> Result<Done, String> {
+fn reset_zram(root: &Path, index: u32) -> Result<UndoResult, String> {
     let folder = below(root, Path::new(&format!("/sys/block/zram{index}")));
     match read(&folder.join("disksize")) {
-        Ok(size) if size.trim() == "0" => Ok(Done::Already),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Done::Gone),
+        Ok(size) if size.trim() == "0" => Ok(UndoResult::Already),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(UndoResult::Gone),
         _ => patiently(|| match write(&folder.join("reset"), "1") {
-            Ok(()) => Ok(Done::Restored),
+            Ok(()) => Ok(UndoResult::Restored),
             Err(e) => Err((e.kind() == ErrorKind::ResourceBusy, format!("/dev/zram{index} is not emptied: {e}"))),
         }),
     }
 }
 
-fn remove_zram(root: &Path, index: u32) -> Result<Done, String> {
+fn remove_zram(root: &Path, index: u32) -> Result<UndoResult, String> {
     if !zrams(root).contains(&index) {
-        return Ok(Done::Already);
+        return Ok(UndoResult::Already);
     }
     reset_zram(root, index)?;
     let remove = below(root, Path::new("/sys/class/zram-control/hot_remove"));
     patiently(|| match write(&remove, &index.to_string()) {
-        Ok(()) => Ok(Done::Restored),
+        Ok(()) => Ok(UndoResult::Restored),
         Err(e) => Err((e.kind() == ErrorKind::ResourceBusy, format!("/dev/zram{index} is not removed: {e}"))),
     })
 }

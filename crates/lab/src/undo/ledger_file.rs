@@ -15,7 +15,7 @@ use super::inverse::Inverse;
 
 /// A change of the machine, as it was written down before it was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct UndoEntry {
     pub id: u64,
     /// The process that made it.
     pub pid: u32,
@@ -29,7 +29,7 @@ pub struct Entry {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Line {
-    Change(Entry),
+    Change(UndoEntry),
     Undone(u64),
 }
 
@@ -43,7 +43,7 @@ pub(super) struct LedgerFile {
 #[derive(Default)]
 pub(super) struct Contents {
     /// Changes that were not taken back, in the order in which they were made.
-    pub(super) open: Vec<Entry>,
+    pub(super) open: Vec<UndoEntry>,
     /// The first id that was never used.
     pub(super) next: u64,
     /// Whole lines that cannot be understood.
@@ -74,11 +74,11 @@ impl LedgerFile {
         Ok(parse(&fs::read(&self.path)?))
     }
 
-    pub(super) fn announce(&self, entry: Entry) -> io::Result<()> {
+    pub(super) fn announce(&self, entry: UndoEntry) -> io::Result<()> {
         self.append(&Line::Change(entry))
     }
 
-    pub(super) fn settle(&self, id: u64) -> io::Result<()> {
+    pub(super) fn mark_undone(&self, id: u64) -> io::Result<()> {
         self.append(&Line::Undone(id))
     }
 
@@ -109,7 +109,7 @@ pub(super) fn peek(folder: &Path) -> Option<Contents> {
 
 fn parse(bytes: &[u8]) -> Contents {
     let mut contents = Contents::default();
-    let mut open: BTreeMap<u64, Entry> = BTreeMap::new();
+    let mut open: BTreeMap<u64, UndoEntry> = BTreeMap::new();
     for line in bytes[..whole(bytes)].split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
         match understood(line) {
             Some(Line::Change(entry)) => {
@@ -146,9 +146,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn entry(id: u64) -> Entry {
+    fn entry(id: u64) -> UndoEntry {
         let undo = Inverse::RemoveFile { path: format!("/tmp/{id}").into() };
-        Entry { id, pid: 1, boot: "b".to_owned(), what: "test".to_owned(), undo }
+        UndoEntry { id, pid: 1, boot: "b".to_owned(), what: "test".to_owned(), undo }
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         for id in 0..3 {
             ledger_file.announce(entry(id)).unwrap();
         }
-        ledger_file.settle(1).unwrap();
+        ledger_file.mark_undone(1).unwrap();
         let read = LedgerFile::open(folder.path()).unwrap().read().unwrap();
         assert_eq!((read.open, read.next, read.damaged), (vec![entry(0), entry(2)], 3, 0));
     }

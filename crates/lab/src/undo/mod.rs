@@ -28,13 +28,13 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bigiron_model::record::Change;
+use bigiron_model::record::FileChange;
 use bigiron_sys::kernel_file;
 use rustix::fs::{FlockOperation, flock};
 
-pub use inverse::{Done, Inverse};
-pub use ledger_file::Entry;
+pub use inverse::{Inverse, UndoResult};
 use ledger_file::LedgerFile;
+pub use ledger_file::UndoEntry;
 
 use kernel_file::below;
 
@@ -51,7 +51,7 @@ pub enum UndoError {
         "An earlier bigiron was killed and left {} of this machine changed: {}; `bigiron undo` restores what was before",
         settings(.0.len()), list(.0)
     )]
-    LeftOver(Vec<Entry>),
+    LeftOver(Vec<UndoEntry>),
     #[error("The ledger `{path}` has {lines} lines that cannot be read; look at it, then remove it")]
     Damaged { path: PathBuf, lines: usize },
     #[error("The ledger `{path}` cannot be written, so nothing is changed: {cause}")]
@@ -66,7 +66,7 @@ fn settings(n: usize) -> String {
     if n == 1 { "a setting".to_owned() } else { format!("{n} settings") }
 }
 
-fn list(entries: &[Entry]) -> String {
+fn list(entries: &[UndoEntry]) -> String {
     let mut whats: Vec<&str> = Vec::new();
     for entry in entries {
         if !whats.contains(&entry.what.as_str()) {
@@ -91,12 +91,12 @@ impl std::fmt::Display for Holder {
 
 /// Something that could not be taken back. It stays in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct FailedUndo {
     pub what: String,
     pub why: String,
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for FailedUndo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} (changed for {})", self.why, self.what)
     }
@@ -106,7 +106,7 @@ impl std::fmt::Display for Trouble {
 #[derive(Debug, Default)]
 pub struct Restored {
     /// Latest change first; `None` if it was not tried (a dry run).
-    pub entries: Vec<(Entry, Option<Result<Done, String>>)>,
+    pub entries: Vec<(UndoEntry, Option<Result<UndoResult, String>>)>,
     /// Lines that cannot be read: damage of the file. They stay.
     pub damaged: usize,
     pub path: PathBuf,
@@ -114,7 +114,7 @@ pub struct Restored {
 
 /// A place in the ledger to come back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark(u64);
+pub struct LedgerMark(u64);
 
 /// The ledger of one machine, held by this process. What is still changed when it is dropped is taken back then.
 pub struct Ledger {
@@ -150,7 +150,7 @@ pub fn folder() -> Result<PathBuf, UndoError> {
 }
 
 /// What a killed bigiron left changed, if this can be seen without a lock; empty while another one lives.
-pub fn left_over() -> Vec<Entry> {
+pub fn left_over() -> Vec<UndoEntry> {
     let Some(contents) = folder().ok().and_then(|folder| ledger_file::peek(&folder)) else { return Vec::new() };
     contents.open.into_iter().filter(|e| !Path::new(&format!("/proc/{}", e.pid)).exists()).collect()
 }
@@ -248,7 +248,7 @@ impl Ledger {
         }
         let boot = boot_id();
         // What a reboot has taken back is no reason to stop.
-        let left: Vec<Entry> =
+        let left: Vec<UndoEntry> =
             contents.open.into_iter().filter(|e| e.boot == boot || !e.undo.is_undone_by_reboot()).collect();
         if !left.is_empty() {
             return Err(UndoError::LeftOver(left));
@@ -258,8 +258,8 @@ impl Ledger {
     }
 
     /// Where the ledger is now, for [`Ledger::undo_since`].
-    pub fn mark(&self) -> Mark {
-        Mark(self.next)
+    pub fn mark(&self) -> LedgerMark {
+        LedgerMark(self.next)
     }
 
     /// Writes down how `undo` takes back what the caller does next, for `what`. Only when this has returned may it be done.
@@ -268,28 +268,28 @@ impl Ledger {
     /// It could not be written down; then nothing may be changed.
     pub fn note(&mut self, what: &str, undo: Inverse) -> Result<(), UndoError> {
         let entry =
-            Entry { id: self.next, pid: std::process::id(), boot: self.boot.clone(), what: what.to_owned(), undo };
+            UndoEntry { id: self.next, pid: std::process::id(), boot: self.boot.clone(), what: what.to_owned(), undo };
         self.lock.ledger_file.announce(entry).map_err(|cause| io_error(&self.lock.ledger_file, cause))?;
         self.next += 1;
         Ok(())
     }
 
-    /// As [`Notes::write`].
+    /// As [`ChangeLog::write`].
     ///
     /// # Errors
-    /// As [`Notes::write`].
-    pub fn write(&mut self, what: &str, path: &Path, value: &str) -> Result<Change, UndoError> {
-        Notes::write(self, what, path, value)
+    /// As [`ChangeLog::write`].
+    pub fn write(&mut self, what: &str, path: &Path, value: &str) -> Result<FileChange, UndoError> {
+        ChangeLog::write(self, what, path, value)
     }
 
     /// Takes back what was done since `mark`, the latest first. What could not be taken back is returned, and stays in the ledger.
-    pub fn undo_since(&mut self, mark: Mark) -> Vec<Trouble> {
+    pub fn undo_since(&mut self, mark: LedgerMark) -> Vec<FailedUndo> {
         replay(&self.lock.ledger_file, &self.root, &self.boot, mark.0)
     }
 }
 
 /// Where changes are written down before they are made.
-pub trait Notes {
+pub trait ChangeLog {
     /// What /proc, /sys and /dev are below.
     fn root(&self) -> &Path;
 
@@ -316,8 +316,8 @@ pub trait Notes {
     /// value is the caller's to judge from what is returned.
     ///
     /// # Errors
-    /// As [`Notes::keep`], or the kernel refuses the value.
-    fn write(&mut self, what: &str, path: &Path, value: &str) -> Result<Change, UndoError> {
+    /// As [`ChangeLog::keep`], or the kernel refuses the value.
+    fn write(&mut self, what: &str, path: &Path, value: &str) -> Result<FileChange, UndoError> {
         let before = self.keep(what, path)?;
         let at = below(self.root(), path);
         kernel_file::write(&at, value).map_err(|cause| UndoError::Refused {
@@ -327,11 +327,11 @@ pub trait Notes {
         })?;
         let after = kernel_file::read(&at).map_err(|cause| UndoError::Unreadable { path: path.to_owned(), cause })?;
         let said = |text: &str| chosen(text).to_owned();
-        Ok(Change { path: path.display().to_string(), before: said(&before), after: said(&after) })
+        Ok(FileChange { path: path.display().to_string(), before: said(&before), after: said(&after) })
     }
 }
 
-impl Notes for Ledger {
+impl ChangeLog for Ledger {
     fn root(&self) -> &Path {
         &self.root
     }
@@ -342,9 +342,9 @@ impl Notes for Ledger {
 }
 
 /// For a machine that is thrown away after its trial: a guest. Nothing is written down.
-pub struct Thrown;
+pub struct NoLedger;
 
-impl Notes for Thrown {
+impl ChangeLog for NoLedger {
     fn root(&self) -> &Path {
         Path::new("/")
     }
@@ -356,7 +356,7 @@ impl Notes for Thrown {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        for trouble in self.undo_since(Mark(0)) {
+        for trouble in self.undo_since(LedgerMark(0)) {
             eprintln!("bigiron: not restored: {trouble}; `bigiron undo` tries again");
         }
         *HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
@@ -376,18 +376,18 @@ pub fn chosen(text: &str) -> &str {
 }
 
 /// Takes back everything from entry `from` on that is not, the latest first.
-fn replay(ledger_file: &LedgerFile, root: &Path, boot: &str, from: u64) -> Vec<Trouble> {
+fn replay(ledger_file: &LedgerFile, root: &Path, boot: &str, from: u64) -> Vec<FailedUndo> {
     let contents = match ledger_file.read() {
         Ok(contents) => contents,
         Err(e) => {
             let why = format!("the ledger `{}` cannot be read: {e}", ledger_file.path().display());
-            return vec![Trouble { what: "everything".to_owned(), why }];
+            return vec![FailedUndo { what: "everything".to_owned(), why }];
         }
     };
     let mut troubles = Vec::new();
     for entry in contents.open.iter().filter(|e| e.id >= from).rev() {
         if let Err(why) = take_back(ledger_file, root, boot, entry) {
-            troubles.push(Trouble { what: entry.what.clone(), why });
+            troubles.push(FailedUndo { what: entry.what.clone(), why });
         }
     }
     // Begun anew only when nothing is open and nothing else could be lost.
@@ -397,10 +397,13 @@ fn replay(ledger_file: &LedgerFile, root: &Path, boot: &str, from: u64) -> Vec<T
     troubles
 }
 
-fn take_back(ledger_file: &LedgerFile, root: &Path, boot: &str, entry: &Entry) -> Result<Done, String> {
-    let done =
-        if entry.boot != boot && entry.undo.is_undone_by_reboot() { Done::Already } else { entry.undo.run(root)? };
-    ledger_file.settle(entry.id).map_err(|e| format!("restored, but the ledger cannot be written: {e}"))?;
+fn take_back(ledger_file: &LedgerFile, root: &Path, boot: &str, entry: &UndoEntry) -> Result<UndoResult, String> {
+    let done = if entry.boot != boot && entry.undo.is_undone_by_reboot() {
+        UndoResult::Already
+    } else {
+        entry.undo.run(root)?
+    };
+    ledger_file.mark_undone(entry.id).map_err(|e| format!("restored, but the ledger cannot be written: {e}"))?;
     Ok(done)
 }
 

@@ -89,7 +89,7 @@ fn after_a_kill_the_next_start_says_so_and_undo_restores_once() {
     assert_eq!((dry.entries.len(), dry.entries[0].1.is_none()), (1, true));
     assert_eq!(says(&root, SWAPPINESS), "10\n");
     let done = restore(state.path(), root.path(), false).unwrap();
-    assert_eq!(done.entries[0].1, Some(Ok(Done::Restored)));
+    assert_eq!(done.entries[0].1, Some(Ok(UndoResult::Restored)));
     assert_eq!(says(&root, SWAPPINESS), "60\n");
     assert!(restore(state.path(), root.path(), false).unwrap().entries.is_empty());
 }
@@ -104,7 +104,7 @@ fn what_cannot_be_restored_is_said_and_kept() {
     let path = below(root.path(), Path::new(SWAPPINESS));
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    let troubles = ledger.undo_since(Mark(0));
+    let troubles = ledger.undo_since(LedgerMark(0));
     assert_eq!(troubles.len(), 1);
     assert!(troubles[0].to_string().contains("(changed for b)"), "{}", troubles[0]);
     assert_eq!(says(&root, "/sys/a/x"), "1\n", "the others are restored all the same");

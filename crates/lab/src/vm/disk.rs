@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 
 use crate::protocol::Device;
 use bigiron_model::clock::Clock;
-use bigiron_model::storage::{Medium, Profile};
+use bigiron_model::storage::{Medium, StorageProfile};
 
 /// A raw image that QEMU makes a virtio disk of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Cache {
 }
 
 /// The guest's device of `size_mib` for its workload number `index`; a disk on a file of the host has the serial number `serial`.
-pub fn device(profile: &Profile, size_mib: u64, cpus: u32, index: usize, serial: &str) -> Device {
+pub fn device(profile: &StorageProfile, size_mib: u64, cpus: u32, index: usize, serial: &str) -> Device {
     match profile.medium {
         Medium::Ram => Device::Ram { index },
         Medium::Modelled { completion_ns } => Device::NullBlk { size_mib, completion_ns, queues: cpus },

@@ -4,9 +4,7 @@
 //! Invariant: a QEMU counts as in lockstep only if its vCPU thread was seen to bear the name that the library gives it when it works.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use bigiron_lockstep::{ONE_VCPU, THREAD_NAME};
 use object::read::elf::{ElfFile64, ProgramHeader as _};
-use rustix::fs::MemfdFlags;
 
+use super::memory_file::MemoryFile;
 use super::qemu::Qemu;
 use bigiron_sys as sys;
 
@@ -29,16 +27,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// The library, as a file that only this process has.
 pub struct Library {
-    file: File,
+    file: MemoryFile,
 }
 
 impl Library {
     /// # Errors
     /// No memory.
     pub fn new() -> io::Result<Self> {
-        let mut file = File::from(rustix::fs::memfd_create("bigiron-lockstep", MemfdFlags::CLOEXEC)?);
-        file.write_all(LIBRARY)?;
-        Ok(Self { file })
+        Ok(Self { file: MemoryFile::new("bigiron-lockstep", LIBRARY)? })
     }
 
     /// The library for `qemu`, or why it cannot have it.
@@ -51,7 +47,7 @@ impl Library {
     /// process and the library live.
     pub fn preload(&self, command: &mut Command, cpus: u32) {
         // The loader splits at blanks and colons, so that a path of the user's could not be told; this one has neither.
-        let mut list = OsString::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()));
+        let mut list = OsString::from(self.file.path());
         if let Some(users) = std::env::var_os("LD_PRELOAD").filter(|l| !l.is_empty()) {
             list.push(":");
             list.push(users);

@@ -1,12 +1,14 @@
 //! The VM: QEMU, its clocks, its disks, its initramfs.
 
 pub mod disk;
+pub mod hang_detector;
 pub mod initramfs;
 pub mod lockstep;
-pub mod patience;
+pub mod memory_file;
 pub mod probe;
 pub mod process;
 pub mod profile;
 pub mod qemu;
+pub mod unpacked;
 pub mod watch;
 pub mod writes;

@@ -16,7 +16,7 @@ use super::process::Process;
 use super::qemu::{Accelerator, Config, Qemu};
 use super::watch::Watch;
 use crate::protocol;
-use crate::protocol::{Event, Job};
+use crate::protocol::{GuestEvent, GuestJob};
 use bigiron_model::clock::Clock;
 
 /// A guest under KVM is up in 2 s; one that takes longer than this is of no use for measuring.
@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// What is known of KVM here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kvm {
+pub struct KvmStatus {
     pub usable: bool,
     /// Why not, or what was seen to work.
     pub reason: String,
@@ -35,7 +35,7 @@ pub struct Kvm {
     host: String,
 }
 
-impl Kvm {
+impl KvmStatus {
     fn no(host: &str, reason: String) -> Self {
         Self { usable: false, reason, without_capabilities: false, host: host.to_owned() }
     }
@@ -48,7 +48,7 @@ impl Kvm {
 
 /// How a boot under KVM ended.
 #[derive(Debug, PartialEq)]
-enum Booted {
+enum KvmBootEnd {
     /// In order, after so long.
     Up(Duration),
     /// QEMU gave up: what it said.
@@ -88,7 +88,7 @@ const CAPABILITIES: &str = "failed to set MSR 0x10a";
 ///
 /// # Errors
 /// The probe itself cannot be made (disk full, this executable unreadable): says nothing about KVM.
-pub fn kvm(cache: &Path, qemu: &Qemu, kernel: &Path) -> anyhow::Result<Kvm> {
+pub fn kvm(cache: &Path, qemu: &Qemu, kernel: &Path) -> anyhow::Result<KvmStatus> {
     if let Some(known) = without_boot(cache, qemu) {
         return Ok(known);
     }
@@ -96,22 +96,26 @@ pub fn kvm(cache: &Path, qemu: &Qemu, kernel: &Path) -> anyhow::Result<Kvm> {
 }
 
 /// Boots a guest, and again without what the host keeps to itself, and remembers what that shows.
-fn probe(cache: &Path, host: &str, boot: &mut dyn FnMut(Accelerator) -> anyhow::Result<Booted>) -> anyhow::Result<Kvm> {
+fn probe(
+    cache: &Path,
+    host: &str,
+    boot: &mut dyn FnMut(Accelerator) -> anyhow::Result<KvmBootEnd>,
+) -> anyhow::Result<KvmStatus> {
     let mut without_capabilities = false;
     let mut booted = boot(Accelerator::Kvm)?;
-    if matches!(&booted, Booted::Refused(why) if why.contains(CAPABILITIES)) {
+    if matches!(&booted, KvmBootEnd::Refused(why) if why.contains(CAPABILITIES)) {
         without_capabilities = true;
         booted = boot(Accelerator::KvmWithoutCapabilities)?;
     }
-    let no = |why: &str| Kvm::no(host, format!("/dev/kvm is there, but a guest does not boot under it: {why}"));
+    let no = |why: &str| KvmStatus::no(host, format!("/dev/kvm is there, but a guest does not boot under it: {why}"));
     let kvm = match booted {
-        Booted::Up(took) => {
+        KvmBootEnd::Up(took) => {
             let less = if without_capabilities { " with arch-capabilities=off" } else { "" };
             let reason = format!("a guest booted under it{less} in {:.1} s", took.as_secs_f64());
-            Kvm { usable: true, reason, without_capabilities, host: host.to_owned() }
+            KvmStatus { usable: true, reason, without_capabilities, host: host.to_owned() }
         }
-        Booted::Refused(why) => no(&why),
-        Booted::Failed(why) => return Ok(no(&format!("{why}; the next study tries again"))),
+        KvmBootEnd::Refused(why) => no(&why),
+        KvmBootEnd::Failed(why) => return Ok(no(&format!("{why}; the next study tries again"))),
     };
     std::fs::create_dir_all(cache)?;
     std::fs::write(cache.join("kvm.toml"), toml::to_string(&kvm)?).context("Cannot remember what KVM can do")?;
@@ -119,20 +123,20 @@ fn probe(cache: &Path, host: &str, boot: &mut dyn FnMut(Accelerator) -> anyhow::
 }
 
 /// What a VM that ended, or was out of time, has shown by what QEMU said.
-fn judged(said: &str, otherwise: &str) -> Booted {
+fn judged(said: &str, otherwise: &str) -> KvmBootEnd {
     let line_with = |words: &[&str]| said.lines().find(|line| words.iter().any(|words| line.contains(words)));
     let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("QEMU said nothing");
     match (line_with(PASSING).or(line_with(STOPS)), line_with(REFUSALS)) {
-        (Some(line), _) => Booted::Failed(line.to_owned()),
-        (None, Some(line)) => Booted::Refused(line.to_owned()),
-        (None, None) => Booted::Failed(format!("{otherwise} ({first})")),
+        (Some(line), _) => KvmBootEnd::Failed(line.to_owned()),
+        (None, Some(line)) => KvmBootEnd::Refused(line.to_owned()),
+        (None, None) => KvmBootEnd::Failed(format!("{otherwise} ({first})")),
     }
 }
 
 /// What is known of KVM without booting anything: that it cannot work, or what an earlier probe found.
-pub fn without_boot(cache: &Path, qemu: &Qemu) -> Option<Kvm> {
+pub fn without_boot(cache: &Path, qemu: &Qemu) -> Option<KvmStatus> {
     let host = host(qemu);
-    let no = |reason: String| Some(Kvm::no(&host, reason));
+    let no = |reason: String| Some(KvmStatus::no(&host, reason));
     if !Path::new("/dev/kvm").exists() {
         return no("there is no /dev/kvm".to_owned());
     }
@@ -143,8 +147,8 @@ pub fn without_boot(cache: &Path, qemu: &Qemu) -> Option<Kvm> {
 }
 
 /// What an earlier probe on this host found, if it still holds.
-fn remembered(cache: &Path, host: &str) -> Option<Kvm> {
-    let known: Kvm = toml::from_str(&std::fs::read_to_string(cache.join("kvm.toml")).ok()?).ok()?;
+fn remembered(cache: &Path, host: &str) -> Option<KvmStatus> {
+    let known: KvmStatus = toml::from_str(&std::fs::read_to_string(cache.join("kvm.toml")).ok()?).ok()?;
     (known.host == host).then_some(known)
 }
 
@@ -156,10 +160,10 @@ fn host(qemu: &Qemu) -> String {
     format!("{release} {version}, QEMU {}, probe 2", qemu.version)
 }
 
-fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<Booted> {
+fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<KvmBootEnd> {
     let dir = tempfile::tempdir()?;
     let file = |name: &str| dir.path().join(name);
-    let job = Job::new(Clock::Wall, 0);
+    let job = GuestJob::new(Clock::Wall, 0);
     let mut archive = Archive::new();
     archive
         .directory("/dev", 0o755)
@@ -191,9 +195,9 @@ fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<
     let mut done = false;
     loop {
         let ended = process.ended()?;
-        done |= watch.read().is_ok_and(|said| said.contains(&Ok(Event::Done)));
+        done |= watch.read().is_ok_and(|said| said.contains(&Ok(GuestEvent::Done)));
         if ended.is_some_and(|s| done && s.code() == Some(protocol::EXIT_DONE_STATUS)) {
-            return Ok(Booted::Up(begun.elapsed()));
+            return Ok(KvmBootEnd::Up(begun.elapsed()));
         }
         let errors = process.errors();
         if let Some(status) = ended {
@@ -218,7 +222,7 @@ mod tests {
         "qemu-system-x86_64: error: failed to set MSR 0x10a to 0x2000000000\nqemu: kvm_buf_set_msrs: Assertion failed";
 
     /// What comes of a probe whose boots end so, what is remembered, and what was booted.
-    fn probed(mut ends: Vec<Booted>) -> (Kvm, Option<Kvm>, Vec<Accelerator>) {
+    fn probed(mut ends: Vec<KvmBootEnd>) -> (KvmStatus, Option<KvmStatus>, Vec<Accelerator>) {
         let cache = tempfile::tempdir().unwrap();
         let mut tried = Vec::new();
         let kvm = probe(cache.path(), "here", &mut |accelerator| {
@@ -230,7 +234,7 @@ mod tests {
 
     #[test]
     fn what_works_and_what_qemu_refuses_is_remembered() {
-        let (kvm, kept, tried) = probed(vec![Booted::Up(Duration::from_secs(2))]);
+        let (kvm, kept, tried) = probed(vec![KvmBootEnd::Up(Duration::from_secs(2))]);
         assert!(kvm.usable && kvm.accelerator() == Accelerator::Kvm, "{kvm:?}");
         assert_eq!((kept, tried), (Some(kvm), vec![Accelerator::Kvm]));
         let absent = "qemu-system-x86_64: failed to initialize kvm: No such device";
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_host_that_keeps_its_capabilities_runs_guests_without_them() {
-        let (kvm, kept, tried) = probed(vec![judged(MSR, "it ended"), Booted::Up(Duration::from_secs(2))]);
+        let (kvm, kept, tried) = probed(vec![judged(MSR, "it ended"), KvmBootEnd::Up(Duration::from_secs(2))]);
         assert_eq!(tried, [Accelerator::Kvm, Accelerator::KvmWithoutCapabilities]);
         assert!(kvm.usable && kvm.reason.contains("arch-capabilities=off"), "{kvm:?}");
         assert_eq!(kvm.accelerator().host_cpu(), "host,arch-capabilities=off");

@@ -4,35 +4,29 @@
 //! Invariant: a guest with the plugin executes what it executes without it, in the same virtual time.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::io;
 use std::path::Path;
 
-use rustix::fs::MemfdFlags;
-
+use super::memory_file::MemoryFile;
 use super::qemu::prefixed;
 
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/profile.so"));
 
 /// The plugin, as a file that only this process has.
 pub struct Plugin {
-    file: File,
+    file: MemoryFile,
 }
 
 impl Plugin {
     /// # Errors
     /// No memory.
     pub fn new() -> io::Result<Self> {
-        let mut file = File::from(rustix::fs::memfd_create("bigiron-profile", MemfdFlags::CLOEXEC)?);
-        file.write_all(LIBRARY)?;
-        Ok(Self { file })
+        Ok(Self { file: MemoryFile::new("bigiron-profile", LIBRARY)? })
     }
 
     /// QEMU's arguments that load it and have it write to `out`. It is read while this process and the plugin live.
     pub fn arguments(&self, out: &Path) -> [OsString; 2] {
-        let path = format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd());
-        ["-plugin".into(), prefixed(&format!("file={path},out="), out)]
+        ["-plugin".into(), prefixed(&format!("file={},out=", self.file.path()), out)]
     }
 }
 

@@ -1,6 +1,6 @@
 //! Watching a guest: its events as they come, and whether it still gets anywhere.
 //!
-//! Invariant: a guest hangs by CPU time, not wall time, so that a busy host is not mistaken for a sick guest.
+//! Invariant: a guest hangs by CPU time, not wall time, so that a busy host is not mistaken for a guest that hangs.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use super::patience::Patience;
-use crate::protocol::Event;
+use super::hang_detector::HangDetector;
+use crate::protocol::GuestEvent;
 
 /// A trial that uses (almost) no CPU and says nothing is stuck too: asleep with no timer to wake it. Wall seconds of that, per CPU
 /// second of the limit; far more than a starved host would need to give it some CPU.
@@ -17,7 +17,7 @@ pub const IDLE_FACTOR: u32 = 10;
 
 /// How a VM came to its end.
 #[derive(Debug)]
-pub enum Ended {
+pub enum VmEnd {
     Exited(ExitStatus),
     /// Killed by us; why.
     Hung(String),
@@ -30,7 +30,7 @@ pub struct Watch {
     events: Tail,
     console: PathBuf,
     console_len: u64,
-    patience: Patience,
+    hang_detector: HangDetector,
 }
 
 impl Watch {
@@ -40,37 +40,37 @@ impl Watch {
             events: Tail::new(events),
             console: console.to_owned(),
             console_len: 0,
-            patience: Patience::new(limit_s, Duration::from_secs(u64::from(limit_s) * u64::from(IDLE_FACTOR))),
+            hang_detector: HangDetector::new(limit_s, Duration::from_secs(u64::from(limit_s) * u64::from(IDLE_FACTOR))),
         }
     }
 
-    /// What the guest has said since the last call, by [`Event::of_line`].
+    /// What the guest has said since the last call, by [`GuestEvent::of_line`].
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn read(&mut self) -> io::Result<Vec<Result<Event, String>>> {
+    pub fn read(&mut self) -> io::Result<Vec<Result<GuestEvent, String>>> {
         let lines = self.events.lines()?;
         let console_len = std::fs::metadata(&self.console).map_or(0, |m| m.len());
         if !lines.is_empty() || console_len != self.console_len {
             self.console_len = console_len;
             self.seen();
         }
-        Ok(lines.iter().map(|line| Event::of_line(line)).collect())
+        Ok(lines.iter().map(|line| GuestEvent::of_line(line)).collect())
     }
 
     /// A sign of progress that is neither an event nor on the console.
     pub fn seen(&mut self) {
-        self.patience.seen();
+        self.hang_detector.progressed();
     }
 
     /// Why the guest counts as hung, given the CPU seconds its VM has used; `None` while it does not.
     pub fn hung(&mut self, cpu: Option<f64>, doing: String) -> Option<String> {
-        self.patience.hung(cpu, &doing)
+        self.hang_detector.hung(cpu, &doing)
     }
 
     /// CPU seconds used when last looked.
     pub fn cpu_seconds(&self) -> f64 {
-        self.patience.cpu_seconds()
+        self.hang_detector.cpu_seconds()
     }
 }
 
@@ -117,9 +117,9 @@ mod tests {
         assert!(watch.read().unwrap().is_empty());
         let mut file = File::create(&path).unwrap();
         file.write_all(b"{\"event\":\"done\"}\n{\"event\":").unwrap();
-        assert_eq!(watch.read().unwrap(), [Ok(Event::Done)]);
+        assert_eq!(watch.read().unwrap(), [Ok(GuestEvent::Done)]);
         file.write_all(b"\"done\"}\n").unwrap();
-        assert_eq!(watch.read().unwrap(), [Ok(Event::Done)]);
+        assert_eq!(watch.read().unwrap(), [Ok(GuestEvent::Done)]);
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         std::fs::write(&path, b"{\"event\":\"ready\"}\n\xff\x1bgarbage\n").unwrap();
         let mut watch = Watch::new(&path, &dir.path().join("console"), 10);
         let said = watch.read().unwrap();
-        assert_eq!(said, [Ok(Event::Ready), Err("\u{fffd}\\u{1b}garbage".to_owned())]);
+        assert_eq!(said, [Ok(GuestEvent::Ready), Err("\u{fffd}\\u{1b}garbage".to_owned())]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ const DISCARD: u64 = 4;
 
 /// A request in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct WriteLogEntry {
     /// On the disk, in bytes.
     offset: u64,
     bytes: u64,
@@ -43,7 +43,7 @@ pub enum Honesty {
 
 /// What became of the writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fate {
+pub struct WriteFate {
     pub writes: u64,
     pub flushes: u64,
     /// Writes that no flush was asked for.
@@ -57,15 +57,15 @@ pub struct Fate {
 ///
 /// # Errors
 /// The log is none, or a file cannot be read or written.
-pub fn lose_power(log: &Path, disk: &Path, honesty: Honesty, rng: &mut impl Rng) -> Result<Option<Fate>> {
+pub fn lose_power(log: &Path, disk: &Path, honesty: Honesty, rng: &mut impl Rng) -> Result<Option<WriteFate>> {
     let file = File::open(log).with_context(|| format!("Cannot open {}", log.display()))?;
     let Some(entries) = read(&file).with_context(|| format!("The log {}", log.display()))? else { return Ok(None) };
     let disk = OpenOptions::new().write(true).open(disk).with_context(|| format!("Cannot open {}", disk.display()))?;
-    let is_write = |entry: &&Entry| entry.flags & (FLUSH | DISCARD) == 0;
-    let mut fate = Fate {
+    let is_write = |entry: &&WriteLogEntry| entry.flags & (FLUSH | DISCARD) == 0;
+    let mut fate = WriteFate {
         writes: entries.iter().filter(is_write).count() as u64,
         flushes: entries.iter().filter(|entry| entry.flags & FLUSH != 0).count() as u64,
-        ..Fate::default()
+        ..WriteFate::default()
     };
     let (kept, rest) = match honesty {
         Honesty::Honest => {
@@ -93,7 +93,7 @@ pub fn lose_power(log: &Path, disk: &Path, honesty: Honesty, rng: &mut impl Rng)
 }
 
 /// The entries, in order; `None` if one is not there in the middle.
-fn read(file: &File) -> Result<Option<Vec<Entry>>> {
+fn read(file: &File) -> Result<Option<Vec<WriteLogEntry>>> {
     let length = file.metadata()?.len();
     let mut reader = BufReader::with_capacity(SECTOR, file);
     let mut head = [0; SECTOR];
@@ -117,7 +117,7 @@ fn read(file: &File) -> Result<Option<Vec<Entry>>> {
             // The last one, cut short: it was never answered.
             break;
         }
-        entries.push(Entry { offset, bytes, at, flags });
+        entries.push(WriteLogEntry { offset, bytes, at, flags });
         at += data;
     }
     Ok(Some(entries))
@@ -128,7 +128,7 @@ fn number(head: &[u8], at: usize) -> u64 {
 }
 
 /// Writes an entry's blocks onto the disk, those that are `kept`. What is discarded is left: a disk may keep it.
-fn copy(log: &File, entry: &Entry, disk: &File, kept: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+fn copy(log: &File, entry: &WriteLogEntry, disk: &File, kept: &mut dyn FnMut(u64) -> bool) -> Result<()> {
     if entry.flags & (FLUSH | DISCARD) != 0 {
         return Ok(());
     }
@@ -177,7 +177,7 @@ mod tests {
         bytes
     }
 
-    fn after(log: &[u8], honesty: Honesty, seed: u64) -> Option<(Fate, Vec<u8>)> {
+    fn after(log: &[u8], honesty: Honesty, seed: u64) -> Option<(WriteFate, Vec<u8>)> {
         let dir = tempfile::tempdir().unwrap();
         let (path, disk) = (dir.path().join("log"), dir.path().join("disk"));
         std::fs::write(&path, log).unwrap();

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 const DIGITS: usize = 16;
 
 /// What a line can hold.
-pub trait Held: Serialize + DeserializeOwned {
+pub trait LineContent: Serialize + DeserializeOwned {
     /// The name that it has in its line.
     const NAME: &'static str;
     /// The format that is written; each line has its own in its member `schema`.
@@ -48,7 +48,7 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// JSON cannot hold a number of it.
-pub fn encode<T: Held>(held: &T) -> Result<Vec<u8>, String> {
+pub fn encode<T: LineContent>(held: &T) -> Result<Vec<u8>, String> {
     let json = serde_json::to_string(held).map_err(|e| e.to_string())?;
     let line = format!("{{\"sha256\":\"{}\",\"{}\":{json}}}\n", &sha256_hex(json.as_bytes())[..DIGITS], T::NAME);
     // A number that JSON cannot hold (NaN) is written as `null`: better refused now than found unreadable later.
@@ -60,7 +60,7 @@ pub fn encode<T: Held>(held: &T) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 /// Any byte is not the one that was written, the format is another, or what it says contradicts itself.
-pub fn decode<T: Held>(line: &[u8]) -> Result<T, String> {
+pub fn decode<T: LineContent>(line: &[u8]) -> Result<T, String> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|e| format!("not the line of a {}: {e}", T::NAME))?;
     let json = line.record.get();
     let sum = sha256_hex(json.as_bytes());

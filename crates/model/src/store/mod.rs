@@ -15,5 +15,5 @@ mod tests;
 
 pub use error::StoreError;
 pub use folder::{Folder, Records};
-pub use tally::{Standing, Tally};
+pub use tally::{SlotState, SlotTally};
 pub use writer::Writer;

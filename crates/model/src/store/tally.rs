@@ -11,7 +11,7 @@ use crate::record::{Outcome, Record};
 
 /// How a slot stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum SlotState {
     /// Still to be run, as this attempt.
     Missing { attempt: u32 },
     /// Finished: index of the record that counts.
@@ -20,9 +20,9 @@ pub enum Standing {
 
 /// How all slots stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tally {
+pub struct SlotTally {
     /// By the slot's number.
-    pub slots: Vec<Standing>,
+    pub slots: Vec<SlotState>,
     /// How often a pair went void: distinct (pair, attempt) with a void record.
     pub void_pairs: u32,
 }
@@ -36,7 +36,7 @@ fn unit(plan: &Plan, slot: u32, pair: u32) -> u32 {
     if plan.clock == Clock::Wall { pair } else { slot }
 }
 
-impl Tally {
+impl SlotTally {
     /// Tallies `records`, which must belong to `plan` (as [`super::Folder::records`] makes sure).
     pub fn of<R: Borrow<Record>>(plan: &Plan, records: &[R]) -> Self {
         // The attempt that counts: the last one seen, or the one after the last void one.
@@ -50,23 +50,25 @@ impl Tally {
             let current = attempts.entry(unit(plan, r.slot, r.pair)).or_default();
             *current = (*current).max(r.attempt + u32::from(void));
         }
-        let mut slots: Vec<Standing> = plan
+        let mut slots: Vec<SlotState> = plan
             .slots
             .iter()
-            .map(|s| Standing::Missing { attempt: attempts.get(&unit(plan, s.slot, s.pair)).copied().unwrap_or(0) })
+            .map(|s| SlotState::Missing { attempt: attempts.get(&unit(plan, s.slot, s.pair)).copied().unwrap_or(0) })
             .collect();
         for (index, r) in records.iter().map(R::borrow).enumerate() {
             let standing = &mut slots[r.slot as usize];
             match (&r.outcome, *standing) {
                 // A failure is evidence whatever became of its partner, and is never tried again.
-                (Outcome::Failed { .. }, Standing::Missing { .. }) => *standing = Standing::Finished { record: index },
-                (Outcome::Completed, Standing::Missing { attempt }) if attempt == r.attempt => {
-                    *standing = Standing::Finished { record: index };
+                (Outcome::Failed { .. }, SlotState::Missing { .. }) => {
+                    *standing = SlotState::Finished { record: index }
+                }
+                (Outcome::Completed, SlotState::Missing { attempt }) if attempt == r.attempt => {
+                    *standing = SlotState::Finished { record: index };
                 }
                 _ => {}
             }
         }
-        Tally { slots, void_pairs: voids.len() as u32 }
+        SlotTally { slots, void_pairs: voids.len() as u32 }
     }
 
     /// Slots still to be run, with their attempt, in the order in which they are to be run: first tries in the plan's order,
@@ -77,8 +79,8 @@ impl Tally {
             .iter()
             .enumerate()
             .filter_map(|(slot, standing)| match *standing {
-                Standing::Missing { attempt } => Some((slot as u32, attempt)),
-                Standing::Finished { .. } => None,
+                SlotState::Missing { attempt } => Some((slot as u32, attempt)),
+                SlotState::Finished { .. } => None,
             })
             .collect();
         missing.sort_by_key(|&(slot, attempt)| (attempt, slot));
@@ -87,7 +89,7 @@ impl Tally {
 
     /// Number of finished slots.
     pub fn finished(&self) -> u32 {
-        self.slots.iter().filter(|s| matches!(s, Standing::Finished { .. })).count() as u32
+        self.slots.iter().filter(|s| matches!(s, SlotState::Finished { .. })).count() as u32
     }
 
     /// How many pairs of `pairs` may go void before there is no point in going on: a quarter.

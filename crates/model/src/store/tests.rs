@@ -368,24 +368,24 @@ fn the_tally_of_the_wall_clock_runs_a_void_pair_again() {
 
     // Second of the pair void: both again, behind all first tries, in the same order.
     let records = [r(0, 0, Outcome::Completed), r(1, 0, void())];
-    let tally = Tally::of(&plan, &records);
+    let tally = SlotTally::of(&plan, &records);
     assert_eq!(tally.missing()[..2], [(2, 0), (3, 0)]);
     assert_eq!(tally.missing()[14..], [(0, 1), (1, 1)]);
     assert_eq!((tally.finished(), tally.void_pairs), (0, 1));
 
     // First of the pair void: the second is not run in vain.
-    let tally = Tally::of(&plan, &[r(0, 0, void())]);
+    let tally = SlotTally::of(&plan, &[r(0, 0, void())]);
     assert_eq!(tally.missing()[14..], [(0, 1), (1, 1)]);
 
     // A failure stays whatever its partner did; only the partner is run again.
-    let tally = Tally::of(&plan, &[r(0, 0, failed()), r(1, 0, void())]);
-    assert_eq!(tally.slots[0], Standing::Finished { record: 0 });
-    assert_eq!(tally.slots[1], Standing::Missing { attempt: 1 });
+    let tally = SlotTally::of(&plan, &[r(0, 0, failed()), r(1, 0, void())]);
+    assert_eq!(tally.slots[0], SlotState::Finished { record: 0 });
+    assert_eq!(tally.slots[1], SlotState::Missing { attempt: 1 });
 
     // The pair run again: what counts is the second try, also if it is the first's partner that failed now.
     let records = [r(0, 0, Outcome::Completed), r(1, 0, void()), r(0, 1, failed()), r(1, 1, Outcome::Completed)];
-    let tally = Tally::of(&plan, &records);
-    assert_eq!(tally.slots[..2], [Standing::Finished { record: 2 }, Standing::Finished { record: 3 }]);
+    let tally = SlotTally::of(&plan, &records);
+    assert_eq!(tally.slots[..2], [SlotState::Finished { record: 2 }, SlotState::Finished { record: 3 }]);
     assert_eq!(tally.missing().len(), 14);
 }
 
@@ -394,8 +394,8 @@ fn the_tally_of_the_exact_clock_runs_a_void_slot_again() {
     let plan = plan(8, 2, Clock::Exact, 7);
     let records =
         [record(&plan, 0, 0, Outcome::Completed), record(&plan, 1, 0, Outcome::Void { cause: String::new() })];
-    let tally = Tally::of(&plan, &records);
-    assert_eq!(tally.slots[0], Standing::Finished { record: 0 });
+    let tally = SlotTally::of(&plan, &records);
+    assert_eq!(tally.slots[0], SlotState::Finished { record: 0 });
     assert_eq!(tally.missing().last(), Some(&(1, 1)));
     assert_eq!((tally.missing().len(), tally.void_pairs), (15, 1));
 }

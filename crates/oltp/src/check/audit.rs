@@ -8,7 +8,7 @@ use super::super::database::{Database, Dialect};
 use super::super::scale::CUSTOMERS;
 use super::query::{instant, integer_row, integers, is_refused, micros, temporary, tune};
 use super::skew::top_share;
-use super::{Check, Found, Outcome, Report};
+use super::{Check, CheckOutcome, CheckReport, Violations};
 
 /// Standard errors that a right sample may be off beyond the band: by chance, once in 16,000.
 const ERRORS: f64 = 4.0;
@@ -98,7 +98,7 @@ pub fn server_new_orders(database: &mut dyn Database) -> Result<u64> {
 ///
 /// # Errors
 /// The database refuses a query.
-pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
+pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<CheckReport> {
     tune(database);
     let marks = since.store(database)?;
     let [warehouses] = integer_row(database, "SELECT count(*) FROM warehouse")?;
@@ -122,7 +122,7 @@ pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
          FROM orders JOIN {marks} ON mw = o_w_id AND md = o_d_id AND o_id >= mo WHERE o_id >= {least} GROUP BY o_c_id"
     );
     let mut counts = vec![0; CUSTOMERS as usize];
-    let mut sizes = Found::default();
+    let mut sizes = Violations::default();
     for [customer, orders, wrong, least, most] in integers(database, &sql)? {
         if let Some(count) = usize::try_from(customer - 1).ok().and_then(|i| counts.get_mut(i)) {
             *count = orders.unsigned_abs();
@@ -140,11 +140,11 @@ pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
     let added = history - since.payments as i64;
     Marks::forget(&marks, database)?;
 
-    let mut dates = Found::default();
+    let mut dates = Violations::default();
     dates.add_many((added - payments).unsigned_abs(), || {
         format!("{added} payments added, {payments} with a date of the run")
     });
-    let mut places = Found::default();
+    let mut places = Violations::default();
     places.add_many(nowhere.unsigned_abs(), || format!("{nowhere} order lines"));
 
     let checks = vec![
@@ -169,7 +169,7 @@ pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<Report> {
         places.check("suppliers", "warehouses that supply exist"),
         dates.check("dates", "payments have dates of their run"),
     ];
-    Ok(Report { checks })
+    Ok(CheckReport { checks })
 }
 
 /// Orders of the tenth of the customers that NURand favours.
@@ -190,17 +190,17 @@ fn share(
     skip: Option<&'static str>,
 ) -> Check {
     let outcome = if let Some(why) = skip {
-        Outcome::Skipped(why)
+        CheckOutcome::Skipped(why)
     } else {
         let centre = f64::midpoint(band.0, band.1);
         let variance = centre * (1.0 - centre);
         let needed = (variance * (ERRORS / (centre / 2.0)).powi(2)).ceil().max(500.0) as u64;
         let sample = sample.unsigned_abs();
         if sample < needed {
-            Outcome::TooFew { sample, needed }
+            CheckOutcome::TooFew { sample, needed }
         } else {
             let tolerance = ERRORS * (variance / sample as f64).sqrt();
-            Outcome::Share {
+            CheckOutcome::Share {
                 value: hits as f64 / sample as f64,
                 low: band.0 - tolerance,
                 high: band.1 + tolerance,

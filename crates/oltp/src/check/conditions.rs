@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use super::super::database::{Database, Dialect};
 use super::super::scale::FIRST_NEW_ORDER;
 use super::query::{integer_row, integers, is_refused, temporary, tune};
-use super::{Check, EXAMPLES, Found, Outcome, Report};
+use super::{Check, CheckOutcome, CheckReport, EXAMPLES, Violations};
 
 /// Orders of a district that are delivered right after load.
 const DELIVERED: i64 = FIRST_NEW_ORDER as i64 - 1;
@@ -34,23 +34,25 @@ const CLAIMS: [(&str, &str); 12] = [
 ///
 /// # Errors
 /// The database refuses a query, or has no warehouse: of nothing everything holds.
-pub fn conditions(database: &mut dyn Database, fresh: bool) -> Result<Report> {
+pub fn conditions(database: &mut dyn Database, fresh: bool) -> Result<CheckReport> {
     of_load(database, fresh.then_some(DELIVERED))
 }
 
 /// With this many delivered orders in each district, if it is known.
-pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Result<Report> {
+pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Result<CheckReport> {
     tune(database);
-    let mut found: [Found; 12] = Default::default();
+    let mut found: [Violations; 12] = Default::default();
     let orders = Orders::collect(database)?;
     let totals = districts(database, &orders, delivered, &mut found)?;
     single_orders(database, &orders, totals.new_orders, &mut found)?;
     customers(database, &orders, totals.paid, &mut found)?;
     orders.drop(database);
-    let mut report = Report::default();
+    let mut report = CheckReport::default();
     for (number, (found, (name, claim))) in (1..).zip(found.into_iter().zip(CLAIMS)) {
         report.checks.push(match delivered {
-            None if number == 11 => Check { name, claim, outcome: Outcome::Skipped("it holds right after load only") },
+            None if number == 11 => {
+                Check { name, claim, outcome: CheckOutcome::Skipped("it holds right after load only") }
+            }
             _ => found.check(name, claim),
         });
     }
@@ -138,7 +140,7 @@ fn districts(
     database: &mut dyn Database,
     orders: &Orders,
     delivered: Option<i64>,
-    found: &mut [Found; 12],
+    found: &mut [Violations; 12],
 ) -> Result<Totals> {
     let mut all: BTreeMap<(i64, i64), District> = BTreeMap::new();
     for [w, d, next, ytd] in integers(database, "SELECT d_w_id, d_id, d_next_o_id, d_ytd FROM district")? {
@@ -195,7 +197,7 @@ fn districts(
 fn warehouses(
     database: &mut dyn Database,
     districts: &BTreeMap<(i64, i64), District>,
-    found: &mut [Found; 12],
+    found: &mut [Violations; 12],
 ) -> Result<()> {
     // W_YTD, the sum of D_YTD, and what was paid.
     let mut all: BTreeMap<i64, [i64; 3]> = BTreeMap::new();
@@ -222,7 +224,12 @@ fn warehouses(
 }
 
 /// Conditions 5 to 7.
-fn single_orders(database: &mut dyn Database, orders: &Orders, new_orders: i64, found: &mut [Found; 12]) -> Result<()> {
+fn single_orders(
+    database: &mut dyn Database,
+    orders: &Orders,
+    new_orders: i64,
+    found: &mut [Violations; 12],
+) -> Result<()> {
     let from = format!("FROM {} WHERE c IS NOT NULL", orders.table);
     let carrier = "CASE WHEN (carrier IS NULL) <> (waiting IS NOT NULL) THEN 1 ELSE 0 END";
     let count = "CASE WHEN promised <> lines THEN 1 ELSE 0 END";
@@ -245,7 +252,7 @@ fn single_orders(database: &mut dyn Database, orders: &Orders, new_orders: i64, 
 }
 
 /// Conditions 10 and 12.
-fn customers(database: &mut dyn Database, orders: &Orders, paid: i64, found: &mut [Found; 12]) -> Result<()> {
+fn customers(database: &mut dyn Database, orders: &Orders, paid: i64, found: &mut [Violations; 12]) -> Result<()> {
     let from = format!(
         "FROM customer \
          LEFT JOIN (SELECT w, d, c, CAST(sum(amount) AS BIGINT) AS delivered FROM {} GROUP BY w, d, c) AS orders_of \

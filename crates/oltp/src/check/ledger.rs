@@ -10,18 +10,18 @@ use super::super::database::Database;
 use super::super::ledger::{Account, Entry, Fact};
 use super::audit::Marks;
 use super::query::{instant, integers, micros, tune};
-use super::{Check, Found, Report};
+use super::{Check, CheckReport, Violations};
 
 /// The entries by date, those that were found in the database ticked off.
-struct Book<'a> {
+struct EntriesByDate<'a> {
     entries: HashMap<i64, (&'a Fact, bool)>,
     /// Rows of the run that no entry explains.
-    unasked: Found,
+    unasked: Violations,
 }
 
-impl Book<'_> {
+impl EntriesByDate<'_> {
     /// Holds a row that stands for a transaction against its entry.
-    fn found(&mut self, date: i64, fact: &Fact, wrong: &mut Found) {
+    fn found(&mut self, date: i64, fact: &Fact, wrong: &mut Violations) {
         match self.entries.get_mut(&date) {
             Some((Fact::Unknown, _)) => {}
             Some((told, ticked)) if *told == fact => *ticked = true,
@@ -34,7 +34,7 @@ impl Book<'_> {
     }
 
     /// Adds what was acknowledged and is not there.
-    fn lost(&self, of_kind: impl Fn(&Fact) -> bool, wrong: &mut Found) {
+    fn lost(&self, of_kind: impl Fn(&Fact) -> bool, wrong: &mut Violations) {
         let mut lost: Vec<_> = self.entries.iter().filter(|(_, (fact, ticked))| !ticked && of_kind(fact)).collect();
         lost.sort_by_key(|(date, _)| **date);
         for (_, (fact, _)) in lost {
@@ -48,28 +48,29 @@ impl Book<'_> {
 ///
 /// # Errors
 /// The database refuses a query, or two entries have the same date.
-pub fn prove(database: &mut dyn Database, since: &Marks, account: &Account) -> Result<Report> {
+pub fn prove(database: &mut dyn Database, since: &Marks, account: &Account) -> Result<CheckReport> {
     tune(database);
-    let mut book = Book { entries: HashMap::with_capacity(account.entries.len()), unasked: Found::default() };
+    let mut by_date =
+        EntriesByDate { entries: HashMap::with_capacity(account.entries.len()), unasked: Violations::default() };
     for Entry { date, fact } in &account.entries {
-        if book.entries.insert(*date, (fact, false)).is_some() {
+        if by_date.entries.insert(*date, (fact, false)).is_some() {
             bail!("Two transactions of the ledger have the date {date}");
         }
     }
-    let mut wrong: [Found; 3] = Default::default();
-    orders(database, since, &mut book, &mut wrong[0])?;
-    payments(database, since, &mut book, &mut wrong[1])?;
-    deliveries(database, since, &mut book, &mut wrong[2])?;
-    book.lost(|fact| matches!(fact, Fact::NewOrder { .. }), &mut wrong[0]);
-    book.lost(|fact| matches!(fact, Fact::Payment { .. }), &mut wrong[1]);
-    book.lost(|fact| matches!(fact, Fact::Delivery { .. }), &mut wrong[2]);
+    let mut wrong: [Violations; 3] = Default::default();
+    orders(database, since, &mut by_date, &mut wrong[0])?;
+    payments(database, since, &mut by_date, &mut wrong[1])?;
+    deliveries(database, since, &mut by_date, &mut wrong[2])?;
+    by_date.lost(|fact| matches!(fact, Fact::NewOrder { .. }), &mut wrong[0]);
+    by_date.lost(|fact| matches!(fact, Fact::Payment { .. }), &mut wrong[1]);
+    by_date.lost(|fact| matches!(fact, Fact::Delivery { .. }), &mut wrong[2]);
     let [new_orders, payments, deliveries] = wrong;
-    let mut unasked = book.unasked;
+    let mut unasked = by_date.unasked;
     unasked.count = unasked.count.saturating_sub(u64::from(account.in_flight));
-    Ok(Report { checks: checks(new_orders, payments, deliveries, unasked) })
+    Ok(CheckReport { checks: checks(new_orders, payments, deliveries, unasked) })
 }
 
-fn checks(new_orders: Found, payments: Found, deliveries: Found, unasked: Found) -> Vec<Check> {
+fn checks(new_orders: Violations, payments: Violations, deliveries: Violations, unasked: Violations) -> Vec<Check> {
     vec![
         new_orders.check("acknowledged-new-orders", "every acknowledged new order is there"),
         payments.check("acknowledged-payments", "every acknowledged payment is there"),
@@ -78,7 +79,12 @@ fn checks(new_orders: Found, payments: Found, deliveries: Found, unasked: Found)
     ]
 }
 
-fn orders(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong: &mut Found) -> Result<()> {
+fn orders(
+    database: &mut dyn Database,
+    since: &Marks,
+    by_date: &mut EntriesByDate<'_>,
+    wrong: &mut Violations,
+) -> Result<()> {
     let marks = since.store(database)?;
     let date = micros(database.dialect(), "o_entry_d");
     for [warehouse] in integers(database, "SELECT w_id FROM warehouse ORDER BY w_id")? {
@@ -89,13 +95,18 @@ fn orders(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong
         );
         for [district, order, customer, lines, date] in integers(database, &sql)? {
             let [warehouse, district, order, customer, lines] = small([warehouse, district, order, customer, lines]);
-            book.found(date, &Fact::NewOrder { warehouse, district, order, customer, lines }, wrong);
+            by_date.found(date, &Fact::NewOrder { warehouse, district, order, customer, lines }, wrong);
         }
     }
     Marks::forget(&marks, database)
 }
 
-fn payments(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong: &mut Found) -> Result<()> {
+fn payments(
+    database: &mut dyn Database,
+    since: &Marks,
+    by_date: &mut EntriesByDate<'_>,
+    wrong: &mut Violations,
+) -> Result<()> {
     let dialect = database.dialect();
     let sql = format!(
         "SELECT {}, h_w_id, h_d_id, h_c_w_id, h_c_d_id, h_c_id, h_amount FROM history WHERE h_date > {}",
@@ -106,12 +117,17 @@ fn payments(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wro
         let [warehouse, district, customer_warehouse, customer_district, customer, amount] =
             small([w, d, c_w, c_d, c, amount]);
         let fact = Fact::Payment { warehouse, district, customer_warehouse, customer_district, customer, amount };
-        book.found(date, &fact, wrong);
+        by_date.found(date, &fact, wrong);
     }
     Ok(())
 }
 
-fn deliveries(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, wrong: &mut Found) -> Result<()> {
+fn deliveries(
+    database: &mut dyn Database,
+    since: &Marks,
+    by_date: &mut EntriesByDate<'_>,
+    wrong: &mut Violations,
+) -> Result<()> {
     let dialect = database.dialect();
     let sql = format!(
         "SELECT {}, ol_w_id, count(DISTINCT ol_d_id) FROM order_line WHERE ol_delivery_d > {} GROUP BY ol_delivery_d, ol_w_id",
@@ -120,7 +136,7 @@ fn deliveries(database: &mut dyn Database, since: &Marks, book: &mut Book<'_>, w
     );
     for [date, warehouse, delivered] in integers(database, &sql)? {
         let [warehouse, delivered] = small([warehouse, delivered]);
-        book.found(date, &Fact::Delivery { warehouse, delivered }, wrong);
+        by_date.found(date, &Fact::Delivery { warehouse, delivered }, wrong);
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ const EXAMPLES: usize = 3;
 
 /// What came of one check.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// Rows (or groups of rows) that are wrong; right if there are none.
     Violations { count: u64, examples: Vec<String> },
     /// A share that has to lie in `low..=high`, which are wider than the specification's band by four standard errors of the sample.
@@ -47,16 +47,16 @@ pub struct Check {
     pub name: &'static str,
     /// What has to hold.
     pub claim: &'static str,
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
 }
 
 impl Check {
     /// Whether something is wrong; a check that could not be made is not.
     pub fn failed(&self) -> bool {
         match &self.outcome {
-            Outcome::Violations { count, .. } => *count > 0,
-            Outcome::Share { value, low, high, .. } => !(*low..=*high).contains(value),
-            Outcome::TooFew { .. } | Outcome::Skipped(_) => false,
+            CheckOutcome::Violations { count, .. } => *count > 0,
+            CheckOutcome::Share { value, low, high, .. } => !(*low..=*high).contains(value),
+            CheckOutcome::TooFew { .. } | CheckOutcome::Skipped(_) => false,
         }
     }
 }
@@ -65,11 +65,11 @@ impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = if self.failed() { "FAILED" } else { "ok" };
         match &self.outcome {
-            Outcome::Violations { count: 0, .. } => write!(f, "{}: ok ({})", self.name, self.claim),
-            Outcome::Violations { count, examples } => {
+            CheckOutcome::Violations { count: 0, .. } => write!(f, "{}: ok ({})", self.name, self.claim),
+            CheckOutcome::Violations { count, examples } => {
                 write!(f, "{}: FAILED, {count} times ({}): {}", self.name, self.claim, examples.join("; "))
             }
-            Outcome::Share { value, low, high, sample } => write!(
+            CheckOutcome::Share { value, low, high, sample } => write!(
                 f,
                 "{}: {verdict}, {:.3} % of {sample}, where {:.3} to {:.3} % is right ({})",
                 self.name,
@@ -78,21 +78,21 @@ impl fmt::Display for Check {
                 high * 100.0,
                 self.claim
             ),
-            Outcome::TooFew { sample, needed } => {
+            CheckOutcome::TooFew { sample, needed } => {
                 write!(f, "{}: too few, {sample} where {needed} are needed ({})", self.name, self.claim)
             }
-            Outcome::Skipped(why) => write!(f, "{}: not checked, {why} ({})", self.name, self.claim),
+            CheckOutcome::Skipped(why) => write!(f, "{}: not checked, {why} ({})", self.name, self.claim),
         }
     }
 }
 
 /// All checks of one kind, in their order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct CheckReport {
     pub checks: Vec<Check>,
 }
 
-impl Report {
+impl CheckReport {
     pub fn passed(&self) -> bool {
         !self.checks.iter().any(Check::failed)
     }
@@ -104,12 +104,12 @@ impl Report {
 
 /// Violations as they are found: counted, the first ones remembered.
 #[derive(Default)]
-struct Found {
+struct Violations {
     count: u64,
     examples: Vec<String>,
 }
 
-impl Found {
+impl Violations {
     fn add(&mut self, example: impl FnOnce() -> String) {
         self.add_many(1, example);
     }
@@ -122,6 +122,6 @@ impl Found {
     }
 
     fn check(self, name: &'static str, claim: &'static str) -> Check {
-        Check { name, claim, outcome: Outcome::Violations { count: self.count, examples: self.examples } }
+        Check { name, claim, outcome: CheckOutcome::Violations { count: self.count, examples: self.examples } }
     }
 }

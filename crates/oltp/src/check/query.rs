@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::super::database::{Database, Dialect, Value};
+use super::super::database::{Database, Dialect, SqlValue};
 use super::super::pg::PgError;
 
 /// Seconds from 1970 to 2000, in microseconds.
@@ -20,16 +20,16 @@ pub(super) fn integer_row<const N: usize>(database: &mut dyn Database, sql: &str
     integers(database, sql)?.pop().with_context(|| format!("No row where there must be one: {sql}"))
 }
 
-fn array<const N: usize>(row: &[Value], sql: &str) -> Result<[i64; N]> {
+fn array<const N: usize>(row: &[SqlValue], sql: &str) -> Result<[i64; N]> {
     if row.len() != N {
         bail!("{} columns where {N} were asked for: {sql}", row.len());
     }
     let mut numbers = [0; N];
     for (number, value) in numbers.iter_mut().zip(row) {
         *number = match value {
-            Value::Null => 0,
-            Value::Integer(n) => *n,
-            Value::Text(text) => bail!("{text:?} where a whole number was asked for: {sql}"),
+            SqlValue::Null => 0,
+            SqlValue::Integer(n) => *n,
+            SqlValue::Text(text) => bail!("{text:?} where a whole number was asked for: {sql}"),
         };
     }
     Ok(numbers)

@@ -54,6 +54,6 @@ fn a_run_on_a_loaded_database_passes() {
         prove(&mut engine, &marks, &account).unwrap(),
     ] {
         assert!(report.passed(), "{report:#?}");
-        assert!(!report.checks.iter().any(|check| matches!(check.outcome, Outcome::TooFew { .. })), "{report:#?}");
+        assert!(!report.checks.iter().any(|check| matches!(check.outcome, CheckOutcome::TooFew { .. })), "{report:#?}");
     }
 }

@@ -5,7 +5,7 @@
 use anyhow::{Context, Result};
 use sha2::{Digest as _, Sha256};
 
-use super::super::database::{Database, Value};
+use super::super::database::{Database, SqlValue};
 use super::super::schema::{TABLES, Table};
 use super::query::{integers, micros, tune};
 
@@ -62,7 +62,7 @@ pub fn sums(database: &mut dyn Database) -> Result<Vec<TableSum>> {
         }
         let rows = database.rows(&format!("{sql} FROM {}", table.name))?;
         let row = rows.first().with_context(|| format!("No count of {}", table.name))?;
-        let number = |value: &Value| if let Value::Integer(n) = value { *n } else { 0 };
+        let number = |value: &SqlValue| if let SqlValue::Integer(n) = value { *n } else { 0 };
         all.push(TableSum {
             table: table.name,
             rows: row.first().map_or(0, number).unsigned_abs(),
@@ -129,16 +129,16 @@ fn parts(table: &Table, warehouses: &[[i64; 1]]) -> Vec<String> {
 }
 
 /// Each value with its kind and its length before it, so that no two different rows spell the same.
-fn hash(row: &[Value]) -> u128 {
+fn hash(row: &[SqlValue]) -> u128 {
     let mut hasher = Sha256::new();
     for value in row {
         match value {
-            Value::Null => hasher.update([0]),
-            Value::Integer(n) => {
+            SqlValue::Null => hasher.update([0]),
+            SqlValue::Integer(n) => {
                 hasher.update([1]);
                 hasher.update(n.to_le_bytes());
             }
-            Value::Text(text) => {
+            SqlValue::Text(text) => {
                 hasher.update([2]);
                 hasher.update((text.len() as u64).to_le_bytes());
                 hasher.update(text.as_bytes());

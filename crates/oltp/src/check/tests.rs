@@ -9,7 +9,7 @@ use super::*;
 /// Delivered orders of each district of the fixture.
 pub(super) const DELIVERED: i64 = fixture::FIRST_NEW_ORDER as i64 - 1;
 
-pub(super) fn failed(report: &Report) -> Vec<&'static str> {
+pub(super) fn failed(report: &CheckReport) -> Vec<&'static str> {
     report.failures().map(|check| check.name).collect()
 }
 
@@ -20,7 +20,7 @@ fn caught(sql: &str) -> Vec<&'static str> {
     Database::execute(&mut engine, sql).unwrap();
     let report = of_load(&mut engine, Some(DELIVERED)).unwrap();
     for check in report.failures() {
-        let Outcome::Violations { count, examples } = &check.outcome else { panic!("{check}") };
+        let CheckOutcome::Violations { count, examples } = &check.outcome else { panic!("{check}") };
         assert!(*count > 0 && !examples.is_empty() && examples.len() <= 3, "{check}");
     }
     failed(&report)
@@ -128,7 +128,7 @@ fn violations_are_counted_and_the_first_three_shown() {
           warehouse 2, district 1, customer 2; warehouse 2, district 1, customer 3"
         ]
     );
-    assert_eq!(report.checks[10].outcome, Outcome::Skipped("it holds right after load only"));
+    assert_eq!(report.checks[10].outcome, CheckOutcome::Skipped("it holds right after load only"));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn nothing_holds_of_nothing() {
 }
 
 /// A run of this many orders of which `remote` lines and `remote` payments go elsewhere, without transactions.
-fn planted(orders: u32, remote_lines: u32, remote_payments: u32, customer: &str) -> Report {
+fn planted(orders: u32, remote_lines: u32, remote_payments: u32, customer: &str) -> CheckReport {
     let (_directory, mut engine) = fixture::engine(2);
     let marks = Marks::take(&mut engine).unwrap();
     let sql = format!(
@@ -177,7 +177,7 @@ fn the_audit_judges_what_was_added() {
     let report = planted(3000, 300, 450, SKEWED);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.checks);
     let shares: Vec<_> =
-        report.checks.iter().filter(|c| matches!(c.outcome, Outcome::Share { .. })).map(|c| c.name).collect();
+        report.checks.iter().filter(|c| matches!(c.outcome, CheckOutcome::Share { .. })).map(|c| c.name).collect();
     assert_eq!(shares, ["remote-lines", "remote-payments", "customer-skew"]);
     assert_eq!(failed(&planted(3000, 0, 450, SKEWED)), ["remote-lines"]);
     assert_eq!(failed(&planted(3000, 600, 450, SKEWED)), ["remote-lines"]);
@@ -186,7 +186,7 @@ fn the_audit_judges_what_was_added() {
     assert_eq!(failed(&planted(3000, 300, 450, "1 + i % 3000")), ["customer-skew"]);
     let few = planted(20, 0, 0, "1");
     assert!(few.passed());
-    assert_eq!(few.checks.iter().filter(|c| matches!(c.outcome, Outcome::TooFew { .. })).count(), 3);
+    assert_eq!(few.checks.iter().filter(|c| matches!(c.outcome, CheckOutcome::TooFew { .. })).count(), 3);
 }
 
 #[test]
@@ -210,8 +210,8 @@ fn one_warehouse_has_no_others() {
     let (_directory, mut engine) = fixture::engine(1);
     let marks = Marks::take(&mut engine).unwrap();
     let report = audit(&mut engine, &marks).unwrap();
-    assert!(matches!(report.checks[0].outcome, Outcome::Skipped(_)));
-    assert!(matches!(report.checks[1].outcome, Outcome::Skipped(_)));
+    assert!(matches!(report.checks[0].outcome, CheckOutcome::Skipped(_)));
+    assert!(matches!(report.checks[1].outcome, CheckOutcome::Skipped(_)));
 }
 
 #[test]

@@ -12,9 +12,9 @@ use bigiron_sys::mark;
 
 const NEVER: u64 = u64::MAX;
 
-/// What the one who watches is told.
+/// What the monitor of a run is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum RunMoment {
     /// Some more connections are there.
     Connecting,
     Opened,
@@ -26,7 +26,7 @@ pub enum Moment {
 }
 
 /// Shared by the threads of one run.
-pub struct Control {
+pub struct RunControl {
     ramp: Length,
     length: Length,
     /// When the first request was meant to begin.
@@ -38,12 +38,12 @@ pub struct Control {
     opened: AtomicU64,
     halved: AtomicBool,
     closed: AtomicU64,
-    moments: Sender<Moment>,
+    moments: Sender<RunMoment>,
 }
 
-impl Control {
+impl RunControl {
     /// Times are nanoseconds of the threads' clock.
-    pub fn new(ramp: Length, length: Length, start: u64, all_started: u64, moments: Sender<Moment>) -> Self {
+    pub fn new(ramp: Length, length: Length, start: u64, all_started: u64, moments: Sender<RunMoment>) -> Self {
         let zero = || AtomicU64::new(0);
         let never = || AtomicU64::new(NEVER);
         Self {
@@ -85,7 +85,7 @@ impl Control {
             match self.opened.compare_exchange(NEVER, due, AcqRel, Acquire) {
                 Ok(_) => {
                     mark::begin();
-                    self.tell(Moment::Opened);
+                    self.tell(RunMoment::Opened);
                     opened = due;
                 }
                 Err(by_another) => opened = by_another,
@@ -117,14 +117,14 @@ impl Control {
 
     fn half(&self) {
         if !self.halved.swap(true, AcqRel) {
-            self.tell(Moment::Halfway);
+            self.tell(RunMoment::Halfway);
         }
     }
 
     fn close(&self, at: u64) {
         if self.closed.compare_exchange(NEVER, at, AcqRel, Acquire).is_ok() {
             mark::end();
-            self.tell(Moment::Closed);
+            self.tell(RunMoment::Closed);
         }
     }
 
@@ -133,7 +133,7 @@ impl Control {
         self.close(now);
     }
 
-    fn tell(&self, moment: Moment) {
+    fn tell(&self, moment: RunMoment) {
         // Who watches may have left after an error of its own.
         let _ = self.moments.send(moment);
     }
@@ -174,9 +174,9 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
     use std::time::Duration;
 
-    fn control(ramp: Length, length: Length, all_started: u64) -> (Control, Receiver<Moment>) {
+    fn control(ramp: Length, length: Length, all_started: u64) -> (RunControl, Receiver<RunMoment>) {
         let (tell, hear) = channel();
-        (Control::new(ramp, length, 1_000, all_started, tell), hear)
+        (RunControl::new(ramp, length, 1_000, all_started, tell), hear)
     }
 
     const fn ns(n: u64) -> Length {
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(counted, [false, false, false, true, true, true, true, false, false, false]);
         // From the end of the last of the ramp to the end of the last that counts.
         assert_eq!(control.window(), Some(4));
-        assert_eq!(hear.try_iter().collect::<Vec<_>>(), [Moment::Opened, Moment::Halfway, Moment::Closed]);
+        assert_eq!(hear.try_iter().collect::<Vec<_>>(), [RunMoment::Opened, RunMoment::Halfway, RunMoment::Closed]);
         assert!(control.is_over());
     }
 
@@ -233,7 +233,7 @@ mod tests {
         control.give_up(1_010);
         assert!(!control.ended(1_200));
         assert_eq!((control.is_over(), control.window()), (true, None));
-        assert_eq!(hear.try_iter().collect::<Vec<_>>(), [Moment::Closed]);
+        assert_eq!(hear.try_iter().collect::<Vec<_>>(), [RunMoment::Closed]);
     }
 
     #[test]

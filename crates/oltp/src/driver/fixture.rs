@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::scheduler::User;
-use crate::input::{Input, Kind};
+use crate::input::{Input, TransactionKind};
 use crate::job::Job;
 use crate::options::OPTIONS;
 use bigiron_model::workload::Options;
@@ -26,11 +26,11 @@ impl User for Plain {
         Input::StockLevel { warehouse: 1, district: self.number, threshold: 10 }
     }
 
-    fn keying(&self, _: Kind) -> Duration {
+    fn keying(&self, _: TransactionKind) -> Duration {
         Duration::ZERO
     }
 
-    fn think(&mut self, _: Kind) -> Duration {
+    fn think(&mut self, _: TransactionKind) -> Duration {
         self.think
     }
 }

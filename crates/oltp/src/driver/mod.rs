@@ -6,10 +6,10 @@
 mod arrivals;
 mod control;
 mod dates;
+mod driver_thread;
 mod poll;
 mod postgres;
 pub mod scheduler;
-mod shift;
 mod sqlite;
 mod tally;
 
@@ -30,33 +30,33 @@ use bigiron_sys::load::{Histogram, now_ns};
 use bigiron_workload::limits;
 
 use super::config::{Config, Engine, Pace, SqliteJournal};
-use super::input::{Kind, Request};
+use super::input::{Request, TransactionKind};
 use super::pg::Url;
 use super::random::Constants;
 use super::sqlite::Engine as Embedded;
 use super::terminal::Terminal;
 
 use arrivals::Arrivals;
-use control::Control;
+use control::RunControl;
 use dates::Dates;
+use driver_thread::{DriverThread, ThreadResult};
 use poll::Stop;
-use postgres::Link;
+use postgres::DrivenConnection;
 use scheduler::{ConnectionScheduler, Demand};
-use shift::{Report, Shift};
 
-pub use control::Moment;
+pub use control::RunMoment;
 pub use dates::FIRST as FIRST_DATE;
-pub use shift::{Ledger, Trouble};
-pub use tally::{Counts, Tally};
+pub use driver_thread::{LedgerWriter, ThreadError};
+pub use tally::{TransactionCounts, TransactionTally};
 
-/// After this many connections the one who watches is told: thousands take a slow guest minutes.
+/// After this many connections the monitor is told: thousands take a slow guest minutes.
 const CONNECTIONS_TOLD: u32 = 50;
-/// How often the one who watches looks in between.
+/// How often the monitor is called in between.
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// What is driven.
 #[derive(Clone, Copy, Debug)]
-pub enum Target<'a> {
+pub enum DriveTarget<'a> {
     /// A server that runs, with the tables loaded and, for their mode, the procedures installed.
     Postgres(&'a Url),
     /// A loaded database file.
@@ -66,23 +66,23 @@ pub enum Target<'a> {
 /// One run, or one step of a ramp of users.
 pub struct Drive<'a> {
     pub config: &'a Config,
-    pub target: Target<'a>,
+    pub target: DriveTarget<'a>,
     pub seed: u64,
     /// The last date that is in the database: what this run adds is later.
     pub after: i64,
     /// Called by the thread that waits for the others: while connections are made, when the window opens, is half over and closes, and every
     /// second of it.
-    pub watch: &'a mut dyn FnMut(Moment),
+    pub watch: &'a mut dyn FnMut(RunMoment),
     /// The ledger of a thread, by its number.
-    pub ledger: Option<&'a dyn Fn(u32) -> Ledger<'a>>,
+    pub ledger: Option<&'a dyn Fn(u32) -> LedgerWriter<'a>>,
 }
 
 /// What a run has found.
 #[derive(Clone, Debug)]
-pub struct Driven {
+pub struct DriveResult {
     /// Nanoseconds of the window; 0 if it never opened.
     pub window_ns: u64,
-    pub tally: Tally,
+    pub tally: TransactionTally,
     /// CPU time of the driver threads in the window.
     pub cpu: ThreadCpu,
     pub threads: u32,
@@ -94,15 +94,15 @@ pub struct Driven {
     pub in_doubt: Vec<Request>,
 }
 
-impl Driven {
+impl DriveResult {
     /// Transactions that ended in the window.
     pub fn transactions(&self) -> u64 {
-        self.tally.window.iter().map(Counts::ended).sum()
+        self.tally.window.iter().map(TransactionCounts::ended).sum()
     }
 
     /// New-orders of the window for each minute of it. Rolled-back ones are counted, as in DBT-2.
     pub fn new_orders_per_minute(&self) -> f64 {
-        self.tally.window[Kind::NewOrder.index()].ended() as f64 * 60e9 / self.window_ns as f64
+        self.tally.window[TransactionKind::NewOrder.index()].ended() as f64 * 60e9 / self.window_ns as f64
     }
 
     /// Latencies of all kinds together.
@@ -115,7 +115,7 @@ impl Driven {
 
 /// A thread's connections.
 enum Lanes {
-    Postgres(Vec<Link>),
+    Postgres(Vec<DrivenConnection>),
     Sqlite(Embedded),
 }
 
@@ -138,13 +138,13 @@ pub fn files(config: &Config) -> u64 {
 ///
 /// # Errors
 /// If a connection cannot be made, or a transaction fails for another reason than a deadlock, a serialization failure or the loss of the server. The
-/// loss is no error: [`Driven::lost`].
-pub fn run(drive: Drive<'_>) -> Result<Driven> {
+/// loss is no error: [`DriveResult::lost`].
+pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
     let Drive { config, target, seed, after, watch, ledger } = drive;
     let threads = match target {
-        Target::Postgres(_) => config.drivers,
+        DriveTarget::Postgres(_) => config.drivers,
         // It works in the thread that asks.
-        Target::Sqlite { .. } => config.connections,
+        DriveTarget::Sqlite { .. } => config.connections,
     };
     limits::allow_files(files(config))?;
     let lanes = connect(config, &target, threads, watch)?;
@@ -160,8 +160,8 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
     let (tell, hear) = channel();
     let start = now_ns();
     let all_started = start + first.iter().max().copied().unwrap_or(0);
-    let control = Control::new(config.ramp, config.length, start, all_started, tell);
-    let reports: Vec<Result<(Report, Vec<Link>)>> = thread::scope(|scope| {
+    let control = RunControl::new(config.ramp, config.length, start, all_started, tell);
+    let reports: Vec<Result<(ThreadResult, Vec<DrivenConnection>)>> = thread::scope(|scope| {
         let (control, stop) = (&control, &stop);
         let handles: Vec<_> = (0..threads)
             .zip(lanes)
@@ -180,7 +180,7 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
                     demand,
                     Dates::new(after, (thread, threads)).of_part(config.part.0),
                 );
-                let shift = Shift::new(scheduler, control, stop, ledger.map(|of| of(thread)));
+                let shift = DriverThread::new(scheduler, control, stop, ledger.map(|of| of(thread)));
                 scope.spawn(move || match lanes {
                     Lanes::Postgres(links) => postgres::work(shift, config.mode, links, stop),
                     Lanes::Sqlite(engine) => Ok((sqlite::work(shift, engine, stop)?, Vec::new())),
@@ -191,22 +191,22 @@ pub fn run(drive: Drive<'_>) -> Result<Driven> {
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
     });
     // The watcher has seen all sessions, with their memory and their CPU time: only now they end.
-    let reports: Vec<Report> = reports.into_iter().map(|ended| Ok(ended?.0)).collect::<Result<_>>()?;
+    let reports: Vec<ThreadResult> = reports.into_iter().map(|ended| Ok(ended?.0)).collect::<Result<_>>()?;
     driven(reports, control.window().unwrap_or(0))
 }
 
 /// Passes the window's moments on until it has closed, with one every second in between.
-fn look_on(hear: &Receiver<Moment>, watch: &mut dyn FnMut(Moment)) {
+fn look_on(hear: &Receiver<RunMoment>, watch: &mut dyn FnMut(RunMoment)) {
     let mut open = false;
     loop {
         let moment = match if open { hear.recv_timeout(SAMPLE) } else { hear.recv().map_err(RecvTimeoutError::from) } {
             Ok(moment) => moment,
-            Err(RecvTimeoutError::Timeout) => Moment::Sample,
+            Err(RecvTimeoutError::Timeout) => RunMoment::Sample,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        open |= moment == Moment::Opened;
+        open |= moment == RunMoment::Opened;
         watch(moment);
-        if moment == Moment::Closed {
+        if moment == RunMoment::Closed {
             return;
         }
     }
@@ -218,14 +218,19 @@ fn share(count: u32, (thread, threads): (u32, u32)) -> impl Iterator<Item = u32>
 }
 
 /// Each thread's connections, made by as many threads at once.
-fn connect(config: &Config, target: &Target<'_>, threads: u32, watch: &mut dyn FnMut(Moment)) -> Result<Vec<Lanes>> {
+fn connect(
+    config: &Config,
+    target: &DriveTarget<'_>,
+    threads: u32,
+    watch: &mut dyn FnMut(RunMoment),
+) -> Result<Vec<Lanes>> {
     let one = |thread: u32, made: &Sender<()>| match *target {
-        Target::Postgres(url) => {
+        DriveTarget::Postgres(url) => {
             let count = share(config.connections, (thread, threads)).count();
             let links = postgres::connect(url, config.mode, count, made);
             Ok(Lanes::Postgres(links.with_context(|| format!("Cannot have {} connections", config.connections))?))
         }
-        Target::Sqlite { path, journal } => Ok(Lanes::Sqlite(Embedded::open(path, journal)?)),
+        DriveTarget::Sqlite { path, journal } => Ok(Lanes::Sqlite(Embedded::open(path, journal)?)),
     };
     thread::scope(|scope| {
         let (made, hear) = channel();
@@ -237,17 +242,17 @@ fn connect(config: &Config, target: &Target<'_>, threads: u32, watch: &mut dyn F
         drop(made);
         for (number, ()) in (1..).zip(hear) {
             if number % CONNECTIONS_TOLD == 0 {
-                watch(Moment::Connecting);
+                watch(RunMoment::Connecting);
             }
         }
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
     })
 }
 
-fn driven(reports: Vec<Report>, window_ns: u64) -> Result<Driven> {
-    let mut driven = Driven {
+fn driven(reports: Vec<ThreadResult>, window_ns: u64) -> Result<DriveResult> {
+    let mut driven = DriveResult {
         window_ns,
-        tally: Tally::default(),
+        tally: TransactionTally::default(),
         cpu: ThreadCpu::default(),
         threads: reports.len() as u32,
         backlog: 0,
@@ -263,8 +268,8 @@ fn driven(reports: Vec<Report>, window_ns: u64) -> Result<Driven> {
         driven.longest_queue = driven.longest_queue.max(report.longest_queue as u64);
         driven.in_doubt.extend(report.in_doubt);
         match report.trouble {
-            Some(Trouble::Failed(why)) => failed = failed.or(Some(why)),
-            Some(Trouble::Lost(why)) => driven.lost = driven.lost.or(Some(why)),
+            Some(ThreadError::Failed(why)) => failed = failed.or(Some(why)),
+            Some(ThreadError::Lost(why)) => driven.lost = driven.lost.or(Some(why)),
             None => {}
         }
     }

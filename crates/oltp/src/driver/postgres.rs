@@ -10,12 +10,12 @@ use anyhow::{Context as _, Result};
 use crate::config::Mode;
 use crate::pg::{Channel, Connection, Message, PgError, Url};
 use crate::sql;
-use crate::sql::{Call, Step};
+use crate::sql::{Call, NextStep};
 use bigiron_sys::load::now_ns;
 
+use super::driver_thread::{DriverThread, ThreadError, ThreadResult};
 use super::poll::{Poll, Stop};
 use super::scheduler::User;
-use super::shift::{Report, Shift, Trouble};
 
 /// A server that says nothing for so long while it is asked something is taken for dead.
 const PATIENCE_NS: u64 = 300_000_000_000;
@@ -23,7 +23,7 @@ const PATIENCE_NS: u64 = 300_000_000_000;
 const LAST_PATIENCE_NS: u64 = 10_000_000_000;
 
 /// One connection and what goes on on it.
-pub struct Link {
+pub struct DrivenConnection {
     /// `None` once it is lost.
     channel: Option<Channel>,
     call: Option<Call>,
@@ -37,13 +37,13 @@ pub struct Link {
 ///
 /// # Errors
 /// If the server cannot be reached or refuses.
-pub fn connect(url: &Url, mode: Mode, count: usize, made: &Sender<()>) -> Result<Vec<Link>, PgError> {
+pub fn connect(url: &Url, mode: Mode, count: usize, made: &Sender<()>) -> Result<Vec<DrivenConnection>, PgError> {
     let one = || {
         let mut connection = Connection::connect(url)?;
         sql::prepare(&mut connection, mode)?;
         // Nobody may want to know.
         let _ = made.send(());
-        Ok(Link { channel: Some(connection.channel()?), call: None, full: false, said: None })
+        Ok(DrivenConnection { channel: Some(connection.channel()?), call: None, full: false, said: None })
     };
     (0..count).map(|_| one()).collect()
 }
@@ -52,20 +52,25 @@ pub fn connect(url: &Url, mode: Mode, count: usize, made: &Sender<()>) -> Result
 ///
 /// # Errors
 /// If this thread cannot wait for its sockets.
-pub fn work<U: User>(shift: Shift<'_, U>, mode: Mode, links: Vec<Link>, stop: &Stop) -> Result<(Report, Vec<Link>)> {
+pub fn work<U: User>(
+    shift: DriverThread<'_, U>,
+    mode: Mode,
+    links: Vec<DrivenConnection>,
+    stop: &Stop,
+) -> Result<(ThreadResult, Vec<DrivenConnection>)> {
     let poll = Poll::new(stop).context("Cannot wait for connections")?;
-    let mut worker = Worker { shift, mode, links, poll, heard: now_ns() };
+    let mut worker = Worker { shift, mode, links, poll, answered_at: now_ns() };
     worker.run().context("Cannot wait for connections")?;
     Ok((worker.shift.report(), worker.links))
 }
 
 struct Worker<'a, U: User> {
-    shift: Shift<'a, U>,
+    shift: DriverThread<'a, U>,
     mode: Mode,
-    links: Vec<Link>,
+    links: Vec<DrivenConnection>,
     poll: Poll,
     /// When the server last said something.
-    heard: u64,
+    answered_at: u64,
 }
 
 impl<U: User> Worker<'_, U> {
@@ -79,13 +84,13 @@ impl<U: User> Worker<'_, U> {
         while self.shift.goes_on(now_ns()) {
             self.send()?;
             let patience = if self.shift.has_failed() { LAST_PATIENCE_NS } else { PATIENCE_NS };
-            let gives_up = (self.shift.scheduler.in_flight() > 0).then_some(self.heard + patience);
+            let gives_up = (self.shift.scheduler.in_flight() > 0).then_some(self.answered_at + patience);
             self.poll.wait([self.shift.deadline(), gives_up].into_iter().flatten().min(), &mut ready)?;
             for &number in &ready {
                 self.serve(number)?;
             }
             if !ready.is_empty() {
-                self.heard = now_ns();
+                self.answered_at = now_ns();
             } else if gives_up.is_some_and(|at| now_ns() >= at) {
                 let why = format!("The server has said nothing for {} s", patience / 1_000_000_000);
                 (0..self.links.len()).for_each(|number| self.lose(number, &why));
@@ -99,7 +104,7 @@ impl<U: User> Worker<'_, U> {
         while let Some(lane) = self.shift.scheduler.dispatch() {
             if self.shift.scheduler.in_flight() == 1 {
                 // Patience begins with the question.
-                self.heard = now_ns();
+                self.answered_at = now_ns();
             }
             self.begin(lane)?;
         }
@@ -129,12 +134,14 @@ impl<U: User> Worker<'_, U> {
 
     /// Takes in what has come on a connection, and goes on with it.
     fn serve(&mut self, lane: usize) -> std::io::Result<()> {
-        let Link { channel: Some(channel), call, said, full } = &mut self.links[lane] else { return Ok(()) };
+        let DrivenConnection { channel: Some(channel), call, said, full } = &mut self.links[lane] else {
+            return Ok(());
+        };
         let full = *full;
-        let mut step = Step::Wait;
+        let mut step = NextStep::Wait;
         let received = channel.receive(|message| match call {
-            Some(call) if step != Step::Send => match call.receive(&message) {
-                Step::Wait => {}
+            Some(call) if step != NextStep::Send => match call.receive(&message) {
+                NextStep::Wait => {}
                 next => step = next,
             },
             _ => {
@@ -144,15 +151,15 @@ impl<U: User> Worker<'_, U> {
             }
         });
         match step {
-            Step::Wait if full => self.flush(lane)?,
-            Step::Wait => {}
-            Step::Send => {
-                if let Link { channel: Some(channel), call: Some(call), .. } = &mut self.links[lane] {
+            NextStep::Wait if full => self.flush(lane)?,
+            NextStep::Wait => {}
+            NextStep::Send => {
+                if let DrivenConnection { channel: Some(channel), call: Some(call), .. } = &mut self.links[lane] {
                     call.send(&mut channel.out);
                 }
                 self.flush(lane)?;
             }
-            Step::Done(result) => {
+            NextStep::Done(result) => {
                 self.links[lane].call = None;
                 if self.shift.answer(lane, result) {
                     self.begin(lane)?;
@@ -180,7 +187,7 @@ impl<U: User> Worker<'_, U> {
             Some(call) => {
                 self.shift.answer(lane, Err(call.lost(&why)));
             }
-            None => self.shift.fail(Trouble::Lost(why)),
+            None => self.shift.fail(ThreadError::Lost(why)),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::arrivals::Arrivals;
 use super::dates::Dates;
-use crate::input::{Input, Kind, Request};
+use crate::input::{Input, Request, TransactionKind};
 use crate::output::{Output, TransactionError};
 use crate::terminal::Terminal;
 
@@ -19,8 +19,8 @@ pub const RETRIES: u32 = 10;
 /// A user: what it asks for, and how long it takes.
 pub trait User {
     fn next(&mut self) -> Input;
-    fn keying(&self, kind: Kind) -> Duration;
-    fn think(&mut self, kind: Kind) -> Duration;
+    fn keying(&self, kind: TransactionKind) -> Duration;
+    fn think(&mut self, kind: TransactionKind) -> Duration;
 }
 
 impl User for Terminal {
@@ -28,11 +28,11 @@ impl User for Terminal {
         Terminal::next(self)
     }
 
-    fn keying(&self, kind: Kind) -> Duration {
+    fn keying(&self, kind: TransactionKind) -> Duration {
         Terminal::keying(self, kind)
     }
 
-    fn think(&mut self, kind: Kind) -> Duration {
+    fn think(&mut self, kind: TransactionKind) -> Duration {
         Terminal::think(self, kind)
     }
 }
@@ -67,13 +67,13 @@ struct Lane {
 
 /// What has become of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RequestEnd {
     /// It is to be sent again, on the same connection.
     Again,
-    Done(Done),
+    Done(AnsweredRequest),
     /// It failed for good, and the run with it.
     Failed {
-        kind: Kind,
+        kind: TransactionKind,
         why: String,
     },
     /// There is no room for it, and the run is over.
@@ -87,7 +87,7 @@ pub enum Ended {
 
 /// A transaction that has its answer.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct AnsweredRequest {
     pub request: Request,
     pub output: Output,
     /// Nanoseconds from the intended start.
@@ -202,13 +202,13 @@ impl<U: User> ConnectionScheduler<U> {
     ///
     /// # Panics
     /// If the connection is free.
-    pub fn ended(&mut self, lane: usize, now: u64, result: Result<Output, TransactionError>) -> Ended {
+    pub fn ended(&mut self, lane: usize, now: u64, result: Result<Output, TransactionError>) -> RequestEnd {
         let Lane { user_state, intended, retries, request } = &mut self.lanes[lane];
         let (user_state, retries_before) = (*user_state, *retries);
         let result = match result {
             Err(TransactionError::Retry(_)) if *retries < RETRIES => {
                 *retries += 1;
-                return Ended::Again;
+                return RequestEnd::Again;
             }
             other => other,
         };
@@ -222,19 +222,19 @@ impl<U: User> ConnectionScheduler<U> {
                 if self.arrivals.is_none() {
                     self.sit(user_state, now, request.input.kind());
                 }
-                Ended::Done(Done { request, output, latency, retries: retries_before })
+                RequestEnd::Done(AnsweredRequest { request, output, latency, retries: retries_before })
             }
-            Err(TransactionError::Disconnected(why)) => Ended::InDoubt { request, why },
-            Err(TransactionError::NoSpace(why)) => Ended::NoSpace(why),
-            Err(TransactionError::Failed(why)) => Ended::Failed { kind: request.input.kind(), why },
+            Err(TransactionError::Disconnected(why)) => RequestEnd::InDoubt { request, why },
+            Err(TransactionError::NoSpace(why)) => RequestEnd::NoSpace(why),
+            Err(TransactionError::Failed(why)) => RequestEnd::Failed { kind: request.input.kind(), why },
             Err(TransactionError::Retry(why)) => {
-                Ended::Failed { kind: request.input.kind(), why: format!("{why}; tried again {RETRIES} times") }
+                RequestEnd::Failed { kind: request.input.kind(), why: format!("{why}; tried again {RETRIES} times") }
             }
         }
     }
 
     /// A user that has its answer thinks, and keys in what it asks for next.
-    fn sit(&mut self, user_state: usize, now: u64, kind: Kind) {
+    fn sit(&mut self, user_state: usize, now: u64, kind: TransactionKind) {
         let UserState { user, next } = &mut self.user_states[user_state];
         let input = user.next();
         let at = now + (user.think(kind) + user.keying(input.kind())).as_nanos() as u64;

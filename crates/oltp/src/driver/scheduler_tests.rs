@@ -31,7 +31,7 @@ fn simulate<U: User>(
     service: u64,
     freeze: (u64, u64),
     end: u64,
-) -> Vec<(u64, Done)> {
+) -> Vec<(u64, AnsweredRequest)> {
     let (mut now, mut done) = (0, Vec::new());
     // By connection: when its answer comes.
     let mut busy: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
@@ -56,7 +56,7 @@ fn simulate<U: User>(
             busy.pop();
             let output = answer(scheduler.request(lane));
             match scheduler.ended(lane, now, Ok(output)) {
-                Ended::Done(d) => done.push((now, d)),
+                RequestEnd::Done(d) => done.push((now, d)),
                 other => panic!("{other:?}"),
             }
         }
@@ -80,8 +80,9 @@ fn an_open_loop_sees_a_freeze_of_two_seconds_and_a_closed_one_does_not() {
     let demand = Demand::Open(Arrivals::new(7, (0, 1), 200.0, 0));
     let mut scheduler = ConnectionScheduler::new(terminals(&config), 8, demand, dates());
     let open = simulate(&mut scheduler, 5 * MS, freeze, 16 * S);
-    let slow =
-        |done: &[(u64, Done)]| done.iter().filter(|(_, d)| d.latency > 500 * MS).count() as f64 / done.len() as f64;
+    let slow = |done: &[(u64, AnsweredRequest)]| {
+        done.iter().filter(|(_, d)| d.latency > 500 * MS).count() as f64 / done.len() as f64
+    };
     // Who arrives in the first 1.5 s of 2 waits longer than half a second: 300 of 3200.
     let expected = 1.5 / 16.0;
     assert!(slow(&open) > expected * 0.9, "{}", slow(&open));
@@ -131,7 +132,7 @@ fn a_thousand_terminals_think_on_eight_connections() {
     // 5 % of the connections' time: hardly anybody waits.
     assert!(latency.quantile(0.9).unwrap() < 2 * MS);
     // The mix, five standard errors of a binomial share.
-    for kind in Kind::ALL {
+    for kind in TransactionKind::ALL {
         let share = done.iter().filter(|(_, d)| d.request.input.kind() == kind).count() as f64 / done.len() as f64;
         let p = f64::from(config.mix[kind.index()]) / 1000.0;
         // Who keys 18 s asks seldom at first, so that the first cycles lean to the others.
@@ -182,7 +183,7 @@ fn a_terminal_with_a_connection_of_its_own_keeps_it() {
             assert!(
                 matches!(scheduler.request(lane).input, Input::StockLevel { district, .. } if district as usize == lane + 1)
             );
-            assert!(matches!(scheduler.ended(lane, now, Ok(Output::StockLevel { low: 0 })), Ended::Done(_)));
+            assert!(matches!(scheduler.ended(lane, now, Ok(Output::StockLevel { low: 0 })), RequestEnd::Done(_)));
         }
     }
 }
@@ -196,18 +197,23 @@ fn retries_keep_the_request_and_its_beginning_and_end_after_ten() {
     let lane = scheduler.dispatch().unwrap();
     let request = scheduler.request(lane).clone();
     for n in 1..=RETRIES {
-        assert_eq!(scheduler.ended(lane, 100 + u64::from(n), retry()), Ended::Again);
+        assert_eq!(scheduler.ended(lane, 100 + u64::from(n), retry()), RequestEnd::Again);
         assert_eq!((scheduler.request(lane), scheduler.in_flight()), (&request, 1));
     }
     let done = scheduler.ended(lane, 500, Ok(Output::StockLevel { low: 3 }));
-    assert_eq!(done, Ended::Done(Done { request, output: Output::StockLevel { low: 3 }, latency: 400, retries: 10 }));
+    assert_eq!(
+        done,
+        RequestEnd::Done(AnsweredRequest { request, output: Output::StockLevel { low: 3 }, latency: 400, retries: 10 })
+    );
     scheduler.pass(500);
     let lane = scheduler.dispatch().unwrap();
     for _ in 0..RETRIES {
-        assert_eq!(scheduler.ended(lane, 600, retry()), Ended::Again);
+        assert_eq!(scheduler.ended(lane, 600, retry()), RequestEnd::Again);
     }
     match scheduler.ended(lane, 600, retry()) {
-        Ended::Failed { kind: Kind::StockLevel, why } => assert_eq!(why, "40P01 deadlock; tried again 10 times"),
+        RequestEnd::Failed { kind: TransactionKind::StockLevel, why } => {
+            assert_eq!(why, "40P01 deadlock; tried again 10 times");
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -223,7 +229,7 @@ fn what_was_sent_to_a_server_that_is_gone_is_in_doubt_and_the_rest_never_began()
     for lane in lanes {
         let request = scheduler.request(lane).clone();
         let gone = Err(TransactionError::Disconnected("reset".to_owned()));
-        assert_eq!(scheduler.ended(lane, 9, gone), Ended::InDoubt { request, why: "reset".to_owned() });
+        assert_eq!(scheduler.ended(lane, 9, gone), RequestEnd::InDoubt { request, why: "reset".to_owned() });
     }
     scheduler.pass(20);
     assert_eq!((scheduler.dispatch(), scheduler.in_flight(), scheduler.next_event()), (None, 0, None));

@@ -7,15 +7,15 @@ use anyhow::{Context as _, Result};
 use crate::sqlite::Engine;
 use bigiron_sys::load::now_ns;
 
+use super::driver_thread::{DriverThread, ThreadResult};
 use super::poll::{Poll, Stop};
 use super::scheduler::User;
-use super::shift::{Report, Shift};
 
 /// Works until the window has closed.
 ///
 /// # Errors
 /// If this thread cannot wait for its terminals.
-pub fn work<U: User>(mut shift: Shift<'_, U>, mut engine: Engine, stop: &Stop) -> Result<Report> {
+pub fn work<U: User>(mut shift: DriverThread<'_, U>, mut engine: Engine, stop: &Stop) -> Result<ThreadResult> {
     let mut poll = Poll::new(stop).context("Cannot wait for terminals")?;
     let mut ready = Vec::new();
     while shift.goes_on(now_ns()) {

@@ -2,15 +2,15 @@
 //!
 //! Invariant: the window's figures hold exactly the transactions that ended within it; the whole run's hold every one that was answered.
 
-use crate::input::Kind;
+use crate::input::TransactionKind;
 use crate::output::Output;
 use bigiron_sys::load::Histogram;
 
-use super::scheduler::Done;
+use super::scheduler::AnsweredRequest;
 
 /// Counts of one kind of transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct TransactionCounts {
     pub committed: u64,
     /// New-orders that had to be rolled back, and were.
     pub rolled_back: u64,
@@ -18,7 +18,7 @@ pub struct Counts {
     pub retries: u64,
 }
 
-impl Counts {
+impl TransactionCounts {
     /// Transactions that ended, one way or the other.
     pub fn ended(&self) -> u64 {
         self.committed + self.rolled_back
@@ -30,7 +30,7 @@ impl Counts {
         self.retries += other.retries;
     }
 
-    fn count(&mut self, done: &Done) {
+    fn count(&mut self, done: &AnsweredRequest) {
         match done.output {
             Output::RolledBack => self.rolled_back += 1,
             _ => self.committed += 1,
@@ -39,21 +39,21 @@ impl Counts {
     }
 }
 
-/// By [`Kind::index`].
+/// By [`TransactionKind::index`].
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct TransactionTally {
     /// In the window.
-    pub window: [Counts; 5],
+    pub window: [TransactionCounts; 5],
     /// Of those, from the intended start to the answer, in nanoseconds.
     pub latency: [Histogram; 5],
     /// From the first transaction to the last.
-    pub whole: [Counts; 5],
+    pub whole: [TransactionCounts; 5],
     /// Orders that deliveries of the whole run delivered.
     pub delivered: u64,
 }
 
-impl Tally {
-    pub fn count(&mut self, done: &Done, in_window: bool) {
+impl TransactionTally {
+    pub fn count(&mut self, done: &AnsweredRequest, in_window: bool) {
         let kind = done.request.input.kind().index();
         self.whole[kind].count(done);
         if let Output::Delivery { delivered } = done.output {
@@ -66,7 +66,7 @@ impl Tally {
     }
 
     pub fn add(&mut self, other: &Self) {
-        for kind in 0..Kind::ALL.len() {
+        for kind in 0..TransactionKind::ALL.len() {
             self.window[kind].add(&other.window[kind]);
             self.whole[kind].add(&other.whole[kind]);
             self.latency[kind].merge(&other.latency[kind]);

@@ -113,10 +113,10 @@ fn config(settings: &[(&str, &str)]) -> Config {
     fixture::job(&settings).config(Clock::Exact, 4)
 }
 
-fn drive(fake: &Fake, config: &Config) -> (Result<Driven>, Vec<Moment>) {
+fn drive(fake: &Fake, config: &Config) -> (Result<DriveResult>, Vec<RunMoment>) {
     let mut moments = Vec::new();
-    let mut watch = |moment: Moment| moments.push(moment);
-    let target = Target::Postgres(&fake.url);
+    let mut watch = |moment: RunMoment| moments.push(moment);
+    let target = DriveTarget::Postgres(&fake.url);
     let driven = run(Drive { config, target, seed: 3, after: 0, watch: &mut watch, ledger: None });
     (driven, moments)
 }
@@ -126,15 +126,15 @@ fn the_window_holds_exactly_its_transactions_and_every_answer_is_in_the_ledger()
     let fake = Fake::start(|_| Reply::Answer);
     let config = config(&[("connections", "5"), ("drivers", "2")]);
     assert_eq!((config.drivers, config.ramp, config.length), (2, Length::Transactions(20), Length::Transactions(300)));
-    let book: Mutex<Vec<(u32, i64, Output)>> = Mutex::default();
-    let ledger = |thread: u32| -> Ledger<'_> {
-        let book = &book;
-        Box::new(move |request, output| book.lock().unwrap().push((thread, request.date, output.clone())))
+    let answers: Mutex<Vec<(u32, i64, Output)>> = Mutex::default();
+    let ledger = |thread: u32| -> LedgerWriter<'_> {
+        let answers = &answers;
+        Box::new(move |request, output| answers.lock().unwrap().push((thread, request.date, output.clone())))
     };
     let mut moments = Vec::new();
     let driven = run(Drive {
         config: &config,
-        target: Target::Postgres(&fake.url),
+        target: DriveTarget::Postgres(&fake.url),
         seed: 3,
         after: 0,
         watch: &mut |moment| moments.push(moment),
@@ -143,19 +143,19 @@ fn the_window_holds_exactly_its_transactions_and_every_answer_is_in_the_ledger()
     .unwrap();
     assert_eq!((driven.transactions(), driven.latency().count(), driven.lost), (300, 300, None));
     assert!(driven.window_ns > 0 && driven.cpu.total.as_nanos() > 0);
-    moments.retain(|m| *m != Moment::Sample);
-    assert_eq!(moments, [Moment::Opened, Moment::Halfway, Moment::Closed]);
+    moments.retain(|m| *m != RunMoment::Sample);
+    assert_eq!(moments, [RunMoment::Opened, RunMoment::Halfway, RunMoment::Closed]);
     // Ramp and what was under way at the end are answered as well.
-    let whole: u64 = driven.tally.whole.iter().map(Counts::ended).sum();
-    let book = book.into_inner().unwrap();
+    let whole: u64 = driven.tally.whole.iter().map(TransactionCounts::ended).sum();
+    let answers = answers.into_inner().unwrap();
     // Five connections: what the other thread ends while one opens or closes the window is in no window.
     assert!((320..=330).contains(&whole), "{whole}");
-    assert_eq!((book.len() as u64, fake.asked.load(Relaxed)), (whole, whole));
-    assert!(book.iter().all(|(.., output)| *output == Output::StockLevel { low: 7 }));
-    let dates: BTreeSet<_> = book.iter().map(|(_, date, _)| date).collect();
-    assert_eq!(dates.len(), book.len());
+    assert_eq!((answers.len() as u64, fake.asked.load(Relaxed)), (whole, whole));
+    assert!(answers.iter().all(|(.., output)| *output == Output::StockLevel { low: 7 }));
+    let dates: BTreeSet<_> = answers.iter().map(|(_, date, _)| date).collect();
+    assert_eq!(dates.len(), answers.len());
     // A thread may have nothing left to do when it gets its turn.
-    assert!(book.iter().all(|(thread, ..)| *thread < 2));
+    assert!(answers.iter().all(|(thread, ..)| *thread < 2));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn deadlocks_are_tried_again_and_counted() {
     }
     let fake = Fake::start(|n| if deadlock(n) { Reply::Deadlock } else { Reply::Answer });
     let driven = drive(&fake, &config(&[("connections", "3")])).0.unwrap();
-    let whole = driven.tally.whole[Kind::StockLevel.index()];
+    let whole = driven.tally.whole[TransactionKind::StockLevel.index()];
     assert_eq!(driven.transactions(), 300);
     let asked = fake.asked.load(Relaxed);
     assert_eq!(whole.committed + whole.retries, asked);
@@ -194,9 +194,9 @@ fn a_lost_server_leaves_its_requests_in_doubt_and_no_thread_behind() {
     let driven = driven.unwrap();
     assert!(driven.lost.is_some());
     assert_eq!(driven.in_doubt.len(), 1, "{:?}", driven.in_doubt);
-    let whole: u64 = driven.tally.whole.iter().map(Counts::ended).sum();
+    let whole: u64 = driven.tally.whole.iter().map(TransactionCounts::ended).sum();
     assert_eq!(whole + 1, fake.asked.load(Relaxed));
-    assert_eq!(moments.last(), Some(&Moment::Closed));
+    assert_eq!(moments.last(), Some(&RunMoment::Closed));
     let fake = Fake::start(|n| if n >= 100 { Reply::Close } else { Reply::Answer });
     let driven = drive(&fake, &config(&[])).0.unwrap();
     assert!(driven.lost.is_some() && (1..=4).contains(&driven.in_doubt.len()));
@@ -206,7 +206,7 @@ fn a_lost_server_leaves_its_requests_in_doubt_and_no_thread_behind() {
 fn nobody_to_connect_to_is_an_error() {
     let fake = Fake::start(|_| Reply::Hang);
     let url = Url::parse("postgresql://u@/d?host=/nonexistent").unwrap();
-    let target = Target::Postgres(&url);
+    let target = DriveTarget::Postgres(&url);
     let config = config(&[]);
     let none = run(Drive { config: &config, target, seed: 3, after: 0, watch: &mut |_| {}, ledger: None });
     assert!(format!("{:#}", none.unwrap_err()).starts_with("Cannot have 4 connections: "));
@@ -238,7 +238,7 @@ fn a_live_server_agrees_with_the_driver() {
     let server = testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")]);
     let url = cluster::url(&server.cluster, Transport::Unix).unwrap();
     load_marked(&url, crate::Scale { warehouses: 1 }, Procedures::Needed, &|_, _, _| ()).unwrap();
-    let target = Target::Postgres(&url);
+    let target = DriveTarget::Postgres(&url);
     let dir = tempfile::tempdir().unwrap();
     let cx = TrialContext {
         dir: dir.path(),
@@ -248,7 +248,7 @@ fn a_live_server_agrees_with_the_driver() {
         after: i64::MIN,
         unavailable: &[],
         rendezvous: None,
-        witness: None,
+        ack_sink: None,
         progress: &|_| {},
     };
     for settings in [
@@ -297,12 +297,12 @@ fn a_frozen_server_is_in_the_latencies_of_an_open_loop() {
         let settings = [("rate", rate), ("connections", connections), ("ramp", "2s"), ("length", "16s")];
         let config = fixture::job(&settings).config(Clock::Wall, 2);
         let driven = thread::scope(|scope| {
-            let mut watch = |moment: Moment| {
-                if moment == Moment::Halfway {
+            let mut watch = |moment: RunMoment| {
+                if moment == RunMoment::Halfway {
                     scope.spawn(freeze);
                 }
             };
-            let (target, after) = (Target::Postgres(&url), after * 1_000_000_000_000_000);
+            let (target, after) = (DriveTarget::Postgres(&url), after * 1_000_000_000_000_000);
             run(Drive { config: &config, target, seed: 3, after, watch: &mut watch, ledger: None }).unwrap()
         });
         let latency = driven.latency();

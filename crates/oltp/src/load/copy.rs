@@ -10,7 +10,7 @@ const PIECE: usize = 256 << 10;
 const ROW: usize = 1 << 10;
 
 /// Rows of one table on their way. `hand` is given pieces of the copy, cut between rows, and how many rows they hold.
-pub(super) struct Rows<H> {
+pub(super) struct BinaryRows<H> {
     hand: H,
     columns: i16,
     out: Vec<u8>,
@@ -18,7 +18,7 @@ pub(super) struct Rows<H> {
     pending: u64,
 }
 
-impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Rows<H> {
+impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> BinaryRows<H> {
     pub(super) fn new(columns: usize, hand: H) -> Self {
         let mut out = Vec::with_capacity(PIECE + ROW);
         out.extend_from_slice(b"PGCOPY\n\xff\r\n\0");
@@ -54,7 +54,7 @@ impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Rows<H> {
     }
 }
 
-impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Sink for Rows<H> {
+impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Sink for BinaryRows<H> {
     type Error = E;
 
     fn begin(&mut self) {
@@ -95,13 +95,13 @@ impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Sink for Rows<H> {
 mod tests {
     use std::convert::Infallible;
 
-    use super::super::super::database::Value;
+    use super::super::super::database::SqlValue;
     use super::super::super::population::{self, values};
     use super::super::super::schema::{TABLES, Table};
     use super::*;
 
     /// Reads a copy as the manual describes it.
-    fn decode(table: &Table, mut bytes: &[u8]) -> Vec<Vec<Value>> {
+    fn decode(table: &Table, mut bytes: &[u8]) -> Vec<Vec<SqlValue>> {
         let mut take = |count: usize| {
             let (now, later) = bytes.split_at(count);
             bytes = later;
@@ -119,13 +119,13 @@ mod tests {
             let row = table.columns.iter().map(|(name, kind)| {
                 let length = i32::from_be_bytes(take(4).try_into().unwrap());
                 if length == -1 {
-                    return Value::Null;
+                    return SqlValue::Null;
                 }
                 let field = take(length as usize);
                 match *kind {
-                    "integer" => Value::Integer(i32::from_be_bytes(field.try_into().expect(name)).into()),
-                    "bigint" | "timestamp" => Value::Integer(i64::from_be_bytes(field.try_into().expect(name))),
-                    _ => Value::Text(String::from_utf8(field.to_vec()).unwrap()),
+                    "integer" => SqlValue::Integer(i32::from_be_bytes(field.try_into().expect(name)).into()),
+                    "bigint" | "timestamp" => SqlValue::Integer(i64::from_be_bytes(field.try_into().expect(name))),
+                    _ => SqlValue::Text(String::from_utf8(field.to_vec()).unwrap()),
                 }
             });
             rows.push(row.collect());
@@ -139,7 +139,7 @@ mod tests {
         for table in TABLES {
             let warehouse = *population::warehouses(table, super::super::super::Scale { warehouses: 2 }).end();
             let (mut copied, mut handed) = (Vec::new(), 0);
-            let mut rows = Rows::new(table.columns.len(), |piece: &[u8], rows| {
+            let mut rows = BinaryRows::new(table.columns.len(), |piece: &[u8], rows| {
                 assert!(piece.len() < PIECE + ROW, "{}", piece.len());
                 copied.extend_from_slice(piece);
                 handed += rows;
@@ -156,7 +156,7 @@ mod tests {
     fn a_refusal_ends_the_rows() {
         let table = &TABLES[0];
         let mut pieces = 0;
-        let mut rows = Rows::new(table.columns.len(), |_: &[u8], _| {
+        let mut rows = BinaryRows::new(table.columns.len(), |_: &[u8], _| {
             pieces += 1;
             if pieces == 2 { Err("full") } else { Ok(()) }
         });

@@ -4,10 +4,10 @@
 //! settings go.
 
 mod copy;
+mod method;
 mod postgres;
 mod sqlite;
-mod way;
-mod words;
+mod text_rows;
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ pub type Progress<'a> = &'a dyn Fn(&str, u64, u64);
 
 /// What was loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loaded {
+pub struct LoadSummary {
     /// Rows of each table, in the order of [`super::schema::TABLES`].
     pub rows: Vec<(&'static str, u64)>,
     /// What the server refused, and the load did without.

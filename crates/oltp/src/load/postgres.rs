@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-use super::super::database::{Dialect, Value};
+use super::super::database::{Dialect, SqlValue};
 use super::super::pg::{Connection, PgError, Url};
 use super::super::population;
 use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES, Table};
-use super::copy::Rows;
-use super::way::{self, Way};
-use super::words::Words;
-use super::{LoadError, Loaded, Progress};
+use super::copy::BinaryRows;
+use super::method::{self, LoadMethod};
+use super::text_rows::TextRows;
+use super::{LoadError, LoadSummary, Progress};
 
 /// With this many connections, tables are split over them: what is lost by rows that are not frozen is less than what idle processors lose.
 const SPLIT_FROM: u32 = 8;
@@ -36,7 +36,7 @@ pub fn postgres(
     jobs: u32,
     replace: bool,
     progress: Progress<'_>,
-) -> Result<Loaded, LoadError> {
+) -> Result<LoadSummary, LoadError> {
     let mut first = Connection::connect(url)?;
     let there = existing(&mut first)?;
     if !there.is_empty() && !replace {
@@ -51,7 +51,7 @@ pub fn postgres(
     let sorting = format!("maintenance_work_mem = '{SORT_MEMORY}'");
     let settings: Vec<String> =
         ["client_min_messages = warning".to_owned(), sorting].into_iter().chain(helpers).collect();
-    let (way, refused) = way::find(&mut sessions[0])?;
+    let (way, refused) = method::find(&mut sessions[0])?;
     let unavailable = Mutex::new(BTreeSet::from_iter(refused));
     let without = |what: String| _ = unavailable.lock().unwrap_or_else(PoisonError::into_inner).insert(what);
     for session in &mut sessions {
@@ -71,7 +71,7 @@ pub fn postgres(
         }
     }
     let unavailable = unavailable.into_inner().unwrap_or_else(PoisonError::into_inner);
-    loaded.map(|rows| Loaded { rows, unavailable: unavailable.into_iter().collect() })
+    loaded.map(|rows| LoadSummary { rows, unavailable: unavailable.into_iter().collect() })
 }
 
 /// Runs what a load can do without; what the server refuses is told to `without`. Whether it was done.
@@ -97,7 +97,7 @@ fn existing(session: &mut Connection) -> Result<Vec<String>, PgError> {
         .into_iter()
         .flatten()
         .filter_map(|value| match value {
-            Value::Text(name) => Some(name),
+            SqlValue::Text(name) => Some(name),
             _ => None,
         })
         .collect())
@@ -115,7 +115,7 @@ struct Share {
 struct Load<'a> {
     scale: Scale,
     replace: bool,
-    way: Way,
+    way: LoadMethod,
     /// Told what the server refuses.
     without: &'a (dyn Fn(String) + Sync),
     /// Tables that are there because of this load.
@@ -127,7 +127,7 @@ impl Load<'_> {
     fn run(&self, sessions: &mut [Connection], progress: Progress<'_>) -> Result<Vec<(&'static str, u64)>, LoadError> {
         let tables = BY_SIZE.map(|name| TABLES.iter().find(|t| t.name == name).expect("A table of the schema"));
         // Rows that cannot be frozen have nothing to do with how their table was made.
-        let split = sessions.len() as u32 >= SPLIT_FROM || self.way != Way::Frozen;
+        let split = sessions.len() as u32 >= SPLIT_FROM || self.way != LoadMethod::Frozen;
         if split {
             for table in tables {
                 self.create(&mut sessions[0], table).map_err(LoadError::table(table.name, "creating it"))?;
@@ -203,8 +203,8 @@ impl Load<'_> {
             if self.failed.load(Relaxed) { Err(LoadError::GivenUp) } else { Ok(()) }
         };
         let warehouses = share.warehouses.0..=share.warehouses.1;
-        if self.way == Way::Insert {
-            let mut rows = Words::insert(name, |statement: &[u8], count| {
+        if self.way == LoadMethod::Insert {
+            let mut rows = TextRows::insert(name, |statement: &[u8], count| {
                 let statement = std::str::from_utf8(statement).expect("Letters and digits");
                 session.run(statement).map_err(&refused)?;
                 on(count)
@@ -213,18 +213,18 @@ impl Load<'_> {
             rows.finish()?;
             return Ok(());
         }
-        let way = if self.way == Way::Frozen && !share.whole { Way::Binary } else { self.way };
+        let way = if self.way == LoadMethod::Frozen && !share.whole { LoadMethod::Binary } else { self.way };
         let mut copy = session.copy_in(&way.copy(name)).map_err(&refused)?;
         let hand = |piece: &[u8], count| {
             copy.write(piece).map_err(&refused)?;
             on(count)
         };
-        let sent = if way == Way::Text {
-            let mut rows = Words::copy(hand);
+        let sent = if way == LoadMethod::Text {
+            let mut rows = TextRows::copy(hand);
             warehouses.into_iter().try_for_each(|w| population::write(share.table, w, &mut rows))?;
             rows.finish()?
         } else {
-            let mut rows = Rows::new(share.table.columns.len(), hand);
+            let mut rows = BinaryRows::new(share.table.columns.len(), hand);
             warehouses.into_iter().try_for_each(|w| population::write(share.table, w, &mut rows))?;
             rows.finish()?
         };

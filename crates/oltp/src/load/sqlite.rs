@@ -11,7 +11,7 @@ use super::super::database::Dialect;
 use super::super::population::{self, Sink};
 use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES};
-use super::{LoadError, Loaded, Progress};
+use super::{LoadError, LoadSummary, Progress};
 
 /// For the load only: a load that is cut short is thrown away, so that nothing needs to be undone or synced before its end.
 const PRAGMAS: &str =
@@ -22,7 +22,7 @@ const PRAGMAS: &str =
 /// # Errors
 /// [`LoadError::FileExists`] if the file is there and not to be replaced; [`LoadError::Table`] and [`LoadError::File`] with SQLite's or the
 /// kernel's words. Nothing is left behind then, and a file that was to be replaced is as before.
-pub fn sqlite(path: &Path, scale: Scale, replace: bool, progress: Progress<'_>) -> Result<Loaded, LoadError> {
+pub fn sqlite(path: &Path, scale: Scale, replace: bool, progress: Progress<'_>) -> Result<LoadSummary, LoadError> {
     if !replace && path.exists() {
         return Err(LoadError::FileExists { path: path.display().to_string() });
     }
@@ -37,7 +37,7 @@ pub fn sqlite(path: &Path, scale: Scale, replace: bool, progress: Progress<'_>) 
     loaded
 }
 
-fn load(path: &Path, scale: Scale, progress: Progress<'_>) -> Result<Loaded, LoadError> {
+fn load(path: &Path, scale: Scale, progress: Progress<'_>) -> Result<LoadSummary, LoadError> {
     // Of a load that was killed.
     let _ = fs::remove_file(path);
     let rows: Vec<(&'static str, u64)> = TABLES.iter().map(|t| (t.name, population::total(t, scale))).collect();
@@ -75,7 +75,7 @@ fn load(path: &Path, scale: Scale, progress: Progress<'_>) -> Result<Loaded, Loa
     run("COMMIT; ANALYZE; PRAGMA journal_mode = DELETE;").map_err(|cause| file_error(path, &cause))?;
     progress("statistics", 1, 1);
     connection.close().map_err(|(_, cause)| file_error(path, &cause))?;
-    Ok(Loaded { rows, unavailable: Vec::new() })
+    Ok(LoadSummary { rows, unavailable: Vec::new() })
 }
 
 /// Syncs a file and gives it its name, that too on stable storage. What the old file's journal would be replayed into is no longer there,

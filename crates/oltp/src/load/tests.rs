@@ -6,7 +6,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::super::check;
 use super::super::config::{SqliteJournal, Transport};
-use super::super::database::{Database, Value};
+use super::super::database::{Database, SqlValue};
 use super::super::pg::{self, Url};
 use super::super::population::{self, values};
 use super::super::scale::Scale;
@@ -49,16 +49,16 @@ fn open(path: &Path) -> Connection {
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
 }
 
-fn sqlite_rows(connection: &Connection, sql: &str) -> Vec<Vec<Value>> {
+fn sqlite_rows(connection: &Connection, sql: &str) -> Vec<Vec<SqlValue>> {
     let mut statement = connection.prepare(sql).unwrap();
     let columns = statement.column_count();
     let mut rows = statement.query([]).unwrap();
     let mut all = Vec::new();
     while let Some(row) = rows.next().unwrap() {
         let value = |i| match row.get_ref(i).unwrap() {
-            ValueRef::Null => Value::Null,
-            ValueRef::Integer(i) => Value::Integer(i),
-            ValueRef::Text(text) => Value::Text(String::from_utf8(text.to_vec()).unwrap()),
+            ValueRef::Null => SqlValue::Null,
+            ValueRef::Integer(i) => SqlValue::Integer(i),
+            ValueRef::Text(text) => SqlValue::Text(String::from_utf8(text.to_vec()).unwrap()),
             other => panic!("{other:?}"),
         };
         all.push((0..columns).map(value).collect());
@@ -91,12 +91,12 @@ fn a_file_of_sqlite_holds_exactly_the_rows() {
             &connection,
             &format!("SELECT tbl_name FROM sqlite_schema WHERE type = 'index' AND name = '{}'", index.name),
         );
-        assert_eq!(plan, [[Value::Text(index.table.to_owned())]]);
+        assert_eq!(plan, [[SqlValue::Text(index.table.to_owned())]]);
     }
-    assert_eq!(sqlite_rows(&connection, "PRAGMA integrity_check"), [[Value::Text("ok".to_owned())]]);
-    assert_eq!(sqlite_rows(&connection, "PRAGMA journal_mode"), [[Value::Text("delete".to_owned())]]);
+    assert_eq!(sqlite_rows(&connection, "PRAGMA integrity_check"), [[SqlValue::Text("ok".to_owned())]]);
+    assert_eq!(sqlite_rows(&connection, "PRAGMA journal_mode"), [[SqlValue::Text("delete".to_owned())]]);
     let statistics = sqlite_rows(&connection, "SELECT count(DISTINCT tbl) FROM sqlite_stat1");
-    assert_eq!(statistics, [[Value::Integer(TABLES.len() as i64)]]);
+    assert_eq!(statistics, [[SqlValue::Integer(TABLES.len() as i64)]]);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_file_is_replaced_only_when_told_so() {
     sqlite(&path, Scale { warehouses: 1 }, true, &|_, _, _| {}).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     let warehouses = sqlite_rows(&open(&path), "SELECT count(*) FROM warehouse");
-    assert_eq!(warehouses, [[Value::Integer(1)]]);
+    assert_eq!(warehouses, [[SqlValue::Integer(1)]]);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn server() -> (Running, Url, pg::Connection) {
     (running, url, session)
 }
 
-fn tables_there(session: &mut pg::Connection) -> Value {
+fn tables_there(session: &mut pg::Connection) -> SqlValue {
     let rows = session.query("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()").unwrap();
     rows[0][0].clone()
 }
@@ -149,7 +149,7 @@ fn a_server_holds_exactly_the_rows() {
         told.check(loaded.rows.iter().map(|(_, count)| count).sum());
         for (table, (name, count)) in TABLES.iter().zip(&loaded.rows) {
             let there = session.query(&format!("SELECT count(*) FROM {name}")).unwrap();
-            assert_eq!(there, [[Value::Integer(*count as i64)]], "{name}");
+            assert_eq!(there, [[SqlValue::Integer(*count as i64)]], "{name}");
             // Dates as microseconds, and HISTORY by what makes its rows one after the other.
             let columns = table.columns.iter().map(|(name, kind)| match *kind {
                 "timestamp" => format!("(extract(epoch FROM {name} - timestamp '2000-01-01') * 1000000)::bigint"),
@@ -159,15 +159,15 @@ fn a_server_holds_exactly_the_rows() {
             let order =
                 if table.key.is_empty() { "h_c_w_id, h_c_d_id, h_c_id".to_owned() } else { table.key.join(", ") };
             let whole = population::warehouses(table, scale);
-            let all: Vec<Vec<Value>> = whole.flat_map(|w| values::rows(table, w)).collect();
+            let all: Vec<Vec<SqlValue>> = whole.flat_map(|w| values::rows(table, w)).collect();
             assert!(session.query(&format!("SELECT {columns} FROM {name} ORDER BY {order}")).unwrap() == all, "{name}");
             let frozen = session.query(&format!(
                 "SELECT (relallvisible = relpages)::int, (reltuples > 0)::int FROM pg_class WHERE oid = '{name}'::regclass"
             ));
-            assert_eq!(frozen.unwrap(), [[Value::Integer(1), Value::Integer(1)]], "{name}");
+            assert_eq!(frozen.unwrap(), [[SqlValue::Integer(1), SqlValue::Integer(1)]], "{name}");
         }
         let keys = session.query("SELECT count(*) FROM pg_indexes WHERE schemaname = current_schema()").unwrap();
-        assert_eq!(keys, [[Value::Integer(10)]]);
+        assert_eq!(keys, [[SqlValue::Integer(10)]]);
         consistent(&mut session);
     }
 }
@@ -183,8 +183,8 @@ fn rows_in_words_are_the_same_rows() {
         });
         let columns = columns.collect::<Vec<_>>().join(", ");
         session.run(&table.create(super::super::database::Dialect::Postgres)).unwrap();
-        let mut copy = session.copy_in(&super::way::Way::Text.copy(table.name)).unwrap();
-        let mut rows = super::words::Words::copy(|piece: &[u8], _| copy.write(piece));
+        let mut copy = session.copy_in(&super::method::LoadMethod::Text.copy(table.name)).unwrap();
+        let mut rows = super::text_rows::TextRows::copy(|piece: &[u8], _| copy.write(piece));
         population::write(table, 1, &mut rows).unwrap();
         assert_eq!(rows.finish().unwrap(), copy.finish().unwrap());
         let there = session.query(&format!("SELECT {columns} FROM {} ORDER BY {order}", table.name)).unwrap();
@@ -198,13 +198,13 @@ fn a_servers_tables_are_replaced_only_when_told_so_and_a_failed_load_leaves_none
     session.run("CREATE TABLE stock (x integer); CREATE TABLE item (y integer)").unwrap();
     let refused = postgres(&url, Scale { warehouses: 1 }, 2, false, &|_, _, _| {}).unwrap_err();
     assert!(matches!(&refused, LoadError::Exists { tables, .. } if *tables == ["item", "stock"]), "{refused}");
-    assert_eq!(tables_there(&mut session), Value::Integer(2));
+    assert_eq!(tables_there(&mut session), SqlValue::Integer(2));
 
     // An index that cannot be made, after all rows are there.
     session.run("DROP TABLE item, stock; CREATE TABLE orders_customer (x integer)").unwrap();
     let failed = postgres(&url, Scale { warehouses: 1 }, 2, false, &|_, _, _| {}).unwrap_err();
     assert!(failed.to_string().contains("Cannot load table orders: creating its index"), "{failed}");
-    assert_eq!(tables_there(&mut session), Value::Integer(1));
+    assert_eq!(tables_there(&mut session), SqlValue::Integer(1));
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use bytes::BytesMut;
 
-use super::connection::{Connection, Server};
+use super::buffered_socket::{BufferedSocket, Filled};
+use super::connection::{Connection, ServerInfo};
 use super::error::PgError;
-use super::link::{Filled, Link};
 use super::message::Message;
 
 /// Made by [`Connection::channel`].
@@ -16,12 +16,12 @@ pub struct Channel {
     /// Messages to send ([`super::frontend`]). Append only: the front may have been sent.
     pub out: BytesMut,
     sent: usize,
-    link: Link,
-    server: Server,
+    link: BufferedSocket,
+    server: ServerInfo,
 }
 
 impl Channel {
-    pub(super) fn new(link: Link, server: Server) -> Result<Channel, PgError> {
+    pub(super) fn new(link: BufferedSocket, server: ServerInfo) -> Result<Channel, PgError> {
         link.wire().set_nonblocking(true).map_err(|e| PgError::Closed(e.to_string()))?;
         Ok(Channel { out: BytesMut::new(), sent: 0, link, server })
     }
@@ -45,7 +45,7 @@ impl Channel {
                 count => self.sent += count,
             }
         }
-        self.link.orderly = self.link.settle()?;
+        self.link.orderly = self.link.flush()?;
         if !self.link.orderly {
             return Ok(false);
         }
@@ -74,7 +74,7 @@ impl Channel {
     }
 
     /// What is connected to.
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &ServerInfo {
         &self.server
     }
 

@@ -5,22 +5,22 @@
 use bytes::BytesMut;
 use postgres_protocol::message::frontend::cancel_request;
 
-use crate::database::{Database, Dialect, Value};
+use crate::database::{Database, Dialect, SqlValue};
 
+use super::buffered_socket::{BufferedSocket, Filled};
 use super::channel::Channel;
 use super::copy::CopyIn;
 use super::error::PgError;
 use super::frontend;
-use super::link::{Filled, Link};
 use super::message::Message;
 use super::oid;
+use super::socket::Deadline;
 use super::startup;
 use super::url::Url;
-use super::wire::Deadline;
 
 /// What a session is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerInfo {
     /// As the server tells it, e.g. `15.8 (Debian 15.8-0+deb12u1)`.
     pub version: String,
     pub cancel: CancelKey,
@@ -35,8 +35,8 @@ pub struct CancelKey {
 }
 
 pub struct Connection {
-    link: Link,
-    server: Server,
+    link: BufferedSocket,
+    server: ServerInfo,
     out: BytesMut,
 }
 
@@ -53,7 +53,7 @@ impl CancelKey {
         let mut out = BytesMut::new();
         cancel_request(self.process, self.secret, &mut out);
         wire.send(&out).map_err(cannot)?;
-        wire.settle().map_err(cannot)?;
+        wire.flush().map_err(cannot)?;
         // The server closes when it has passed the request on.
         wire.receive(&mut [0; 16]).map_err(cannot)?;
         Ok(())
@@ -71,12 +71,12 @@ impl Connection {
         Ok(Connection { link, server, out: BytesMut::new() })
     }
 
-    pub(super) fn resume(link: Link, server: Server) -> Result<Connection, PgError> {
+    pub(super) fn resume(link: BufferedSocket, server: ServerInfo) -> Result<Connection, PgError> {
         link.wire().set_nonblocking(false).map_err(|e| PgError::Closed(e.to_string()))?;
         Ok(Connection { link, server, out: BytesMut::new() })
     }
 
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &ServerInfo {
         &self.server
     }
 
@@ -111,7 +111,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`PgError::Server`] if the server refuses it.
-    pub fn query(&mut self, sql: &str) -> Result<Vec<Vec<Value>>, PgError> {
+    pub fn query(&mut self, sql: &str) -> Result<Vec<Vec<SqlValue>>, PgError> {
         let mut integers: Vec<bool> = Vec::new();
         let mut rows = Vec::new();
         frontend::query(&mut self.out, sql);
@@ -201,7 +201,7 @@ impl Connection {
             }
         }
         self.out.clear();
-        while !self.link.settle()? {}
+        while !self.link.flush()? {}
         Ok(())
     }
 
@@ -238,14 +238,14 @@ impl Connection {
     }
 }
 
-fn to_value(bytes: Option<&[u8]>, integer: bool) -> Result<Value, PgError> {
-    let Some(bytes) = bytes else { return Ok(Value::Null) };
+fn to_value(bytes: Option<&[u8]>, integer: bool) -> Result<SqlValue, PgError> {
+    let Some(bytes) = bytes else { return Ok(SqlValue::Null) };
     let text = std::str::from_utf8(bytes).map_err(|_| PgError::Protocol("a value that is not UTF-8".to_owned()))?;
     if integer {
         let number = text.parse().map_err(|_| PgError::Protocol(format!("`{text}` for an integer")))?;
-        return Ok(Value::Integer(number));
+        return Ok(SqlValue::Integer(number));
     }
-    Ok(Value::Text(text.to_owned()))
+    Ok(SqlValue::Text(text.to_owned()))
 }
 
 impl Database for Connection {
@@ -257,7 +257,7 @@ impl Database for Connection {
         Ok(self.run(sql)?)
     }
 
-    fn rows(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<Value>>> {
+    fn rows(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<SqlValue>>> {
         Ok(self.query(sql)?)
     }
 }

@@ -6,14 +6,15 @@
 //! [`Connection`] blocks, and is for schema, loading, statistics and checks; [`Channel`] is the same connection for an event loop.
 
 pub mod binary;
+mod buffered_socket;
 pub mod channel;
 pub mod connection;
 pub mod copy;
 pub mod error;
 pub mod frontend;
-mod link;
 pub mod message;
 pub mod oid;
+mod socket;
 mod startup;
 #[cfg(test)]
 mod testing;
@@ -25,7 +26,6 @@ mod tests_copy;
 mod tests_tls;
 mod tls;
 pub mod url;
-mod wire;
 
 pub use channel::Channel;
 pub use connection::Connection;

@@ -8,13 +8,13 @@ use bytes::BytesMut;
 use postgres_protocol::authentication::{md5_hash, sasl};
 use postgres_protocol::message::frontend;
 
-use super::connection::{CancelKey, Server};
+use super::buffered_socket::{BufferedSocket, Filled, LARGEST_MESSAGE};
+use super::connection::{CancelKey, ServerInfo};
 use super::error::{PgError, ServerError};
-use super::link::{Filled, LARGEST_MESSAGE, Link};
 use super::message::Message;
+use super::socket::{Deadline, Socket};
 use super::tls::Tls;
 use super::url::{Password, SslMode, Url};
-use super::wire::{Deadline, Wire};
 
 /// Nothing longer is said during start-up; what is longer comes from a server of another kind (as in libpq).
 const LONGEST_STARTUP_MESSAGE: usize = 30_000;
@@ -22,12 +22,12 @@ const NO_PASSWORD: &str =
     "it asks for a password, and there is none; write postgresql://user:PASSWORD@host/database or set PGPASSWORD";
 
 /// Connects and logs in.
-pub(super) fn open(url: &Url) -> Result<(Link, Server), PgError> {
+pub(super) fn open(url: &Url) -> Result<(BufferedSocket, ServerInfo), PgError> {
     let deadline = Deadline::after(url.connect_timeout);
     let host = place(url);
     let cannot = |e: std::io::Error| PgError::Connect { host: place(url), cause: cause(url, &e) };
     let wire = connect(url, deadline)?;
-    let mut startup = Startup { link: Link::new(wire, LONGEST_STARTUP_MESSAGE), url, deadline };
+    let mut startup = Startup { link: BufferedSocket::new(wire, LONGEST_STARTUP_MESSAGE), url, deadline };
     let server = startup.run().map_err(|error| match error {
         PgError::Server(error) => startup.refused(error),
         PgError::Protocol(what) => {
@@ -46,10 +46,10 @@ pub(super) fn open(url: &Url) -> Result<(Link, Server), PgError> {
 }
 
 /// A socket, encrypted if the URL says so.
-pub(super) fn connect(url: &Url, deadline: Deadline) -> Result<Wire, PgError> {
+pub(super) fn connect(url: &Url, deadline: Deadline) -> Result<Socket, PgError> {
     let cannot = |e: std::io::Error| PgError::Connect { host: place(url), cause: cause(url, &e) };
     let refused = |cause: String| PgError::Connect { host: place(url), cause };
-    let mut wire = Wire::connect(url, deadline).map_err(cannot)?;
+    let mut wire = Socket::connect(url, deadline).map_err(cannot)?;
     if url.sslmode == SslMode::Disable {
         return Ok(wire);
     }
@@ -102,13 +102,13 @@ fn cause(url: &Url, error: &std::io::Error) -> String {
 }
 
 struct Startup<'u> {
-    link: Link,
+    link: BufferedSocket,
     url: &'u Url,
     deadline: Deadline,
 }
 
 impl Startup<'_> {
-    fn run(&mut self) -> Result<Server, PgError> {
+    fn run(&mut self) -> Result<ServerInfo, PgError> {
         let mut out = BytesMut::new();
         let parameters = [
             ("user", self.url.user.as_str()),
@@ -125,7 +125,7 @@ impl Startup<'_> {
 
         let mut scram: Option<sasl::ScramSha256> = None;
         let mut proved = false;
-        let mut server = Server { version: String::new(), cancel: CancelKey { process: 0, secret: 0 } };
+        let mut server = ServerInfo { version: String::new(), cancel: CancelKey { process: 0, secret: 0 } };
         loop {
             let length = self.wait()?;
             let url = self.url;
@@ -216,7 +216,7 @@ impl Startup<'_> {
                 count => bytes = &bytes[count..],
             }
         }
-        if self.link.settle()? { Ok(()) } else { Err(self.late()) }
+        if self.link.flush()? { Ok(()) } else { Err(self.late()) }
     }
 
     fn limit_time(&self) -> Result<(), PgError> {

@@ -114,17 +114,17 @@ impl Client {
 }
 
 /// A server for one client.
-pub(super) struct Server<T> {
+pub(super) struct ScriptedServer<T> {
     folder: tempfile::TempDir,
     thread: JoinHandle<T>,
 }
 
-impl<T: Send + 'static> Server<T> {
-    pub(super) fn start(script: impl FnOnce(Client) -> T + Send + 'static) -> Server<T> {
+impl<T: Send + 'static> ScriptedServer<T> {
+    pub(super) fn start(script: impl FnOnce(Client) -> T + Send + 'static) -> ScriptedServer<T> {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
         let thread = std::thread::spawn(move || script(Client(listener.accept().unwrap().0)));
-        Server { folder, thread }
+        ScriptedServer { folder, thread }
     }
 
     pub(super) fn url(&self) -> Url {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::testing::{Client, Server, authentication, complete, error, fields, message, ready, row};
+use super::testing::{Client, ScriptedServer, authentication, complete, error, fields, message, ready, row};
 use super::url::Password;
 use super::*;
-use crate::database::{Database, Value};
+use crate::database::{Database, SqlValue};
 
 fn with_password(url: &Url, password: &str) -> Url {
     Url { password: Some(Password::new(password)), ..url.clone() }
@@ -16,7 +16,7 @@ fn with_password(url: &Url, password: &str) -> Url {
 
 /// Why a server with this script does not let the client in, `tiger` being its password.
 fn refusal(script: impl FnOnce(Client) + Send + 'static) -> PgError {
-    let server = Server::start(script);
+    let server = ScriptedServer::start(script);
     let error = Connection::connect(&with_password(&server.url(), "tiger")).err().expect("to be refused");
     server.join();
     error
@@ -46,7 +46,7 @@ fn until_ready(channel: &mut Channel) -> Result<Vec<String>, PgError> {
 
 #[test]
 fn a_trusted_client_says_who_it_is_and_says_goodbye() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         let said = client.startup();
         client.welcome();
         (said, client.rest())
@@ -65,7 +65,7 @@ fn a_trusted_client_says_who_it_is_and_says_goodbye() {
 
 #[test]
 fn the_password_goes_in_the_form_that_is_asked_for() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         client.startup();
         client.send(&[authentication(3, &[])]);
         let said = client.receive();
@@ -75,7 +75,7 @@ fn the_password_goes_in_the_form_that_is_asked_for() {
     drop(Connection::connect(&with_password(&server.url(), "tiger")).unwrap());
     assert_eq!(server.join(), (b'p', b"tiger\0".to_vec()));
 
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         client.startup();
         client.send(&[authentication(5, &[1, 2, 3, 4])]);
         let said = client.receive();
@@ -144,7 +144,7 @@ fn scram(client: &mut Client) -> (bool, String) {
 
 #[test]
 fn scram_proves_the_password_both_ways() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         let (proved, last) = scram(&mut client);
         client.send(&[authentication(12, last.as_bytes())]);
         client.welcome();
@@ -225,7 +225,7 @@ fn what_is_no_server_is_named_so() {
 
 #[test]
 fn a_server_that_says_nothing_is_not_waited_for() {
-    let server = Server::start(|mut client| client.rest());
+    let server = ScriptedServer::start(|mut client| client.rest());
     let url = Url { connect_timeout: Some(Duration::from_millis(30)), ..server.url() };
     let error = Connection::connect(&url).err().unwrap();
     assert!(matches!(&error, PgError::Connect { cause, .. } if cause.contains("connect_timeout")), "{error:?}");
@@ -233,7 +233,7 @@ fn a_server_that_says_nothing_is_not_waited_for() {
 
 #[test]
 fn integers_are_integers_and_the_rest_is_text() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         client.let_in();
         let (_, sql) = client.receive();
         client.send(&[
@@ -247,14 +247,14 @@ fn integers_are_integers_and_the_rest_is_text() {
     });
     let mut connection = Connection::connect(&server.url()).unwrap();
     let rows = connection.rows("SELECT it").unwrap();
-    let (text, number) = (|t: &str| Value::Text(t.to_owned()), Value::Integer);
-    assert_eq!(rows, [[number(-1), Value::Null, number(9_000_000_000), text("ä"), text("1.50")]]);
+    let (text, number) = (|t: &str| SqlValue::Text(t.to_owned()), SqlValue::Integer);
+    assert_eq!(rows, [[number(-1), SqlValue::Null, number(9_000_000_000), text("ä"), text("1.50")]]);
     assert_eq!(server.join(), b"SELECT it\0");
 }
 
 #[test]
 fn an_error_leaves_the_connection_usable() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         client.let_in();
         client.receive();
         client.send(&[error("ERROR", "42P01", "no such table"), ready()]);
@@ -274,7 +274,7 @@ fn an_error_leaves_the_connection_usable() {
 
 #[test]
 fn a_server_that_goes_says_why() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         client.let_in();
         client.receive();
         client.send(&[error("FATAL", "57P01", "terminating connection due to administrator command")]);
@@ -288,7 +288,7 @@ fn a_server_that_goes_says_why() {
 
 #[test]
 fn an_error_within_a_pipeline_ends_it_at_its_sync() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         client.let_in();
         assert_eq!(client.receive_until(b'S'), b"BEBEBES");
         let complete_row = [message(b'2', b""), row(&[Some(&[0, 0, 0, 5]), None]), complete("SELECT 1")];
@@ -322,7 +322,7 @@ fn an_error_within_a_pipeline_ends_it_at_its_sync() {
 
 #[test]
 fn what_came_whole_before_a_disconnect_is_handed_over() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         client.let_in();
         client.receive_until(b'S');
         let next = row(&[Some(b"never whole")]);
@@ -344,7 +344,7 @@ fn what_came_whole_before_a_disconnect_is_handed_over() {
 #[test]
 fn a_full_socket_takes_the_rest_later() {
     let (start, started) = std::sync::mpsc::channel::<()>();
-    let server = Server::start(move |mut client| {
+    let server = ScriptedServer::start(move |mut client| {
         client.let_in();
         started.recv().unwrap();
         let mut numbers = Vec::new();
@@ -377,7 +377,7 @@ fn a_full_socket_takes_the_rest_later() {
 #[test]
 fn nobody_says_goodbye_in_the_middle_of_a_message() {
     let (start, started) = std::sync::mpsc::channel::<()>();
-    let server = Server::start(move |mut client| {
+    let server = ScriptedServer::start(move |mut client| {
         client.let_in();
         started.recv().unwrap();
         client.rest()
@@ -392,7 +392,7 @@ fn nobody_says_goodbye_in_the_middle_of_a_message() {
 
 #[test]
 fn a_channel_becomes_a_connection_again() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         client.let_in();
         client.receive();
         client.send(&[complete("SELECT 0"), ready()]);
@@ -401,7 +401,7 @@ fn a_channel_becomes_a_connection_again() {
     channel.into_connection().unwrap().run("SELECT 1").unwrap();
     server.join();
 
-    let server = Server::start(|mut client| client.let_in());
+    let server = ScriptedServer::start(|mut client| client.let_in());
     let mut channel = Connection::connect(&server.url()).unwrap().channel().unwrap();
     frontend::sync(&mut channel.out);
     assert!(channel.into_connection().is_err());
@@ -410,7 +410,7 @@ fn a_channel_becomes_a_connection_again() {
 
 #[test]
 fn a_request_is_cancelled_with_its_key() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         let mut request = [0; 16];
         std::io::Read::read_exact(&mut client.0, &mut request).unwrap();
         request

@@ -1,6 +1,6 @@
 //! `COPY … FROM STDIN` against servers that follow a script.
 
-use super::testing::{Client, Server, complete, error, message, ready};
+use super::testing::{Client, ScriptedServer, complete, error, message, ready};
 use super::*;
 
 /// `COPY … FROM STDIN` begun.
@@ -12,7 +12,7 @@ fn copying(client: &mut Client) {
 
 #[test]
 fn copied_data_arrives_as_it_was_written() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         copying(&mut client);
         let mut data = Vec::new();
         loop {
@@ -40,7 +40,7 @@ fn copied_data_arrives_as_it_was_written() {
 
 #[test]
 fn a_copy_that_the_server_refuses_ends_at_once() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         copying(&mut client);
         client.receive();
         client.send(&[error("ERROR", "53100", "could not extend file: No space left on device"), ready()]);
@@ -64,7 +64,7 @@ fn a_copy_that_the_server_refuses_ends_at_once() {
 
 #[test]
 fn a_copy_given_up_is_taken_back() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         copying(&mut client);
         let (tag, _) = client.receive();
         client.send(&[error("ERROR", "57014", "COPY from stdin failed: the client gave up"), ready()]);
@@ -82,7 +82,7 @@ fn a_copy_given_up_is_taken_back() {
 
 #[test]
 fn a_statement_that_is_no_copy_is_not_left_waiting() {
-    let server = Server::start(|mut client| {
+    let server = ScriptedServer::start(|mut client| {
         client.let_in();
         client.receive();
         client.send(&[complete("SELECT 0"), ready()]);

@@ -142,7 +142,7 @@ impl Url {
         // The last @: one in a password that was not encoded does no harm.
         let (login, place) = authority.rsplit_once('@').map_or((None, authority), |(l, p)| (Some(l), p));
 
-        let mut found = Found::default();
+        let mut found = UrlParts::default();
         if let Some(login) = login {
             let (user, password) = login.split_once(':').map_or((login, None), |(u, p)| (u, Some(p)));
             found.user = Some(decode(user)?);
@@ -162,7 +162,7 @@ impl Url {
 
 /// What a URL has said so far.
 #[derive(Default)]
-struct Found {
+struct UrlParts {
     user: Option<String>,
     password: Option<String>,
     host: Option<String>,
@@ -174,7 +174,7 @@ struct Found {
     application_name: Option<String>,
 }
 
-impl Found {
+impl UrlParts {
     /// `host`, `host:port`, `[address]:port`, or nothing.
     fn place(&mut self, place: &str) -> Result<(), UrlError> {
         if place.contains(',') {

@@ -1,6 +1,6 @@
 use std::collections::{HashMap, HashSet};
 
-use super::super::database::Value;
+use super::super::database::SqlValue;
 use super::super::schema::TABLES;
 use super::*;
 
@@ -10,7 +10,7 @@ fn table(name: &str) -> &'static Table {
 
 /// The rows of a warehouse, by column.
 struct Columns {
-    rows: Vec<Vec<Value>>,
+    rows: Vec<Vec<SqlValue>>,
     places: HashMap<&'static str, usize>,
 }
 
@@ -21,7 +21,7 @@ impl Columns {
         Self { rows: values::rows(table, warehouse), places }
     }
 
-    fn values(&self, column: &str) -> impl Iterator<Item = &Value> {
+    fn values(&self, column: &str) -> impl Iterator<Item = &SqlValue> {
         let place = self.places[column];
         self.rows.iter().map(move |row| &row[place])
     }
@@ -30,9 +30,9 @@ impl Columns {
     fn integers(&self, column: &str) -> Vec<i64> {
         self.values(column)
             .map(|v| match v {
-                Value::Integer(i) => *i,
-                Value::Null => -1,
-                Value::Text(text) => panic!("{column} is text: {text}"),
+                SqlValue::Integer(i) => *i,
+                SqlValue::Null => -1,
+                SqlValue::Text(text) => panic!("{column} is text: {text}"),
             })
             .collect()
     }
@@ -40,7 +40,7 @@ impl Columns {
     fn texts(&self, column: &str) -> Vec<&str> {
         self.values(column)
             .map(|v| match v {
-                Value::Text(text) => text.as_str(),
+                SqlValue::Text(text) => text.as_str(),
                 other => panic!("{column} is no text: {other:?}"),
             })
             .collect()
@@ -75,10 +75,10 @@ fn rows_fit_their_tables_in_the_order_of_their_keys() {
             assert_eq!(row.len(), table.columns.len(), "{}", table.name);
             for ((column, kind), value) in table.columns.iter().zip(row) {
                 let fits = match value {
-                    Value::Null => ["o_carrier_id", "ol_delivery_d"].contains(column),
-                    Value::Integer(i) if *kind == "integer" => i32::try_from(*i).is_ok(),
-                    Value::Integer(_) => *kind == "bigint" || *kind == "timestamp",
-                    Value::Text(text) => {
+                    SqlValue::Null => ["o_carrier_id", "ol_delivery_d"].contains(column),
+                    SqlValue::Integer(i) if *kind == "integer" => i32::try_from(*i).is_ok(),
+                    SqlValue::Integer(_) => *kind == "bigint" || *kind == "timestamp",
+                    SqlValue::Text(text) => {
                         kind.strip_prefix("varchar(")
                             .is_some_and(|n| text.len() <= n.trim_end_matches(')').parse().unwrap())
                             && text.is_ascii()
@@ -216,7 +216,7 @@ fn warehouses_differ_and_are_the_same_again() {
         assert!(first[0] != second[0], "{name}");
         // Apart from the warehouse's number, too.
         let texts =
-            |rows: &[Vec<Value>]| -> Vec<Value> { rows.iter().take(50).flat_map(|r| r[3..].to_vec()).collect() };
+            |rows: &[Vec<SqlValue>]| -> Vec<SqlValue> { rows.iter().take(50).flat_map(|r| r[3..].to_vec()).collect() };
         assert!(texts(&first) != texts(&second), "{name}");
     }
 }

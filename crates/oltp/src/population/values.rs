@@ -2,21 +2,21 @@
 
 use std::convert::Infallible;
 
-use super::super::database::Value;
+use super::super::database::SqlValue;
 use super::super::schema::Table;
 use super::{Sink, write};
 
 /// Those of [`write`].
-pub fn rows(table: &Table, warehouse: u32) -> Vec<Vec<Value>> {
+pub fn rows(table: &Table, warehouse: u32) -> Vec<Vec<SqlValue>> {
     let mut rows = Rows(Vec::new());
     let Ok(()) = write(table, warehouse, &mut rows);
     rows.0
 }
 
-struct Rows(Vec<Vec<Value>>);
+struct Rows(Vec<Vec<SqlValue>>);
 
 impl Rows {
-    fn push(&mut self, value: Value) {
+    fn push(&mut self, value: SqlValue) {
         self.0.last_mut().unwrap().push(value);
     }
 }
@@ -29,25 +29,25 @@ impl Sink for Rows {
     }
 
     fn integer(&mut self, value: i32) {
-        self.push(Value::Integer(value.into()));
+        self.push(SqlValue::Integer(value.into()));
     }
 
     fn bigint(&mut self, value: i64) {
-        self.push(Value::Integer(value));
+        self.push(SqlValue::Integer(value));
     }
 
     fn date(&mut self, value: i64) {
-        self.push(Value::Integer(value));
+        self.push(SqlValue::Integer(value));
     }
 
     fn null(&mut self) {
-        self.push(Value::Null);
+        self.push(SqlValue::Null);
     }
 
     fn text(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) {
         let mut text = vec![0; length];
         fill(&mut text);
-        self.push(Value::Text(String::from_utf8(text).unwrap()));
+        self.push(SqlValue::Text(String::from_utf8(text).unwrap()));
     }
 
     fn end(&mut self) -> Result<(), Infallible> {

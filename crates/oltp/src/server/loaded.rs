@@ -19,7 +19,7 @@ use crate::database::Database;
 use crate::pg::{Connection, Url};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image;
-use bigiron_service::image::Shape;
+use bigiron_service::image::ImageSpec;
 use bigiron_service::own_folder::short_path;
 use bigiron_service::postgres::{self, SOCKET};
 use bigiron_service::tree::UID;
@@ -29,7 +29,7 @@ const VERSION: u32 = 1;
 
 /// What is wanted.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
+pub struct DatabaseSpec<'a> {
     /// What the server's programs are: a tree's hash.
     pub server: &'a str,
     /// What is in the database, in words that change whenever its content would: scale, seed, the loader's own version.
@@ -46,7 +46,7 @@ pub struct Wanted<'a> {
 
 /// A loaded database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loaded {
+pub struct LoadedDatabase {
     /// The image; not to be written to: [`bigiron_image::restore`] makes copies.
     #[serde(skip)]
     pub image: PathBuf,
@@ -67,7 +67,7 @@ pub struct Loaded {
     pub checked: Vec<String>,
 }
 
-impl Loaded {
+impl LoadedDatabase {
     fn read(folder: &Path) -> Option<Self> {
         let known: Self = serde_json::from_slice(&fs::read(folder.join("loaded.json")).ok()?).ok()?;
         let image = folder.join("image");
@@ -85,10 +85,10 @@ impl Loaded {
 pub fn ensure(
     store: &Store,
     server: &Programs,
-    wanted: &Wanted<'_>,
+    wanted: &DatabaseSpec<'_>,
     load: &mut dyn FnMut(&Url) -> anyhow::Result<Vec<String>>,
     note: &dyn Fn(&str),
-) -> anyhow::Result<Loaded> {
+) -> anyhow::Result<LoadedDatabase> {
     let maker = image::maker(wanted.filesystem)?;
     let all = format!(
         "{VERSION}\n{}\n{}\n{}\n{}\n{maker}\n{UID}",
@@ -98,12 +98,12 @@ pub fn ensure(
     let postgres = store.dir().join("postgres");
     let shelf = postgres.join("loaded");
     let folder = shelf.join(&key);
-    if let Some(found) = Loaded::read(&folder) {
+    if let Some(found) = LoadedDatabase::read(&folder) {
         return Ok(found);
     }
     fs::create_dir_all(&shelf).with_context(|| format!("Cannot make {}", shelf.display()))?;
     let _lock = lock(&shelf.join(format!("{key}.lock")), wanted.name, note)?;
-    if let Some(found) = Loaded::read(&folder) {
+    if let Some(found) = LoadedDatabase::read(&folder) {
         return Ok(found);
     }
     // The database, its WAL and the image beside each other.
@@ -119,9 +119,9 @@ pub fn ensure(
     let staged = place.dir().join("image");
     fs::create_dir(&staged)?;
     let path = staged.join("image");
-    let shape = Shape { filesystem: wanted.filesystem, room: wanted.room, writable: true, owner: UID };
+    let shape = ImageSpec { filesystem: wanted.filesystem, room: wanted.room, writable: true, owner: UID };
     image::make(&cluster_folder, &path, &shape)?;
-    let known = Loaded {
+    let known = LoadedDatabase {
         image: folder.join("image"),
         key,
         bytes: path.metadata()?.len(),
@@ -144,7 +144,7 @@ pub fn ensure(
 fn fill(
     server: &Programs,
     folder: &Path,
-    wanted: &Wanted<'_>,
+    wanted: &DatabaseSpec<'_>,
     load: &mut dyn FnMut(&Url) -> anyhow::Result<Vec<String>>,
 ) -> anyhow::Result<(u64, Vec<String>)> {
     postgres::init(server, folder, false)?;
@@ -155,7 +155,7 @@ fn fill(
     connection.execute("CHECKPOINT")?;
     let size = connection.rows("SELECT pg_database_size(current_database())")?;
     let size = size.first().and_then(|r| r.first()).cloned();
-    let Some(crate::database::Value::Integer(bytes)) = size else {
+    let Some(crate::database::SqlValue::Integer(bytes)) = size else {
         anyhow::bail!("The server does not tell the size of its database: {size:?}");
     };
     drop(connection);
@@ -193,7 +193,7 @@ mod tests {
         let server = Programs::of(&RECIPE, &tree).unwrap();
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
-        let wanted = Wanted {
+        let wanted = DatabaseSpec {
             server: &tree.about.hash,
             contents: "a thousand rows",
             name: "a thousand rows",
@@ -239,7 +239,7 @@ mod tests {
         let server = Programs::of(&RECIPE, &tree).unwrap();
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
-        let wanted = Wanted {
+        let wanted = DatabaseSpec {
             server: "s",
             contents: "c",
             name: "nothing",

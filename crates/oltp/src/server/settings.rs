@@ -6,7 +6,7 @@
 //! Left at their defaults on purpose: autovacuum (on: a server without it is not what anybody runs, and over a long run its tables grow; every
 //! trial starts from the same bytes, so that its rounds fall at the same places of both arms), data checksums, WAL level, planner costs.
 
-use crate::database::{Database, Value};
+use crate::database::{Database, SqlValue};
 use bigiron_service::error::ServerError;
 use bigiron_service::postgres::quoted;
 
@@ -173,7 +173,9 @@ pub fn deviations(database: &mut dyn Database) -> anyhow::Result<Vec<Deviation>>
     )?;
     let mut found = Vec::new();
     for row in rows {
-        let [Value::Text(name), Value::Text(value), Value::Text(default), Value::Text(unit)] = row.as_slice() else {
+        let [SqlValue::Text(name), SqlValue::Text(value), SqlValue::Text(default), SqlValue::Text(unit)] =
+            row.as_slice()
+        else {
             anyhow::bail!("The server tells of its settings in an unknown way: {row:?}");
         };
         if PLUMBING.contains(&name.as_str()) {

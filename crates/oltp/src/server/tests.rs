@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::settings::deviations;
 use super::{Listen, OwnFolder, Programs, RECIPE, Settings, cluster};
 use crate::config::Transport;
-use crate::database::{Database, Value};
+use crate::database::{Database, SqlValue};
 use crate::pg::Connection;
 use crate::server::testing::{Running, sizing, start, tree};
 use bigiron_archive::Store;
@@ -19,7 +19,7 @@ use bigiron_service::{postgres, root};
 const AGAIN: &str = "BIGIRON_TEST_AGAIN";
 const NOBODY: u32 = 65_534;
 
-fn one(connection: &mut Connection, sql: &str) -> Value {
+fn one(connection: &mut Connection, sql: &str) -> SqlValue {
     connection.rows(sql).unwrap().remove(0).remove(0)
 }
 
@@ -67,9 +67,9 @@ fn whole_life() {
     let mut wrong = cluster::url(&cluster, Transport::Tcp).unwrap();
     wrong.password = Some(crate::pg::url::Password::new("wrong"));
     assert!(Connection::connect(&wrong).is_err());
-    assert_eq!(one(&mut unix, "SHOW server_encoding"), Value::Text("UTF8".into()));
+    assert_eq!(one(&mut unix, "SHOW server_encoding"), SqlValue::Text("UTF8".into()));
     let collation = "SELECT datcollate::text FROM pg_database WHERE datname = current_database()";
-    assert_eq!(one(&mut unix, collation), Value::Text("C".into()));
+    assert_eq!(one(&mut unix, collation), SqlValue::Text("C".into()));
     tcp.execute("CREATE TABLE t (a int); INSERT INTO t SELECT generate_series(1, 1000)").unwrap();
     let found = deviations(&mut unix).unwrap();
     let value = |name: &str| found.iter().find(|d| d.name == name).map(|d| (d.value.as_str(), d.default.as_str()));
@@ -84,7 +84,7 @@ fn whole_life() {
     assert_eq!(alive(&pids), [0; 0]);
     let cluster = cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
     let mut unix = Connection::connect(&cluster::url(&cluster, Transport::Unix).unwrap()).unwrap();
-    assert_eq!(one(&mut unix, "SELECT count(*) FROM t"), Value::Integer(1000));
+    assert_eq!(one(&mut unix, "SELECT count(*) FROM t"), SqlValue::Integer(1000));
     assert!(cluster::url(&cluster, Transport::Tcp).is_none());
     let pids = family(cluster.pid());
     cluster.stop().unwrap();

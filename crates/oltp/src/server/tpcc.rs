@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
 use super::Programs;
-use super::loaded::{self, Loaded, Wanted};
+use super::loaded::{self, DatabaseSpec, LoadedDatabase};
 use super::settings::Sizing;
 use crate::check;
 use crate::pg::{Connection, Url};
@@ -36,9 +36,9 @@ pub fn data_bytes(scale: Scale) -> u64 {
     u64::from(scale.warehouses) * WAREHOUSE_BYTES + REST_BYTES
 }
 
-/// Where and how a database is loaded.
+/// How a database is loaded.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct LoadSettings<'a> {
     /// What the server's programs are: a tree's hash.
     pub server: &'a str,
     /// Only `ext4` so far.
@@ -58,10 +58,10 @@ pub struct Place<'a> {
 pub fn ensure(
     store: &Store,
     server: &Programs,
-    place: &Place<'_>,
+    place: &LoadSettings<'_>,
     scale: Scale,
     note: &dyn Fn(&str),
-) -> anyhow::Result<Loaded> {
+) -> anyhow::Result<LoadedDatabase> {
     let mut sources = Sha256::new();
     SOURCES.iter().for_each(|s| sources.update(s));
     let sources: String = sources.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
@@ -69,7 +69,7 @@ pub fn ensure(
         1 => "1 warehouse".to_owned(),
         n => format!("{n} warehouses"),
     };
-    let wanted = Wanted {
+    let wanted = DatabaseSpec {
         server: place.server,
         contents: &format!("oltp, {name}, {sources}"),
         name: &name,
@@ -100,13 +100,18 @@ mod tests {
     use super::*;
     use crate::server::{RECIPE, testing};
 
-    fn loaded(warehouses: u32) -> (tempfile::TempDir, Loaded) {
+    fn loaded(warehouses: u32) -> (tempfile::TempDir, LoadedDatabase) {
         let tree = testing::tree();
         let server = Programs::of(&RECIPE, &tree).unwrap();
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
-        let place =
-            Place { server: &tree.about.hash, filesystem: "ext4", room: 256 << 20, memory_bytes: 2 << 30, jobs: 2 };
+        let place = LoadSettings {
+            server: &tree.about.hash,
+            filesystem: "ext4",
+            room: 256 << 20,
+            memory_bytes: 2 << 30,
+            jobs: 2,
+        };
         let started = Instant::now();
         let loaded = ensure(&store, &server, &place, Scale { warehouses }, &|line| {
             eprintln!("{:6.2} s  {line}", started.elapsed().as_secs_f64());

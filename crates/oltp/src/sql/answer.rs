@@ -2,7 +2,7 @@
 //!
 //! Invariant: an [`Output`] comes out only if every statement did what the request needs; anything else is an error that names the statement.
 
-use crate::input::{Input, Kind};
+use crate::input::{Input, TransactionKind};
 use crate::output::Output;
 use crate::pg::{Row, binary, message};
 
@@ -11,7 +11,7 @@ use super::statements::Statement;
 /// What is known so far of a transaction that runs.
 #[derive(Debug)]
 pub(super) struct Answer {
-    kind: Kind,
+    kind: TransactionKind,
     must_roll_back: bool,
     /// Lines that were asked for, the one of an unused item among them.
     lines_asked: u32,
@@ -143,7 +143,7 @@ impl Answer {
     /// The answer to the request, all statements having succeeded.
     pub(super) fn output(&self) -> Result<Output, String> {
         Ok(match self.kind {
-            Kind::NewOrder => {
+            TransactionKind::NewOrder => {
                 let total = match self.total {
                     Some(_) if self.must_roll_back => {
                         return Err("An item that no item table may have was found, and the order was taken".to_owned());
@@ -163,15 +163,15 @@ impl Answer {
                 };
                 Output::NewOrder { order: self.order, total }
             }
-            Kind::Payment => Output::Payment { customer: self.customer, balance: self.balance },
-            Kind::OrderStatus => Output::OrderStatus {
+            TransactionKind::Payment => Output::Payment { customer: self.customer, balance: self.balance },
+            TransactionKind::OrderStatus => Output::OrderStatus {
                 customer: self.customer,
                 balance: self.balance,
                 order: self.order,
                 lines: self.lines,
             },
-            Kind::Delivery => Output::Delivery { delivered: self.delivered },
-            Kind::StockLevel => Output::StockLevel { low: self.low },
+            TransactionKind::Delivery => Output::Delivery { delivered: self.delivered },
+            TransactionKind::StockLevel => Output::StockLevel { low: self.low },
         })
     }
 }

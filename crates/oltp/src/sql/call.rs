@@ -19,7 +19,7 @@ const NO_ITEM: &[u8; 5] = b"BG001";
 
 /// What is to be done after a message.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum NextStep {
     /// Wait for more messages.
     Wait,
     /// [`Call::send`], and flush.
@@ -72,7 +72,7 @@ impl Call {
     }
 
     /// Takes in what the server says.
-    pub fn receive(&mut self, message: &Message<'_>) -> Step {
+    pub fn receive(&mut self, message: &Message<'_>) -> NextStep {
         match message {
             Message::DataRow(row) if self.failed.is_none() => {
                 let taken = match self.steps.get(self.at) {
@@ -97,10 +97,10 @@ impl Call {
             Message::ReadyForQuery(status) => return self.ready(*status),
             _ => {}
         }
-        Step::Wait
+        NextStep::Wait
     }
 
-    /// Appends what [`Step::Send`] asked for.
+    /// Appends what [`NextStep::Send`] asked for.
     pub fn send(&mut self, out: &mut BytesMut) {
         if self.closing {
             frontend::bind(out, Statement::Rollback.name(), []);
@@ -127,21 +127,21 @@ impl Call {
         }
     }
 
-    fn ready(&mut self, status: Status) -> Step {
+    fn ready(&mut self, status: Status) -> NextStep {
         let whole = if self.ends.is_empty() { self.steps.len() } else { self.sent };
         if self.failed.is_none() && self.at != whole {
             self.note(Err("The server was ready before it had answered".to_owned()));
         }
         let complete = self.at == self.steps.len();
         if self.failed.is_none() && !complete {
-            return Step::Send;
+            return NextStep::Send;
         }
         if status != Status::Idle && !self.closing {
             self.note(Err("A transaction is open after its end".to_owned()));
             self.closing = true;
-            return Step::Send;
+            return NextStep::Send;
         }
-        Step::Done(self.result())
+        NextStep::Done(self.result())
     }
 
     fn result(&mut self) -> Result<Output, TransactionError> {

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::check::{Digest, conditions, digest};
 use crate::config::{Mode, Transport};
-use crate::database::{Database, Value};
+use crate::database::{Database, SqlValue};
 use crate::input::{Customer, Input, Request};
 use crate::output::{Output, TransactionError};
 use crate::pg::{Channel, Connection, Url};
@@ -18,7 +18,7 @@ use crate::server::{cluster, testing};
 use crate::sqlite::fixture;
 use crate::sqlite::fixture::{CUSTOMERS, FIRST_NEW_ORDER};
 
-use super::{Call, Step, install_procedures, prepare};
+use super::{Call, NextStep, install_procedures, prepare};
 
 const WAREHOUSES: u32 = 2;
 const MODES: [Mode; 3] = [Mode::Procedures, Mode::Pipelined, Mode::RoundTrips];
@@ -80,7 +80,7 @@ impl Scratch {
         let report = conditions(&mut db, false).unwrap();
         assert!(report.passed(), "{:?}", report.failures().map(ToString::to_string).collect::<Vec<_>>());
         for sql in MORE_CONDITIONS {
-            assert_eq!(db.rows(sql).unwrap(), [[Value::Integer(0)]], "{sql}");
+            assert_eq!(db.rows(sql).unwrap(), [[SqlValue::Integer(0)]], "{sql}");
         }
     }
 }
@@ -97,17 +97,17 @@ impl Session {
         loop {
             channel.flush().unwrap();
             poll(&mut [PollFd::new(&channel.fd(), PollFlags::IN)], None).unwrap();
-            let mut step = Step::Wait;
+            let mut step = NextStep::Wait;
             channel
                 .receive(|message| {
-                    assert_eq!(step, Step::Wait, "nothing follows it");
+                    assert_eq!(step, NextStep::Wait, "nothing follows it");
                     step = call.receive(&message);
                 })
                 .unwrap();
             match step {
-                Step::Wait => {}
-                Step::Send => call.send(&mut channel.out),
-                Step::Done(result) => return result,
+                NextStep::Wait => {}
+                NextStep::Send => call.send(&mut channel.out),
+                NextStep::Done(result) => return result,
             }
         }
     }
@@ -169,7 +169,7 @@ fn many_at_once_keep_the_conditions() {
     scratch.check();
     let sql = format!("SELECT count(*) FROM orders WHERE o_carrier_id IS NOT NULL AND o_id >= {FIRST_NEW_ORDER}");
     let rows = scratch.connect().rows(&sql).unwrap();
-    assert_eq!(rows, [[Value::Integer(delivered.load(Ordering::Relaxed))]], "an order delivered twice, or told so");
+    assert_eq!(rows, [[SqlValue::Integer(delivered.load(Ordering::Relaxed))]], "an order delivered twice, or told so");
     println!("{} retries", retries.load(Ordering::Relaxed));
 }
 

@@ -17,7 +17,7 @@ mod live_tests;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Call, Step};
+pub use call::{Call, NextStep};
 pub use statements::Statement;
 
 use anyhow::{Context, ensure};

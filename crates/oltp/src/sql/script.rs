@@ -6,7 +6,7 @@
 use bytes::BytesMut;
 
 use crate::config::Mode;
-use crate::input::{Customer, Input, Line, Request};
+use crate::input::{Customer, Input, OrderLine, Request};
 use crate::pg::{Parameter, frontend};
 use crate::random::last_name;
 use crate::scale::DISTRICTS;
@@ -31,20 +31,20 @@ fn integer(value: u32) -> i32 {
 }
 
 /// The lines in the order in which stock is locked, with the numbers (from 1) that they were asked for by. Lines of the same stock stay in order.
-fn sorted(lines: &[Line]) -> Vec<(u32, Line)> {
-    let mut sorted: Vec<(u32, Line)> = (1..).zip(lines.iter().copied()).collect();
+fn sorted(lines: &[OrderLine]) -> Vec<(u32, OrderLine)> {
+    let mut sorted: Vec<(u32, OrderLine)> = (1..).zip(lines.iter().copied()).collect();
     sorted.sort_by_key(|(_, line)| (line.supply_warehouse, line.item));
     sorted
 }
 
 /// Whether two of the sorted lines are of the same stock.
-fn has_repeats(sorted: &[(u32, Line)]) -> bool {
+fn has_repeats(sorted: &[(u32, OrderLine)]) -> bool {
     sorted
         .windows(2)
         .any(|pair| pair[0].1.item == pair[1].1.item && pair[0].1.supply_warehouse == pair[1].1.supply_warehouse)
 }
 
-fn is_local(lines: &[Line], warehouse: u32) -> u32 {
+fn is_local(lines: &[OrderLine], warehouse: u32) -> u32 {
     u32::from(lines.iter().all(|line| line.supply_warehouse == warehouse))
 }
 
@@ -83,7 +83,7 @@ impl<'o> Script<'o> {
                 let sorted = sorted(lines);
                 let statement =
                     if has_repeats(&sorted) { Statement::CallNewOrderByLine } else { Statement::CallNewOrder };
-                let of_lines = |value: fn(&(u32, Line)) -> u32| {
+                let of_lines = |value: fn(&(u32, OrderLine)) -> u32| {
                     Parameter::Int4Array(sorted.iter().map(|line| integer(value(line))).collect())
                 };
                 self.add(
@@ -169,14 +169,14 @@ impl<'o> Script<'o> {
         self.integers(end, &[]);
     }
 
-    fn own_new_order(&mut self, date: i64, [warehouse, district, customer]: [u32; 3], lines: &[Line]) {
+    fn own_new_order(&mut self, date: i64, [warehouse, district, customer]: [u32; 3], lines: &[OrderLine]) {
         self.integers(Statement::TakeOrderNumber, &[warehouse, district]);
         self.integers(Statement::WarehouseTax, &[warehouse]);
         self.integers(Statement::CustomerDiscount, &[warehouse, district, customer]);
         let order = [warehouse, district, customer, lines.len() as u32, is_local(lines, warehouse)].map(int);
         self.add(Statement::InsertOrder, order.into_iter().chain([Parameter::Timestamp(date)]));
         self.integers(Statement::InsertNewOrder, &[warehouse, district]);
-        for (number, Line { item, supply_warehouse, quantity }) in sorted(lines) {
+        for (number, OrderLine { item, supply_warehouse, quantity }) in sorted(lines) {
             let remote = u32::from(supply_warehouse != warehouse);
             self.integers(Statement::TakeStock, &[supply_warehouse, item, quantity, remote]);
             self.integers(Statement::InsertLine, &[warehouse, district, number, supply_warehouse, item, quantity]);

@@ -5,22 +5,22 @@ use std::collections::HashSet;
 use bytes::BytesMut;
 
 use crate::config::Mode;
-use crate::input::{Customer, Input, Line, Request};
+use crate::input::{Customer, Input, OrderLine, Request};
 use crate::output::{Output, TransactionError};
 use crate::pg::Message;
 use crate::scale::UNUSED_ITEM;
 
-use super::call::{Call, Step};
+use super::call::{Call, NextStep};
 use super::script::Script;
 use super::statements::Statement;
 
 const MODES: [Mode; 3] = [Mode::Procedures, Mode::Pipelined, Mode::RoundTrips];
 
-fn line(item: u32, supply_warehouse: u32, quantity: u32) -> Line {
-    Line { item, supply_warehouse, quantity }
+fn line(item: u32, supply_warehouse: u32, quantity: u32) -> OrderLine {
+    OrderLine { item, supply_warehouse, quantity }
 }
 
-fn new_order(lines: Vec<Line>) -> Request {
+fn new_order(lines: Vec<OrderLine>) -> Request {
     Request { input: Input::NewOrder { warehouse: 1, district: 2, customer: 3, lines }, date: 77 }
 }
 
@@ -224,7 +224,7 @@ impl Said {
     }
 
     /// Hands all to a call; what it said to the last message. Before that it must have waited.
-    fn to(self, call: &mut Call) -> Step {
+    fn to(self, call: &mut Call) -> NextStep {
         let mut rest = &self.0[..];
         loop {
             let length = u32::from_be_bytes(rest[1..5].try_into().unwrap()) as usize + 1;
@@ -233,7 +233,7 @@ impl Said {
             if rest.is_empty() {
                 return step;
             }
-            assert_eq!(step, Step::Wait);
+            assert_eq!(step, NextStep::Wait);
         }
     }
 }
@@ -255,7 +255,7 @@ fn two_lines() -> Request {
 fn a_function_answers() {
     let (mut call, _) = begin(Mode::Procedures, &two_lines());
     let step = Said::default().pair([3001, 123_456]).done("SELECT 1").ready(b'I').to(&mut call);
-    assert_eq!(step, Step::Done(Ok(Output::NewOrder { order: 3001, total: 123_456 })));
+    assert_eq!(step, NextStep::Done(Ok(Output::NewOrder { order: 3001, total: 123_456 })));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_pipeline_answers_and_the_client_computes_the_total() {
     let said = said.row(&[40]).done("UPDATE 1").row(&[1001]).done("INSERT 0 1");
     let said = said.row(&[40]).done("UPDATE 1").row(&[3]).done("INSERT 0 1").done("COMMIT").ready(b'I');
     // 1004 x 0.75 x 1.2 = 903.6
-    assert_eq!(said.to(&mut call), Step::Done(Ok(Output::NewOrder { order: 3001, total: 903 })));
+    assert_eq!(said.to(&mut call), NextStep::Done(Ok(Output::NewOrder { order: 3001, total: 903 })));
 }
 
 #[test]
@@ -276,38 +276,38 @@ fn a_missing_item_is_no_success() {
     let said = said.row(&[2500]).done("SELECT 1").done("INSERT 0 1").done("INSERT 0 1");
     let said = said.row(&[40]).done("UPDATE 1").row(&[1001]).done("INSERT 0 1");
     let said = said.done("UPDATE 0").done("INSERT 0 0").done("COMMIT").ready(b'I');
-    assert!(matches!(said.to(&mut call), Step::Done(Err(TransactionError::Failed(_)))));
+    assert!(matches!(said.to(&mut call), NextStep::Done(Err(TransactionError::Failed(_)))));
 }
 
 #[test]
 fn the_functions_own_error_is_a_rollback_only_where_one_is_due() {
     let unused = new_order(vec![line(5, 1, 2), line(UNUSED_ITEM, 1, 1)]);
     let (mut call, _) = begin(Mode::Procedures, &unused);
-    assert_eq!(Said::default().error("BG001").ready(b'I').to(&mut call), Step::Done(Ok(Output::RolledBack)));
+    assert_eq!(Said::default().error("BG001").ready(b'I').to(&mut call), NextStep::Done(Ok(Output::RolledBack)));
     let (mut call, _) = begin(Mode::Procedures, &unused);
     assert!(matches!(
         Said::default().error("23505").ready(b'I').to(&mut call),
-        Step::Done(Err(TransactionError::Failed(_)))
+        NextStep::Done(Err(TransactionError::Failed(_)))
     ));
     let (mut call, _) = begin(Mode::Procedures, &two_lines());
     assert!(matches!(
         Said::default().error("BG001").ready(b'I').to(&mut call),
-        Step::Done(Err(TransactionError::Failed(text))) if text.contains("BG001")
+        NextStep::Done(Err(TransactionError::Failed(text))) if text.contains("BG001")
     ));
     let (mut call, _) = begin(Mode::Procedures, &unused);
     let taken = Said::default().pair([3001, 5]).done("SELECT 1").ready(b'I').to(&mut call);
-    assert!(matches!(taken, Step::Done(Err(TransactionError::Failed(_)))), "an order that had to be refused");
+    assert!(matches!(taken, NextStep::Done(Err(TransactionError::Failed(_)))), "an order that had to be refused");
 }
 
 #[test]
 fn a_deadlock_in_a_pipeline_is_rolled_back_and_to_be_tried_again() {
     let (mut call, _) = begin(Mode::Pipelined, &two_lines());
-    assert_eq!(Said::default().done("BEGIN").error("40P01").ready(b'E').to(&mut call), Step::Send);
+    assert_eq!(Said::default().done("BEGIN").error("40P01").ready(b'E').to(&mut call), NextStep::Send);
     let mut out = BytesMut::new();
     call.send(&mut out);
     assert_eq!(statements_sent(&out), ["rollback"]);
     let step = Said::default().done("ROLLBACK").ready(b'I').to(&mut call);
-    assert!(matches!(step, Step::Done(Err(TransactionError::Retry(text))) if text.contains("40P01")));
+    assert!(matches!(step, NextStep::Done(Err(TransactionError::Retry(text))) if text.contains("40P01")));
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn round_trips_send_one_statement_at_a_time() {
     let (mut call, out) = begin(Mode::RoundTrips, &request);
     assert_eq!(statements_sent(&out), ["snapshot"]);
     let mut next = |said: Said, status| {
-        assert_eq!(said.ready(status).to(&mut call), Step::Send);
+        assert_eq!(said.ready(status).to(&mut call), NextStep::Send);
         let mut out = BytesMut::new();
         call.send(&mut out);
         assert_eq!(messages(&out).last().unwrap().0, b'S');
@@ -326,7 +326,7 @@ fn round_trips_send_one_statement_at_a_time() {
     assert_eq!(next(Said::default().row(&[3001]).done("SELECT 1"), b'T'), ["s_low"]);
     assert_eq!(next(Said::default().row(&[12]).done("SELECT 1"), b'T'), ["commit"]);
     let step = Said::default().done("COMMIT").ready(b'I').to(&mut call);
-    assert_eq!(step, Step::Done(Ok(Output::StockLevel { low: 12 })));
+    assert_eq!(step, NextStep::Done(Ok(Output::StockLevel { low: 12 })));
 }
 
 #[test]
@@ -334,14 +334,14 @@ fn round_trips_stop_at_an_error_and_close_the_transaction() {
     for (first, sent_after_begin) in [(Said::default().error("40001"), true), (Said::default().done("UPDATE 0"), false)]
     {
         let (mut call, _) = begin(Mode::RoundTrips, &two_lines());
-        assert_eq!(Said::default().done("BEGIN").ready(b'T').to(&mut call), Step::Send);
+        assert_eq!(Said::default().done("BEGIN").ready(b'T').to(&mut call), NextStep::Send);
         call.send(&mut BytesMut::new());
         let status = if sent_after_begin { b'E' } else { b'T' };
-        assert_eq!(first.ready(status).to(&mut call), Step::Send);
+        assert_eq!(first.ready(status).to(&mut call), NextStep::Send);
         let mut out = BytesMut::new();
         call.send(&mut out);
         assert_eq!(statements_sent(&out), ["rollback"]);
-        let Step::Done(Err(error)) = Said::default().done("ROLLBACK").ready(b'I').to(&mut call) else {
+        let NextStep::Done(Err(error)) = Said::default().done("ROLLBACK").ready(b'I').to(&mut call) else {
             panic!("no error")
         };
         assert_eq!(matches!(error, TransactionError::Retry(_)), sent_after_begin, "{error}");
@@ -351,6 +351,6 @@ fn round_trips_stop_at_an_error_and_close_the_transaction() {
 #[test]
 fn a_lost_connection_tells_what_the_server_said() {
     let (mut call, _) = begin(Mode::Procedures, &two_lines());
-    assert_eq!(Said::default().error("57P01").to(&mut call), Step::Wait);
+    assert_eq!(Said::default().error("57P01").to(&mut call), NextStep::Wait);
     assert!(matches!(call.lost("end of stream"), TransactionError::Disconnected(text) if text.contains("57P01")));
 }

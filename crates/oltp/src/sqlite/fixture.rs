@@ -3,8 +3,8 @@
 //! Invariant: the same rows every time.
 
 use super::super::config::SqliteJournal;
-use super::super::database::{Database, Dialect, Value};
-use super::super::input::{Customer, Input, Line, Request};
+use super::super::database::{Database, Dialect, SqlValue};
+use super::super::input::{Customer, Input, OrderLine, Request};
 use super::super::scale::UNUSED_ITEM;
 use super::super::schema::{INDEXES, TABLES};
 use super::Engine;
@@ -31,11 +31,11 @@ pub fn copy(from: &mut Engine, to: &mut dyn Database) {
         to.execute(&table.create(to.dialect())).unwrap();
         let dialect = to.dialect();
         let rows = from.rows(&format!("SELECT * FROM {}", table.name)).unwrap();
-        let spell = |(value, (_, kind)): (&Value, &(&str, &str))| match value {
-            Value::Null => "NULL".to_owned(),
-            Value::Integer(n) if *kind == "timestamp" => date(*n, dialect),
-            Value::Integer(n) => n.to_string(),
-            Value::Text(text) => format!("'{text}'"),
+        let spell = |(value, (_, kind)): (&SqlValue, &(&str, &str))| match value {
+            SqlValue::Null => "NULL".to_owned(),
+            SqlValue::Integer(n) if *kind == "timestamp" => date(*n, dialect),
+            SqlValue::Integer(n) => n.to_string(),
+            SqlValue::Text(text) => format!("'{text}'"),
         };
         let rows: Vec<String> = rows
             .iter()
@@ -95,8 +95,8 @@ pub fn requests(count: u32, warehouses: u32) -> Vec<Request> {
         };
         let input = match below(20) {
             0..9 => {
-                let mut lines: Vec<Line> = (0..5 + below(11))
-                    .map(|_| Line {
+                let mut lines: Vec<OrderLine> = (0..5 + below(11))
+                    .map(|_| OrderLine {
                         // Few items, so that an order often has one twice.
                         item: 1 + below(ITEMS / 4),
                         supply_warehouse: if below(8) == 0 { 1 + below(warehouses) } else { warehouse },

@@ -11,7 +11,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode};
 
 use super::config::SqliteJournal;
-use super::database::{Database, Dialect, Value};
+use super::database::{Database, Dialect, SqlValue};
 use super::input::{Input, Request};
 use super::output::{Output, TransactionError};
 
@@ -173,7 +173,7 @@ impl Database for Engine {
         self.connection.execute_batch(sql).with_context(|| format!("SQLite refuses: {sql}"))
     }
 
-    fn rows(&mut self, sql: &str) -> Result<Vec<Vec<Value>>> {
+    fn rows(&mut self, sql: &str) -> Result<Vec<Vec<SqlValue>>> {
         let mut statement = self.connection.prepare(sql).with_context(|| format!("SQLite refuses: {sql}"))?;
         let columns = statement.column_count();
         let mut found = Vec::new();
@@ -182,10 +182,10 @@ impl Database for Engine {
             let mut values = Vec::with_capacity(columns);
             for column in 0..columns {
                 values.push(match row.get_ref(column)? {
-                    ValueRef::Null => Value::Null,
-                    ValueRef::Integer(n) => Value::Integer(n),
-                    ValueRef::Real(x) => Value::Text(x.to_string()),
-                    ValueRef::Text(text) => Value::Text(std::str::from_utf8(text)?.to_owned()),
+                    ValueRef::Null => SqlValue::Null,
+                    ValueRef::Integer(n) => SqlValue::Integer(n),
+                    ValueRef::Real(x) => SqlValue::Text(x.to_string()),
+                    ValueRef::Text(text) => SqlValue::Text(std::str::from_utf8(text)?.to_owned()),
                     ValueRef::Blob(_) => bail!("A blob where none of the tables has one: {sql}"),
                 });
             }

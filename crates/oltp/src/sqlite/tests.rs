@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::super::check::digest;
-use super::super::database::Value;
-use super::super::input::{Customer, Line};
+use super::super::database::SqlValue;
+use super::super::input::{Customer, OrderLine};
 use super::super::scale::UNUSED_ITEM;
 use super::*;
 
@@ -14,22 +14,22 @@ fn ask(engine: &mut Engine, input: Input) -> Output {
 
 fn integers(engine: &mut Engine, sql: &str) -> Vec<Vec<i64>> {
     let integer = |value| match value {
-        Value::Integer(n) => n,
-        Value::Null => -1,
-        Value::Text(text) => panic!("{text}"),
+        SqlValue::Integer(n) => n,
+        SqlValue::Null => -1,
+        SqlValue::Text(text) => panic!("{text}"),
     };
     engine.rows(sql).unwrap().into_iter().map(|row| row.into_iter().map(integer).collect()).collect()
 }
 
 fn text(engine: &mut Engine, sql: &str) -> String {
     match engine.rows(sql).unwrap().remove(0).remove(0) {
-        Value::Text(text) => text,
+        SqlValue::Text(text) => text,
         other => panic!("{other:?}"),
     }
 }
 
-fn line(item: u32, supply_warehouse: u32, quantity: u32) -> Line {
-    Line { item, supply_warehouse, quantity }
+fn line(item: u32, supply_warehouse: u32, quantity: u32) -> OrderLine {
+    OrderLine { item, supply_warehouse, quantity }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use rusqlite::{Connection, Error, OptionalExtension, Result, params};
 
-use super::super::input::{Customer, Input, Line, Request};
+use super::super::input::{Customer, Input, OrderLine, Request};
 use super::super::output::Output;
 use super::super::random::last_name;
 use super::super::scale::DISTRICTS;
@@ -48,7 +48,7 @@ fn new_order(
     warehouse: u32,
     district: u32,
     customer: u32,
-    lines: &[Line],
+    lines: &[OrderLine],
     date: i64,
 ) -> Result<Output> {
     let w_tax: i64 =
@@ -88,7 +88,7 @@ fn new_order(
     let mut sum = 0;
     let mut info = String::with_capacity(24);
     for (line, number) in lines.iter().zip(1_u32..) {
-        let Line { item, supply_warehouse: supply, quantity } = *line;
+        let OrderLine { item, supply_warehouse: supply, quantity } = *line;
         let found = find
             .query_row([item, supply], |row| {
                 info.clear();

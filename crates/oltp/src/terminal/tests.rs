@@ -69,10 +69,10 @@ fn inputs_pass_the_audit() {
         for (count, per_mille) in kinds.iter().zip([450, 430, 40, 40, 40]) {
             assert!((share(*count, inputs.len()) - f64::from(per_mille) / 10.0).abs() < 1.0, "{kinds:?}");
         }
-        let orders = kinds[Kind::NewOrder.index()];
+        let orders = kinds[TransactionKind::NewOrder.index()];
         assert!((0.9..=1.1).contains(&share(roll_backs, orders)), "{roll_backs} of {orders}");
         assert!((0.95..=1.05).contains(&share(remote_lines, lines)), "{remote_lines} of {lines}");
-        let payments = kinds[Kind::Payment.index()];
+        let payments = kinds[TransactionKind::Payment.index()];
         assert!((14.0..=16.0).contains(&share(remote_payments, payments)), "{remote_payments} of {payments}");
         assert!((57.0..=63.0).contains(&share(by_name, named)), "{by_name} of {named}");
         assert!((9.9..=10.1).contains(&(lines as f64 / orders as f64)), "{lines} of {orders}");
@@ -217,21 +217,21 @@ fn inputs_are_the_terminals_own_and_no_paces_business() {
 #[test]
 fn think_times_are_exponential_and_cut() {
     let mut terminal = Terminal::new(&config(1, (1, 1), 1), &Constants::new(1), 1, 0);
-    let times: Vec<f64> = (0..200_000).map(|_| terminal.think(Kind::NewOrder).as_secs_f64()).collect();
+    let times: Vec<f64> = (0..200_000).map(|_| terminal.think(TransactionKind::NewOrder).as_secs_f64()).collect();
     let mean = times.iter().sum::<f64>() / times.len() as f64;
     assert!((11.9..=12.1).contains(&mean), "{mean}");
     assert!(times.iter().all(|&t| t <= 120.0));
     let beyond = times.iter().filter(|&&t| t > 12.0).count();
     assert!((share(beyond, times.len()) - 36.8).abs() < 0.5, "{beyond}");
-    assert_eq!(terminal.keying(Kind::NewOrder), Duration::from_secs(18));
+    assert_eq!(terminal.keying(TransactionKind::NewOrder), Duration::from_secs(18));
 
     for (pace, keying) in [
         (Pace::Closed { keying: 0.5, think: 0.0 }, Duration::from_millis(1500)),
         (Pace::Open { rate: 1.0 }, Duration::ZERO),
     ] {
         let mut terminal = Terminal::new(&Config { pace, ..config(1, (1, 1), 1) }, &Constants::new(1), 1, 0);
-        assert_eq!(terminal.think(Kind::Delivery), Duration::ZERO);
-        assert_eq!(terminal.keying(Kind::Payment), keying);
+        assert_eq!(terminal.think(TransactionKind::Delivery), Duration::ZERO);
+        assert_eq!(terminal.keying(TransactionKind::Payment), keying);
     }
 }
 
@@ -239,7 +239,7 @@ fn think_times_are_exponential_and_cut() {
 fn a_mix_may_leave_kinds_out() {
     let mut config = config(2, (1, 2), 2);
     config.mix = [0, 0, 1000, 0, 0];
-    assert!(inputs(&config, 1, 500).iter().all(|i| i.kind() == Kind::OrderStatus));
+    assert!(inputs(&config, 1, 500).iter().all(|i| i.kind() == TransactionKind::OrderStatus));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn parts_are_at_home_in_ranges_of_their_own_and_go_to_all_warehouses() {
             }
         }
         assert_eq!(remote.into_iter().collect::<Vec<_>>(), [2, 3, 4, 5, 6, 7, 8]);
-        streams.push(asked.into_iter().filter(|i| i.kind() == Kind::NewOrder).take(20).collect::<Vec<_>>());
+        streams.push(asked.into_iter().filter(|i| i.kind() == TransactionKind::NewOrder).take(20).collect::<Vec<_>>());
     }
     assert!(streams[0] != streams[1] && streams[1] != streams[2]);
 }

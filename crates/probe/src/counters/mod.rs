@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is read between a window's marks, and what a kernel does not tell, or what cannot be known of a window, is absent, never 0.
 
-pub mod own;
+pub mod own_processes;
 mod reader;
 pub mod reading;
 pub mod source;

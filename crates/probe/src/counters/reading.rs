@@ -8,15 +8,15 @@ use std::time::Instant;
 
 use bigiron_model::counters::Counted;
 
-use super::own::{self, Own};
-use super::source::{self, Cell, Value, Values};
+use super::own_processes::{self, OwnProcesses};
+use super::source::{self, CounterValue, CpuCell, Values};
 
 /// Texts of the files, not looked at yet: looking costs more than reading.
 #[derive(Debug, Default)]
 pub struct Reading {
     texts: Vec<(&'static str, String)>,
     statistics: bool,
-    own: Option<Own>,
+    own: Option<OwnProcesses>,
     /// Nanoseconds that it took.
     ns: u64,
 }
@@ -28,7 +28,7 @@ impl Reading {
         let begun = Instant::now();
         // Not to be split: a file that is read in one piece is of one moment.
         let mut reading = Self::of(end, &|path| fs::read_to_string(format!("/proc/{path}")).ok());
-        reading.own = own.map(|root| own::read(root, std::process::id()));
+        reading.own = own.map(|root| own_processes::read(root, std::process::id()));
         reading.ns = begun.elapsed().as_nanos() as u64;
         reading
     }
@@ -59,7 +59,7 @@ pub fn between(before: &Reading, after: &Reading) -> Counted {
     let mut counted = Counted::default();
     for (name, value) in to {
         match (from.remove(&name), value) {
-            (_, Value::Gauge(n)) => drop(counted.amounts.insert(name, n)),
+            (_, CounterValue::Gauge(n)) => drop(counted.amounts.insert(name, n)),
             (Some(from), to) => drop(counted.events.insert(name, grown(&from, &to))),
             (None, _) => drop(counted.events.insert(name, None)),
         }
@@ -67,16 +67,16 @@ pub fn between(before: &Reading, after: &Reading) -> Counted {
     counted.events.extend(from.into_keys().map(|name| (name, None)));
     (counted.readings, counted.reading_ns) = (2, before.ns + after.ns);
     if let (Some(before), Some(after)) = (&before.own, &after.own) {
-        counted.events.extend(own::between(before, after));
+        counted.events.extend(own_processes::between(before, after));
     }
     counted
 }
 
 /// By how much a counter has grown; `None` if it went back, or if it is not of the same CPUs and devices.
-fn grown(from: &Value, to: &Value) -> Option<u64> {
+fn grown(from: &CounterValue, to: &CounterValue) -> Option<u64> {
     match (from, to) {
-        (Value::Total(from), Value::Total(to)) => to.checked_sub(*from),
-        (Value::Cells(from), Value::Cells(to)) if from.len() == to.len() => {
+        (CounterValue::Total(from), CounterValue::Total(to)) => to.checked_sub(*from),
+        (CounterValue::Cells(from), CounterValue::Cells(to)) if from.len() == to.len() => {
             from.iter().zip(to).map(|(from, to)| cell(from, to)).try_fold(0_u64, |sum, n| Some(sum.saturating_add(n?)))
         }
         _ => None,
@@ -84,7 +84,7 @@ fn grown(from: &Value, to: &Value) -> Option<u64> {
 }
 
 /// The same for one CPU: a number of 32 bits may have come round.
-fn cell(from: &Cell, to: &Cell) -> Option<u64> {
+fn cell(from: &CpuCell, to: &CpuCell) -> Option<u64> {
     if (from.0, from.1) != (to.0, to.1) {
         return None;
     }

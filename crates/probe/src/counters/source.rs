@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 
 /// A counter at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum CounterValue {
     /// One number for the whole machine, of 64 bits: it does not come round.
     Total(u64),
     /// Numbers that add up, by row and CPU. The kernel keeps many of them in 32 bits.
-    Cells(Vec<Cell>),
+    Cells(Vec<CpuCell>),
     /// What there is at the moment, not what has happened.
     Gauge(u64),
 }
 
 /// A number of one CPU: row (0 where there is but one), CPU, and the number.
-pub type Cell = (u32, u32, u64);
+pub type CpuCell = (u32, u32, u64);
 
 /// Counters by name.
-pub type Values = BTreeMap<String, Value>;
+pub type Values = BTreeMap<String, CounterValue>;
 
 /// Files below /proc that are read when a window opens and when it closes.
 pub const EDGES: [&str; 10] = [
@@ -79,7 +79,7 @@ fn vmstat(text: &str, values: &mut Values) {
             && name != "workingset_nodes"
             && let Ok(n) = n.trim().parse()
         {
-            values.insert(format!("vm.{name}"), Value::Total(n));
+            values.insert(format!("vm.{name}"), CounterValue::Total(n));
         }
     }
 }
@@ -93,7 +93,7 @@ fn stat(text: &str, values: &mut Values) {
         let label = words.next().unwrap_or("");
         let mut first = |name: &str| {
             if let Some(n) = words.next().and_then(|w| w.parse().ok()) {
-                values.insert(name.to_owned(), Value::Total(n));
+                values.insert(name.to_owned(), CounterValue::Total(n));
             }
         };
         match label {
@@ -104,7 +104,7 @@ fn stat(text: &str, values: &mut Values) {
                 let ticks: Vec<u64> = words.filter_map(|w| w.parse().ok()).collect();
                 let names = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
                 for (name, n) in names.iter().zip(ticks) {
-                    values.insert(format!("cpu.{name}-ns"), Value::Total(n.saturating_mul(TICK_NS)));
+                    values.insert(format!("cpu.{name}-ns"), CounterValue::Total(n.saturating_mul(TICK_NS)));
                 }
             }
             _ => {}
@@ -122,15 +122,15 @@ fn softirqs(text: &str, values: &mut Values) {
     let cpus = head(lines.next().unwrap_or(""));
     for (name, numbers) in lines.filter_map(|line| line.split_once(':')) {
         if let Some(cells) = row(0, numbers, &cpus) {
-            values.insert(format!("softirq.{}", name.trim()), Value::Cells(cells));
+            values.insert(format!("softirq.{}", name.trim()), CounterValue::Cells(cells));
         }
     }
 }
 
 /// A number for each CPU; `None` if there are fewer.
-fn row(number: u32, text: &str, cpus: &[u32]) -> Option<Vec<Cell>> {
+fn row(number: u32, text: &str, cpus: &[u32]) -> Option<Vec<CpuCell>> {
     let numbers = text.split_ascii_whitespace().map_while(|word| word.parse().ok());
-    let cells: Vec<Cell> = cpus.iter().zip(numbers).map(|(cpu, n)| (number, *cpu, n)).collect();
+    let cells: Vec<CpuCell> = cpus.iter().zip(numbers).map(|(cpu, n)| (number, *cpu, n)).collect();
     (!cells.is_empty() && cells.len() == cpus.len()).then_some(cells)
 }
 
@@ -146,27 +146,27 @@ fn interrupts(text: &str, values: &mut Values) {
             // ERR and MIS are one number for all CPUs.
             Err(_) if cpus.len() > 1 && numbers.split_ascii_whitespace().count() == 1 => {
                 if let Ok(n) = numbers.trim().parse() {
-                    values.insert(format!("irq.{name}"), Value::Cells(vec![(0, 0, n)]));
+                    values.insert(format!("irq.{name}"), CounterValue::Cells(vec![(0, 0, n)]));
                 }
             }
             Err(_) => {
                 if let Some(cells) = row(0, numbers, &cpus) {
-                    values.insert(format!("irq.{name}"), Value::Cells(cells));
+                    values.insert(format!("irq.{name}"), CounterValue::Cells(cells));
                 }
             }
         }
     }
     if !cpus.is_empty() {
-        values.insert("irq.devices".to_owned(), Value::Cells(devices));
+        values.insert("irq.devices".to_owned(), CounterValue::Cells(devices));
     }
 }
 
 /// What /proc/schedstat says of each CPU. Its first six numbers, and those of domains, are 0 for ever unless `statistics` are kept.
 fn schedstat(text: &str, statistics: bool, values: &mut Values) {
     let version: u32 = text.lines().find_map(|l| l.strip_prefix("version ")?.trim().parse().ok()).unwrap_or(0);
-    let mut put = |name: &str, cell: Cell| match values.get_mut(name) {
-        Some(Value::Cells(cells)) => cells.push(cell),
-        _ => drop(values.insert(name.to_owned(), Value::Cells(vec![cell]))),
+    let mut put = |name: &str, cell: CpuCell| match values.get_mut(name) {
+        Some(CounterValue::Cells(cells)) => cells.push(cell),
+        _ => drop(values.insert(name.to_owned(), CounterValue::Cells(vec![cell]))),
     };
     let mut cpu = 0;
     for line in text.lines() {
@@ -251,8 +251,8 @@ fn diskstats(text: &str, values: &mut Values) {
         for (field, name, unit) in fields {
             let Some(n) = words.get(2 + field).and_then(|w| w.parse::<u64>().ok()) else { continue };
             let cell = (number, 0, n.saturating_mul(unit));
-            match values.entry(format!("block.{name}")).or_insert(Value::Cells(Vec::new())) {
-                Value::Cells(cells) => cells.push(cell),
+            match values.entry(format!("block.{name}")).or_insert(CounterValue::Cells(Vec::new())) {
+                CounterValue::Cells(cells) => cells.push(cell),
                 _ => unreachable!("these are cells"),
             }
         }
@@ -274,7 +274,7 @@ fn pressure(resource: &str, text: &str, values: &mut Values) {
     for line in text.lines() {
         let kind = line.split(' ').next().unwrap_or("");
         if let Some(us) = line.rsplit_once("total=").and_then(|(_, n)| n.trim().parse::<u64>().ok()) {
-            values.insert(format!("psi.{resource}-{kind}-ns"), Value::Total(us.saturating_mul(1000)));
+            values.insert(format!("psi.{resource}-{kind}-ns"), CounterValue::Total(us.saturating_mul(1000)));
         }
     }
 }
@@ -302,7 +302,7 @@ fn meminfo(text: &str, values: &mut Values) {
     for (name, amount) in text.lines().filter_map(|line| line.split_once(':')) {
         let kib = amount.trim().strip_suffix(" kB").and_then(|n| n.trim().parse::<u64>().ok());
         if let Some(kib) = kib.filter(|_| AMOUNTS.contains(&name)) {
-            values.insert(format!("mem.{name}"), Value::Gauge(kib << 10));
+            values.insert(format!("mem.{name}"), CounterValue::Gauge(kib << 10));
         }
     }
 }
@@ -313,7 +313,7 @@ fn slabinfo(text: &str, values: &mut Values) {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let number = |n: usize| words.get(n)?.parse::<u64>().ok();
         if let (Some(name), Some(objects), Some(size)) = (words.first(), number(1), number(3)) {
-            values.insert(format!("slab.{name}"), Value::Gauge(objects.saturating_mul(size)));
+            values.insert(format!("slab.{name}"), CounterValue::Gauge(objects.saturating_mul(size)));
         }
     }
 }

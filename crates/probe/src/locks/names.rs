@@ -41,14 +41,14 @@ pub const IMAGE: u64 = 0xffff_ffff_8000_0000;
 
 /// Where the kernel has its locking code and its variables.
 #[derive(Debug, Default)]
-pub struct Places {
+pub struct LockSymbols {
     /// `.sched.text`, with mutexes and semaphores, and `.spinlock.text`.
     locking: Vec<Range<u64>>,
     /// All that begins somewhere: a variable by its name, code without.
     variables: BTreeMap<u64, Option<String>>,
 }
 
-impl Places {
+impl LockSymbols {
     /// From the text of `/proc/kallsyms`. Kernels without CONFIG_KALLSYMS_ALL name no variables.
     pub fn new(kallsyms: &str) -> Self {
         let mut places = Self::default();
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn the_caller_is_the_first_function_that_is_no_locking_code() {
-        let (places, symbols) = (Places::new(KALLSYMS), Symbols::new(KALLSYMS, Vec::new()).unwrap());
+        let (places, symbols) = (LockSymbols::new(KALLSYMS), Symbols::new(KALLSYMS, Vec::new()).unwrap());
         let write = [0xffff_ffff_8100_1110, 0xffff_ffff_8100_1010, 0xffff_ffff_8100_0020, 0xffff_ffff_8100_3110];
         assert_eq!(places.caller(&write, &symbols), "ext4_buffered_write_iter");
         let spin = [0xffff_ffff_8100_0110, 0xffff_ffff_8100_2010, 0xffff_ffff_8100_3120];
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_variable_has_its_own_name_and_other_locks_what_their_caller_takes() {
-        let places = Places::new(KALLSYMS);
+        let places = LockSymbols::new(KALLSYMS);
         assert_eq!(places.variable(0xffff_ffff_8200_0008), Some("tasklist_lock"));
         assert_eq!(places.variable(0xffff_ffff_8200_0047), Some("rename_lock"));
         for none in [0xffff_ffff_8200_0090, 0xffff_8880_0123_4568, 0xffff_ffff_8000_0000] {
@@ -368,7 +368,7 @@ mod tests {
         }
         let mut without = "ffffffff82000000 D __start_init_stack\nffffffff82000800 D one_of_few\n".to_owned();
         (0..40).for_each(|n| without += &format!("ffffffff8100{n:02x}00 T function_{n}\n"));
-        assert_eq!(Places::new(&without).variable(0xffff_ffff_8200_0900), None);
+        assert_eq!(LockSymbols::new(&without).variable(0xffff_ffff_8200_0900), None);
         assert_eq!(taken("rwsem:W", "ext4_buffered_write_iter"), Some("inode i_rwsem"));
         assert_eq!(taken("rwsem:R", "lock_mm_and_find_vma"), Some("mmap_lock"));
         assert_eq!(taken("mutex", "lock_mm_and_find_vma"), None);

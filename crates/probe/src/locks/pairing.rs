@@ -21,7 +21,7 @@ impl Waiter {
 
 /// A begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begin<T> {
+pub struct WaitBegin<T> {
     pub time: u64,
     pub origin: T,
     /// Whether it spins from here on, rather than sleep.
@@ -32,7 +32,7 @@ pub struct Begin<T> {
 
 /// A wait that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended<T> {
+pub struct EndedWait<T> {
     pub begin: u64,
     pub ns: u64,
     pub origin: T,
@@ -43,7 +43,7 @@ pub struct Ended<T> {
 /// Waits that go on.
 #[derive(Debug)]
 pub struct Pairing<T> {
-    open: BTreeMap<(Waiter, u64), Begin<T>>,
+    open: BTreeMap<(Waiter, u64), WaitBegin<T>>,
     /// Begins and ends that have no other half.
     pub unpaired: u64,
 }
@@ -56,7 +56,7 @@ impl<T> Default for Pairing<T> {
 
 impl<T: Copy> Pairing<T> {
     /// `waiter` begins to wait for `lock`. It may wait for another one already: an interrupt has its own locks.
-    pub fn begin(&mut self, waiter: Waiter, lock: u64, begin: Begin<T>) {
+    pub fn begin(&mut self, waiter: Waiter, lock: u64, begin: WaitBegin<T>) {
         match self.open.get_mut(&(waiter, lock)) {
             Some(open) if open.goes_on && begin.goes_on => open.spins &= begin.spins,
             Some(open) => {
@@ -69,13 +69,13 @@ impl<T: Copy> Pairing<T> {
     }
 
     /// `waiter` waits for `lock` no longer.
-    pub fn end(&mut self, waiter: Waiter, lock: u64, time: u64) -> Option<Ended<T>> {
+    pub fn end(&mut self, waiter: Waiter, lock: u64, time: u64) -> Option<EndedWait<T>> {
         let Some(begin) = self.open.remove(&(waiter, lock)) else {
             self.unpaired += 1;
             return None;
         };
         let ns = time.saturating_sub(begin.time);
-        Some(Ended { begin: begin.time, ns, origin: begin.origin, spun: begin.spins })
+        Some(EndedWait { begin: begin.time, ns, origin: begin.origin, spun: begin.spins })
     }
 
     /// Forgets a wait that was none.
@@ -94,24 +94,24 @@ impl<T: Copy> Pairing<T> {
 mod tests {
     use super::*;
 
-    const SPIN: Begin<char> = Begin { time: 0, origin: 'a', spins: true, goes_on: false };
+    const SPIN: WaitBegin<char> = WaitBegin { time: 0, origin: 'a', spins: true, goes_on: false };
 
-    fn at(time: u64, begin: Begin<char>) -> Begin<char> {
-        Begin { time, ..begin }
+    fn at(time: u64, begin: WaitBegin<char>) -> WaitBegin<char> {
+        WaitBegin { time, ..begin }
     }
 
-    fn ended(begin: u64, ns: u64, origin: char, spun: bool) -> Option<Ended<char>> {
-        Some(Ended { begin, ns, origin, spun })
+    fn ended(begin: u64, ns: u64, origin: char, spun: bool) -> Option<EndedWait<char>> {
+        Some(EndedWait { begin, ns, origin, spun })
     }
 
     #[test]
     fn waits_of_several_threads_and_of_an_interrupt_inside_one_are_told_apart() {
         let (one, two) = (Waiter::new(7, 0), Waiter::new(8, 1));
         let mut pairing = Pairing::default();
-        pairing.begin(one, 100, at(10, Begin { spins: false, ..SPIN }));
+        pairing.begin(one, 100, at(10, WaitBegin { spins: false, ..SPIN }));
         pairing.begin(two, 100, at(12, SPIN));
         // An interrupt of the first thread's CPU waits for a lock of its own.
-        pairing.begin(one, 200, at(15, Begin { origin: 'b', ..SPIN }));
+        pairing.begin(one, 200, at(15, WaitBegin { origin: 'b', ..SPIN }));
         assert_eq!(pairing.end(one, 200, 18), ended(15, 3, 'b', true));
         // The thread has moved to another CPU meanwhile.
         assert_eq!(pairing.end(Waiter::new(7, 1), 100, 30), ended(10, 20, 'a', false));
@@ -123,18 +123,18 @@ mod tests {
     fn idle_cpus_are_not_one_thread() {
         let mut pairing = Pairing::default();
         pairing.begin(Waiter::new(0, 0), 100, at(10, SPIN));
-        pairing.begin(Waiter::new(0, 1), 100, at(11, Begin { origin: 'b', ..SPIN }));
+        pairing.begin(Waiter::new(0, 1), 100, at(11, WaitBegin { origin: 'b', ..SPIN }));
         assert_eq!(pairing.end(Waiter::new(0, 0), 100, 20), ended(10, 10, 'a', true));
         assert_eq!(pairing.end(Waiter::new(0, 1), 100, 20), ended(11, 9, 'b', true));
     }
 
     #[test]
     fn a_mutex_that_is_spun_and_slept_for_is_one_wait() {
-        let mutex = Begin { goes_on: true, ..SPIN };
+        let mutex = WaitBegin { goes_on: true, ..SPIN };
         let one = Waiter::new(7, 0);
         let mut pairing = Pairing::default();
         pairing.begin(one, 100, at(10, mutex));
-        pairing.begin(one, 100, at(15, Begin { spins: false, ..mutex }));
+        pairing.begin(one, 100, at(15, WaitBegin { spins: false, ..mutex }));
         pairing.begin(one, 100, at(90, mutex));
         assert_eq!(pairing.end(one, 100, 95), ended(10, 85, 'a', false));
         pairing.begin(one, 100, at(96, mutex));

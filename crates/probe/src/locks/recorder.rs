@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::format::{Field, Format};
 use super::names::{IMAGE, MUTEX, SPIN};
-use super::pairing::{Begin, Pairing, Waiter};
+use super::pairing::{Pairing, WaitBegin, Waiter};
 use super::tracefs::Tracefs;
 use crate::recorder::Recorder;
 use crate::sampled::programs::Programs;
@@ -45,12 +45,12 @@ const CHANGED: u64 = -(libc::EAGAIN as i64) as u64;
 
 /// Where what is wanted of an event lies in what it records.
 #[derive(Debug)]
-struct Event {
+struct EventLayout {
     kind: Field,
     format: Format,
 }
 
-impl Event {
+impl EventLayout {
     fn of(format: Format) -> Result<Self, String> {
         Ok(Self { kind: format.field("common_type")?, format })
     }
@@ -62,26 +62,26 @@ impl Event {
 
 /// The events that are there.
 #[derive(Debug)]
-struct Events {
+struct EventLayouts {
     /// Begin, with lock and flags, and end, with lock.
-    locks: Option<(Event, Field, Field, Event, Field)>,
+    locks: Option<(EventLayout, Field, Field, EventLayout, Field)>,
     /// A system call's begin, and end with what it returns.
-    futex: Option<(Event, Event, Field)>,
+    futex: Option<(EventLayout, EventLayout, Field)>,
     /// Why there are none of locks.
     untold: Option<String>,
 }
 
-impl Events {
+impl EventLayouts {
     fn here() -> Result<Self, String> {
         let tracefs = Tracefs::open()?;
         let both = |begin: &str, end: &str| Ok::<_, String>(tracefs.tracepoint(begin)?.zip(tracefs.tracepoint(end)?));
         let locks = both("lock/contention_begin", "lock/contention_end")?.map(|(begin, end)| {
             let (lock, flags, ended) = (begin.field("lock_addr")?, begin.field("flags")?, end.field("lock_addr")?);
-            Ok::<_, String>((Event::of(begin)?, lock, flags, Event::of(end)?, ended))
+            Ok::<_, String>((EventLayout::of(begin)?, lock, flags, EventLayout::of(end)?, ended))
         });
         let futex = both("syscalls/sys_enter_futex", "syscalls/sys_exit_futex")?.map(|(begin, end)| {
             let returned = end.field("ret")?;
-            Ok::<_, String>((Event::of(begin)?, Event::of(end)?, returned))
+            Ok::<_, String>((EventLayout::of(begin)?, EventLayout::of(end)?, returned))
         });
         let untold = locks.is_none().then(|| {
             let release = rustix::system::uname().release().to_string_lossy().into_owned();
@@ -93,7 +93,7 @@ impl Events {
     fn rings(&self) -> Result<Vec<Ring>, String> {
         let filter = waiting_operations();
         let mut points = Vec::new();
-        let plain = |event: &Event| Tracepoint { id: event.format.id, stack: false, filter: None };
+        let plain = |event: &EventLayout| Tracepoint { id: event.format.id, stack: false, filter: None };
         if let Some((begin, _, _, end, _)) = &self.locks {
             points.extend([Tracepoint { stack: true, ..plain(begin) }, plain(end)]);
         }
@@ -117,13 +117,13 @@ impl Events {
 /// What was waited for, and by whom: few, with many waits each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    pub what: What,
+    pub what: WaitTarget,
     /// Of its process, in [`Recording::programs`].
     pub image: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum What {
+pub enum WaitTarget {
     /// A lock of the kernel's: the tracepoint's flags without [`SPIN`] where they change in one wait, its address if it may be a variable, and the
     /// stack by number.
     Lock {
@@ -168,7 +168,7 @@ const FUTEX: u64 = 0;
 /// What makes a recording of events.
 #[derive(Debug)]
 struct Collector {
-    events: Events,
+    events: EventLayouts,
     pairing: Pairing<u32>,
     /// Not yet in order.
     pending: BTreeMap<(u64, u64), Record>,
@@ -177,7 +177,7 @@ struct Collector {
 }
 
 impl Collector {
-    fn new(events: Events, cpus: u32) -> Self {
+    fn new(events: EventLayouts, cpus: u32) -> Self {
         let traced = Traced { untold: events.untold.clone(), ..Traced::default() };
         let recording = Recording { traced, cpus, ..Recording::default() };
         Self { events, pairing: Pairing::default(), pending: BTreeMap::new(), seen: 0, recording }
@@ -228,9 +228,9 @@ impl Collector {
                 let goes_on = flags & MUTEX != 0;
                 let kept = if goes_on { flags & !SPIN } else { flags };
                 let variable = (lock >= IMAGE).then_some(lock);
-                let what = What::Lock { flags: kept, variable, stack: self.recording.stack(sample.stack.kernel) };
+                let what = WaitTarget::Lock { flags: kept, variable, stack: self.recording.stack(sample.stack.kernel) };
                 let origin = self.recording.origin(Origin { what, image });
-                self.pairing.begin(waiter, lock, Begin { time, origin, spins: flags & SPIN != 0, goes_on });
+                self.pairing.begin(waiter, lock, WaitBegin { time, origin, spins: flags & SPIN != 0, goes_on });
                 return Some(());
             }
             if end.is_it(raw) {
@@ -241,10 +241,10 @@ impl Collector {
         }
         let (enter, exit, returned) = self.events.futex.as_ref()?;
         if enter.is_it(raw) {
-            let origin = self.recording.origin(Origin { what: What::Futex, image });
+            let origin = self.recording.origin(Origin { what: WaitTarget::Futex, image });
             // The one before may have ended with its thread.
             self.pairing.forget(waiter, FUTEX);
-            self.pairing.begin(waiter, FUTEX, Begin { time, origin, spins: false, goes_on: false });
+            self.pairing.begin(waiter, FUTEX, WaitBegin { time, origin, spins: false, goes_on: false });
         } else if exit.is_it(raw) {
             // Exits of other operations have no begin, and are told of all the same.
             let before = self.pairing.unpaired;
@@ -297,13 +297,13 @@ impl Recording {
 /// # Errors
 /// The refusal.
 pub fn permitted() -> Result<(), String> {
-    Events::here()?.rings().map(drop)
+    EventLayouts::here()?.rings().map(drop)
 }
 
 /// Rings that are being written to, and are not emptied yet.
 #[derive(Debug)]
 pub struct Armed {
-    events: Events,
+    events: EventLayouts,
     rings: Vec<Ring>,
 }
 
@@ -313,7 +313,7 @@ impl Armed {
     /// # Errors
     /// Why it cannot be done, as [`permitted`] says it.
     pub fn new() -> Result<Self, String> {
-        let events = Events::here()?;
+        let events = EventLayouts::here()?;
         let rings = events.rings()?;
         rings.iter().try_for_each(Ring::enable).map_err(|e| refusal(&e))?;
         Ok(Self { events, rings })

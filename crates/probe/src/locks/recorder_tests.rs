@@ -1,10 +1,10 @@
 use super::*;
-use crate::locks::names::Places;
+use crate::locks::names::LockSymbols;
 use crate::locks::waits::waited;
 use crate::sampled::record::{Mapping, Stack};
 use crate::sampled::spans::Spans;
 use crate::symbols::Symbols;
-use bigiron_model::waits::Tally;
+use bigiron_model::waits::WaitTally;
 use bigiron_profile::Mark::{Begin as From, Cut, End as To};
 
 /// A format with fields of 8 bytes from offset 8 on.
@@ -16,14 +16,14 @@ fn format(id: u64, fields: &[&str]) -> Format {
     Format::parse(&text).unwrap()
 }
 
-fn events() -> Events {
+fn events() -> EventLayouts {
     let (begin, end) = (format(7, &["lock_addr", "flags"]), format(8, &["lock_addr", "ret"]));
     let (enter, exit) = (format(9, &["uaddr"]), format(10, &["ret"]));
     let field = |format: &Format, name| format.field(name).unwrap();
     let (lock, flags, ended, ret) =
         (field(&begin, "lock_addr"), field(&begin, "flags"), field(&end, "lock_addr"), field(&exit, "ret"));
-    let event = |format| Event::of(format).unwrap();
-    Events {
+    let event = |format| EventLayout::of(format).unwrap();
+    EventLayouts {
         locks: Some((event(begin), lock, flags, event(end), ended)),
         futex: Some((event(enter), event(exit), ret)),
         untold: None,
@@ -56,9 +56,9 @@ fn happens(collector: &mut Collector, time: u64, pid: u32, kind: u16, words: &[i
     collector.take(time, Record::Sample(Sample { pid, tid: pid, cpu: 0, stack, raw }));
 }
 
-fn windows(recording: &Recording) -> (Vec<bigiron_model::waits::Waited>, Traced) {
+fn windows(recording: &Recording) -> (Vec<bigiron_model::waits::WindowWaits>, Traced) {
     let spans = Spans::new([(From, 100), (To, 200), (Cut, 200), (From, 300), (Cut, 400)]);
-    waited(recording, &spans, &Symbols::new(SYMBOLS, Vec::new()).unwrap(), &Places::new(SYMBOLS))
+    waited(recording, &spans, &Symbols::new(SYMBOLS, Vec::new()).unwrap(), &LockSymbols::new(SYMBOLS))
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn waits_are_added_up_by_lock_and_caller_in_the_windows_they_lie_in() {
         let l = &all[window].locks[n];
         (l.class.as_str(), l.lock.as_deref(), l.caller.as_str(), l.tally)
     };
-    let tally = |waits, spun, total_ns, spun_ns, max_ns| Tally { waits, spun, total_ns, spun_ns, max_ns };
+    let tally = |waits, spun, total_ns, spun_ns, max_ns| WaitTally { waits, spun, total_ns, spun_ns, max_ns };
     assert_eq!((all[0].locks.len(), all[1].locks.len()), (1, 1));
     assert_eq!(lock(0, 0), ("rwsem:W", None, "do_work", tally(2, 0, 45, 0, 35)));
     assert_eq!(lock(1, 0), ("spinlock", Some("big_lock"), "do_work", tally(1, 1, 50, 50, 50)));
@@ -104,7 +104,7 @@ fn a_futex_is_waited_for_by_a_program_and_not_if_it_had_changed() {
     let (all, traced) = windows(&c.finish());
     assert_eq!(all[0].locks, []);
     let futexes: Vec<_> = all[0].futexes.iter().map(|f| (f.program.as_str(), f.tally)).collect();
-    assert_eq!(futexes, [("init", Tally { waits: 2, spun: 0, total_ns: 40, spun_ns: 0, max_ns: 30 })]);
+    assert_eq!(futexes, [("init", WaitTally { waits: 2, spun: 0, total_ns: 40, spun_ns: 0, max_ns: 30 })]);
     assert_eq!(traced.unpaired, 0);
 }
 
@@ -145,7 +145,7 @@ fn this_machines_waits_are_recorded_or_refused_in_words() {
     let of_the_child = |wait: &&Wait| {
         let origin = recording.origins[wait.origin as usize];
         let role = recording.programs.role(origin.image);
-        origin.what == What::Futex && role == crate::sampled::programs::Role::Trial
+        origin.what == WaitTarget::Futex && role == crate::sampled::programs::Role::Trial
     };
     let longest = recording.waits.iter().filter(of_the_child).map(|wait| wait.ns).max();
     // A kernel without syscall tracepoints tells of none.

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use super::names::{Places, class, taken};
-use super::recorder::{Recording, What};
+use super::names::{LockSymbols, class, taken};
+use super::recorder::{Recording, WaitTarget};
 use crate::sampled::programs::Role;
 use crate::sampled::spans::Spans;
 use crate::symbols::Symbols;
-use bigiron_model::waits::{FutexWait, LockWait, Tally, Traced, Waited};
+use bigiron_model::waits::{FutexWait, LockWait, Traced, WaitTally, WindowWaits};
 
 /// A lock's class, its name and who wanted it; or a program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,22 +21,27 @@ enum Key {
 }
 
 /// Windows' waits in the order of the windows, without what only the workload knows of them; and how they were traced.
-pub fn waited(recording: &Recording, spans: &Spans, symbols: &Symbols, places: &Places) -> (Vec<Waited>, Traced) {
+pub fn waited(
+    recording: &Recording,
+    spans: &Spans,
+    symbols: &Symbols,
+    places: &LockSymbols,
+) -> (Vec<WindowWaits>, Traced) {
     let programs = &recording.programs;
-    let key = |what: What, image: u32| match what {
-        What::Lock { flags, variable, stack } => {
+    let key = |what: WaitTarget, image: u32| match what {
+        WaitTarget::Lock { flags, variable, stack } => {
             let (class, caller) = (class(flags), places.caller(&recording.stacks[stack as usize], symbols));
             let own = variable.and_then(|lock| places.variable(lock));
             let lock = own.or_else(|| taken(&class, &caller)).map(str::to_owned);
             Key::Lock(class, lock, caller)
         }
-        What::Futex => Key::Futex(programs.who(image).to_owned()),
+        WaitTarget::Futex => Key::Futex(programs.who(image).to_owned()),
     };
     // `None` of those that do not count.
     let counts = |image: u32| matches!(programs.role(image), Role::Trial | Role::Kernel | Role::Idle);
     let keys: Vec<Option<Key>> =
         recording.origins.iter().map(|o| counts(o.image).then(|| key(o.what, o.image))).collect();
-    let mut tallies: Vec<BTreeMap<&Key, Tally>> = vec![BTreeMap::new(); spans.windows()];
+    let mut tallies: Vec<BTreeMap<&Key, WaitTally>> = vec![BTreeMap::new(); spans.windows()];
     let mut traced = recording.traced.clone();
     for wait in &recording.waits {
         let Some(key) = &keys[wait.origin as usize] else {
@@ -46,15 +51,15 @@ pub fn waited(recording: &Recording, spans: &Spans, symbols: &Symbols, places: &
         };
         for (window, ns) in spans.parts(wait.begin, wait.begin + wait.ns.max(1)) {
             let (spun, spun_ns) = if wait.spun { (1, ns) } else { (0, 0) };
-            let one = Tally { waits: 1, spun, total_ns: ns, spun_ns, max_ns: ns };
+            let one = WaitTally { waits: 1, spun, total_ns: ns, spun_ns, max_ns: ns };
             tallies[window].entry(key).or_default().add(&one);
         }
     }
     (tallies.into_iter().map(ranked).collect(), traced)
 }
 
-fn ranked(tallies: BTreeMap<&Key, Tally>) -> Waited {
-    let mut waited = Waited::default();
+fn ranked(tallies: BTreeMap<&Key, WaitTally>) -> WindowWaits {
+    let mut waited = WindowWaits::default();
     for (key, tally) in tallies {
         match key.clone() {
             Key::Lock(class, lock, caller) => waited.locks.push(LockWait { class, lock, caller, tally }),
@@ -66,7 +71,7 @@ fn ranked(tallies: BTreeMap<&Key, Tally>) -> Waited {
 }
 
 /// The longest first; of two as long the order is that of their names.
-fn rank(waited: &mut Waited) {
+fn rank(waited: &mut WindowWaits) {
     waited.locks.sort_by(|x, y| {
         let names = |w: &LockWait| (w.class.clone(), w.lock.clone(), w.caller.clone());
         y.tally.total_ns.cmp(&x.tally.total_ns).then_with(|| names(x).cmp(&names(y)))
@@ -76,16 +81,16 @@ fn rank(waited: &mut Waited) {
 
 /// Windows added up by the metrics that they explain, metrics in the order in which they were first met.
 #[derive(Debug, Default)]
-pub struct ByMetric(Vec<Waited>);
+pub struct ByMetric(Vec<WindowWaits>);
 
 impl ByMetric {
     /// Adds a window of `workload`: what it marked, and what was waited for in it.
-    pub fn add(&mut self, workload: &str, window: &bigiron_model::workload::Window, waited: &Waited) {
+    pub fn add(&mut self, workload: &str, window: &bigiron_model::workload::Window, waited: &WindowWaits) {
         for metric in &window.metrics {
             let found = self.0.iter().position(|w| w.workload == workload && w.metric == *metric);
             let at = found.unwrap_or_else(|| {
                 let (workload, metric) = (workload.to_owned(), metric.clone());
-                self.0.push(Waited { workload, metric, ..Waited::default() });
+                self.0.push(WindowWaits { workload, metric, ..WindowWaits::default() });
                 self.0.len() - 1
             });
             let sum = &mut self.0[at];
@@ -108,7 +113,7 @@ impl ByMetric {
         }
     }
 
-    pub fn all(mut self) -> Vec<Waited> {
+    pub fn all(mut self) -> Vec<WindowWaits> {
         self.0.iter_mut().for_each(rank);
         self.0
     }

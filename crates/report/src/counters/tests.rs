@@ -1,15 +1,16 @@
 use super::*;
 use crate::{Extras, csv, html, text};
-use bigiron_judge::counters::Change;
+use bigiron_judge::counters::CounterChange;
 use bigiron_judge::fixture::{micro, plan, records};
 use bigiron_judge::judge;
 
 /// A counter of `micro fork-exit`, or an amount; `adjusted` is its adjusted p.
-fn counter(name: &str, a: f64, b: f64, half: f64, adjusted: Option<f64>) -> Counter {
+fn counter(name: &str, a: f64, b: f64, half: f64, adjusted: Option<f64>) -> ComparedCounter {
     let mean = if a > 0.0 && b > 0.0 { (b / a).ln() } else { 3.0 };
     let metrics = if words::is_amount(name) { Vec::new() } else { vec!["fork-exit".to_owned()] };
-    let change = Change { mean, sd: 0.01, ci95: Some((mean - half, mean + half)), p: 0.002, adjusted_p: adjusted };
-    Counter {
+    let change =
+        CounterChange { mean, sd: 0.01, ci95: Some((mean - half, mean + half)), p: 0.002, adjusted_p: adjusted };
+    ComparedCounter {
         workload: "micro".to_owned(),
         metrics,
         name: name.to_owned(),
@@ -22,8 +23,8 @@ fn counter(name: &str, a: f64, b: f64, half: f64, adjusted: Option<f64>) -> Coun
 }
 
 /// Three that survive, one that may be chance, one that is the same in both arms.
-pub(crate) fn counts() -> Counts {
-    Counts {
+pub(crate) fn counts() -> ComparedCounters {
+    ComparedCounters {
         counters: vec![
             counter("sched.context-switches", 1.9, 3.1, 0.01, Some(0.01)),
             counter("sched.run-queue-wait-ns", 12_000.0, 9_000.0, 0.02, Some(0.02)),
@@ -64,7 +65,7 @@ fn a_name_has_one_line_and_says_where_else_it_differs() {
     let mut counts = counts();
     for (metric, b) in [("null-call", 30.0), ("page-fault", 2.5)] {
         let more = counter("sched.context-switches", 1.9, b, 0.01, Some(0.01));
-        counts.counters.push(Counter { metrics: vec![metric.to_owned()], ..more });
+        counts.counters.push(ComparedCounter { metrics: vec![metric.to_owned()], ..more });
     }
     let found = shown(&counts, false);
     let places: Vec<String> = found.counters.iter().map(|c| format!("{}: {}", c.name, found.place(c))).collect();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::super::quantity::Quantity;
 use super::View;
 use super::{ChangeText, SeriesText};
-use bigiron_judge::history::series::{Change, Series};
+use bigiron_judge::history::series::{Series, SeriesChange};
 use bigiron_model::metric::MetricDef;
 
 /// Version of this format.
@@ -73,7 +73,7 @@ pub fn json(view: &View) -> String {
 }
 
 fn shown(series: &Series) -> Shown<'_> {
-    let changed = |change: &Change| Changed {
+    let changed = |change: &SeriesChange| Changed {
         before: &series.kernels[change.at - 1].release,
         after: &series.kernels[change.at].release,
         change: change.size(),

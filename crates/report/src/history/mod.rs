@@ -12,7 +12,7 @@ use bigiron_stats::change_point::Search;
 use super::quantity::{Quantity, percent_decimals};
 use super::sentence::join;
 use crate::text::{arrow, day};
-use bigiron_judge::history::series::{Change, Point, Series};
+use bigiron_judge::history::series::{Series, SeriesChange, SeriesPoint};
 
 pub use html::html;
 pub use json::json;
@@ -27,11 +27,11 @@ pub struct View {
 }
 
 /// Change points of several series at one place.
-struct Place<'a> {
-    before: &'a Point,
-    after: &'a Point,
+struct SharedChange<'a> {
+    before: &'a SeriesPoint,
+    after: &'a SeriesPoint,
     /// The largest first.
-    changes: Vec<(&'a Series, &'a Change)>,
+    changes: Vec<(&'a Series, &'a SeriesChange)>,
 }
 
 impl View {
@@ -55,20 +55,21 @@ impl View {
     }
 
     /// The change points of all series by place, in the order of versions.
-    fn places(&self) -> Vec<Place<'_>> {
-        let mut places: Vec<Place<'_>> = Vec::new();
+    fn places(&self) -> Vec<SharedChange<'_>> {
+        let mut places: Vec<SharedChange<'_>> = Vec::new();
         for series in &self.series {
             for change in &series.changes {
                 let (before, after) = (&series.kernels[change.at - 1], &series.kernels[change.at]);
-                let same = |p: &&mut Place<'_>| p.before.release == before.release && p.after.release == after.release;
+                let same =
+                    |p: &&mut SharedChange<'_>| p.before.release == before.release && p.after.release == after.release;
                 match places.iter_mut().find(same) {
                     Some(place) => place.changes.push((series, change)),
-                    None => places.push(Place { before, after, changes: vec![(series, change)] }),
+                    None => places.push(SharedChange { before, after, changes: vec![(series, change)] }),
                 }
             }
         }
         let order =
-            |point: &Point| self.series.iter().flat_map(|s| &s.kernels).position(|k| k.release == point.release);
+            |point: &SeriesPoint| self.series.iter().flat_map(|s| &s.kernels).position(|k| k.release == point.release);
         places.sort_by_key(|p| (order(p.after), order(p.before)));
         for place in &mut places {
             place.changes.sort_by(|a, b| b.1.log.abs().total_cmp(&a.1.log.abs()));
@@ -164,7 +165,7 @@ trait ChangeText {
     fn word(&self) -> &'static str;
 }
 
-impl ChangeText for Change {
+impl ChangeText for SeriesChange {
     fn decimals(&self) -> usize {
         let percent = |log: f64| 100.0 * log.exp_m1();
         percent_decimals(percent(self.log), self.ci95.map(|(l, h)| (percent(l), percent(h))))

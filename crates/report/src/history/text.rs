@@ -35,7 +35,7 @@ pub fn text(view: &View) -> String {
             "\nBetween {} and {} ({} and {})\n",
             place.before.label, place.after.label, place.before.arm, place.after.arm
         );
-        let cells = |(series, change): &(&Series, &bigiron_judge::history::series::Change)| {
+        let cells = |(series, change): &(&Series, &bigiron_judge::history::series::SeriesChange)| {
             let interval = change
                 .interval()
                 .map_or_else(|| "none".to_owned(), |(l, h)| format!("{} … {}", l.number(), h.number()));

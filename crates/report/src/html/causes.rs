@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::super::flame::{self, Shown};
+use super::super::flame::{self, FlameView};
 use super::super::{Report, why};
 use super::{minus, open, prose};
 use bigiron_judge::Comparison;
@@ -57,7 +57,7 @@ fn line(report: &Report<'_>, comparison: &Comparison, of: &Causes, is_open: bool
             }
             @for text in report.told(of, shown) { p class="note" { (prose(&text)) } }
             @if let Some(stacks) = report.why.stacks_of(of).filter(|_| is_open) {
-                div class="scroll" { (PreEscaped(flame::svg(stacks, arms, Shown::Difference))) }
+                div class="scroll" { (PreEscaped(flame::svg(stacks, arms, FlameView::Difference))) }
             }
         }
     }

@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 
 use super::super::Report;
-use super::super::counters::{Figures, Shown, method, name, shown, sum};
+use super::super::counters::{Figures, ShownCounters, method, name, shown, sum};
 use super::{minus, prose};
-use bigiron_judge::counters::{Counter, Counts};
+use bigiron_judge::counters::{ComparedCounter, ComparedCounters};
 
 /// Counters that differ, and all others behind a fold.
 pub(super) fn section(report: &Report<'_>) -> Markup {
@@ -21,7 +21,7 @@ pub(super) fn section(report: &Report<'_>) -> Markup {
     }
 }
 
-fn compared(arm: &str, counts: &Counts) -> Markup {
+fn compared(arm: &str, counts: &ComparedCounters) -> Markup {
     let few = shown(counts, false);
     let names = [
         ("Nothing in both arms", &counts.never),
@@ -41,7 +41,7 @@ fn compared(arm: &str, counts: &Counts) -> Markup {
     }
 }
 
-fn table(shown: &Shown<'_>) -> Markup {
+fn table(shown: &ShownCounters<'_>) -> Markup {
     html! {
         @if !shown.counters.is_empty() {
             div class="scroll" {
@@ -59,7 +59,7 @@ fn table(shown: &Shown<'_>) -> Markup {
     }
 }
 
-fn row(shown: &Shown<'_>, counter: &Counter) -> Markup {
+fn row(shown: &ShownCounters<'_>, counter: &ComparedCounter) -> Markup {
     let figures = Figures::of(counter);
     let mark = if counter.differs() && !counter.discovery() { " ?" } else { "" };
     html! {

@@ -8,12 +8,12 @@ use bigiron_judge::locks::{Contended, HowTraced};
 #[derive(Serialize)]
 pub(super) struct Waits<'a> {
     traced: &'a HowTraced,
-    untold: Vec<Untold<'a>>,
+    untold: Vec<Untraced<'a>>,
     lines: Vec<Waiting<'a>>,
 }
 
 #[derive(Serialize)]
-struct Untold<'a> {
+struct Untraced<'a> {
     arm: &'a str,
     why: &'a str,
 }
@@ -35,7 +35,7 @@ pub(super) fn of<'a>(report: &'a Report<'_>) -> Option<Waits<'a>> {
     };
     Some(Waits {
         traced: found.traced.as_ref()?,
-        untold: found.untold.iter().map(|(arm, why)| Untold { arm, why }).collect(),
+        untold: found.untold.iter().map(|(arm, why)| Untraced { arm, why }).collect(),
         lines: found.lines.iter().map(waiting).collect(),
     })
 }

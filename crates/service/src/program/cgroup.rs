@@ -16,19 +16,19 @@ use super::measured::Counted;
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Where groups can be made.
-pub struct Place {
+/// The group below which groups can be made.
+pub struct CgroupParent {
     dir: OwnedFd,
 }
 
 /// The group of one run. Dropping it removes it.
-pub struct Group<'p> {
-    place: &'p Place,
+pub struct RunCgroup<'p> {
+    place: &'p CgroupParent,
     name: String,
     dir: OwnedFd,
 }
 
-impl Place {
+impl CgroupParent {
     /// The nearest group above this process whose children have the controllers for memory and I/O, or else its own.
     pub fn find() -> Option<Self> {
         let (mount, own) = own_group()?;
@@ -41,7 +41,8 @@ impl Place {
             ["memory", "io"].iter().all(|c| passed_on.split_whitespace().any(|p| p == *c))
         });
         full.into_iter().chain([own]).find_map(|dir| {
-            let place = Place { dir: rustix::fs::open(&dir, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()? };
+            let place =
+                CgroupParent { dir: rustix::fs::open(&dir, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()? };
             // Only making one shows whether we may.
             place.group("probe")?;
             Some(place)
@@ -49,12 +50,12 @@ impl Place {
     }
 
     /// A new group; `None` if it cannot be made.
-    pub fn group(&self, what: &str) -> Option<Group<'_>> {
+    pub fn group(&self, what: &str) -> Option<RunCgroup<'_>> {
         let name = format!("bigiron-{}-{what}", std::process::id());
         rustix::fs::mkdirat(&self.dir, &name, Mode::from_raw_mode(0o755)).ok()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.dir, &name, flags, Mode::empty()) {
-            Ok(dir) => Some(Group { place: self, name, dir }),
+            Ok(dir) => Some(RunCgroup { place: self, name, dir }),
             Err(_) => {
                 let _ = rustix::fs::unlinkat(&self.dir, &name, AtFlags::REMOVEDIR);
                 None
@@ -78,7 +79,7 @@ fn own_group() -> Option<(PathBuf, PathBuf)> {
     own.is_dir().then_some((mount, own))
 }
 
-impl Group<'_> {
+impl RunCgroup<'_> {
     /// What a process is to be cloned into.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
@@ -109,7 +110,7 @@ impl Group<'_> {
     }
 }
 
-impl Drop for Group<'_> {
+impl Drop for RunCgroup<'_> {
     fn drop(&mut self) {
         for _ in 0..TRIES {
             match rustix::fs::unlinkat(&self.place.dir, &self.name, AtFlags::REMOVEDIR) {
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn a_group_is_gone_when_it_is_dropped() {
         // A machine where none can be made has nothing to leave behind.
-        let Some(place) = Place::find() else {
+        let Some(place) = CgroupParent::find() else {
             // Not by `eprintln!`, which the harness shows of failed tests alone.
             return drop(writeln!(std::io::stderr(), "SKIPPED control groups: none can be made here"));
         };

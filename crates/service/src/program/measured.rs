@@ -9,10 +9,10 @@ use bigiron_sys::launch::Usage;
 
 /// One run as it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct MeasuredRun {
     /// From before the process is made until its end is known.
     pub wall_ns: u64,
-    pub ended: Ended,
+    pub ended: RunEnd,
     /// CPU time.
     pub user_ns: u64,
     pub system_ns: u64,
@@ -36,7 +36,7 @@ pub struct Run {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ended {
+pub enum RunEnd {
     Status(i32),
     Signal(i32),
     /// It took longer than it may, and was killed.
@@ -53,9 +53,9 @@ pub struct Counted {
     pub peak_bytes: Option<u64>,
 }
 
-impl Run {
+impl MeasuredRun {
     /// Joins what was seen of the processes with what their control group counted, which knows also of those that nobody waited for.
-    pub fn new(wall_ns: u64, ended: Ended, usage: Usage, counted: Counted, left: u32) -> Self {
+    pub fn new(wall_ns: u64, ended: RunEnd, usage: Usage, counted: Counted, left: u32) -> Self {
         let (user_ns, system_ns) = counted.cpu_ns.unwrap_or((usage.user_ns, usage.system_ns));
         let (read_bytes, written_bytes) = counted.io_bytes.unwrap_or((usage.read_bytes, usage.written_bytes));
         let accounting = match (counted.cpu_ns, counted.io_bytes) {
@@ -82,7 +82,7 @@ impl Run {
     }
 }
 
-type Value = fn(&Run) -> u64;
+type Value = fn(&MeasuredRun) -> u64;
 
 pub const WALL: &str = "wall";
 
@@ -132,6 +132,6 @@ pub fn defs(primary: bool) -> impl Iterator<Item = MetricDef> {
 }
 
 /// Name and value of everything measured of a run, in the base unit.
-pub fn values(run: &Run) -> impl Iterator<Item = (&'static str, f64)> {
+pub fn values(run: &MeasuredRun) -> impl Iterator<Item = (&'static str, f64)> {
     ALL.iter().map(|(name, .., value)| (*name, value(run) as f64))
 }

@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use self::measured::{Ended, Run};
+use self::measured::{MeasuredRun, RunEnd};
 use self::outputs::Outputs;
 
 /// A run that ended otherwise than with status 0 is an error, with the end of what it said. `what` names the run: ``run-3 of `make -C src` ``; its
 /// outputs are called `name`.
-pub fn succeeded(run: &Run, what: &str, name: &str, limit: Duration, outputs: &Outputs) -> anyhow::Result<()> {
+pub fn succeeded(run: &MeasuredRun, what: &str, name: &str, limit: Duration, outputs: &Outputs) -> anyhow::Result<()> {
     let how = match run.ended {
-        Ended::Status(0) => return Ok(()),
-        Ended::Status(n) => format!("ended with status {n}"),
-        Ended::Signal(n) => format!("was killed by signal {n}"),
-        Ended::Limit => format!("took longer than its limit of {} s and was killed", limit.as_secs_f64()),
+        RunEnd::Status(0) => return Ok(()),
+        RunEnd::Status(n) => format!("ended with status {n}"),
+        RunEnd::Signal(n) => format!("was killed by signal {n}"),
+        RunEnd::Limit => format!("took longer than its limit of {} s and was killed", limit.as_secs_f64()),
     };
     let tail = outputs.tail(name);
     let said = if tail.is_empty() {

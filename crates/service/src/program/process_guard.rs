@@ -16,8 +16,8 @@ use anyhow::{Context as _, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::cgroup::{Group, Place};
-use super::measured::{Counted, Ended, Run};
+use super::cgroup::{CgroupParent, RunCgroup};
+use super::measured::{Counted, MeasuredRun, RunEnd};
 use bigiron_probe::counters::span;
 use bigiron_sys::launch;
 use bigiron_sys::launch::{Program, Usage};
@@ -28,7 +28,7 @@ const MEASURED: &str = "measured";
 const NOT_MEASURED: &str = "other";
 
 /// What every run of a trial has in common.
-pub struct Orders<'a> {
+pub struct ProgramSet<'a> {
     /// Of which each run is one, by its place here.
     pub programs: Vec<Program>,
     /// Longest time that a run may take.
@@ -52,7 +52,7 @@ impl ProcessGuard {
     ///
     /// # Errors
     /// The system has no process or descriptor left.
-    pub fn found(orders: &Orders<'_>) -> anyhow::Result<Self> {
+    pub fn start(orders: &ProgramSet<'_>) -> anyhow::Result<Self> {
         let (ours, its) = UnixStream::pair()?;
         let mut ours = Some(ours);
         let pid = launch::fork_guard(|| {
@@ -65,11 +65,11 @@ impl ProcessGuard {
         Ok(Self { pid, line })
     }
 
-    /// Has it run a program once, by its place in [`Orders::programs`]; the outputs are called `name`, a word.
+    /// Has it run a program once, by its place in [`ProgramSet::programs`]; the outputs are called `name`, a word.
     ///
     /// # Errors
     /// The program cannot be started.
-    pub fn run(&mut self, program: usize, name: &str) -> anyhow::Result<Run> {
+    pub fn run(&mut self, program: usize, name: &str) -> anyhow::Result<MeasuredRun> {
         self.ask(program, name, NOT_MEASURED)
     }
 
@@ -77,17 +77,17 @@ impl ProcessGuard {
     ///
     /// # Errors
     /// As above.
-    pub fn measure(&mut self, program: usize, name: &str) -> anyhow::Result<Run> {
+    pub fn measure(&mut self, program: usize, name: &str) -> anyhow::Result<MeasuredRun> {
         self.ask(program, name, MEASURED)
     }
 
-    fn ask(&mut self, program: usize, name: &str, measured: &str) -> anyhow::Result<Run> {
+    fn ask(&mut self, program: usize, name: &str, measured: &str) -> anyhow::Result<MeasuredRun> {
         let line = self.line.as_mut().expect("open until it is dropped");
         let gone = "The guard of the programs is gone";
         writeln!(line.get_mut(), "{program} {measured} {name}").context(gone)?;
         let mut answer = String::new();
         line.read_line(&mut answer)?;
-        let answer: Result<Run, String> = serde_json::from_str(&answer).context(gone)?;
+        let answer: Result<MeasuredRun, String> = serde_json::from_str(&answer).context(gone)?;
         answer.map_err(anyhow::Error::msg)
     }
 }
@@ -101,7 +101,7 @@ impl Drop for ProcessGuard {
 }
 
 /// The process guard's life. Returns its exit status.
-fn serve(orders: &Orders<'_>, line: UnixStream) -> i32 {
+fn serve(orders: &ProgramSet<'_>, line: UnixStream) -> i32 {
     match Life::begin(orders).and_then(|life| life.live(line)) {
         Ok(()) => 0,
         Err(e) => {
@@ -112,18 +112,18 @@ fn serve(orders: &Orders<'_>, line: UnixStream) -> i32 {
 }
 
 struct Life<'a> {
-    orders: &'a Orders<'a>,
+    orders: &'a ProgramSet<'a>,
     outputs: OwnedFd,
-    cgroups: Option<Place>,
+    cgroups: Option<CgroupParent>,
 }
 
 impl<'a> Life<'a> {
-    fn begin(orders: &'a Orders<'a>) -> anyhow::Result<Self> {
+    fn begin(orders: &'a ProgramSet<'a>) -> anyhow::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let outputs = rustix::fs::open(orders.outputs, flags, rustix::fs::Mode::empty())
             .with_context(|| format!("Cannot open {}", orders.outputs.display()))?;
-        let cgroups = Place::find();
+        let cgroups = CgroupParent::find();
         if let Some(root) = &orders.root {
             rustix::process::chroot(root).with_context(|| format!("Cannot enter {}", root.display()))?;
             rustix::process::chdir("/")?;
@@ -154,7 +154,13 @@ impl<'a> Life<'a> {
     }
 
     /// One run; `None` if the line ended meanwhile.
-    fn run(&self, program: &Program, name: &str, measured: bool, line: &UnixStream) -> Option<anyhow::Result<Run>> {
+    fn run(
+        &self,
+        program: &Program,
+        name: &str,
+        measured: bool,
+        line: &UnixStream,
+    ) -> Option<anyhow::Result<MeasuredRun>> {
         let begun = self.start(program, name, measured);
         let (started, group, running) = match begun {
             Ok(begun) => begun,
@@ -175,15 +181,15 @@ impl<'a> Life<'a> {
             Err(e) => return Some(Err(anyhow!(e).context("The program cannot be waited for"))),
         };
         let (left, later) = sweep(group.as_ref());
-        let counted = group.as_ref().map_or_else(Counted::default, Group::counted);
+        let counted = group.as_ref().map_or_else(Counted::default, RunCgroup::counted);
         let ended = match (waited, exit) {
             (Err(e), _) => return Some(Err(e)),
             (Ok(Waited::Alone), _) => return None,
-            (Ok(Waited::Limit), _) => Ended::Limit,
-            (Ok(Waited::Ended), Exit::Status(n)) => Ended::Status(n),
-            (Ok(Waited::Ended), Exit::Signal(n)) => Ended::Signal(n),
+            (Ok(Waited::Limit), _) => RunEnd::Limit,
+            (Ok(Waited::Ended), Exit::Status(n)) => RunEnd::Status(n),
+            (Ok(Waited::Ended), Exit::Signal(n)) => RunEnd::Signal(n),
         };
-        Some(Ok(Run::new(wall_ns, ended, usage.and(later), counted, left)))
+        Some(Ok(MeasuredRun::new(wall_ns, ended, usage.and(later), counted, left)))
     }
 
     fn start(
@@ -191,7 +197,7 @@ impl<'a> Life<'a> {
         program: &Program,
         name: &str,
         measured: bool,
-    ) -> anyhow::Result<(Instant, Option<Group<'_>>, launch::Running)> {
+    ) -> anyhow::Result<(Instant, Option<RunCgroup<'_>>, launch::RunningProgram)> {
         let stderr = self.output(&format!("{name}.stderr"))?;
         let stdout = match self.orders.keep_stdout {
             true => self.output(&format!("{name}.stdout"))?,
@@ -199,7 +205,7 @@ impl<'a> Life<'a> {
         };
         let group = self.cgroups.as_ref().and_then(|place| place.group(name));
         let started = if measured { span::open(Instant::now) } else { Instant::now() };
-        let running = program.start(stdout.as_fd(), stderr.as_fd(), group.as_ref().map(Group::fd));
+        let running = program.start(stdout.as_fd(), stderr.as_fd(), group.as_ref().map(RunCgroup::fd));
         let running = running.with_context(|| {
             let (path, dir) = (program.path.to_string_lossy(), program.dir.to_string_lossy());
             format!("Cannot run `{path}` in `{dir}`")
@@ -246,7 +252,7 @@ enum Waited {
 }
 
 /// Ends all that is left of a run and reaps it: how many processes still ran, and what all of them have used.
-fn sweep(group: Option<&Group<'_>>) -> (u32, Usage) {
+fn sweep(group: Option<&RunCgroup<'_>>) -> (u32, Usage) {
     let mut killed = BTreeSet::new();
     let mut usage = Usage::default();
     loop {

@@ -110,7 +110,7 @@ pub fn bring(missing: &[(&str, &str)]) -> String {
     format!("{} {is} not installed; `apt-get install {}` brings {it}", names.join(", "), packages.join(" "))
 }
 
-/// Where a program lies on this machine, as [`super::root::Wanted`] wants to know.
+/// Where a program lies on this machine, as [`super::root::ProgramNeeds`] wants to know.
 ///
 /// # Errors
 /// It is not in `PATH`.

@@ -7,7 +7,7 @@ use std::io;
 use rustix::io::ReadWriteFlags;
 
 use super::buffers::Buffers;
-use super::{Completion, Ended, Engine, Lists, Request, exchange_lists};
+use super::{Completion, CompletionHandler, Engine, Lists, Request, exchange_lists};
 
 /// How one request is carried out.
 pub trait Call: Send {
@@ -141,7 +141,13 @@ impl<C: Call> Engine for Inline<C> {
     }
 
     #[inline(always)]
-    fn exchange(&mut self, min: usize, max: usize, lists: &mut Lists<'_>, to: &mut impl Ended) -> io::Result<()> {
+    fn exchange(
+        &mut self,
+        min: usize,
+        max: usize,
+        lists: &mut Lists<'_>,
+        to: &mut impl CompletionHandler,
+    ) -> io::Result<()> {
         match lists.requests[..] {
             // The usual batch of this engine, on no list.
             [r] if self.pending() == 0 && min <= 1 && max >= 1 => {

@@ -35,7 +35,7 @@ pub enum Method {
 
 /// What engine is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spec {
+pub struct EngineSpec {
     pub method: Method,
     /// Requests in flight at most; the number of buffers.
     pub depth: usize,
@@ -49,7 +49,7 @@ pub struct Spec {
     pub iopoll: bool,
 }
 
-impl Default for Spec {
+impl Default for EngineSpec {
     fn default() -> Self {
         Self { method: Method::Sync, depth: 1, batch: 1, registered: false, sqpoll: false, iopoll: false }
     }
@@ -122,14 +122,14 @@ impl Lists<'_> {
 }
 
 /// What is told of requests that have ended. (Not a closure, which cannot be asked to be inlined.)
-pub trait Ended {
+pub trait CompletionHandler {
     /// What has ended is about to be told.
     fn begin(&mut self);
 
     fn ended(&mut self, completion: Completion);
 }
 
-impl Ended for Vec<Completion> {
+impl CompletionHandler for Vec<Completion> {
     fn begin(&mut self) {}
 
     #[inline(always)]
@@ -191,7 +191,13 @@ pub trait Engine: Send {
     }
 
     /// [`Engine::submit_and_take`] of all that is ready or on the list. `to` is told of what has ended once all of it is there.
-    fn exchange(&mut self, min: usize, max: usize, lists: &mut Lists<'_>, to: &mut impl Ended) -> io::Result<()>
+    fn exchange(
+        &mut self,
+        min: usize,
+        max: usize,
+        lists: &mut Lists<'_>,
+        to: &mut impl CompletionHandler,
+    ) -> io::Result<()>
     where
         Self: Sized,
     {
@@ -221,7 +227,7 @@ fn exchange_lists(
     min: usize,
     max: usize,
     lists: &mut Lists<'_>,
-    to: &mut impl Ended,
+    to: &mut impl CompletionHandler,
 ) -> io::Result<()> {
     let result = engine.submit_and_take(&lists.requests, min, max, &mut lists.done);
     lists.requests.clear();
@@ -231,16 +237,16 @@ fn exchange_lists(
 }
 
 /// What is to be done with an engine whose type the compiler is to know, so that no call on the way of a request is indirect.
-pub trait User {
+pub trait EngineUser {
     type Output;
     fn with<E: Engine + 'static>(self, engine: E) -> Self::Output;
 }
 
 /// Opens the engine that `spec` asks for, with buffers of `block_bytes`. `files` are those that requests will name; io_uring
 /// registers them if it is to (without any, only buffers are registered). The error says what this kernel or device cannot do.
-pub fn open(spec: &Spec, block_bytes: usize, files: &[BorrowedFd<'_>]) -> io::Result<Box<dyn Engine>> {
+pub fn open(spec: &EngineSpec, block_bytes: usize, files: &[BorrowedFd<'_>]) -> io::Result<Box<dyn Engine>> {
     struct Boxed;
-    impl User for Boxed {
+    impl EngineUser for Boxed {
         type Output = Box<dyn Engine>;
         fn with<E: Engine + 'static>(self, engine: E) -> Box<dyn Engine> {
             Box::new(engine)
@@ -250,7 +256,12 @@ pub fn open(spec: &Spec, block_bytes: usize, files: &[BorrowedFd<'_>]) -> io::Re
 }
 
 /// [`open`]s the engine for `user`.
-pub fn open_for<U: User>(spec: &Spec, block_bytes: usize, files: &[BorrowedFd<'_>], user: U) -> io::Result<U::Output> {
+pub fn open_for<U: EngineUser>(
+    spec: &EngineSpec,
+    block_bytes: usize,
+    files: &[BorrowedFd<'_>],
+    user: U,
+) -> io::Result<U::Output> {
     let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     if !(BUFFER_BYTES.0..=BUFFER_BYTES.1).contains(&block_bytes) || !block_bytes.is_multiple_of(BUFFER_BYTES.0) {
         let (min, max) = BUFFER_BYTES;

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-fn spec(method: Method) -> Spec {
-    Spec { method, depth: 4, batch: 4, ..Spec::default() }
+fn spec(method: Method) -> EngineSpec {
+    EngineSpec { method, depth: 4, batch: 4, ..EngineSpec::default() }
 }
 
 /// Every engine that does I/O. One that this kernel does not give is left out, with a word.
@@ -17,9 +17,9 @@ fn engines(block: usize, file: &File) -> Vec<Box<dyn Engine>> {
         spec(Method::Threads),
         spec(Method::Libaio),
         uring,
-        Spec { registered: true, ..uring },
-        Spec { sqpoll: true, ..uring },
-        Spec { sqpoll: true, registered: true, ..uring },
+        EngineSpec { registered: true, ..uring },
+        EngineSpec { sqpoll: true, ..uring },
+        EngineSpec { sqpoll: true, registered: true, ..uring },
     ];
     let mut engines = Vec::new();
     for spec in specs {
@@ -142,7 +142,7 @@ fn no_more_are_taken_than_asked_for() {
 /// Hands over more than a queue holds by `prepare`, with a request in the middle that no engine takes.
 struct Prepared<'f>(&'f File);
 
-impl User for Prepared<'_> {
+impl EngineUser for Prepared<'_> {
     type Output = ();
     fn with<E: Engine + 'static>(self, mut engine: E) {
         let name = engine.describe();
@@ -185,10 +185,11 @@ fn what_is_prepared_is_handed_over_by_the_next_exchange() {
     let file = tempfile::tempfile().unwrap();
     let bytes: Vec<u8> = (1..=8u8).flat_map(|n| [n; 512]).collect();
     file.write_all_at(&bytes, 0).unwrap();
-    let deep = |method| Spec { depth: 8, batch: 2, ..spec(method) };
+    let deep = |method| EngineSpec { depth: 8, batch: 2, ..spec(method) };
     let uring = deep(Method::Uring);
     let others = [Method::Sync, Method::Vectored, Method::Threads, Method::Libaio].map(deep);
-    let rings = [uring, Spec { registered: true, ..uring }, Spec { sqpoll: true, registered: true, ..uring }];
+    let rings =
+        [uring, EngineSpec { registered: true, ..uring }, EngineSpec { sqpoll: true, registered: true, ..uring }];
     for spec in others.into_iter().chain(rings) {
         if let Err(e) = open_for(&spec, 512, &[file.as_fd()], Prepared(&file)) {
             skipped(format_args!("{spec:?}"), e);
@@ -209,7 +210,7 @@ fn the_null_engine_ends_everything_at_once() {
 
 #[test]
 fn what_no_engine_can_do_is_refused_with_what_it_can() {
-    let text = |spec: Spec, bytes| match open(&spec, bytes, &[]) {
+    let text = |spec: EngineSpec, bytes| match open(&spec, bytes, &[]) {
         Ok(_) => panic!("{spec:?} with {bytes} bytes was opened"),
         Err(e) => e.to_string(),
     };
@@ -217,7 +218,10 @@ fn what_no_engine_can_do_is_refused_with_what_it_can() {
         text(spec(Method::Sync), 1000),
         "Requests of 1000 bytes cannot be; a multiple of 512 up to 16777216 can"
     );
-    assert_eq!(text(Spec { depth: 0, ..spec(Method::Uring) }, 4096), "0 requests in flight cannot be; 1 to 4096 can");
-    assert_eq!(text(Spec { registered: true, ..spec(Method::Libaio) }, 512), "Registered buffers need io_uring");
-    assert_eq!(text(Spec { iopoll: true, ..spec(Method::Sync) }, 512), "Polled completion needs io_uring");
+    assert_eq!(
+        text(EngineSpec { depth: 0, ..spec(Method::Uring) }, 4096),
+        "0 requests in flight cannot be; 1 to 4096 can"
+    );
+    assert_eq!(text(EngineSpec { registered: true, ..spec(Method::Libaio) }, 512), "Registered buffers need io_uring");
+    assert_eq!(text(EngineSpec { iopoll: true, ..spec(Method::Sync) }, 512), "Polled completion needs io_uring");
 }

@@ -14,7 +14,7 @@ use rustix::io_uring::{IoringEnterFlags, io_uring_enter};
 
 use super::buffers::Buffers;
 use super::entry::Registered;
-use super::{Completion, Ended, Engine, Lists, Request, Spec, explain, transferred};
+use super::{Completion, CompletionHandler, Engine, EngineSpec, Lists, Request, explain, transferred};
 
 const REGISTER_RING_FDS: u32 = 20;
 /// Bytes that the kernel registers as one buffer, at most.
@@ -48,7 +48,7 @@ impl Uring {
 
     /// The ring that `spec` asks for. Task work is deferred to the moments when this thread asks for completions, where the
     /// kernel can do that (`IORING_SETUP_DEFER_TASKRUN`, since 6.1; else `IORING_SETUP_COOP_TASKRUN`, since 5.19).
-    pub fn open(spec: &Spec, block: usize, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
+    pub fn open(spec: &EngineSpec, block: usize, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let (ring, task_run) = set_up(spec)?;
         let mut engine = Self::around(ring, spec.depth, block, task_run)?;
         engine.sqpoll = spec.sqpoll;
@@ -233,7 +233,7 @@ impl Uring {
 
     /// Hands over what is queued, waits until `min` requests have ended and tells `to` of those that have, `max` of them at most.
     #[inline(always)]
-    fn go(&mut self, min: usize, max: usize, to: &mut impl Ended) -> io::Result<()> {
+    fn go(&mut self, min: usize, max: usize, to: &mut impl CompletionHandler) -> io::Result<()> {
         if min > max || min > self.buffers.pending() {
             self.hand_over()?;
             return Err(io::ErrorKind::InvalidInput.into());
@@ -250,7 +250,7 @@ impl Uring {
 
     /// Waits on until `min` requests have ended, and tells of those that have.
     #[inline(always)]
-    fn reap(&mut self, min: usize, max: usize, to: &mut impl Ended) -> io::Result<()> {
+    fn reap(&mut self, min: usize, max: usize, to: &mut impl CompletionHandler) -> io::Result<()> {
         if min > 0 && self.ring.completion().len() < min {
             self.wait_for(min)?;
         }
@@ -274,7 +274,7 @@ impl Uring {
 }
 
 /// The ring with the best setup flags that this kernel takes, and what those are.
-fn set_up(spec: &Spec) -> io::Result<(IoUring, &'static str)> {
+fn set_up(spec: &EngineSpec) -> io::Result<(IoUring, &'static str)> {
     // One more than requests: a linked sync has an entry of its own.
     let depth = spec.depth.max(2) as u32;
     let builder = || {
@@ -412,7 +412,13 @@ impl Engine for Uring {
     }
 
     #[inline(always)]
-    fn exchange(&mut self, min: usize, max: usize, lists: &mut Lists<'_>, to: &mut impl Ended) -> io::Result<()> {
+    fn exchange(
+        &mut self,
+        min: usize,
+        max: usize,
+        lists: &mut Lists<'_>,
+        to: &mut impl CompletionHandler,
+    ) -> io::Result<()> {
         if !lists.requests.is_empty() {
             cold_path();
             let pushed = self.push(&lists.requests);

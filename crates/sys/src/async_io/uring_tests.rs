@@ -8,8 +8,8 @@ fn opened<T>(ring: Result<T, impl Display>) -> Option<T> {
     ring.map_err(|e| skipped("io_uring", e)).ok()
 }
 
-fn spec() -> Spec {
-    Spec { method: super::super::Method::Uring, depth: 4, batch: 4, ..Spec::default() }
+fn spec() -> EngineSpec {
+    EngineSpec { method: super::super::Method::Uring, depth: 4, batch: 4, ..EngineSpec::default() }
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_linked_write_is_on_the_file_and_a_short_one_is_told() {
 #[test]
 fn a_file_that_is_not_registered_is_used_by_its_descriptor() {
     let (one, other) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-    let spec = Spec { registered: true, ..spec() };
+    let spec = EngineSpec { registered: true, ..spec() };
     let Some(mut ring) = opened(Uring::open(&spec, 512, &[one.as_fd()])) else { return };
     assert!(ring.describe().contains("registered buffers, registered files"), "{}", ring.describe());
     for file in [&one, &other] {
@@ -48,7 +48,7 @@ fn a_slots_next_request_is_another() {
         std::os::unix::fs::FileExt::write_all_at(file, &bytes, 0).unwrap();
     }
     for registered in [false, true] {
-        let spec = Spec { registered, ..spec() };
+        let spec = EngineSpec { registered, ..spec() };
         let Some(mut ring) = opened(Uring::open(&spec, 1024, &[one.as_fd()])) else { return };
         let mut done = Vec::new();
         // File, place, bytes and direction change one by one; what is written is what was read before.
@@ -90,7 +90,7 @@ fn more_than_the_queue_holds_is_handed_over_in_parts() {
     let file = tempfile::tempfile().unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 0).unwrap();
     for sqpoll in [false, true] {
-        let spec = Spec { depth: 8, batch: 2, registered: true, sqpoll, ..spec() };
+        let spec = EngineSpec { depth: 8, batch: 2, registered: true, sqpoll, ..spec() };
         let Some(mut ring) = opened(Uring::open(&spec, 512, &[file.as_fd()])) else { return };
         let request =
             |slot| Request { slot, fd: file.as_fd(), offset: slot as u64 * 512, len: 512, write: false, dsync: false };
@@ -107,7 +107,7 @@ fn more_than_the_queue_holds_is_handed_over_in_parts() {
 fn what_cannot_be_polled_is_refused() {
     let file = tempfile::tempfile().unwrap();
     file.set_len(4096).unwrap();
-    let spec = Spec { iopoll: true, ..spec() };
+    let spec = EngineSpec { iopoll: true, ..spec() };
     match Uring::open(&spec, 4096, &[file.as_fd()]) {
         // A buffered file never can.
         Err(e) => assert!(e.to_string().contains("polled"), "{e}"),

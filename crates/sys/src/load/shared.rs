@@ -167,7 +167,7 @@ impl<'s> LotRecorder<'s> {
     #[inline]
     pub fn record_many(&mut self, ns: u64, count: u64) {
         if self.lot.len() == self.lot.capacity() {
-            self.settle();
+            self.flush();
         }
         self.lot.push((ns, count));
     }
@@ -175,7 +175,7 @@ impl<'s> LotRecorder<'s> {
     /// Counts the lot in hand.
     #[cold]
     #[inline(never)]
-    pub fn settle(&mut self) {
+    pub fn flush(&mut self) {
         self.to.record_all(self.lot.drain(..));
     }
 }
@@ -183,7 +183,7 @@ impl<'s> LotRecorder<'s> {
 impl Drop for LotRecorder<'_> {
     fn drop(&mut self) {
         if !self.lot.is_empty() {
-            self.settle();
+            self.flush();
         }
     }
 }

@@ -17,8 +17,8 @@ use rustix::time::Timespec;
 
 use super::now_ns;
 use crate::cpu_clock::thread_cpu_time;
-use crate::family::{Children, Family};
-use crate::latch::Event;
+use crate::family::{Children, ProcessFamily};
+use crate::latch::EventCount;
 use crate::process::{Exit, exit_now};
 use crate::segment::{LatchedBytes, PAGE, Segment, shared_struct};
 
@@ -28,24 +28,24 @@ const PROCESSES: usize = 256;
 const STACK: usize = 256 << 10;
 /// Bytes kept of what a member says went wrong.
 const WORD: usize = 1024;
-/// The stage in which everybody goes home.
+/// The stage in which all members end.
 const LEAVE: u32 = u32::MAX;
 
 /// What the members are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum MemberKind {
     Processes,
     /// Threads of one process.
     Threads,
 }
 
 /// What a worker group does.
-pub trait Work: Sync {
+pub trait GroupWork: Sync {
     /// What all members inherit: run in each process that forks some of them.
     ///
     /// # Errors
     /// Ends the worker group.
-    fn settle(&self) -> Result<()> {
+    fn prepare_head(&self) -> Result<()> {
         Ok(())
     }
 
@@ -53,7 +53,7 @@ pub trait Work: Sync {
     ///
     /// # Errors
     /// Ends the worker group.
-    fn live(&self, member: &mut Member<'_>) -> Result<()>;
+    fn run_member(&self, member: &mut Member<'_>) -> Result<()>;
 }
 
 shared_struct! {
@@ -64,26 +64,26 @@ shared_struct! {
 }
 
 shared_struct! {
-    struct Gate {
+    struct StageGate {
         stage: AtomicU32,
         over: AtomicU32,
         arrived: AtomicU32,
         /// 1 and up: a member that ended before its time.
         lost: AtomicU32,
-        opened: Event,
+        opened: EventCount,
     }
 }
 
 /// What members and parent share.
-pub struct Board<'s> {
-    gate: &'s Gate,
+pub struct GroupBoard<'s> {
+    gate: &'s StageGate,
     worker_times: &'s [WorkerTimes],
     words: Vec<LatchedBytes<'s>>,
     hear: PipeReader,
     tell: PipeWriter,
 }
 
-impl<'s> Board<'s> {
+impl<'s> GroupBoard<'s> {
     /// Bytes of segment for this many members.
     pub const fn bytes(members: usize) -> usize {
         members * (2 * PAGE + size_of::<WorkerTimes>()) + 2 * PAGE
@@ -125,13 +125,13 @@ impl<'s> Board<'s> {
 pub struct Member<'a> {
     /// `0..members`.
     pub number: usize,
-    board: &'a Board<'a>,
+    board: &'a GroupBoard<'a>,
     stage: u32,
     cpu: Duration,
 }
 
 impl Member<'_> {
-    /// Ends what was done so far and waits for the next stage: its number, from 0, or `None` if it is time to go home.
+    /// Ends what was done so far and waits for the next stage: its number, from 0, or `None` if the member is to end.
     ///
     /// # Errors
     /// The parent has gone.
@@ -156,7 +156,7 @@ impl Member<'_> {
 
 /// What a stage took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stage {
+pub struct StageCost {
     /// From its beginning until the last member was done; for one with a time, until that was over.
     pub ns: u64,
     /// CPU time of all members, until they were done.
@@ -165,8 +165,8 @@ pub struct Stage {
 
 /// The members, as their parent sees them. Dropping it kills and reaps the members that are left.
 pub struct WorkerGroup<'a> {
-    board: &'a Board<'a>,
-    families: Vec<Family>,
+    board: &'a GroupBoard<'a>,
+    families: Vec<ProcessFamily>,
 }
 
 impl<'a> WorkerGroup<'a> {
@@ -174,25 +174,26 @@ impl<'a> WorkerGroup<'a> {
     ///
     /// # Errors
     /// They cannot be started; one fails.
-    pub fn start(board: &'a Board<'a>, shape: Shape, work: &dyn Work) -> Result<Self> {
+    pub fn start(board: &'a GroupBoard<'a>, shape: MemberKind, work: &dyn GroupWork) -> Result<Self> {
         let members = board.worker_times.len();
         ensure!(members > 0, "A worker group needs at least one member");
         let mut worker_group = Self { board, families: Vec::new() };
         let heads = match shape {
-            Shape::Processes => members.div_ceil(PROCESSES),
-            Shape::Threads => 1,
+            MemberKind::Processes => members.div_ceil(PROCESSES),
+            MemberKind::Threads => 1,
         };
         let each = members.div_ceil(heads);
         for first in (0..members).step_by(each) {
             let numbers = first..members.min(first + each);
-            let family = Family::found(|children| match head(board, shape, work, numbers.clone(), children) {
-                Ok(()) => 0,
-                Err((number, word)) => {
-                    board.leave_word(number, &word);
-                    board.gate.lost.store(number as u32 + 1, SeqCst);
-                    1
-                }
-            });
+            let family =
+                ProcessFamily::fork_head(|children| match head(board, shape, work, numbers.clone(), children) {
+                    Ok(()) => 0,
+                    Err((number, word)) => {
+                        board.leave_word(number, &word);
+                        board.gate.lost.store(number as u32 + 1, SeqCst);
+                        1
+                    }
+                });
             worker_group.families.push(family.context("Cannot start the processes")?);
         }
         worker_group.wait(None)?;
@@ -203,7 +204,7 @@ impl<'a> WorkerGroup<'a> {
     ///
     /// # Errors
     /// A member fails.
-    pub fn stage(&mut self) -> Result<Stage> {
+    pub fn stage(&mut self) -> Result<StageCost> {
         let began = self.open();
         self.wait(None)?;
         Ok(self.took(began, None))
@@ -213,7 +214,7 @@ impl<'a> WorkerGroup<'a> {
     ///
     /// # Errors
     /// A member fails.
-    pub fn stage_for<T>(&mut self, time: Duration, read: impl FnOnce() -> T) -> Result<(Stage, T)> {
+    pub fn stage_for<T>(&mut self, time: Duration, read: impl FnOnce() -> T) -> Result<(StageCost, T)> {
         let began = self.open();
         let done = self.wait(Some(began + time.as_nanos() as u64))?;
         let (counted, at) = (read(), now_ns());
@@ -251,10 +252,10 @@ impl<'a> WorkerGroup<'a> {
         began
     }
 
-    fn took(&self, began: u64, ended: Option<u64>) -> Stage {
+    fn took(&self, began: u64, ended: Option<u64>) -> StageCost {
         let last = self.board.worker_times.iter().map(|s| s.ended.load(SeqCst)).max().unwrap_or(began);
         let cpu_ns = self.board.worker_times.iter().map(|s| s.cpu.load(SeqCst)).sum();
-        Stage { ns: ended.unwrap_or(last).saturating_sub(began), cpu_ns }
+        StageCost { ns: ended.unwrap_or(last).saturating_sub(began), cpu_ns }
     }
 
     /// Waits until all members have arrived, no longer than until the monotonic clock says `deadline`; whether they have.
@@ -296,28 +297,28 @@ impl<'a> WorkerGroup<'a> {
 impl Drop for WorkerGroup<'_> {
     fn drop(&mut self) {
         // All first: each then needs no more than to be reaped.
-        self.families.iter().for_each(Family::kill);
+        self.families.iter().for_each(ProcessFamily::kill);
     }
 }
 
 /// Forks members and waits for their ends; an error, with who it was and its words, if one ends badly.
 fn head(
-    board: &Board<'_>,
-    shape: Shape,
-    work: &dyn Work,
+    board: &GroupBoard<'_>,
+    shape: MemberKind,
+    work: &dyn GroupWork,
     numbers: std::ops::Range<usize>,
     children: &mut Children,
 ) -> Result<(), (usize, String)> {
     let first = numbers.start;
-    work.settle().map_err(|e| (first, format!("{e:#}")))?;
+    work.prepare_head().map_err(|e| (first, format!("{e:#}")))?;
     let cannot = |number: usize| move |e| (number, format!("Cannot be started: {e}"));
     match shape {
-        Shape::Processes => {
+        MemberKind::Processes => {
             for number in numbers {
                 children.fork(number, || member(board, number, work)).map_err(cannot(number))?;
             }
         }
-        Shape::Threads => children.fork(first, || threads(board, work)).map_err(cannot(first))?,
+        MemberKind::Threads => children.fork(first, || threads(board, work)).map_err(cannot(first))?,
     }
     while let Some((number, exit)) = children.next_end().map_err(|e| (first, e.to_string()))? {
         if exit == Exit::Status(0) {
@@ -325,8 +326,8 @@ fn head(
         }
         // A thread that fails ends all of its process, and left its word.
         let number = match shape {
-            Shape::Processes => number,
-            Shape::Threads => (0..board.worker_times.len()).find(|n| board.word(*n).is_some()).unwrap_or(number),
+            MemberKind::Processes => number,
+            MemberKind::Threads => (0..board.worker_times.len()).find(|n| board.word(*n).is_some()).unwrap_or(number),
         };
         let word = board.word(number).unwrap_or_else(|| match exit {
             Exit::Status(n) => format!("it ended with status {n}"),
@@ -338,8 +339,8 @@ fn head(
 }
 
 /// A member's life, to its exit status.
-fn member(board: &Board<'_>, number: usize, work: &dyn Work) -> i32 {
-    match work.live(&mut Member { number, board, stage: 0, cpu: Duration::ZERO }) {
+fn member(board: &GroupBoard<'_>, number: usize, work: &dyn GroupWork) -> i32 {
+    match work.run_member(&mut Member { number, board, stage: 0, cpu: Duration::ZERO }) {
         Ok(()) => 0,
         Err(e) => {
             board.leave_word(number, &format!("{e:#}"));
@@ -349,7 +350,7 @@ fn member(board: &Board<'_>, number: usize, work: &dyn Work) -> i32 {
 }
 
 /// All members as threads. The first one that fails ends them all.
-fn threads(board: &Board<'_>, work: &dyn Work) -> i32 {
+fn threads(board: &GroupBoard<'_>, work: &dyn GroupWork) -> i32 {
     std::thread::scope(|scope| {
         for number in 0..board.worker_times.len() {
             let body = move || {
@@ -377,8 +378,8 @@ mod tests {
         fails: Option<(usize, u32)>,
     }
 
-    impl Work for Sum<'_> {
-        fn live(&self, member: &mut Member<'_>) -> Result<()> {
+    impl GroupWork for Sum<'_> {
+        fn run_member(&self, member: &mut Member<'_>) -> Result<()> {
             while let Some(stage) = member.next_stage()? {
                 ensure!(self.fails != Some((member.number, stage)), "Asked to fail");
                 self.sum.fetch_add(10 * u64::from(stage) + member.number as u64, SeqCst);
@@ -387,16 +388,16 @@ mod tests {
         }
     }
 
-    fn with_sum(shape: Shape, fails: Option<(usize, u32)>, test: impl FnOnce(WorkerGroup<'_>, &AtomicU64)) {
-        let segment = Segment::new(Board::bytes(5) + 64).unwrap();
-        let board = Board::new(&segment, 5).unwrap();
+    fn with_sum(shape: MemberKind, fails: Option<(usize, u32)>, test: impl FnOnce(WorkerGroup<'_>, &AtomicU64)) {
+        let segment = Segment::new(GroupBoard::bytes(5) + 64).unwrap();
+        let board = GroupBoard::new(&segment, 5).unwrap();
         let sum = segment.one();
         test(WorkerGroup::start(&board, shape, &Sum { sum, fails }).unwrap(), sum);
     }
 
     #[test]
     fn all_do_every_stage_once() {
-        for shape in [Shape::Processes, Shape::Threads] {
+        for shape in [MemberKind::Processes, MemberKind::Threads] {
             with_sum(shape, None, |mut worker_group, sum| {
                 let stage = worker_group.stage().unwrap();
                 assert_eq!(sum.load(SeqCst), 10);
@@ -410,7 +411,7 @@ mod tests {
 
     #[test]
     fn who_fails_is_named_with_what_it_said() {
-        for shape in [Shape::Processes, Shape::Threads] {
+        for shape in [MemberKind::Processes, MemberKind::Threads] {
             with_sum(shape, Some((3, 1)), |mut worker_group, _| {
                 worker_group.stage().unwrap();
                 let error = worker_group.stage().unwrap_err().to_string();
@@ -422,8 +423,8 @@ mod tests {
     /// Counts until the stage is over.
     struct Until<'s>(&'s AtomicU64);
 
-    impl Work for Until<'_> {
-        fn live(&self, member: &mut Member<'_>) -> Result<()> {
+    impl GroupWork for Until<'_> {
+        fn run_member(&self, member: &mut Member<'_>) -> Result<()> {
             while member.next_stage()?.is_some() {
                 while !member.is_over() {
                     self.0.fetch_add(1, SeqCst);
@@ -436,10 +437,10 @@ mod tests {
 
     #[test]
     fn a_stage_with_a_time_ends_by_it() {
-        let segment = Segment::new(Board::bytes(2) + 64).unwrap();
-        let board = Board::new(&segment, 2).unwrap();
+        let segment = Segment::new(GroupBoard::bytes(2) + 64).unwrap();
+        let board = GroupBoard::new(&segment, 2).unwrap();
         let sum: &AtomicU64 = segment.one();
-        let mut worker_group = WorkerGroup::start(&board, Shape::Processes, &Until(sum)).unwrap();
+        let mut worker_group = WorkerGroup::start(&board, MemberKind::Processes, &Until(sum)).unwrap();
         let time = Duration::from_millis(30);
         let (stage, counted) = worker_group.stage_for(time, || sum.load(SeqCst)).unwrap();
         assert!(stage.ns >= time.as_nanos() as u64 && counted <= sum.load(SeqCst));

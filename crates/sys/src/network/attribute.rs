@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::{End, Offload};
+use super::{Offload, PairEnd};
 use crate::ethtool;
 use crate::kernel_file;
 
@@ -34,7 +34,7 @@ fn word(offload: Offload) -> &'static str {
     }
 }
 
-impl End {
+impl PairEnd {
     /// What `attribute` is called here, for messages and records.
     pub fn called(&self, attribute: Attribute) -> String {
         let device = self.side.device();

@@ -2,15 +2,15 @@
 
 use std::cell::OnceCell;
 
-use super::{Network, Pair};
+use super::{Network, VethPair};
 
 /// The pair of a trial, if there is one.
 #[derive(Debug)]
-pub struct Link(OnceCell<Result<Pair, String>>);
+pub struct TrialLink(OnceCell<Result<VethPair, String>>);
 
-impl Link {
+impl TrialLink {
     /// This pair.
-    pub fn of(pair: Pair) -> Self {
+    pub fn of(pair: VethPair) -> Self {
         Self(OnceCell::from(Ok(pair)))
     }
 
@@ -28,17 +28,17 @@ impl Link {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn get(&self) -> Result<&Pair, String> {
-        self.0.get_or_init(Pair::make).as_ref().map_err(Clone::clone)
+    pub fn get(&self) -> Result<&VethPair, String> {
+        self.0.get_or_init(VethPair::make).as_ref().map_err(Clone::clone)
     }
 
     /// The pair, if it has been made.
-    pub fn made(&self) -> Option<&Pair> {
+    pub fn made(&self) -> Option<&VethPair> {
         self.0.get()?.as_ref().ok()
     }
 
     /// Where other processes find it, if it has been made.
     pub fn network(&self) -> Option<Network> {
-        self.made().map(Pair::network)
+        self.made().map(VethPair::network)
     }
 }

@@ -21,7 +21,7 @@ use crate::{net, veth};
 
 pub use crate::ethtool::Offload;
 pub use attribute::Attribute;
-pub use link::Link;
+pub use link::TrialLink;
 pub use wiring::{Wiring, connect};
 
 /// The kernel's module for the devices.
@@ -83,7 +83,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One end.
 #[derive(Debug)]
-pub struct End {
+pub struct PairEnd {
     pub side: Side,
     namespace: Namespace,
     /// Whether the namespace is that of this process.
@@ -92,9 +92,9 @@ pub struct End {
 
 /// Both ends, held.
 #[derive(Debug)]
-pub struct Pair {
-    pub servers: End,
-    pub clients: End,
+pub struct VethPair {
+    pub servers: PairEnd,
+    pub clients: PairEnd,
 }
 
 /// What a device has passed on.
@@ -111,7 +111,7 @@ impl Traffic {
     }
 }
 
-impl Pair {
+impl VethPair {
     /// Makes both ends in new namespaces. Needs root.
     ///
     /// # Errors
@@ -147,8 +147,8 @@ impl Pair {
             other => other.map_err(|e| format!("the kernel makes no pair of veth devices: {e}"))?,
         }
         let pair = Self {
-            servers: End { side: Side::Servers, namespace: servers, own },
-            clients: End { side: Side::Clients, namespace: clients, own: false },
+            servers: PairEnd { side: Side::Servers, namespace: servers, own },
+            clients: PairEnd { side: Side::Clients, namespace: clients, own: false },
         };
         for end in pair.ends() {
             end.set_up().map_err(|e| format!("the device {} does not come up: {e}", end.side.device()))?;
@@ -165,7 +165,7 @@ impl Pair {
     /// It is not there any more; there is no namespace for clients.
     pub fn open(network: &Network) -> io::Result<Self> {
         let clients = network.clients.as_deref().ok_or(io::ErrorKind::NotFound)?;
-        let end = |side, path: &Path| io::Result::Ok(End { side, namespace: Namespace::open(path)?, own: false });
+        let end = |side, path: &Path| io::Result::Ok(PairEnd { side, namespace: Namespace::open(path)?, own: false });
         Ok(Self { servers: end(Side::Servers, &network.servers)?, clients: end(Side::Clients, clients)? })
     }
 
@@ -174,7 +174,7 @@ impl Pair {
         Network { servers: self.servers.namespace.path(), clients: Some(self.clients.namespace.path()) }
     }
 
-    pub fn ends(&self) -> [&End; 2] {
+    pub fn ends(&self) -> [&PairEnd; 2] {
         [&self.servers, &self.clients]
     }
 
@@ -197,7 +197,7 @@ impl Network {
     }
 }
 
-impl End {
+impl PairEnd {
     /// Moves this thread there, and what it starts from then on.
     ///
     /// # Errors
@@ -222,7 +222,7 @@ impl End {
     /// What its device has sent and received so far. A packet is what the device is given at once: with segmentation offload up to 64 KiB.
     ///
     /// # Errors
-    /// As [`End::visit`], or sysfs does not say.
+    /// As [`PairEnd::visit`], or sysfs does not say.
     pub fn traffic(&self) -> io::Result<(Traffic, Traffic)> {
         let device = self.side.device();
         self.visit(|| {

@@ -7,8 +7,8 @@ use super::*;
 use crate::testing::skipped;
 
 /// A pair, if this machine lets us.
-pub(crate) fn pair() -> Option<Pair> {
-    Pair::make().map_err(|why| skipped("pairs of network devices", why)).ok()
+pub(crate) fn pair() -> Option<VethPair> {
+    VethPair::make().map_err(|why| skipped("pairs of network devices", why)).ok()
 }
 
 #[test]
@@ -43,12 +43,12 @@ fn what_clients_send_goes_through_the_devices() {
 #[test]
 fn another_process_finds_the_pair_and_nobody_the_address() {
     let Some(pair) = pair() else { return };
-    let again = Pair::open(&pair.network()).unwrap();
+    let again = VethPair::open(&pair.network()).unwrap();
     let gro = Attribute::Offload(Offload::Gro);
     pair.clients.write(gro, "on").unwrap();
     assert_eq!(again.clients.read(gro).unwrap(), "on");
     assert!(TcpListener::bind((Side::Servers.address(), 0)).is_err(), "the address is this machine's");
-    assert!(Pair::open(&Network::of_guest()).is_err());
+    assert!(VethPair::open(&Network::of_guest()).is_err());
 }
 
 #[test]
@@ -75,10 +75,10 @@ fn offloads_and_files_read_back_what_was_set() {
 
 #[test]
 fn a_link_is_a_pair_or_the_reason_why_not() {
-    let none = Link::none("nobody talks");
+    let none = TrialLink::none("nobody talks");
     assert_eq!(none.get().unwrap_err(), "nobody talks");
     assert!(none.made().is_none() && none.network().is_none());
-    let lazy = Link::lazy();
+    let lazy = TrialLink::lazy();
     assert!(lazy.network().is_none());
     if lazy.get().is_ok() {
         assert!(lazy.network().is_some());

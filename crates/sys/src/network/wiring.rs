@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::{Network, Pair, Side, Traffic};
+use super::{Network, Side, Traffic, VethPair};
 use crate::net;
 
 /// What TCP goes over.
@@ -19,7 +19,7 @@ pub enum Wiring {
     /// The loopback of the machine, on which nobody else is: a guest's.
     Own,
     /// A pair of devices between two namespaces.
-    Pair(Pair),
+    Pair(VethPair),
 }
 
 impl Wiring {
@@ -35,19 +35,19 @@ impl Wiring {
             (false, Some(Network { clients: None, .. })) => Ok(Self::Own),
             (false, Some(_)) => Ok(Self::Private),
             (true, Some(network @ Network { clients: Some(_), .. })) => {
-                Ok(Self::Pair(Pair::open(network).context(no_pair)?))
+                Ok(Self::Pair(VethPair::open(network).context(no_pair)?))
             }
-            (true, _) => Ok(Self::Pair(Pair::make().map_err(|why| anyhow!(why)).context(no_pair)?)),
+            (true, _) => Ok(Self::Pair(VethPair::make().map_err(|why| anyhow!(why)).context(no_pair)?)),
         }
     }
 
     /// The pair, if it is one.
-    pub fn pair(&self) -> Option<&Pair> {
+    pub fn pair(&self) -> Option<&VethPair> {
         if let Self::Pair(pair) = self { Some(pair) } else { None }
     }
 
     /// Moves this process, which has one thread, where the servers that it forks are to live.
-    pub fn settle(&self) -> Result<()> {
+    pub fn enter_servers(&self) -> Result<()> {
         match self {
             Self::Own => Ok(()),
             Self::Private => net::own_loopback().context("No loopback network for TCP clients"),
@@ -56,7 +56,7 @@ impl Wiring {
     }
 
     /// Moves this process, a client, where clients live.
-    pub fn follow(&self) -> Result<()> {
+    pub fn enter_clients(&self) -> Result<()> {
         match self {
             Self::Pair(pair) => pair.clients.enter().context("The clients' network namespace does not take us"),
             _ => Ok(()),
@@ -89,7 +89,7 @@ impl Wiring {
 ///
 /// # Errors
 /// Those of the sockets.
-pub fn connect(pair: Option<&Pair>) -> io::Result<(TcpStream, TcpStream)> {
+pub fn connect(pair: Option<&VethPair>) -> io::Result<(TcpStream, TcpStream)> {
     // The kernel completes the connection before anybody accepts it, so one process can do both.
     let listener = TcpListener::bind((pair.map_or(Ipv4Addr::LOCALHOST, |_| Side::Servers.address()), 0))?;
     let to = listener.local_addr()?;

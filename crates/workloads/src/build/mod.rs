@@ -17,16 +17,16 @@ use self::source::Tree;
 use self::spec::{AUTO, GENERATED, Load, Spec};
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
-use bigiron_service::program::measured::Run;
+use bigiron_service::program::measured::MeasuredRun;
 use bigiron_service::program::outputs::Outputs;
-use bigiron_service::program::process_guard::{Orders, ProcessGuard};
+use bigiron_service::program::process_guard::{ProcessGuard, ProgramSet};
 use bigiron_service::program::root;
-use bigiron_service::program::root::Wanted;
+use bigiron_service::program::root::ProgramNeeds;
 use bigiron_service::program::succeeded;
 use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, OptionDef, Outcome, Progress, Running, Workload, WrongData,
+    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, Workload, WorkloadResult, WrongData,
 };
 
 /// The primary metric's name.
@@ -138,7 +138,7 @@ impl Configured for Spec {
 
     fn images(&self, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
         let lines = root::kits::tokens(&self.prepare).chain(root::kits::tokens(&self.check));
-        let wanted = Wanted {
+        let wanted = ProgramNeeds {
             whose: "`build`",
             words: ["make", "cc", "gcc", "ld"].into_iter().chain(lines).map(str::to_owned).collect(),
             dir: self.tree.as_deref(),
@@ -201,7 +201,7 @@ impl Configured for Spec {
 /// A tree that can be built.
 struct PreparedTree<'a> {
     spec: &'a Spec,
-    place: Place,
+    place: BuildFolder,
     outputs: Outputs,
     /// The tree, unless it is the user's.
     generated: Option<Tree>,
@@ -210,12 +210,12 @@ struct PreparedTree<'a> {
 impl<'a> PreparedTree<'a> {
     fn of(spec: &'a Spec, cx: &Context<'_>) -> anyhow::Result<Self> {
         let generated = spec.tree.is_none().then(|| Tree::new(spec.files(cx.clock), spec.functions));
-        Ok(Self { spec, place: Place::of(spec, cx), outputs: Outputs::make(&cx.dir)?, generated })
+        Ok(Self { spec, place: BuildFolder::of(spec, cx), outputs: Outputs::make(&cx.dir)?, generated })
     }
 }
 
 impl Running for PreparedTree<'_> {
-    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let Self { spec, place, outputs, .. } = self;
         let mut builder = Builder::found(spec, cx, place, outputs)?;
         let steps = spec.warmup + spec.runs * spec.loads.len() as u32;
@@ -227,7 +227,7 @@ impl Running for PreparedTree<'_> {
             builder.build(&format!("warmup-{}", n + 1), spec.loads.len() - 1, false)?;
         }
         let mut windows = Vec::new();
-        let mut runs: Vec<Vec<Run>> = spec.loads.iter().map(|_| Vec::new()).collect();
+        let mut runs: Vec<Vec<MeasuredRun>> = spec.loads.iter().map(|_| Vec::new()).collect();
         for n in 0..spec.runs {
             for (place, load) in spec.loads.iter().enumerate() {
                 let name = format!("{}-{}", load.word(), n + 1);
@@ -246,7 +246,7 @@ impl Running for PreparedTree<'_> {
         }
         let builds = builder.builds;
         drop(builder);
-        Ok(Outcome { windows, ..outcome(spec, cx, &runs, builds)? })
+        Ok(WorkloadResult { windows, ..outcome(spec, cx, &runs, builds)? })
     }
 
     fn verify(self: Box<Self>, _: &Context<'_>) -> anyhow::Result<()> {
@@ -280,13 +280,13 @@ fn of(name: &str, load: Load) -> String {
 }
 
 /// Where the tree is built.
-struct Place {
+struct BuildFolder {
     work_folder: WorkFolder,
     /// As programs see it.
     dir: PathBuf,
 }
 
-impl Place {
+impl BuildFolder {
     fn of(spec: &Spec, cx: &Context<'_>) -> Self {
         let work_folder = WorkFolder::of(cx, "build");
         let dir = match &spec.tree {
@@ -318,14 +318,14 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn found(spec: &'a Spec, cx: &Context<'_>, place: &Place, outputs: &'a Outputs) -> anyhow::Result<Self> {
+    fn found(spec: &'a Spec, cx: &Context<'_>, place: &BuildFolder, outputs: &'a Outputs) -> anyhow::Result<Self> {
         let check = if spec.tree.is_none() { format!("./program >> {PRINTED}") } else { spec.check.clone() };
         let mut lines = vec![format!("exec make -s {}", spec.clean), check, spec.prepare.clone()];
         lines.extend(spec.loads.iter().map(|load| {
             let jobs = spec.jobs(*load, cx.cpus).map_or_else(String::new, |n| n.to_string());
             format!("exec make -s -j{jobs} {}", spec.target).trim_end().to_owned()
         }));
-        let orders = Orders {
+        let orders = ProgramSet {
             programs: lines
                 .iter()
                 .map(|line| place.work_folder.shell(line, &place.dir))
@@ -335,10 +335,10 @@ impl<'a> Builder<'a> {
             keep_stdout: true,
             root: place.work_folder.root().map(Path::to_owned),
         };
-        Ok(Self { spec, process_guard: ProcessGuard::found(&orders)?, outputs, lines, builds: 0 })
+        Ok(Self { spec, process_guard: ProcessGuard::start(&orders)?, outputs, lines, builds: 0 })
     }
 
-    fn step(&mut self, name: &str, program: usize, line: &str, measured: bool) -> anyhow::Result<Run> {
+    fn step(&mut self, name: &str, program: usize, line: &str, measured: bool) -> anyhow::Result<MeasuredRun> {
         let run =
             if measured { self.process_guard.measure(program, name) } else { self.process_guard.run(program, name) }?;
         succeeded(&run, &format!("{name}: `{line}`"), name, self.spec.limit, self.outputs)?;
@@ -347,7 +347,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Builds from nothing under the load at `place`, and looks at what was built.
-    fn build(&mut self, name: &str, place: usize, measured: bool) -> anyhow::Result<Run> {
+    fn build(&mut self, name: &str, place: usize, measured: bool) -> anyhow::Result<MeasuredRun> {
         let line = |n: usize| self.lines[n].clone();
         let (clean, check, make) = (line(CLEAN), line(CHECK), line(LOADS + place));
         self.step(&format!("{name}-clean"), CLEAN, &clean, false)?;
@@ -374,11 +374,11 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn outcome(spec: &Spec, cx: &Context<'_>, runs: &[Vec<Run>], builds: u32) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::default();
+fn outcome(spec: &Spec, cx: &Context<'_>, runs: &[Vec<MeasuredRun>], builds: u32) -> anyhow::Result<WorkloadResult> {
+    let mut outcome = WorkloadResult::default();
     let mut logs = 0.0;
     for (load, runs) in spec.loads.iter().zip(runs) {
-        let mean = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>() as f64 / runs.len() as f64;
+        let mean = |of: fn(&MeasuredRun) -> u64| runs.iter().map(of).sum::<u64>() as f64 / runs.len() as f64;
         let (elapsed, user, system) = (mean(|r| r.wall_ns), mean(|r| r.user_ns), mean(|r| r.system_ns));
         ensure!(elapsed > 0.0, "The clock did not move while the tree was built");
         logs += elapsed.ln();

@@ -22,13 +22,13 @@ pub enum Carrier {
 }
 
 /// One end of a connection that goes both ways.
-pub struct End {
+pub struct ConnectionEnd {
     from: OwnedFd,
     /// Of a pipe; a socket is both.
     to: Option<OwnedFd>,
 }
 
-impl End {
+impl ConnectionEnd {
     pub fn reader(&self) -> BorrowedFd<'_> {
         self.from.as_fd()
     }
@@ -68,14 +68,17 @@ impl Carrier {
     ///
     /// # Errors
     /// As [`Carrier::one_way`].
-    pub fn both_ways(self) -> io::Result<(End, End)> {
+    pub fn both_ways(self) -> io::Result<(ConnectionEnd, ConnectionEnd)> {
         if self == Carrier::Pipe {
             let (here, there_to) = pipe_with(PipeFlags::CLOEXEC)?;
             let (there, here_to) = pipe_with(PipeFlags::CLOEXEC)?;
-            return Ok((End { from: here, to: Some(here_to) }, End { from: there, to: Some(there_to) }));
+            return Ok((
+                ConnectionEnd { from: here, to: Some(here_to) },
+                ConnectionEnd { from: there, to: Some(there_to) },
+            ));
         }
         let (a, b) = self.one_way()?;
-        Ok((End { from: a, to: None }, End { from: b, to: None }))
+        Ok((ConnectionEnd { from: a, to: None }, ConnectionEnd { from: b, to: None }))
     }
 
     /// Descriptors that a two-way connection takes.

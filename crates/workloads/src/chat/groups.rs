@@ -8,7 +8,7 @@ use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use super::carrier::{receive, send};
 use super::message::{Header, Next, SENDERS, Stamp};
 use super::spec::{Spec, Workers};
-use super::worker_group::{Board, Taken, Trouble};
+use super::worker_group::{RunBoard, RunCost, WorkerError};
 use bigiron_sys::family::Children;
 
 /// The numbers of a run.
@@ -25,8 +25,8 @@ impl Groups<'_> {
     /// Runs once.
     ///
     /// # Errors
-    /// As [`Board::run`].
-    pub fn run(&self, board: &Board<'_>) -> Result<Taken> {
+    /// As [`RunBoard::run`].
+    pub fn run(&self, board: &RunBoard<'_>) -> Result<RunCost> {
         let workers = self.spec.workers() as usize;
         board.run(workers, |children| match self.spec.workers {
             Workers::Processes => (0..self.groups).try_for_each(|group| self.raise(group, board, children)),
@@ -38,7 +38,7 @@ impl Groups<'_> {
     }
 
     /// Forks the processes of a group: receivers, then senders.
-    fn raise(&self, group: u32, board: &Board<'_>, children: &mut Children) -> Result<()> {
+    fn raise(&self, group: u32, board: &RunBoard<'_>, children: &mut Children) -> Result<()> {
         let key = (group * 2 * self.peers) as usize;
         let mut outs: Vec<OwnedFd> = Vec::new();
         for peer in 0..self.peers {
@@ -47,20 +47,20 @@ impl Groups<'_> {
             let life = || {
                 // Only senders have this end.
                 output.take();
-                board.live(|| self.receive(group, peer, input.as_fd()))
+                board.run_worker(|| self.receive(group, peer, input.as_fd()))
             };
             children.fork(key + peer as usize, life).context("No process for a receiver")?;
             outs.extend(output.take());
         }
         for peer in 0..self.peers {
-            let life = || board.live(|| self.send(group, peer, &outs));
+            let life = || board.run_worker(|| self.send(group, peer, &outs));
             children.fork(key + (self.peers + peer) as usize, life).context("No process for a sender")?;
         }
         Ok(())
     }
 
     /// All workers as threads of this process.
-    fn threads(&self, board: &Board<'_>, workers: usize) -> Result<i32> {
+    fn threads(&self, board: &RunBoard<'_>, workers: usize) -> Result<i32> {
         let connections = (0..self.spec.connections()).map(|_| self.spec.carrier.one_way());
         let (ins, outs): (Vec<_>, Vec<_>) =
             connections.collect::<Result<Vec<_>, _>>().context("No connection")?.into_iter().unzip();
@@ -75,8 +75,8 @@ impl Groups<'_> {
         }))
     }
 
-    fn send(&self, group: u32, peer: u32, outs: &[OwnedFd]) -> Result<(), Trouble> {
-        let failed = |e| Trouble::Io("A sender cannot send", e);
+    fn send(&self, group: u32, peer: u32, outs: &[OwnedFd]) -> Result<(), WorkerError> {
+        let failed = |e| WorkerError::Io("A sender cannot send", e);
         let first = group * self.peers;
         let mut buffer = self.stamp.blank();
         let message = &mut buffer.0[..self.spec.size];
@@ -95,14 +95,14 @@ impl Groups<'_> {
         Ok(())
     }
 
-    pub(super) fn receive(&self, group: u32, peer: u32, input: BorrowedFd<'_>) -> Result<(), Trouble> {
-        let wrong = |what: String| Trouble::Wrong(format!("Receiver {peer} of group {group} {what}"));
+    pub(super) fn receive(&self, group: u32, peer: u32, input: BorrowedFd<'_>) -> Result<(), WorkerError> {
+        let wrong = |what: String| WorkerError::Wrong(format!("Receiver {peer} of group {group} {what}"));
         let (first, messages) = (group * self.peers, u64::from(self.peers) * u64::from(self.rounds));
         let mut buffer = self.stamp.blank();
         let message = &mut buffer.0[..self.spec.size];
         if self.spec.carrier.tears() {
             self.count(input, message, messages).map_err(|trouble| match trouble {
-                Trouble::Wrong(what) => wrong(what),
+                WorkerError::Wrong(what) => wrong(what),
                 io => io,
             })?;
         } else {
@@ -125,7 +125,7 @@ impl Groups<'_> {
     }
 
     /// Counts the bytes of each sender, which may come torn.
-    fn count(&self, input: BorrowedFd<'_>, message: &mut [u8], messages: u64) -> Result<(), Trouble> {
+    fn count(&self, input: BorrowedFd<'_>, message: &mut [u8], messages: u64) -> Result<(), WorkerError> {
         let mut bytes = [0u64; 256];
         for _ in 0..messages {
             receive(input, message).map_err(failed)?;
@@ -136,12 +136,12 @@ impl Groups<'_> {
         match bytes.iter().enumerate().find(|(sender, n)| **n != wanted(*sender)) {
             None => Ok(()),
             Some((sender, n)) => {
-                Err(Trouble::Wrong(format!("got {n} bytes marked {sender} instead of {}", wanted(sender))))
+                Err(WorkerError::Wrong(format!("got {n} bytes marked {sender} instead of {}", wanted(sender))))
             }
         }
     }
 }
 
-fn failed(e: std::io::Error) -> Trouble {
-    Trouble::Io("A receiver cannot receive", e)
+fn failed(e: std::io::Error) -> WorkerError {
+    WorkerError::Io("A receiver cannot receive", e)
 }

@@ -17,14 +17,14 @@ use self::carrier::Carrier;
 use self::groups::Groups;
 use self::message::Stamp;
 use self::rooms::Rooms;
-use self::spec::{AUTO, Shape, Spec, Workers};
-use self::worker_group::{BOARD_BYTES, Board, Taken};
+use self::spec::{AUTO, Spec, Topology, Workers};
+use self::worker_group::{BOARD_BYTES, RunBoard, RunCost};
 use super::micro;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_sys::segment::Segment;
 use bigiron_workload::limits;
-use bigiron_workload::{Configured, Context, Needs, OptionDef, Outcome, Progress, Running, Workload};
+use bigiron_workload::{Configured, Context, Needs, OptionDef, Progress, Running, Workload, WorkloadResult};
 
 /// The primary metric's name.
 const PRIMARY: &str = "messages";
@@ -147,16 +147,16 @@ impl Configured for Spec {
 }
 
 impl Running for &Spec {
-    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let spec: &Spec = self;
-        let (mut sum, mut windows) = (Taken::default(), Vec::new());
+        let (mut sum, mut windows) = (RunCost::default(), Vec::new());
         for n in 0..spec.runs {
             let step = format!("run-{}", n + 1);
             (cx.progress)(Progress { step: &step, done: n, of: spec.runs });
             let taken = once(spec, cx).with_context(|| format!("In {step}"))?;
             let metrics = vec![PRIMARY.to_owned(), "elapsed".to_owned()];
             windows.push(Window { metrics, operations: spec.messages(cx.clock), ns: taken.elapsed_ns });
-            sum = Taken { elapsed_ns: sum.elapsed_ns + taken.elapsed_ns, usage: sum.usage.and(taken.usage) };
+            sum = RunCost { elapsed_ns: sum.elapsed_ns + taken.elapsed_ns, usage: sum.usage.and(taken.usage) };
         }
         ensure!(sum.elapsed_ns > 0, "The clock did not move in all of the messages");
         let messages = spec.messages(cx.clock) * u64::from(spec.runs);
@@ -168,11 +168,11 @@ impl Running for &Spec {
             ("voluntary-switches", sum.usage.voluntary_switches as f64),
             ("involuntary-switches", sum.usage.involuntary_switches as f64),
         ];
-        Ok(Outcome {
+        Ok(WorkloadResult {
             values: values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             facts: facts(spec, messages, cx).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             windows,
-            ..Outcome::default()
+            ..WorkloadResult::default()
         })
     }
 
@@ -183,24 +183,24 @@ impl Running for &Spec {
 }
 
 /// One run with fresh processes.
-fn once(spec: &Spec, cx: &Context<'_>) -> anyhow::Result<Taken> {
+fn once(spec: &Spec, cx: &Context<'_>) -> anyhow::Result<RunCost> {
     let (rounds, stamp) = (spec.rounds(cx.clock), Stamp::new(cx.seed, spec.size));
     let bytes = spec.server_bytes(rounds) as usize + BOARD_BYTES;
     let segment = Segment::new(bytes).with_context(|| format!("No {} MiB for the server", bytes >> 20))?;
-    let board = Board::new(&segment);
+    let board = RunBoard::new(&segment);
     match spec.shape {
-        Shape::Groups { groups, peers } => Groups { spec, groups, peers, rounds, stamp: &stamp }.run(&board),
-        Shape::Rooms { rooms, users } => Rooms::new(spec, (rooms, users), rounds, &stamp, &segment).run(&board),
+        Topology::Groups { groups, peers } => Groups { spec, groups, peers, rounds, stamp: &stamp }.run(&board),
+        Topology::Rooms { rooms, users } => Rooms::new(spec, (rooms, users), rounds, &stamp, &segment).run(&board),
     }
 }
 
 fn facts(spec: &Spec, messages: u64, cx: &Context<'_>) -> Vec<(&'static str, String)> {
     let rounds = spec.rounds(cx.clock);
     let shape = match spec.shape {
-        Shape::Groups { groups, peers } => {
+        Topology::Groups { groups, peers } => {
             format!("{groups} groups of {peers} senders and {peers} receivers, {rounds} messages of each to each")
         }
-        Shape::Rooms { rooms, users } => {
+        Topology::Rooms { rooms, users } => {
             format!("{rooms} rooms of {users} users, {rounds} messages of each to all others")
         }
     };

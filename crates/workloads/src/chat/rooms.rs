@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use anyhow::{Context as _, Result};
 use rustix::fd::BorrowedFd;
 
-use super::carrier::{End, receive, send};
+use super::carrier::{ConnectionEnd, receive, send};
 use super::message::{Buffer, Header, LARGEST, Next, SENDERS, Stamp};
 use super::spec::{Spec, Workers};
-use super::worker_group::{Board, Taken, Trouble};
+use super::worker_group::{RunBoard, RunCost, WorkerError};
 use bigiron_sys::family::Children;
-use bigiron_sys::latch::{Event, Latch};
+use bigiron_sys::latch::{EventCount, Latch};
 use bigiron_sys::segment::{Segment, shared_struct};
 
 /// Workers of a connection.
@@ -25,7 +25,7 @@ shared_struct! {
         latch: Latch,
         taken: AtomicU32,
         put: AtomicU32,
-        grown: Event,
+        grown: EventCount,
     }
 }
 
@@ -102,8 +102,8 @@ impl<'a> Rooms<'a> {
     /// Runs once.
     ///
     /// # Errors
-    /// As [`Board::run`].
-    pub fn run(&self, board: &Board<'_>) -> Result<Taken> {
+    /// As [`RunBoard::run`].
+    pub fn run(&self, board: &RunBoard<'_>) -> Result<RunCost> {
         self.rooms.iter().flat_map(|r| &r.queues).for_each(Queue::reset);
         board.run(self.spec.workers() as usize, |children| match self.spec.workers {
             Workers::Processes => (0..self.rooms.len()).try_for_each(|room| self.raise(room, board, children)),
@@ -112,13 +112,13 @@ impl<'a> Rooms<'a> {
     }
 
     /// The connections of `count` users: of each the user's end and the server's.
-    fn connect(&self, count: usize) -> Result<(Vec<End>, Vec<End>)> {
+    fn connect(&self, count: usize) -> Result<(Vec<ConnectionEnd>, Vec<ConnectionEnd>)> {
         let ends = (0..count).map(|_| self.spec.carrier.both_ways());
         Ok(ends.collect::<Result<Vec<_>, _>>().context("No connection")?.into_iter().unzip())
     }
 
     /// Forks the processes of a room.
-    fn raise(&self, room: usize, board: &Board<'_>, children: &mut Children) -> Result<()> {
+    fn raise(&self, room: usize, board: &RunBoard<'_>, children: &mut Children) -> Result<()> {
         let users = self.users as usize;
         let (mut ours, mut theirs) = self.connect(users)?;
         for user in 0..users {
@@ -132,7 +132,7 @@ impl<'a> Rooms<'a> {
                         ours.clear();
                         theirs.swap_remove(user)
                     };
-                    board.live(|| self.play(room, user, part, &end))
+                    board.run_worker(|| self.play(room, user, part, &end))
                 };
                 let key = (room * users + user) * PARTS + part;
                 children.fork(key, life).context("No process for a user")?;
@@ -142,7 +142,7 @@ impl<'a> Rooms<'a> {
     }
 
     /// Forks two processes of threads: the users, and the server.
-    fn raise_threads(&self, board: &Board<'_>, children: &mut Children) -> Result<()> {
+    fn raise_threads(&self, board: &RunBoard<'_>, children: &mut Children) -> Result<()> {
         let all = self.rooms.len() * self.users as usize;
         let (mut ours, mut theirs) = self.connect(all)?;
         for (key, first) in [0, PARTS / 2].into_iter().enumerate() {
@@ -165,7 +165,7 @@ impl<'a> Rooms<'a> {
         Ok(())
     }
 
-    fn play(&self, room: usize, user: usize, part: usize, end: &End) -> Result<(), Trouble> {
+    fn play(&self, room: usize, user: usize, part: usize, end: &ConnectionEnd) -> Result<(), WorkerError> {
         match part {
             0 => self.listen(room, user, end.reader()),
             1 => self.say(room, user, end.writer()),
@@ -178,19 +178,19 @@ impl<'a> Rooms<'a> {
         Header { from: user as u32, to: room as u32, number }
     }
 
-    fn say(&self, room: usize, user: usize, to: BorrowedFd<'_>) -> Result<(), Trouble> {
+    fn say(&self, room: usize, user: usize, to: BorrowedFd<'_>) -> Result<(), WorkerError> {
         let mut buffer = self.stamp.blank();
         let message = &mut buffer.0[..self.spec.size];
         for number in 0..self.rounds {
             self.stamp.put(message, self.header(room, user, number.into()));
-            send(to, message).map_err(|e| Trouble::Io("A user cannot send", e))?;
+            send(to, message).map_err(|e| WorkerError::Io("A user cannot send", e))?;
         }
         Ok(())
     }
 
-    fn listen(&self, room: usize, user: usize, from: BorrowedFd<'_>) -> Result<(), Trouble> {
-        let failed = |e| Trouble::Io("A user cannot receive", e);
-        let wrong = |what: String| Trouble::Wrong(format!("User {user} of room {room} {what}"));
+    fn listen(&self, room: usize, user: usize, from: BorrowedFd<'_>) -> Result<(), WorkerError> {
+        let failed = |e| WorkerError::Io("A user cannot receive", e);
+        let wrong = |what: String| WorkerError::Wrong(format!("User {user} of room {room} {what}"));
         let mut buffer = self.stamp.blank();
         let message = &mut buffer.0[..self.spec.size];
         let mut next = Next([0; SENDERS]);
@@ -216,9 +216,9 @@ impl<'a> Rooms<'a> {
         }
     }
 
-    fn take_in(&self, room: usize, user: usize, from: BorrowedFd<'_>) -> Result<(), Trouble> {
+    fn take_in(&self, room: usize, user: usize, from: BorrowedFd<'_>) -> Result<(), WorkerError> {
         let wrong = |what: &str, header| {
-            Trouble::Wrong(format!("The server got {what} from user {user} of room {room}: {header:?}"))
+            WorkerError::Wrong(format!("The server got {what} from user {user} of room {room}: {header:?}"))
         };
         let slot = self.spec.slot() / 8;
         // A slot of whole words, of which the message is the beginning.
@@ -226,7 +226,7 @@ impl<'a> Rooms<'a> {
         let buffer = &mut buffer.0[..slot * 8];
         for number in 0..self.rounds {
             let message = &mut buffer[..self.spec.size];
-            receive(from, message).map_err(|e| Trouble::Io("The server cannot receive", e))?;
+            receive(from, message).map_err(|e| WorkerError::Io("The server cannot receive", e))?;
             match self.stamp.header(message) {
                 Some(header) if header == self.header(room, user, number.into()) => {}
                 other => return Err(wrong("something else than what was said", other)),
@@ -242,7 +242,7 @@ impl<'a> Rooms<'a> {
         Ok(())
     }
 
-    fn hand_out(&self, room: usize, user: usize, to: BorrowedFd<'_>) -> Result<(), Trouble> {
+    fn hand_out(&self, room: usize, user: usize, to: BorrowedFd<'_>) -> Result<(), WorkerError> {
         let slot = self.spec.slot() / 8;
         let mut buffer = Buffer([0; LARGEST]);
         let buffer = &mut buffer.0[..slot * 8];
@@ -252,7 +252,7 @@ impl<'a> Rooms<'a> {
             for (to, from) in buffer.as_chunks_mut::<8>().0.iter_mut().zip(words) {
                 *to = from.load(Relaxed).to_ne_bytes();
             }
-            send(to, &buffer[..self.spec.size]).map_err(|e| Trouble::Io("The server cannot send", e))?;
+            send(to, &buffer[..self.spec.size]).map_err(|e| WorkerError::Io("The server cannot send", e))?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use bigiron_model::workload::Options;
 
 /// Who talks to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum Topology {
     /// Each sender of a group sends to each of its receivers.
     Groups { groups: u32, peers: u32 },
     /// A server relays what each user of a room says to all others in it.
@@ -26,7 +26,7 @@ pub enum Workers {
 /// All options, read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    pub shape: Shape,
+    pub shape: Topology,
     pub workers: Workers,
     pub carrier: Carrier,
     /// Bytes of a message.
@@ -88,7 +88,7 @@ impl Spec {
             )
         })?;
         let spec = Self {
-            shape: if in_rooms { Shape::Rooms { rooms, users } } else { Shape::Groups { groups, peers } },
+            shape: if in_rooms { Topology::Rooms { rooms, users } } else { Topology::Groups { groups, peers } },
             workers,
             carrier,
             size,
@@ -111,7 +111,7 @@ impl Spec {
 
     /// Messages that a sender sends to each receiver, or a user says.
     pub fn rounds(&self, clock: Clock) -> u32 {
-        let (exact, wall) = if matches!(self.shape, Shape::Rooms { .. }) { ROOM_ROUNDS } else { GROUP_ROUNDS };
+        let (exact, wall) = if matches!(self.shape, Topology::Rooms { .. }) { ROOM_ROUNDS } else { GROUP_ROUNDS };
         self.rounds.unwrap_or(if clock == Clock::Wall { wall } else { exact })
     }
 
@@ -119,23 +119,23 @@ impl Spec {
     pub fn messages(&self, clock: Clock) -> u64 {
         let rounds = u64::from(self.rounds(clock));
         match self.shape {
-            Shape::Groups { groups, peers } => u64::from(groups) * u64::from(peers) * u64::from(peers) * rounds,
+            Topology::Groups { groups, peers } => u64::from(groups) * u64::from(peers) * u64::from(peers) * rounds,
             // Once to the server, and once to each of the others.
-            Shape::Rooms { rooms, users } => u64::from(rooms) * u64::from(users) * u64::from(users) * rounds,
+            Topology::Rooms { rooms, users } => u64::from(rooms) * u64::from(users) * u64::from(users) * rounds,
         }
     }
 
     /// Connections of a run.
     pub fn connections(&self) -> u64 {
         match self.shape {
-            Shape::Groups { groups, peers } => u64::from(groups) * u64::from(peers),
-            Shape::Rooms { rooms, users } => u64::from(rooms) * u64::from(users),
+            Topology::Groups { groups, peers } => u64::from(groups) * u64::from(peers),
+            Topology::Rooms { rooms, users } => u64::from(rooms) * u64::from(users),
         }
     }
 
     /// Workers of a run: two or four for each connection.
     pub fn workers(&self) -> u64 {
-        self.connections() * if matches!(self.shape, Shape::Rooms { .. }) { 4 } else { 2 }
+        self.connections() * if matches!(self.shape, Topology::Rooms { .. }) { 4 } else { 2 }
     }
 
     /// Bytes of a message in a server's memory: whole words.
@@ -145,7 +145,7 @@ impl Spec {
 
     /// Bytes that the server keeps: what was said, and for each user the queue of what is to be sent.
     pub fn server_bytes(&self, rounds: u32) -> u64 {
-        let Shape::Rooms { rooms, users } = self.shape else { return 0 };
+        let Topology::Rooms { rooms, users } = self.shape else { return 0 };
         let (users, said) = (u64::from(users), u64::from(users) * u64::from(rounds));
         let queues = users * ((said - u64::from(rounds)) * 4 + 256);
         u64::from(rooms) * (said * self.slot() as u64 + queues + 256)

@@ -55,9 +55,9 @@ fn every_shape_runs_over_every_carrier_with_both_kinds_of_workers() {
 }
 
 /// A run of one group or room of two, with `body` for every worker in place of its own.
-fn board<T>(act: impl FnOnce(&Board<'_>) -> T) -> T {
+fn board<T>(act: impl FnOnce(&RunBoard<'_>) -> T) -> T {
     let segment = Segment::new(BOARD_BYTES).unwrap();
-    act(&Board::new(&segment))
+    act(&RunBoard::new(&segment))
 }
 
 #[test]
@@ -67,10 +67,12 @@ fn a_worker_that_fails_ends_the_run_and_says_why() {
             board.run(2, |children| {
                 for key in 0..2 {
                     children.fork(key, || {
-                        board.live(|| match how(key) {
+                        board.run_worker(|| match how(key) {
                             0 => Ok(()),
-                            1 => Err(worker_group::Trouble::Wrong("Twice the same".to_owned())),
-                            2 => Err(worker_group::Trouble::Io("Cannot send", std::io::ErrorKind::BrokenPipe.into())),
+                            1 => Err(worker_group::WorkerError::Wrong("Twice the same".to_owned())),
+                            2 => {
+                                Err(worker_group::WorkerError::Io("Cannot send", std::io::ErrorKind::BrokenPipe.into()))
+                            }
                             // Waits for a worker that has failed.
                             3 => loop {
                                 std::thread::sleep(std::time::Duration::from_secs(600));
@@ -96,7 +98,7 @@ fn a_worker_that_fails_ends_the_run_and_says_why() {
 fn who_dies_before_all_are_ready_does_not_leave_them_waiting() {
     let error = board(|board| {
         board.run(2, |children| {
-            children.fork(0, || board.live(|| Ok(())))?;
+            children.fork(0, || board.run_worker(|| Ok(())))?;
             children.fork(1, || 7)?;
             Ok(())
         })
@@ -115,8 +117,8 @@ fn received(carrier: &str, messages: &[Vec<u8>]) -> Result<(), String> {
     messages.iter().for_each(|m| carrier::send(rustix::fd::AsFd::as_fd(&output), m).unwrap());
     drop(output);
     groups.receive(0, 1, rustix::fd::AsFd::as_fd(&input)).map_err(|trouble| match trouble {
-        worker_group::Trouble::Wrong(what) => what,
-        worker_group::Trouble::Io(what, e) => format!("{what}: {e}"),
+        worker_group::WorkerError::Wrong(what) => what,
+        worker_group::WorkerError::Io(what, e) => format!("{what}: {e}"),
     })
 }
 
@@ -210,7 +212,7 @@ proptest! {
         let spec = Spec::parse(&options(&settings).unwrap()).unwrap();
         let bytes = spec.server_bytes(rounds) as usize + BOARD_BYTES;
         let segment = Segment::new(bytes).unwrap();
-        Board::new(&segment);
+        RunBoard::new(&segment);
         let stamp = Stamp::new(1, size);
         // Panics where it does not fit.
         Rooms::new(&spec, (rooms, users), rounds, &stamp, &segment);

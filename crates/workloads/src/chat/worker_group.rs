@@ -1,4 +1,4 @@
-//! The workers of a run: raised, held back until all are ready, let go at once, heard out.
+//! The workers of a run: forked, held back until all are ready, started together, and waited for.
 //!
 //! Invariant: no worker outlives a run, however it ends; the time goes from letting all go until the last has ended and was waited for.
 
@@ -12,8 +12,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use bigiron_probe::counters::span;
-use bigiron_sys::family::{Children, Family};
-use bigiron_sys::latch::Event;
+use bigiron_sys::family::{Children, ProcessFamily};
+use bigiron_sys::latch::EventCount;
 use bigiron_sys::launch;
 use bigiron_sys::launch::Usage;
 use bigiron_sys::load::now_ns;
@@ -23,7 +23,7 @@ use bigiron_workload::WrongData;
 
 /// Bytes of what a worker can say about why it failed.
 const WORD: usize = 512;
-/// Bytes of segment that a [`Board`] takes, with room for how its parts lie.
+/// Bytes of segment that a [`RunBoard`] takes, with room for how its parts lie.
 pub const BOARD_BYTES: usize = 4096;
 /// Bytes of a thread's stack.
 const STACK: usize = 64 << 10;
@@ -39,8 +39,8 @@ shared_struct! {
         /// Whether the run is over and well.
         done: AtomicU32,
         /// Of `ready` and `failed`.
-        news: Event,
-        opened: Event,
+        news: EventCount,
+        opened: EventCount,
         elapsed_ns: AtomicU64,
         user_ns: AtomicU64,
         system_ns: AtomicU64,
@@ -50,40 +50,40 @@ shared_struct! {
 }
 
 /// What the processes of a run have in common.
-pub struct Board<'s> {
+pub struct RunBoard<'s> {
     gate: &'s Gate,
     word: &'s [AtomicU8],
 }
 
 /// What a run took.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Taken {
+pub struct RunCost {
     pub elapsed_ns: u64,
     pub usage: Usage,
 }
 
 /// Why a worker cannot go on.
-pub enum Trouble {
+pub enum WorkerError {
     /// A system call failed while this was done.
     Io(&'static str, io::Error),
     /// It got what nobody sent.
     Wrong(String),
 }
 
-impl<'s> Board<'s> {
+impl<'s> RunBoard<'s> {
     pub fn new(segment: &'s Segment) -> Self {
         Self { gate: segment.one(), word: segment.many(WORD) }
     }
 
     /// A worker's life: ready, held back, let go, its body. The first one that fails says why.
-    pub fn live(&self, body: impl FnOnce() -> Result<(), Trouble>) -> i32 {
+    pub fn run_worker(&self, body: impl FnOnce() -> Result<(), WorkerError>) -> i32 {
         self.gate.ready.fetch_add(1, SeqCst);
         self.gate.news.signal();
         self.gate.opened.wait_until(|| self.gate.open.load(SeqCst) == 1);
         let Err(trouble) = body() else { return 0 };
         match trouble {
-            Trouble::Io(what, e) => self.fail(1, &format!("{what}: {e}")),
-            Trouble::Wrong(what) => self.fail(2, &what),
+            WorkerError::Io(what, e) => self.fail(1, &format!("{what}: {e}")),
+            WorkerError::Wrong(what) => self.fail(2, &what),
         }
         1
     }
@@ -118,13 +118,13 @@ impl<'s> Board<'s> {
     }
 
     /// Lives `workers` as threads of this process; `body` gets each one's number. Returns the process's exit status.
-    pub fn together(&self, workers: usize, body: impl Fn(usize) -> Result<(), Trouble> + Sync) -> i32 {
+    pub fn together(&self, workers: usize, body: impl Fn(usize) -> Result<(), WorkerError> + Sync) -> i32 {
         let body = &body;
         std::thread::scope(|scope| {
             for worker in 0..workers {
                 let life = move || {
                     // A panic must not leave the others waiting for this one.
-                    let status = catch_unwind(AssertUnwindSafe(|| self.live(|| body(worker)))).unwrap_or(101);
+                    let status = catch_unwind(AssertUnwindSafe(|| self.run_worker(|| body(worker)))).unwrap_or(101);
                     if status != 0 {
                         exit_now(status);
                     }
@@ -138,12 +138,12 @@ impl<'s> Board<'s> {
         0
     }
 
-    /// One run: `raise` forks processes whose `workers` all come to [`Board::live`].
+    /// One run: `raise` forks processes whose `workers` all come to [`RunBoard::run_worker`].
     ///
     /// # Errors
     /// A worker failed or ended before its time; a [`WrongData`] if one got what nobody sent.
-    pub fn run(&self, workers: usize, raise: impl FnOnce(&mut Children) -> Result<()>) -> Result<Taken> {
-        let family = Family::found(|children| match self.head(workers, children, raise) {
+    pub fn run(&self, workers: usize, raise: impl FnOnce(&mut Children) -> Result<()>) -> Result<RunCost> {
+        let family = ProcessFamily::fork_head(|children| match self.head(workers, children, raise) {
             Ok(()) => 0,
             Err(e) => {
                 self.fail(1, &format!("{e:#}"));
@@ -171,7 +171,7 @@ impl<'s> Board<'s> {
             involuntary_switches: get(&self.gate.involuntary_switches),
             ..Usage::default()
         };
-        Ok(Taken { elapsed_ns: get(&self.gate.elapsed_ns), usage })
+        Ok(RunCost { elapsed_ns: get(&self.gate.elapsed_ns), usage })
     }
 
     fn head(

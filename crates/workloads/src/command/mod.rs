@@ -15,19 +15,20 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use self::declared::Source;
-use self::spec::{ENVIRONMENT, Spec, What};
+use self::spec::{ENVIRONMENT, ProgramSource, Spec};
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::{Options, Window};
 use bigiron_service::program::measured;
-use bigiron_service::program::measured::Run;
+use bigiron_service::program::measured::MeasuredRun;
 use bigiron_service::program::outputs::Outputs;
-use bigiron_service::program::process_guard::{Orders, ProcessGuard};
+use bigiron_service::program::process_guard::{ProcessGuard, ProgramSet};
 use bigiron_service::program::root;
-use bigiron_service::program::root::Wanted;
+use bigiron_service::program::root::ProgramNeeds;
 use bigiron_service::program::succeeded;
 use bigiron_sys::launch::Program;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Outcome, Progress, Running, Workload,
+    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Progress, Running, Workload,
+    WorkloadResult,
 };
 
 /// The workload's name.
@@ -138,7 +139,7 @@ impl Configured for Spec {
     }
 
     fn images(&self, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
-        let wanted = Wanted {
+        let wanted = ProgramNeeds {
             whose: "the command",
             words: self.words_of_programs(),
             dir: Some(&self.dir),
@@ -185,18 +186,18 @@ struct PreparedCommand<'a> {
 }
 
 impl Running for PreparedCommand<'_> {
-    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let Self { spec, root, outputs } = self;
-        let prepare = matches!(spec.prepare, What::Line(_) | What::Words(_));
+        let prepare = matches!(spec.prepare, ProgramSource::Line(_) | ProgramSource::Words(_));
         let programs = [&spec.what].into_iter().chain(prepare.then_some(&spec.prepare));
-        let orders = Orders {
+        let orders = ProgramSet {
             programs: programs.map(|what| program(spec, what, root.as_deref())).collect::<anyhow::Result<_>>()?,
             limit: spec.limit,
             outputs: outputs.dir(),
             keep_stdout: spec.keep_stdout,
             root: root.clone(),
         };
-        let mut process_guard = ProcessGuard::found(&orders)?;
+        let mut process_guard = ProcessGuard::start(&orders)?;
         let of = spec.warmup + spec.repeats;
         let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         let mut runs = Vec::new();
@@ -224,7 +225,12 @@ impl Running for PreparedCommand<'_> {
         }
         drop(process_guard);
         let windows = runs.iter().map(|run| Window::of(measured::WALL, 1, run.wall_ns)).collect();
-        Ok(Outcome { values: reduced(spec, &values), facts: facts(spec, &runs), windows, ..Outcome::default() })
+        Ok(WorkloadResult {
+            values: reduced(spec, &values),
+            facts: facts(spec, &runs),
+            windows,
+            ..WorkloadResult::default()
+        })
     }
 
     fn verify(self: Box<Self>, _: &Context<'_>) -> anyhow::Result<()> {
@@ -234,7 +240,7 @@ impl Running for PreparedCommand<'_> {
 }
 
 /// The program with all that it is given.
-fn program(spec: &Spec, what: &What, root: Option<&Path>) -> anyhow::Result<Program> {
+fn program(spec: &Spec, what: &ProgramSource, root: Option<&Path>) -> anyhow::Result<Program> {
     let words = what.words();
     let path = match root {
         Some(root) => spec.find_below(root, &words[0]),
@@ -257,7 +263,7 @@ fn program(spec: &Spec, what: &What, root: Option<&Path>) -> anyhow::Result<Prog
 }
 
 /// `run-3 of `make -C src``.
-fn failing(what: &What, name: &str) -> String {
+fn failing(what: &ProgramSource, name: &str) -> String {
     format!("{name} of `{}`", what.typed())
 }
 
@@ -292,7 +298,7 @@ fn reduced(spec: &Spec, values: &BTreeMap<String, Vec<f64>>) -> BTreeMap<String,
     values.iter().map(|(name, of)| (name.clone(), how(name).of(of))).collect()
 }
 
-fn facts(spec: &Spec, runs: &[Run]) -> BTreeMap<String, String> {
+fn facts(spec: &Spec, runs: &[MeasuredRun]) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::from([
         ("run".to_owned(), spec.what.typed()),
         ("repeats".to_owned(), spec.repeats.to_string()),

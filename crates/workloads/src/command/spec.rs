@@ -17,7 +17,7 @@ const RUNS_LIMIT: u32 = 10_000;
 
 /// The program, as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ProgramSource {
     /// Not said here: every arm has to.
     Nothing,
     /// A line for `/bin/sh`.
@@ -29,9 +29,9 @@ pub enum What {
 /// All options of the workload, read.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    pub what: What,
+    pub what: ProgramSource,
     /// Run before each run, not measured.
-    pub prepare: What,
+    pub prepare: ProgramSource,
     pub dir: PathBuf,
     /// Variables set over those that bigiron was started with, by name.
     pub environment: Vec<(String, String)>,
@@ -50,20 +50,20 @@ pub struct Spec {
 /// The prefix of the options that set variables.
 pub const ENVIRONMENT: &str = "env.";
 
-impl What {
+impl ProgramSource {
     /// Reads the option `run`: a list of words in JSON is a program with its arguments, anything else a line for the shell.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {
-            return Ok(What::Nothing);
+            return Ok(ProgramSource::Nothing);
         }
         match serde_json::from_str::<Vec<String>>(text) {
             Ok(words) if words.first().is_none_or(String::is_empty) => {
                 Err("A command without a program; write one such as `make -C src`".to_owned())
             }
             Ok(words) if words.iter().any(|w| w.contains('\0')) => Err("A zero byte ends every argument".to_owned()),
-            Ok(words) => Ok(What::Words(words)),
+            Ok(words) => Ok(ProgramSource::Words(words)),
             Err(_) if text.contains('\0') => Err("A zero byte ends every argument".to_owned()),
-            Err(_) => Ok(What::Line(text.to_owned())),
+            Err(_) => Ok(ProgramSource::Line(text.to_owned())),
         }
     }
 
@@ -75,18 +75,20 @@ impl What {
     /// The program and its arguments.
     pub fn words(&self) -> Vec<String> {
         match self {
-            What::Nothing => Vec::new(),
-            What::Line(line) => ["/bin/sh", "-c", line].map(str::to_owned).to_vec(),
-            What::Words(words) => words.clone(),
+            ProgramSource::Nothing => Vec::new(),
+            ProgramSource::Line(line) => ["/bin/sh", "-c", line].map(str::to_owned).to_vec(),
+            ProgramSource::Words(words) => words.clone(),
         }
     }
 
     /// As one would type it.
     pub fn typed(&self) -> String {
         match self {
-            What::Nothing => String::new(),
-            What::Line(line) => line.clone(),
-            What::Words(words) => words.iter().map(|w| bigiron_model::shell::quote(w)).collect::<Vec<_>>().join(" "),
+            ProgramSource::Nothing => String::new(),
+            ProgramSource::Line(line) => line.clone(),
+            ProgramSource::Words(words) => {
+                words.iter().map(|w| bigiron_model::shell::quote(w)).collect::<Vec<_>>().join(" ")
+            }
         }
     }
 }
@@ -100,8 +102,8 @@ impl Spec {
         };
         let limit = units::duration(get("limit")).filter(|d| !d.is_zero());
         let spec = Self {
-            what: What::parse(get("run"))?,
-            prepare: What::parse(get("prepare"))?,
+            what: ProgramSource::parse(get("run"))?,
+            prepare: ProgramSource::parse(get("prepare"))?,
             dir: PathBuf::from(get("dir")),
             environment: options
                 .iter()
@@ -200,11 +202,11 @@ mod tests {
     #[test]
     fn a_program_is_words_or_a_line() {
         let words = vec!["make".to_owned(), "-C".to_owned(), "a b".to_owned()];
-        let what = What::parse(&What::option(&words)).unwrap();
+        let what = ProgramSource::parse(&ProgramSource::option(&words)).unwrap();
         assert_eq!((what.words(), what.typed()), (words, "make -C 'a b'".to_owned()));
         let line = "[ -f x ] && sleep 0.3";
-        assert_eq!(What::parse(line).unwrap().words(), ["/bin/sh", "-c", line]);
-        assert_eq!(What::parse(" ").unwrap(), What::Nothing);
-        assert!(What::parse("[]").is_err() && What::parse("[\"\"]").is_err());
+        assert_eq!(ProgramSource::parse(line).unwrap().words(), ["/bin/sh", "-c", line]);
+        assert_eq!(ProgramSource::parse(" ").unwrap(), ProgramSource::Nothing);
+        assert!(ProgramSource::parse("[]").is_err() && ProgramSource::parse("[\"\"]").is_err());
     }
 }

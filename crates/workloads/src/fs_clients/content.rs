@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::loadfile::{Action, DIRECTORY, Loadfile, Request, Status};
+use crate::loadfile::{DIRECTORY, FileOperation, Loadfile, Request, Status};
 use bigiron_sys::load::rng::{SplitMix64, mix};
 
 /// Bytes after which the pattern begins again: a prime, so that no two places a round number apart look alike.
@@ -131,7 +131,7 @@ impl<'a> Tree<'a> {
             return;
         }
         match request.action {
-            Action::Create { path, options, disposition, handle } => {
+            FileOperation::Create { path, options, disposition, handle } => {
                 let name = self.name(path);
                 if options & DIRECTORY != 0 || self.directories.contains(&name) {
                     self.directories.insert(name);
@@ -147,16 +147,16 @@ impl<'a> Tree<'a> {
                 }
                 self.open.insert(handle, (Some(n), path));
             }
-            Action::Close { handle } => drop(self.open.remove(&handle)),
-            Action::Write { handle, offset, size } => {
+            FileOperation::Close { handle } => drop(self.open.remove(&handle)),
+            FileOperation::Write { handle, offset, size } => {
                 if let Some((Some(n), path)) = self.open.get(&handle) {
                     let phase = self.pattern.phase(Writer { client: self.client, pass, path: *path });
                     self.contents[*n].write(Extent { offset, size, phase });
                 }
             }
-            Action::Unlink { path, .. } => drop(self.names.remove(&self.name(path))),
-            Action::Mkdir { path } => drop(self.directories.insert(self.name(path))),
-            Action::Rename { from, to } => {
+            FileOperation::Unlink { path, .. } => drop(self.names.remove(&self.name(path))),
+            FileOperation::Mkdir { path } => drop(self.directories.insert(self.name(path))),
+            FileOperation::Rename { from, to } => {
                 let (from, to) = (self.name(from), self.name(to));
                 if let Some(n) = self.names.remove(&from) {
                     self.names.insert(to, n);
@@ -164,7 +164,7 @@ impl<'a> Tree<'a> {
                     self.move_below(&from, &to);
                 }
             }
-            Action::Rmdir { path } | Action::Deltree { path } => {
+            FileOperation::Rmdir { path } | FileOperation::Deltree { path } => {
                 let name = self.name(path);
                 let stays = |other: &str| other != name && !is_below(other, &name);
                 self.names.retain(|n, _| stays(n));

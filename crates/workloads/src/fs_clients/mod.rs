@@ -16,13 +16,13 @@ use self::content::Pattern;
 use self::server::{FileServer, Syncing};
 use super::loadfile::replay::{Service, replay};
 use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, WORK};
-use super::loadfile::{Action, DEFAULT, Loadfile, Settings, metrics};
+use super::loadfile::{DEFAULT, FileOperation, Loadfile, Settings, metrics};
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_sys::load::files::file_system;
 use bigiron_workload::length::Length;
 use bigiron_workload::{
-    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Running, Workload,
+    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Progress, Running, Workload, WorkloadResult,
 };
 
 /// The workload `fs-clients`.
@@ -114,7 +114,7 @@ impl Configured for Replay {
 }
 
 impl Running for &Replay {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         let settings = &self.settings;
         let of = 2;
         (cx.progress)(Progress { step: "warm-up", done: 0, of });
@@ -166,8 +166,8 @@ fn largest(file: &Loadfile) -> u64 {
     let mut open = std::collections::HashMap::new();
     for r in &file.requests {
         match r.action {
-            Action::Create { path, handle, .. } => drop(open.insert(handle, path)),
-            Action::Write { handle, offset, size } => {
+            FileOperation::Create { path, handle, .. } => drop(open.insert(handle, path)),
+            FileOperation::Write { handle, offset, size } => {
                 if let Some(path) = open.get(&handle) {
                     let end: &mut u64 = &mut ends[*path as usize];
                     *end = (*end).max(offset + u64::from(size));

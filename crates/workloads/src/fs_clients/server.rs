@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::content::{Pattern, Tree, Writer};
 use super::names::{matches, of_client};
 use crate::loadfile::replay::Server;
-use crate::loadfile::{Action, DIRECTORY, Disposition, Loadfile, Request, Status};
+use crate::loadfile::{DIRECTORY, Disposition, FileOperation, Loadfile, Request, Status};
 use bigiron_sys::record_lock;
 
 /// Bytes of directory entries read at once.
@@ -58,7 +58,7 @@ struct Open {
 }
 
 /// What is found by a name.
-enum Found {
+enum NameLookup {
     /// Under the name asked for.
     Here(Stat),
     /// Under one that is written differently.
@@ -137,10 +137,10 @@ impl<'a> FileServer<'a> {
         &self.paths[path as usize]
     }
 
-    fn find(&mut self, path: u32) -> Result<Found, Refused> {
+    fn find(&mut self, path: u32) -> Result<NameLookup, Refused> {
         let name = &self.paths[path as usize];
         match rustix::fs::stat(name.as_c_str()) {
-            Ok(stat) => return Ok(Found::Here(stat)),
+            Ok(stat) => return Ok(NameLookup::Here(stat)),
             Err(Errno::NOENT | Errno::NOTDIR) => {}
             Err(e) => return Err(e.into()),
         }
@@ -152,13 +152,13 @@ impl<'a> FileServer<'a> {
             }
         })?;
         Ok(match (there, found) {
-            (false, _) => Found::Nowhere,
-            (true, None) => Found::Nothing,
+            (false, _) => NameLookup::Nowhere,
+            (true, None) => NameLookup::Nothing,
             (true, Some(entry)) => {
                 let mut other = name.as_bytes().to_vec();
                 other.truncate(other.len() - last.len());
                 other.extend(entry);
-                Found::Otherwise(CString::new(other).map_err(|e| anyhow!(e))?)
+                NameLookup::Otherwise(CString::new(other).map_err(|e| anyhow!(e))?)
             }
         })
     }
@@ -166,10 +166,10 @@ impl<'a> FileServer<'a> {
     /// The name under which something is there; without one the answer says what is missing.
     fn existing(&mut self, path: u32) -> Result<Option<CString>, Refused> {
         match self.find(path)? {
-            Found::Here(_) => Ok(None),
-            Found::Otherwise(name) => Ok(Some(name)),
-            Found::Nothing => Err(Refused::With(Status::NameNotFound)),
-            Found::Nowhere => Err(Refused::With(Status::PathNotFound)),
+            NameLookup::Here(_) => Ok(None),
+            NameLookup::Otherwise(name) => Ok(Some(name)),
+            NameLookup::Nothing => Err(Refused::With(Status::NameNotFound)),
+            NameLookup::Nowhere => Err(Refused::With(Status::PathNotFound)),
         }
     }
 
@@ -181,11 +181,11 @@ impl<'a> FileServer<'a> {
     fn create(&mut self, path: u32, options: u32, disposition: Disposition, handle: u32) -> Result<(), Refused> {
         let found = self.find(path)?;
         let directory = match &found {
-            Found::Nowhere => return Err(Refused::With(Status::PathNotFound)),
-            Found::Here(stat) => rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir(),
+            NameLookup::Nowhere => return Err(Refused::With(Status::PathNotFound)),
+            NameLookup::Here(stat) => rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir(),
             _ => false,
         };
-        let other = if let Found::Otherwise(name) = &found { Some(name.as_c_str()) } else { None };
+        let other = if let NameLookup::Otherwise(name) = &found { Some(name.as_c_str()) } else { None };
         let name = other.unwrap_or(&self.paths[path as usize]);
         let mut made = false;
         let flags = if options & DIRECTORY != 0 || directory {
@@ -202,7 +202,7 @@ impl<'a> FileServer<'a> {
             flags.set(OFlags::CREATE, disposition.creates());
             flags.set(OFlags::TRUNC, disposition.truncates());
             flags.set(OFlags::SYNC, self.syncing.writes);
-            made = disposition.creates() && matches!(found, Found::Nothing);
+            made = disposition.creates() && matches!(found, NameLookup::Nothing);
             flags
         };
         let fd = match rustix::fs::open(name, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
@@ -255,9 +255,9 @@ impl<'a> FileServer<'a> {
     /// How many entries fit a pattern.
     fn list(&mut self, path: u32) -> Result<u32, Refused> {
         match self.find(path)? {
-            Found::Here(_) | Found::Otherwise(_) => return Ok(1),
-            Found::Nowhere => return Err(Refused::With(Status::PathNotFound)),
-            Found::Nothing => {}
+            NameLookup::Here(_) | NameLookup::Otherwise(_) => return Ok(1),
+            NameLookup::Nowhere => return Err(Refused::With(Status::PathNotFound)),
+            NameLookup::Nothing => {}
         }
         let pattern = last_part(&self.paths[path as usize]);
         let mut count = 0;
@@ -279,44 +279,46 @@ impl<'a> FileServer<'a> {
 
     fn do_it(&mut self, request: &Request) -> Result<(), Refused> {
         match request.action {
-            Action::Create { path, options, disposition, handle } => self.create(path, options, disposition, handle),
-            Action::Close { handle } => {
+            FileOperation::Create { path, options, disposition, handle } => {
+                self.create(path, options, disposition, handle)
+            }
+            FileOperation::Close { handle } => {
                 let n = self.open.iter().rposition(|o| o.handle == handle).context("The handle is not open")?;
                 drop(self.open.swap_remove(n));
                 Ok(())
             }
-            Action::Read { handle, offset, size, found } => self.read((handle, offset, size, found)),
-            Action::Write { handle, offset, size } => self.write(handle, offset, size),
-            Action::Flush { handle } => Ok(rustix::fs::fsync(&self.opened(handle)?.fd)?),
-            Action::Lock { handle, offset, size } => {
+            FileOperation::Read { handle, offset, size, found } => self.read((handle, offset, size, found)),
+            FileOperation::Write { handle, offset, size } => self.write(handle, offset, size),
+            FileOperation::Flush { handle } => Ok(rustix::fs::fsync(&self.opened(handle)?.fd)?),
+            FileOperation::Lock { handle, offset, size } => {
                 Ok(record_lock::set(self.opened(handle)?.fd.as_fd(), offset, size.into(), true)?)
             }
-            Action::Unlock { handle, offset, size } => {
+            FileOperation::Unlock { handle, offset, size } => {
                 Ok(record_lock::set(self.opened(handle)?.fd.as_fd(), offset, size.into(), false)?)
             }
-            Action::Unlink { path, .. } => {
+            FileOperation::Unlink { path, .. } => {
                 let other = self.existing(path)?;
                 rustix::fs::unlink(other.as_deref().unwrap_or(self.path(path)))?;
                 self.changed(path)
             }
-            Action::Rename { from, to } => {
+            FileOperation::Rename { from, to } => {
                 let (old, new) = (self.existing(from)?, self.find(to)?);
-                let new = if let Found::Otherwise(name) = &new { Some(name.as_c_str()) } else { None };
+                let new = if let NameLookup::Otherwise(name) = &new { Some(name.as_c_str()) } else { None };
                 rustix::fs::rename(old.as_deref().unwrap_or(self.path(from)), new.unwrap_or(self.path(to)))?;
                 self.changed(to)
             }
-            Action::Mkdir { path } => match rustix::fs::mkdir(self.path(path), Mode::RWXU) {
+            FileOperation::Mkdir { path } => match rustix::fs::mkdir(self.path(path), Mode::RWXU) {
                 // All clients make the directory that they have in common.
                 Err(Errno::EXIST) if request.status == Status::Ok => Ok(()),
                 other => Ok(other?),
             },
-            Action::Rmdir { path } => Ok(rustix::fs::rmdir(self.path(path))?),
-            Action::Deltree { path } => remove_all(self.path(path)),
-            Action::QueryPath { path, .. } => self.existing(path).map(drop),
-            Action::QueryFile { handle, .. } => Ok(rustix::fs::fstat(&self.opened(handle)?.fd).map(drop)?),
-            Action::QueryFs { .. } => Ok(rustix::fs::statfs(c".").map(drop)?),
-            Action::SetFile { handle, .. } => self.set_times(handle),
-            Action::Find { path, found, .. } => {
+            FileOperation::Rmdir { path } => Ok(rustix::fs::rmdir(self.path(path))?),
+            FileOperation::Deltree { path } => remove_all(self.path(path)),
+            FileOperation::QueryPath { path, .. } => self.existing(path).map(drop),
+            FileOperation::QueryFile { handle, .. } => Ok(rustix::fs::fstat(&self.opened(handle)?.fd).map(drop)?),
+            FileOperation::QueryFs { .. } => Ok(rustix::fs::statfs(c".").map(drop)?),
+            FileOperation::SetFile { handle, .. } => self.set_times(handle),
+            FileOperation::Find { path, found, .. } => {
                 let count = self.list(path)?;
                 if self.exact && count != found {
                     return Err(anyhow!("{count} entries were found where {found} have to be").into());

@@ -21,7 +21,7 @@ impl Bench {
         work(&testing::context(self.home.path()))
     }
 
-    fn run(&self) -> Result<Outcome> {
+    fn run(&self) -> Result<WorkloadResult> {
         self.with(|cx| self.replay.prepare(cx)?.run(cx))
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{Action, CLIENT, DIRECTORY, Disposition, Kind, Loadfile, Request, Status};
+use super::{CLIENT, DIRECTORY, Disposition, FileOperation, Loadfile, Request, RequestKind, Status};
 use bigiron_sys::load::rng::SplitMix64;
 
 /// How large a loadfile is generated.
@@ -131,8 +131,8 @@ pub fn generate(size: Size) -> Loadfile {
     let mut g = Generator::new(size.seed);
     let large = (share(WRITE_SIZES[0].1) / 2 / (LARGE_BYTES / u64::from(BLOCK))).clamp(1, LARGE);
     g.lay_out(large);
-    let made = g.file.count(Kind::Create) as u64;
-    let written = [g.file.count(Kind::Write) as u64, large * (LARGE_BYTES / u64::from(BLOCK)), large];
+    let made = g.file.count(RequestKind::Create) as u64;
+    let written = [g.file.count(RequestKind::Write) as u64, large * (LARGE_BYTES / u64::from(BLOCK)), large];
     let mut sessions: Vec<_> = [
         (Opening::Create, share(CREATED).saturating_sub(made)),
         (Opening::Open, share(OPENED)),
@@ -170,7 +170,7 @@ pub fn generate(size: Size) -> Loadfile {
         dealt = until;
     }
     let own = g.path(CLIENT);
-    g.push(Action::Deltree { path: own }, Status::Ok);
+    g.push(FileOperation::Deltree { path: own }, Status::Ok);
     g.file
 }
 
@@ -225,7 +225,7 @@ impl Generator {
         }
     }
 
-    fn push(&mut self, action: Action, status: Status) {
+    fn push(&mut self, action: FileOperation, status: Status) {
         let line = self.file.requests.len() as u32 + 1;
         self.file.requests.push(Request { action, status, line });
     }
@@ -298,8 +298,8 @@ impl Generator {
     fn lay_out(&mut self, large: u64) {
         let own = self.path(CLIENT);
         let root = self.path("");
-        self.push(Action::Deltree { path: own }, Status::Ok);
-        self.push(Action::Mkdir { path: root }, Status::Ok);
+        self.push(FileOperation::Deltree { path: own }, Status::Ok);
+        self.push(FileOperation::Mkdir { path: root }, Status::Ok);
         self.directory(own);
         let work = self.path(&format!("{CLIENT}/work"));
         self.directory(work);
@@ -314,12 +314,12 @@ impl Generator {
             self.names.push(Name { path, size: Some(LARGE_BYTES) });
             let handle = self.create(path, 0x40, Disposition::Create);
             // Office programs make room first.
-            self.push(Action::Write { handle, offset: u64::from(BLOCK) - 2, size: 1 }, Status::Ok);
-            self.push(Action::QueryFile { handle, level: 258 }, Status::Ok);
+            self.push(FileOperation::Write { handle, offset: u64::from(BLOCK) - 2, size: 1 }, Status::Ok);
+            self.push(FileOperation::QueryFile { handle, level: 258 }, Status::Ok);
             for offset in (0..LARGE_BYTES).step_by(BLOCK as usize) {
-                self.push(Action::Write { handle, offset, size: BLOCK }, Status::Ok);
+                self.push(FileOperation::Write { handle, offset, size: BLOCK }, Status::Ok);
             }
-            self.push(Action::Close { handle }, Status::Ok);
+            self.push(FileOperation::Close { handle }, Status::Ok);
         }
         self.large = large as usize;
         for directory in DIRECTORIES {
@@ -332,12 +332,12 @@ impl Generator {
 
     fn directory(&mut self, path: u32) {
         let handle = self.create(path, DIRECTORY, Disposition::Create);
-        self.push(Action::Close { handle }, Status::Ok);
+        self.push(FileOperation::Close { handle }, Status::Ok);
     }
 
     fn create(&mut self, path: u32, options: u32, disposition: Disposition) -> u32 {
         self.handle += 1;
-        self.push(Action::Create { path, options, disposition, handle: self.handle }, Status::Ok);
+        self.push(FileOperation::Create { path, options, disposition, handle: self.handle }, Status::Ok);
         self.handle
     }
 
@@ -372,7 +372,7 @@ impl Generator {
                 let directory = self.below(self.directories.len());
                 let path = self.directories[directory];
                 let handle = self.create(path, 0, Disposition::Open);
-                return self.push(Action::Close { handle }, Status::Ok);
+                return self.push(FileOperation::Close { handle }, Status::Ok);
             }
             Opening::Create => match self.small(false) {
                 Some(name) => name,
@@ -389,12 +389,12 @@ impl Generator {
         let handle = self.create(path, 0x40, disposition);
         let mut bytes = self.names[name].size.unwrap_or(0);
         for _ in 0..session.query_files {
-            self.push(Action::QueryFile { handle, level: 258 }, Status::Ok);
+            self.push(FileOperation::QueryFile { handle, level: 258 }, Status::Ok);
         }
         for _ in 0..session.locks {
             let (offset, size) = (1 << 30, 1);
-            self.push(Action::Lock { handle, offset, size }, Status::Ok);
-            self.push(Action::Unlock { handle, offset, size }, Status::Ok);
+            self.push(FileOperation::Lock { handle, offset, size }, Status::Ok);
+            self.push(FileOperation::Unlock { handle, offset, size }, Status::Ok);
         }
         let mut at = 0;
         for (size, count) in &session.writes {
@@ -402,7 +402,7 @@ impl Generator {
                 // A single byte makes room for what comes next.
                 let offset = if *size == 1 { bytes + 4095 } else { at };
                 let offset = if offset + u64::from(*size) > FILE_BYTES { 0 } else { offset };
-                self.push(Action::Write { handle, offset, size: *size }, Status::Ok);
+                self.push(FileOperation::Write { handle, offset, size: *size }, Status::Ok);
                 bytes = bytes.max(offset + u64::from(*size));
                 if *size > 1 {
                     at = offset + u64::from(*size);
@@ -414,39 +414,39 @@ impl Generator {
             let mut at = 4096 * self.rng.below(places);
             for _ in 0..*count {
                 at = if at + u64::from(*size) > bytes { 0 } else { at };
-                self.push(Action::Read { handle, offset: at, size: *size, found: *size }, Status::Ok);
+                self.push(FileOperation::Read { handle, offset: at, size: *size, found: *size }, Status::Ok);
                 at += u64::from(*size);
             }
         }
         for _ in 0..session.flushes {
-            self.push(Action::Flush { handle }, Status::Ok);
+            self.push(FileOperation::Flush { handle }, Status::Ok);
         }
         for _ in 0..session.set_files {
-            self.push(Action::SetFile { handle, level: 1004 }, Status::Ok);
+            self.push(FileOperation::SetFile { handle, level: 1004 }, Status::Ok);
         }
-        self.push(Action::Close { handle }, Status::Ok);
+        self.push(FileOperation::Close { handle }, Status::Ok);
         self.names[name].size = Some(bytes);
     }
 
     fn between(&mut self, what: Between) {
-        let find = |path, found| Action::Find { path, level: 260, most: 1366, found };
+        let find = |path, found| FileOperation::Find { path, level: 260, most: 1366, found };
         match what {
             Between::OpenAbsent => {
                 let (path, disposition) = (self.absent(), Disposition::Open);
-                self.push(Action::Create { path, options: 0x40, disposition, handle: 0 }, Status::NameNotFound);
+                self.push(FileOperation::Create { path, options: 0x40, disposition, handle: 0 }, Status::NameNotFound);
             }
             Between::Query(level) => {
                 let name = self.of_bytes(0);
                 let path = self.names[name].path;
-                self.push(Action::QueryPath { path, level }, Status::Ok);
+                self.push(FileOperation::QueryPath { path, level }, Status::Ok);
             }
             Between::QueryAbsent => {
                 let path = self.absent();
-                self.push(Action::QueryPath { path, level: 1004 }, Status::NameNotFound);
+                self.push(FileOperation::QueryPath { path, level: 1004 }, Status::NameNotFound);
             }
             Between::QueryLost => {
                 let path = self.path(&format!("{CLIENT}/work/gone/file00.dat"));
-                self.push(Action::QueryPath { path, level: 1004 }, Status::PathNotFound);
+                self.push(FileOperation::QueryPath { path, level: 1004 }, Status::PathNotFound);
             }
             Between::Find => {
                 // Nine in ten look at the directory of directories.
@@ -469,15 +469,15 @@ impl Generator {
                 if let Some(name) = self.small(true) {
                     self.names[name].size = None;
                     let path = self.names[name].path;
-                    self.push(Action::Unlink { path, attributes: 6 }, Status::Ok);
+                    self.push(FileOperation::Unlink { path, attributes: 6 }, Status::Ok);
                 }
             }
-            Between::QueryFs => self.push(Action::QueryFs { level: 259 }, Status::Ok),
+            Between::QueryFs => self.push(FileOperation::QueryFs { level: 259 }, Status::Ok),
             Between::Rename => {
                 if let (Some(from), Some(to)) = (self.small(true), self.small(false)) {
                     self.names[to].size = self.names[from].size.take();
                     let (from, to) = (self.names[from].path, self.names[to].path);
-                    self.push(Action::Rename { from, to }, Status::Ok);
+                    self.push(FileOperation::Rename { from, to }, Status::Ok);
                 }
             }
         }

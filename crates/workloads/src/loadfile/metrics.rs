@@ -4,31 +4,31 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 
-use super::{Kind, Replayed, Settings};
+use super::{Replayed, RequestKind, Settings};
 use bigiron_model::metric::{Better, Kind as MetricKind, MetricDef, Unit};
 use bigiron_model::workload::Window;
-use bigiron_workload::Outcome;
+use bigiron_workload::WorkloadResult;
 use bigiron_workload::units::print_duration;
 
 /// The primary metric's name.
 const THROUGHPUT: &str = "throughput";
 const REQUESTS: &str = "requests";
 /// Kinds whose latencies are metrics, if the loadfile has them.
-const MEANS: [Kind; 10] = [
-    Kind::Create,
-    Kind::Close,
-    Kind::Read,
-    Kind::Write,
-    Kind::Flush,
-    Kind::Unlink,
-    Kind::Rename,
-    Kind::QueryPath,
-    Kind::QueryFile,
-    Kind::Find,
+const MEANS: [RequestKind; 10] = [
+    RequestKind::Create,
+    RequestKind::Close,
+    RequestKind::Read,
+    RequestKind::Write,
+    RequestKind::Flush,
+    RequestKind::Unlink,
+    RequestKind::Rename,
+    RequestKind::QueryPath,
+    RequestKind::QueryFile,
+    RequestKind::Find,
 ];
-const P99S: [Kind; 3] = [Kind::Create, Kind::Read, Kind::Write];
+const P99S: [RequestKind; 3] = [RequestKind::Create, RequestKind::Read, RequestKind::Write];
 
-fn present<'a>(settings: &'a Settings, kinds: &'a [Kind]) -> impl Iterator<Item = Kind> + 'a {
+fn present<'a>(settings: &'a Settings, kinds: &'a [RequestKind]) -> impl Iterator<Item = RequestKind> + 'a {
     kinds.iter().copied().filter(|kind| settings.file.count(*kind) > 0)
 }
 
@@ -69,11 +69,11 @@ pub fn of(settings: &Settings) -> Vec<MetricDef> {
     metrics
 }
 
-fn mean(kind: Kind) -> String {
+fn mean(kind: RequestKind) -> String {
     format!("{}-mean", kind.metric())
 }
 
-fn p99(kind: Kind) -> String {
+fn p99(kind: RequestKind) -> String {
     format!("{}-p99", kind.metric())
 }
 
@@ -81,13 +81,13 @@ fn p99(kind: Kind) -> String {
 ///
 /// # Errors
 /// A kind of request was not answered once.
-pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<Outcome> {
+pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<WorkloadResult> {
     let seconds = replayed.stage.ns as f64 / 1e9;
     let mut values = BTreeMap::from([
         (THROUGHPUT.to_owned(), replayed.bytes as f64 / seconds),
         (REQUESTS.to_owned(), replayed.requests as f64 / seconds),
     ]);
-    let latency = |kind: Kind| &replayed.latencies[kind as usize];
+    let latency = |kind: RequestKind| &replayed.latencies[kind as usize];
     for kind in present(settings, &MEANS) {
         let missing = || format!("No {} was sent in the time that was measured; a longer one is needed", kind.word());
         values.insert(mean(kind), latency(kind).mean().with_context(missing)?);
@@ -107,7 +107,7 @@ pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<Outcome> {
         ("written-per-pass-bytes".to_owned(), written.to_string()),
         ("requests-answered".to_owned(), replayed.requests.to_string()),
     ]);
-    for (kind, word, name) in Kind::ALL {
+    for (kind, word, name) in RequestKind::ALL {
         let h = latency(kind);
         if let (Some(mean), Some(max)) = (h.mean(), h.max()) {
             let text = format!("{} {word}, mean {:.3} ms, longest {:.3} ms", h.count(), mean / 1e6, max as f64 / 1e6);
@@ -115,5 +115,5 @@ pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<Outcome> {
         }
     }
     let window = Window::of(THROUGHPUT, replayed.requests, replayed.stage.ns);
-    Ok(Outcome { values, facts, windows: vec![window], ..Outcome::default() })
+    Ok(WorkloadResult { values, facts, windows: vec![window], ..WorkloadResult::default() })
 }

@@ -21,7 +21,7 @@ pub use wire::Packets;
 
 /// What is asked for. Paths are numbers of [`Loadfile::paths`], handles those of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum FileOperation {
     /// Opens a file or directory, and makes it if the disposition says so.
     Create {
         path: u32,
@@ -129,7 +129,7 @@ impl Disposition {
     }
 }
 
-/// Of the options of [`Action::Create`]: a directory is meant.
+/// Of the options of [`FileOperation::Create`]: a directory is meant.
 pub const DIRECTORY: u32 = 1;
 
 /// What a request has to be answered with.
@@ -162,7 +162,7 @@ impl Status {
 
 /// A kind of request, by which counts and latencies are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum RequestKind {
     Create,
     Close,
     Read,
@@ -183,9 +183,9 @@ pub enum Kind {
 }
 
 /// How many kinds there are.
-pub const KINDS: usize = Kind::ALL.len();
+pub const KINDS: usize = RequestKind::ALL.len();
 
-impl Kind {
+impl RequestKind {
     /// In the order of their numbers: the name in a loadfile, and that of a metric.
     pub const ALL: [(Self, &str, &str); 17] = [
         (Self::Create, "NTCreateX", "create"),
@@ -218,26 +218,26 @@ impl Kind {
     }
 }
 
-impl Action {
-    pub fn kind(&self) -> Kind {
+impl FileOperation {
+    pub fn kind(&self) -> RequestKind {
         match self {
-            Self::Create { .. } => Kind::Create,
-            Self::Close { .. } => Kind::Close,
-            Self::Read { .. } => Kind::Read,
-            Self::Write { .. } => Kind::Write,
-            Self::Flush { .. } => Kind::Flush,
-            Self::Lock { .. } => Kind::Lock,
-            Self::Unlock { .. } => Kind::Unlock,
-            Self::Unlink { .. } => Kind::Unlink,
-            Self::Rename { .. } => Kind::Rename,
-            Self::Mkdir { .. } => Kind::Mkdir,
-            Self::Rmdir { .. } => Kind::Rmdir,
-            Self::Deltree { .. } => Kind::Deltree,
-            Self::QueryPath { .. } => Kind::QueryPath,
-            Self::QueryFile { .. } => Kind::QueryFile,
-            Self::QueryFs { .. } => Kind::QueryFs,
-            Self::SetFile { .. } => Kind::SetFile,
-            Self::Find { .. } => Kind::Find,
+            Self::Create { .. } => RequestKind::Create,
+            Self::Close { .. } => RequestKind::Close,
+            Self::Read { .. } => RequestKind::Read,
+            Self::Write { .. } => RequestKind::Write,
+            Self::Flush { .. } => RequestKind::Flush,
+            Self::Lock { .. } => RequestKind::Lock,
+            Self::Unlock { .. } => RequestKind::Unlock,
+            Self::Unlink { .. } => RequestKind::Unlink,
+            Self::Rename { .. } => RequestKind::Rename,
+            Self::Mkdir { .. } => RequestKind::Mkdir,
+            Self::Rmdir { .. } => RequestKind::Rmdir,
+            Self::Deltree { .. } => RequestKind::Deltree,
+            Self::QueryPath { .. } => RequestKind::QueryPath,
+            Self::QueryFile { .. } => RequestKind::QueryFile,
+            Self::QueryFs { .. } => RequestKind::QueryFs,
+            Self::SetFile { .. } => RequestKind::SetFile,
+            Self::Find { .. } => RequestKind::Find,
         }
     }
 }
@@ -245,7 +245,7 @@ impl Action {
 /// A line of a loadfile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    pub action: Action,
+    pub action: FileOperation,
     pub status: Status,
     /// From 1.
     pub line: u32,
@@ -255,8 +255,8 @@ impl Request {
     /// What it adds to the throughput: bytes read or written, if it is to succeed.
     pub fn bytes(&self) -> u64 {
         match self.action {
-            Action::Read { found, .. } if self.status == Status::Ok => found.into(),
-            Action::Write { size, .. } if self.status == Status::Ok => size.into(),
+            FileOperation::Read { found, .. } if self.status == Status::Ok => found.into(),
+            FileOperation::Write { size, .. } if self.status == Status::Ok => size.into(),
             _ => 0,
         }
     }
@@ -277,15 +277,15 @@ pub const CLIENT: &str = "client1";
 
 impl Loadfile {
     /// How many of `kind` there are.
-    pub fn count(&self, kind: Kind) -> usize {
+    pub fn count(&self, kind: RequestKind) -> usize {
         self.requests.iter().filter(|r| r.action.kind() == kind).count()
     }
 
     /// Bytes read and bytes written.
     pub fn bytes(&self) -> (u64, u64) {
         self.requests.iter().fold((0, 0), |(read, written), r| match r.action.kind() {
-            Kind::Read => (read + r.bytes(), written),
-            Kind::Write => (read, written + r.bytes()),
+            RequestKind::Read => (read + r.bytes(), written),
+            RequestKind::Write => (read, written + r.bytes()),
             _ => (read, written),
         })
     }
@@ -293,7 +293,7 @@ impl Loadfile {
     /// The longest transfer.
     pub fn longest(&self) -> u32 {
         let size = |r: &Request| match r.action {
-            Action::Read { size, .. } | Action::Write { size, .. } => size,
+            FileOperation::Read { size, .. } | FileOperation::Write { size, .. } => size,
             _ => 0,
         };
         self.requests.iter().map(size).max().unwrap_or(0)
@@ -301,14 +301,14 @@ impl Loadfile {
 
     /// Requests behind which there is nothing but the removal of all that was made: the next pass would begin with that.
     pub fn without_farewell(&self) -> usize {
-        let farewell = self.requests.iter().rev().take_while(|r| r.action.kind() == Kind::Deltree).count();
+        let farewell = self.requests.iter().rev().take_while(|r| r.action.kind() == RequestKind::Deltree).count();
         self.requests.len() - farewell
     }
 
     /// Whether it begins by removing all that an earlier pass has left.
     pub fn starts_afresh(&self) -> bool {
         let root = |path: u32| matches!(self.paths[path as usize].as_str(), CLIENT | "");
-        matches!(self.requests.first().map(|r| r.action), Some(Action::Deltree { path }) if root(path))
+        matches!(self.requests.first().map(|r| r.action), Some(FileOperation::Deltree { path }) if root(path))
     }
 }
 
@@ -322,26 +322,28 @@ impl fmt::Display for Loadfile {
         for r in &self.requests {
             write!(f, "{} ", r.action.kind().word())?;
             match r.action {
-                Action::Create { path: p, options, disposition, handle } => {
+                FileOperation::Create { path: p, options, disposition, handle } => {
                     write!(f, "{} {options:#x} {:#x} {handle}", path(p), disposition as u32)
                 }
-                Action::Close { handle } | Action::Flush { handle } => write!(f, "{handle}"),
-                Action::Read { handle, offset, size, found } => write!(f, "{handle} {offset} {size} {found}"),
-                Action::Write { handle, offset, size } => write!(f, "{handle} {offset} {size} {size}"),
-                Action::Lock { handle, offset, size } | Action::Unlock { handle, offset, size } => {
+                FileOperation::Close { handle } | FileOperation::Flush { handle } => write!(f, "{handle}"),
+                FileOperation::Read { handle, offset, size, found } => write!(f, "{handle} {offset} {size} {found}"),
+                FileOperation::Write { handle, offset, size } => write!(f, "{handle} {offset} {size} {size}"),
+                FileOperation::Lock { handle, offset, size } | FileOperation::Unlock { handle, offset, size } => {
                     write!(f, "{handle} {offset} {size}")
                 }
-                Action::Unlink { path: p, attributes } => write!(f, "{} {attributes:#x}", path(p)),
-                Action::Rename { from, to } => write!(f, "{} {}", path(from), path(to)),
-                Action::Mkdir { path: p } | Action::Rmdir { path: p } | Action::Deltree { path: p } => {
+                FileOperation::Unlink { path: p, attributes } => write!(f, "{} {attributes:#x}", path(p)),
+                FileOperation::Rename { from, to } => write!(f, "{} {}", path(from), path(to)),
+                FileOperation::Mkdir { path: p }
+                | FileOperation::Rmdir { path: p }
+                | FileOperation::Deltree { path: p } => {
                     write!(f, "{}", path(p))
                 }
-                Action::QueryPath { path: p, level } => write!(f, "{} {level}", path(p)),
-                Action::QueryFile { handle, level } | Action::SetFile { handle, level } => {
+                FileOperation::QueryPath { path: p, level } => write!(f, "{} {level}", path(p)),
+                FileOperation::QueryFile { handle, level } | FileOperation::SetFile { handle, level } => {
                     write!(f, "{handle} {level}")
                 }
-                Action::QueryFs { level } => write!(f, "{level}"),
-                Action::Find { path: p, level, most, found } => write!(f, "{} {level} {most} {found}", path(p)),
+                FileOperation::QueryFs { level } => write!(f, "{level}"),
+                FileOperation::Find { path: p, level, most, found } => write!(f, "{} {level} {most} {found}", path(p)),
             }?;
             writeln!(f, " {}", r.status.name())?;
         }

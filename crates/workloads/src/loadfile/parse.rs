@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Action, CLIENT, Disposition, Kind, Loadfile, ROOT, Request, Status};
+use super::{CLIENT, Disposition, FileOperation, Loadfile, ROOT, Request, RequestKind, Status};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
 
@@ -61,27 +61,27 @@ impl Reader {
         Ok(())
     }
 
-    fn action(&mut self, kind: Kind, w: &mut Words<'_>) -> Result<Action, Refusal> {
+    fn action(&mut self, kind: RequestKind, w: &mut Words<'_>) -> Result<FileOperation, Refusal> {
         let shape = Shape { kind };
         Ok(match kind {
-            Kind::Create => {
+            RequestKind::Create => {
                 let path = self.path(&shape, w, "path")?;
                 let options = shape.number(w, "options", u32::MAX.into())? as u32;
                 let number = shape.number(w, "disposition", u64::MAX)?;
                 let disposition = Disposition::of(number).ok_or_else(|| {
                     Refusal::new(format!("{number} is no disposition; 0 supersede, 1 open, 2 create, 3 open or create, 4 overwrite, 5 overwrite or create"))
                 })?;
-                Action::Create { path, options, disposition, handle: shape.handle(w)? }
+                FileOperation::Create { path, options, disposition, handle: shape.handle(w)? }
             }
-            Kind::Close => Action::Close { handle: shape.handle(w)? },
-            Kind::Flush => Action::Flush { handle: shape.handle(w)? },
-            Kind::Read => {
+            RequestKind::Close => FileOperation::Close { handle: shape.handle(w)? },
+            RequestKind::Flush => FileOperation::Flush { handle: shape.handle(w)? },
+            RequestKind::Read => {
                 let (handle, offset) = (shape.handle(w)?, shape.number(w, "offset", i64::MAX as u64)?);
                 let size = shape.number(w, "size", LONGEST)? as u32;
                 let found = shape.number(w, "number of bytes read", size.into())? as u32;
-                Action::Read { handle, offset, size, found }
+                FileOperation::Read { handle, offset, size, found }
             }
-            Kind::Write => {
+            RequestKind::Write => {
                 let (handle, offset) = (shape.handle(w)?, shape.number(w, "offset", i64::MAX as u64 - LONGEST)?);
                 let size = shape.number(w, "size", LONGEST)?;
                 let written = shape.number(w, "number of bytes written", size)?;
@@ -90,32 +90,34 @@ impl Reader {
                         "A write of {size} bytes that writes {written} cannot be replayed; both the same can"
                     )));
                 }
-                Action::Write { handle, offset, size: size as u32 }
+                FileOperation::Write { handle, offset, size: size as u32 }
             }
-            Kind::Lock | Kind::Unlock => {
+            RequestKind::Lock | RequestKind::Unlock => {
                 let (handle, offset) = (shape.handle(w)?, shape.number(w, "offset", i64::MAX as u64 - LONGEST)?);
                 let size = shape.number(w, "length", u32::MAX.into())? as u32;
-                if kind == Kind::Lock {
-                    Action::Lock { handle, offset, size }
+                if kind == RequestKind::Lock {
+                    FileOperation::Lock { handle, offset, size }
                 } else {
-                    Action::Unlock { handle, offset, size }
+                    FileOperation::Unlock { handle, offset, size }
                 }
             }
-            Kind::Unlink => Action::Unlink {
+            RequestKind::Unlink => FileOperation::Unlink {
                 path: self.path(&shape, w, "path")?,
                 attributes: shape.number(w, "attributes", u32::MAX.into())? as u32,
             },
-            Kind::Rename => {
-                Action::Rename { from: self.path(&shape, w, "old path")?, to: self.path(&shape, w, "new path")? }
+            RequestKind::Rename => {
+                FileOperation::Rename { from: self.path(&shape, w, "old path")?, to: self.path(&shape, w, "new path")? }
             }
-            Kind::Mkdir => Action::Mkdir { path: self.path(&shape, w, "path")? },
-            Kind::Rmdir => Action::Rmdir { path: self.path(&shape, w, "path")? },
-            Kind::Deltree => Action::Deltree { path: self.path(&shape, w, "path")? },
-            Kind::QueryPath => Action::QueryPath { path: self.path(&shape, w, "path")?, level: shape.level(w)? },
-            Kind::QueryFile => Action::QueryFile { handle: shape.handle(w)?, level: shape.level(w)? },
-            Kind::QueryFs => Action::QueryFs { level: shape.level(w)? },
-            Kind::SetFile => Action::SetFile { handle: shape.handle(w)?, level: shape.level(w)? },
-            Kind::Find => Action::Find {
+            RequestKind::Mkdir => FileOperation::Mkdir { path: self.path(&shape, w, "path")? },
+            RequestKind::Rmdir => FileOperation::Rmdir { path: self.path(&shape, w, "path")? },
+            RequestKind::Deltree => FileOperation::Deltree { path: self.path(&shape, w, "path")? },
+            RequestKind::QueryPath => {
+                FileOperation::QueryPath { path: self.path(&shape, w, "path")?, level: shape.level(w)? }
+            }
+            RequestKind::QueryFile => FileOperation::QueryFile { handle: shape.handle(w)?, level: shape.level(w)? },
+            RequestKind::QueryFs => FileOperation::QueryFs { level: shape.level(w)? },
+            RequestKind::SetFile => FileOperation::SetFile { handle: shape.handle(w)?, level: shape.level(w)? },
+            RequestKind::Find => FileOperation::Find {
                 path: self.path(&shape, w, "pattern")?,
                 level: shape.level(w)?,
                 most: shape.number(w, "most entries", u32::MAX.into())? as u32,
@@ -125,22 +127,22 @@ impl Reader {
     }
 
     /// Handles are opened before they are used.
-    fn handles(&mut self, action: &Action, status: Status) -> Result<(), Refusal> {
+    fn handles(&mut self, action: &FileOperation, status: Status) -> Result<(), Refusal> {
         let used = match *action {
-            Action::Create { handle, .. } => {
+            FileOperation::Create { handle, .. } => {
                 if status == Status::Ok {
                     self.open.insert(handle);
                 }
                 return Ok(());
             }
-            Action::Close { handle } => (handle, self.open.remove(&handle)),
-            Action::Read { handle, .. }
-            | Action::Write { handle, .. }
-            | Action::Flush { handle }
-            | Action::Lock { handle, .. }
-            | Action::Unlock { handle, .. }
-            | Action::QueryFile { handle, .. }
-            | Action::SetFile { handle, .. } => (handle, self.open.contains(&handle)),
+            FileOperation::Close { handle } => (handle, self.open.remove(&handle)),
+            FileOperation::Read { handle, .. }
+            | FileOperation::Write { handle, .. }
+            | FileOperation::Flush { handle }
+            | FileOperation::Lock { handle, .. }
+            | FileOperation::Unlock { handle, .. }
+            | FileOperation::QueryFile { handle, .. }
+            | FileOperation::SetFile { handle, .. } => (handle, self.open.contains(&handle)),
             _ => return Ok(()),
         };
         match used {
@@ -196,8 +198,8 @@ impl Reader {
     }
 }
 
-fn kind(word: &str) -> Result<Kind, Refusal> {
-    if let Some((kind, ..)) = Kind::ALL.iter().find(|(_, name, _)| *name == word) {
+fn kind(word: &str) -> Result<RequestKind, Refusal> {
+    if let Some((kind, ..)) = RequestKind::ALL.iter().find(|(_, name, _)| *name == word) {
         return Ok(*kind);
     }
     let right = "loadfiles of dbench 4 are read";
@@ -212,14 +214,14 @@ fn kind(word: &str) -> Result<Kind, Refusal> {
     if let Some((_, protocol)) = OTHER_PROTOCOLS.iter().find(|(prefix, _)| word.starts_with(prefix)) {
         return Err(Refusal::new(format!("`{word}`: loadfiles of {protocol} are not supported; {right}")));
     }
-    let names = || Kind::ALL.iter().map(|(_, name, _)| *name);
+    let names = || RequestKind::ALL.iter().map(|(_, name, _)| *name);
     Err(Refusal::new(match suggest::nearest(word, names()) {
         Some(near) => format!("`{word}` is not a request; did you mean `{near}`?"),
         None => format!("`{word}` is not a request; it can be {}", suggest::list(names())),
     }))
 }
 
-fn status(kind: Kind, word: Option<Word<'_>>) -> Result<Status, Refusal> {
+fn status(kind: RequestKind, word: Option<Word<'_>>) -> Result<Status, Refusal> {
     let names = || Status::ALL.iter().map(|(name, _)| *name);
     let Some(word) = word else {
         return Err(Refusal::new(format!(
@@ -243,7 +245,7 @@ fn status(kind: Kind, word: Option<Word<'_>>) -> Result<Status, Refusal> {
 
 /// What a line of a kind consists of.
 struct Shape {
-    kind: Kind,
+    kind: RequestKind,
 }
 
 impl Shape {
@@ -283,20 +285,20 @@ impl Shape {
 }
 
 /// How a line of the kind is written.
-fn usage(kind: Kind) -> String {
+fn usage(kind: RequestKind) -> String {
     let arguments = match kind {
-        Kind::Create => "\"PATH\" OPTIONS DISPOSITION HANDLE",
-        Kind::Close | Kind::Flush => "HANDLE",
-        Kind::Read => "HANDLE OFFSET SIZE READ",
-        Kind::Write => "HANDLE OFFSET SIZE WRITTEN",
-        Kind::Lock | Kind::Unlock => "HANDLE OFFSET LENGTH",
-        Kind::Unlink => "\"PATH\" ATTRIBUTES",
-        Kind::Rename => "\"OLD\" \"NEW\"",
-        Kind::Mkdir | Kind::Rmdir | Kind::Deltree => "\"PATH\"",
-        Kind::QueryPath => "\"PATH\" LEVEL",
-        Kind::QueryFile | Kind::SetFile => "HANDLE LEVEL",
-        Kind::QueryFs => "LEVEL",
-        Kind::Find => "\"PATTERN\" LEVEL MOST FOUND",
+        RequestKind::Create => "\"PATH\" OPTIONS DISPOSITION HANDLE",
+        RequestKind::Close | RequestKind::Flush => "HANDLE",
+        RequestKind::Read => "HANDLE OFFSET SIZE READ",
+        RequestKind::Write => "HANDLE OFFSET SIZE WRITTEN",
+        RequestKind::Lock | RequestKind::Unlock => "HANDLE OFFSET LENGTH",
+        RequestKind::Unlink => "\"PATH\" ATTRIBUTES",
+        RequestKind::Rename => "\"OLD\" \"NEW\"",
+        RequestKind::Mkdir | RequestKind::Rmdir | RequestKind::Deltree => "\"PATH\"",
+        RequestKind::QueryPath => "\"PATH\" LEVEL",
+        RequestKind::QueryFile | RequestKind::SetFile => "HANDLE LEVEL",
+        RequestKind::QueryFs => "LEVEL",
+        RequestKind::Find => "\"PATTERN\" LEVEL MOST FOUND",
     };
     format!("{} {arguments} STATUS", kind.word())
 }

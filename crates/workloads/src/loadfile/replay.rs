@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{KINDS, Kind, Request, Settings};
+use super::{KINDS, Request, RequestKind, Settings};
 use bigiron_probe::counters::span;
 use bigiron_sys::load::burn::Piece;
-use bigiron_sys::load::worker_group::{Board, Member, Shape, Stage, Work, WorkerGroup};
+use bigiron_sys::load::worker_group::{GroupBoard, GroupWork, Member, MemberKind, StageCost, WorkerGroup};
 use bigiron_sys::load::{Histogram, Recorder, ShardedHistogram, now_ns};
 use bigiron_sys::segment::{Segment, shared_struct};
 use bigiron_workload::length::Length;
@@ -36,8 +36,8 @@ pub trait Server {
 pub trait Service: Sync {
     type Server: Server;
 
-    /// What all clients inherit, see [`Work::settle`].
-    fn settle(&self) -> Result<()> {
+    /// What all clients inherit, see [`GroupWork::prepare_head`].
+    fn prepare_head(&self) -> Result<()> {
         Ok(())
     }
 
@@ -66,10 +66,10 @@ pub struct Progress {
 
 /// What a replay measured.
 pub struct Replayed {
-    pub stage: Stage,
+    pub stage: StageCost,
     pub bytes: u64,
     pub requests: u64,
-    /// By [`Kind`]; nothing counted for those that the loadfile does not have.
+    /// By [`RequestKind`]; nothing counted for those that the loadfile does not have.
     pub latencies: Vec<Histogram>,
     /// By client.
     pub progress: Vec<Progress>,
@@ -89,17 +89,17 @@ struct Replay<'a, S> {
 pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce()) -> Result<Replayed> {
     let clients = settings.clients;
     limits::check(clients)?;
-    let present: Vec<bool> = Kind::ALL.iter().map(|(kind, ..)| settings.file.count(*kind) > 0).collect();
-    let bytes = Board::bytes(clients)
+    let present: Vec<bool> = RequestKind::ALL.iter().map(|(kind, ..)| settings.file.count(*kind) > 0).collect();
+    let bytes = GroupBoard::bytes(clients)
         + KINDS * ShardedHistogram::bytes(clients)
         + clients * size_of::<Counter>()
         + 4 * bigiron_sys::segment::PAGE;
     let segment = Segment::new(bytes).context("Cannot map the shared segment")?;
-    let board = Board::new(&segment, clients)?;
+    let board = GroupBoard::new(&segment, clients)?;
     let latencies: Vec<_> = present.iter().map(|p| p.then(|| ShardedHistogram::new(&segment, clients))).collect();
     let counters = segment.many::<Counter>(clients);
     let replay = Replay { settings, service, latencies: &latencies, counters };
-    let mut worker_group = WorkerGroup::start(&board, Shape::Processes, &replay)?;
+    let mut worker_group = WorkerGroup::start(&board, MemberKind::Processes, &replay)?;
     match settings.warm_up {
         Length::Passes(_) => drop(worker_group.stage()?),
         Length::Time(time) => drop(worker_group.stage_for(time, || ())?),
@@ -137,12 +137,12 @@ pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce
     })
 }
 
-impl<S: Service> Work for Replay<'_, S> {
-    fn settle(&self) -> Result<()> {
-        self.service.settle()
+impl<S: Service> GroupWork for Replay<'_, S> {
+    fn prepare_head(&self) -> Result<()> {
+        self.service.prepare_head()
     }
 
-    fn live(&self, member: &mut Member<'_>) -> Result<()> {
+    fn run_member(&self, member: &mut Member<'_>) -> Result<()> {
         let number = member.number;
         let recorders = self.latencies.iter().map(|h| h.as_ref().map(|h| h.recorder(number))).collect();
         let mut client = Client {

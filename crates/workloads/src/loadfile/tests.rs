@@ -29,7 +29,7 @@ Rmdir "\clients\client1" NT_STATUS_OK
     );
     let file = parse("load.txt", &text).unwrap();
     assert_eq!(file.to_string(), text);
-    assert!(Kind::ALL.iter().all(|(kind, ..)| file.count(*kind) == 1));
+    assert!(RequestKind::ALL.iter().all(|(kind, ..)| file.count(*kind) == 1));
     assert_eq!((file.bytes(), file.longest()), ((4096, 1), 4096));
     assert!(file.starts_afresh());
 }
@@ -139,18 +139,18 @@ fn a_generated_file_has_the_statistics_and_reads_back() {
         assert!((is as f64 / wanted - 1.0).abs() < tolerance, "{what}: {is}, not {wanted}");
     };
     for (kind, per_pass) in [
-        (Kind::Read, 124_199.0),
-        (Kind::Create, 79_230.0),
-        (Kind::QueryPath, 71_814.0),
-        (Kind::Close, 58_200.0),
-        (Kind::Write, 39_502.0),
-        (Kind::Find, 27_765.0),
-        (Kind::Unlink, 16_000.0),
-        (Kind::QueryFs, 13_168.0),
-        (Kind::QueryFile, 12_585.0),
-        (Kind::SetFile, 6_454.0),
-        (Kind::Flush, 5_553.0),
-        (Kind::Rename, 3_355.0),
+        (RequestKind::Read, 124_199.0),
+        (RequestKind::Create, 79_230.0),
+        (RequestKind::QueryPath, 71_814.0),
+        (RequestKind::Close, 58_200.0),
+        (RequestKind::Write, 39_502.0),
+        (RequestKind::Find, 27_765.0),
+        (RequestKind::Unlink, 16_000.0),
+        (RequestKind::QueryFs, 13_168.0),
+        (RequestKind::QueryFile, 12_585.0),
+        (RequestKind::SetFile, 6_454.0),
+        (RequestKind::Flush, 5_553.0),
+        (RequestKind::Rename, 3_355.0),
     ] {
         near(kind.word(), file.count(kind), per_pass, 0.05);
     }
@@ -166,6 +166,6 @@ fn a_generated_file_has_the_statistics_and_reads_back() {
 #[test]
 fn the_smallest_file_is_whole() {
     let file = generate(Size { requests: 200, seed: 9 });
-    assert!(file.requests.len() > 150 && file.count(Kind::Read) > 20 && file.count(Kind::Flush) > 0);
+    assert!(file.requests.len() > 150 && file.count(RequestKind::Read) > 20 && file.count(RequestKind::Flush) > 0);
     parse("generated", &file.to_string()).unwrap();
 }

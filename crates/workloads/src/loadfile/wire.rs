@@ -3,13 +3,13 @@
 //! Invariant: sizes depend on the request alone. They are those of SMB as tbench 4 sends them (observed on its connection): fixed parts
 //! by kind, two bytes for each character of a path, and the data.
 
-use super::{Action, Loadfile, ROOT, Request, Status};
+use super::{FileOperation, Loadfile, ROOT, Request, Status};
 
 /// Bytes of the length that a packet begins with.
 const LENGTH: usize = 4;
 /// An answer that says no more than how it went.
 const PLAIN: usize = 35;
-/// Of each entry in the answer to a [`Action::Find`].
+/// Of each entry in the answer to a [`FileOperation::Find`].
 const ENTRY: usize = 90;
 /// Around the data of a read or a write.
 const AROUND_DATA: usize = 55;
@@ -22,7 +22,7 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// Those of `request`; `None` if it is none of the network's: a [`Action::Deltree`] cleans up behind the scenes.
+    /// Those of `request`; `None` if it is none of the network's: a [`FileOperation::Deltree`] cleans up behind the scenes.
     pub fn of(file: &Loadfile, request: &Request) -> Option<Self> {
         let ok = request.status == Status::Ok;
         // The path as it was asked for: `\clients\` and what is in there; two bytes each.
@@ -31,21 +31,23 @@ impl Packets {
             2 * (1 + ROOT.len() + if inner.is_empty() { 0 } else { 1 + inner.chars().count() })
         };
         let (request, answer) = match request.action {
-            Action::Deltree { .. } => return None,
-            Action::Create { path: p, .. } => (72 + path(p), 83),
-            Action::Close { .. } => (43, PLAIN),
-            Action::Read { found, .. } => (AROUND_DATA, AROUND_DATA + found as usize),
-            Action::Write { size, .. } => (AROUND_DATA + size as usize, 51),
-            Action::Flush { .. } => (37, PLAIN),
-            Action::Lock { .. } | Action::Unlock { .. } => (47, PLAIN),
-            Action::Unlink { path: p, .. } | Action::Mkdir { path: p } | Action::Rmdir { path: p } => {
-                (41 + path(p), PLAIN)
+            FileOperation::Deltree { .. } => return None,
+            FileOperation::Create { path: p, .. } => (72 + path(p), 83),
+            FileOperation::Close { .. } => (43, PLAIN),
+            FileOperation::Read { found, .. } => (AROUND_DATA, AROUND_DATA + found as usize),
+            FileOperation::Write { size, .. } => (AROUND_DATA + size as usize, 51),
+            FileOperation::Flush { .. } => (37, PLAIN),
+            FileOperation::Lock { .. } | FileOperation::Unlock { .. } => (47, PLAIN),
+            FileOperation::Unlink { path: p, .. }
+            | FileOperation::Mkdir { path: p }
+            | FileOperation::Rmdir { path: p } => (41 + path(p), PLAIN),
+            FileOperation::Rename { from, to } => (47 + path(from) + path(to), PLAIN),
+            FileOperation::QueryPath { path: p, .. } => (53 + path(p), 67),
+            FileOperation::QueryFile { .. } | FileOperation::QueryFs { .. } => (55, 67),
+            FileOperation::SetFile { .. } => (67, 43),
+            FileOperation::Find { path: p, found, .. } => {
+                (57 + path(p), PLAIN + if ok { ENTRY * found as usize } else { 0 })
             }
-            Action::Rename { from, to } => (47 + path(from) + path(to), PLAIN),
-            Action::QueryPath { path: p, .. } => (53 + path(p), 67),
-            Action::QueryFile { .. } | Action::QueryFs { .. } => (55, 67),
-            Action::SetFile { .. } => (67, 43),
-            Action::Find { path: p, found, .. } => (57 + path(p), PLAIN + if ok { ENTRY * found as usize } else { 0 }),
         };
         Some(Self { request: LENGTH + request, answer: LENGTH + answer })
     }

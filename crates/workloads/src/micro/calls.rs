@@ -14,7 +14,7 @@ use rustix::process::{getpid, getppid};
 
 use super::bench::{Bench, Window, open, whole, with_warm_up};
 use bigiron_sys::select::ReadSet;
-use bigiron_sys::signal::Counter;
+use bigiron_sys::signal::SignalCounter;
 
 pub fn null_call(b: &Bench<'_>) -> anyhow::Result<Window> {
     b.time(|| {
@@ -126,12 +126,12 @@ pub fn epoll(b: &Bench<'_>) -> anyhow::Result<Window> {
 }
 
 pub fn signal_install(b: &Bench<'_>) -> anyhow::Result<Window> {
-    let counter = Counter::install()?;
+    let counter = SignalCounter::install()?;
     b.time(|| counter.install_again())
 }
 
 pub fn signal_handle(b: &Bench<'_>) -> anyhow::Result<Window> {
-    let counter = Counter::install()?;
+    let counter = SignalCounter::install()?;
     let (pid, thread) = (getpid(), rustix::thread::gettid());
     let window = b.time(|| counter.raise(pid, thread))?;
     let sent = with_warm_up(b.ops);

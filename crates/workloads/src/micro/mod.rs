@@ -27,7 +27,9 @@ use bigiron_model::workload::{Options, Window as Marked};
 use bigiron_probe::counters::span;
 use bigiron_sys::load::{rng, stamp as block};
 use bigiron_sys::net::interface_up;
-use bigiron_workload::{Configured, Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Running, Workload};
+use bigiron_workload::{
+    Configured, Context, Needs, NightlyRow, OptionDef, Progress, Running, Workload, WorkloadResult,
+};
 
 pub(super) use self::bench::file_system;
 pub use self::process::EXIT_ARGUMENTS;
@@ -123,11 +125,11 @@ impl Configured for Selection {
 }
 
 impl Running for &Selection {
-    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let selection: &Selection = self;
         let stamp = Stamp::new(cx.seed);
         let pinned = Pinned::to_one_cpu()?;
-        let mut outcome = Outcome::default();
+        let mut outcome = WorkloadResult::default();
         let (mut logs, of) = (Vec::new(), selection.tests.len());
         for (done, test) in selection.tests.iter().enumerate() {
             (cx.progress)(Progress { step: test.name, done: done as u32, of: of as u32 });

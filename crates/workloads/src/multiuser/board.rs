@@ -53,7 +53,7 @@ shared_struct! {
 /// What a complaint is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Trouble {
+pub enum ComplaintKind {
     /// A wrong result: data outrank all else.
     WrongData = 1,
     /// No space left on a disk.
@@ -67,7 +67,7 @@ pub enum Trouble {
 }
 
 /// The board of a load point.
-pub struct Board<'s> {
+pub struct LoadPointBoard<'s> {
     pub common: &'s Common,
     pub lanes: &'s [Lane],
     pub totals: &'s [Total],
@@ -76,7 +76,7 @@ pub struct Board<'s> {
     word: LatchedBytes<'s>,
 }
 
-impl<'s> Board<'s> {
+impl<'s> LoadPointBoard<'s> {
     /// Bytes of segment that a board for this many users and tests takes.
     pub fn bytes(users: usize, tests: usize) -> usize {
         users * size_of::<Lane>() + tests * size_of::<Total>() + WORD + 2 * PAGE
@@ -114,7 +114,7 @@ impl<'s> Board<'s> {
     }
 
     /// Complains of `trouble` and tells everybody to stop.
-    pub fn complain(&self, trouble: Trouble, text: &str) {
+    pub fn complain(&self, trouble: ComplaintKind, text: &str) {
         let mut bytes = self.word.lock();
         if self.kind.load(Relaxed) == 0 {
             let length = text.len().min(WORD - 1);
@@ -132,9 +132,15 @@ impl<'s> Board<'s> {
     }
 
     /// The first complaint.
-    pub fn complaint(&self) -> Option<(Trouble, String)> {
+    pub fn complaint(&self) -> Option<(ComplaintKind, String)> {
         let bytes = self.word.lock();
-        let kinds = [Trouble::WrongData, Trouble::Full, Trouble::Failed, Trouble::Killed, Trouble::NoMemory];
+        let kinds = [
+            ComplaintKind::WrongData,
+            ComplaintKind::Full,
+            ComplaintKind::Failed,
+            ComplaintKind::Killed,
+            ComplaintKind::NoMemory,
+        ];
         let kind = kinds.into_iter().find(|k| *k as u32 == self.kind.load(Relaxed))?;
         let length = bytes.iter().position(|b| *b == 0).unwrap_or(WORD);
         Some((kind, String::from_utf8_lossy(&bytes[..length]).into_owned()))
@@ -164,17 +170,17 @@ impl<'s> Board<'s> {
 }
 
 /// What an error is.
-pub fn trouble(error: &anyhow::Error) -> Trouble {
+pub fn trouble(error: &anyhow::Error) -> ComplaintKind {
     let errno = |cause: &(dyn std::error::Error + 'static)| {
         let io = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
         io.or_else(|| cause.downcast_ref::<rustix::io::Errno>().map(|e| e.raw_os_error()))
     };
     let is = |number: i32| error.chain().any(|cause| errno(cause) == Some(number));
     match () {
-        () if error.chain().any(|cause| cause.is::<WrongData>()) => Trouble::WrongData,
-        () if is(libc::ENOSPC) => Trouble::Full,
-        () if is(libc::ENOMEM) => Trouble::NoMemory,
-        () => Trouble::Failed,
+        () if error.chain().any(|cause| cause.is::<WrongData>()) => ComplaintKind::WrongData,
+        () if is(libc::ENOSPC) => ComplaintKind::Full,
+        () if is(libc::ENOMEM) => ComplaintKind::NoMemory,
+        () => ComplaintKind::Failed,
     }
 }
 
@@ -186,8 +192,8 @@ mod tests {
 
     #[test]
     fn what_does_not_add_up_is_wrong_data() {
-        let segment = Segment::new(Board::bytes(2, 2)).unwrap();
-        let board = Board::new(&segment, 2, 2);
+        let segment = Segment::new(LoadPointBoard::bytes(2, 2)).unwrap();
+        let board = LoadPointBoard::new(&segment, 2, 2);
         let set = |lanes: [u64; 2], totals: [u64; 2]| {
             board.lanes.iter().zip(lanes).for_each(|(lane, n)| lane.calls.store(n, Relaxed));
             board.totals.iter().zip(totals).for_each(|(total, n)| total.calls.store(n, Relaxed));
@@ -202,28 +208,28 @@ mod tests {
 
     #[test]
     fn the_first_complaint_stays_and_is_known_for_what_it_is() {
-        let segment = Segment::new(Board::bytes(1, 1)).unwrap();
-        let board = Board::new(&segment, 1, 1);
+        let segment = Segment::new(LoadPointBoard::bytes(1, 1)).unwrap();
+        let board = LoadPointBoard::new(&segment, 1, 1);
         assert_eq!(board.complaint(), None);
         let full = anyhow!(std::io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write");
         board.complain_of("User 3, `disk_wrt`", &full);
-        board.complain(Trouble::Killed, "later");
+        board.complain(ComplaintKind::Killed, "later");
         let (kind, text) = board.complaint().unwrap();
-        assert_eq!(kind, Trouble::Full);
+        assert_eq!(kind, ComplaintKind::Full);
         assert!(text.starts_with("User 3, `disk_wrt`: Cannot write: No space left"), "{text}");
         assert!(board.is_aborted());
         let errno = Err::<(), _>(rustix::io::Errno::NOSPC).context("x").unwrap_err();
-        assert_eq!(trouble(&errno), Trouble::Full);
-        assert_eq!(trouble(&anyhow!(WrongData("x".to_owned())).context("y")), Trouble::WrongData);
-        assert_eq!(trouble(&anyhow!(std::io::Error::from_raw_os_error(libc::ENOMEM))), Trouble::NoMemory);
-        assert_eq!(trouble(&anyhow!("x")), Trouble::Failed);
+        assert_eq!(trouble(&errno), ComplaintKind::Full);
+        assert_eq!(trouble(&anyhow!(WrongData("x".to_owned())).context("y")), ComplaintKind::WrongData);
+        assert_eq!(trouble(&anyhow!(std::io::Error::from_raw_os_error(libc::ENOMEM))), ComplaintKind::NoMemory);
+        assert_eq!(trouble(&anyhow!("x")), ComplaintKind::Failed);
     }
 
     #[test]
     fn a_long_complaint_is_cut() {
-        let segment = Segment::new(Board::bytes(1, 1)).unwrap();
-        let board = Board::new(&segment, 1, 1);
-        board.complain(Trouble::Failed, &"x".repeat(10_000));
+        let segment = Segment::new(LoadPointBoard::bytes(1, 1)).unwrap();
+        let board = LoadPointBoard::new(&segment, 1, 1);
+        board.complain(ComplaintKind::Failed, &"x".repeat(10_000));
         assert_eq!(board.complaint().unwrap().1.len(), WORD - 1);
     }
 }

@@ -10,7 +10,7 @@ use super::rates::{self, Spread};
 
 /// A load point that was run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Point {
+pub struct LoadPoint {
     pub users: u32,
     /// Tests that each user ran.
     pub jobs: u32,
@@ -27,7 +27,7 @@ pub struct Point {
     pub file_bytes: u64,
 }
 
-impl Point {
+impl LoadPoint {
     /// Jobs per minute of all users.
     pub fn rate(&self) -> f64 {
         rates::jobs_per_minute(self.jobs, self.users, self.elapsed_ns)
@@ -42,7 +42,7 @@ impl Point {
 /// The points of a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
-    pub points: Vec<Point>,
+    pub points: Vec<LoadPoint>,
 }
 
 /// So many points make the parameters of a fit worth comparing.
@@ -50,15 +50,15 @@ pub const POINTS_TO_FIT: usize = 6;
 
 impl Curve {
     /// The point of the highest rate, of several the one with the fewest users.
-    pub fn peak(&self) -> &Point {
-        let better = |best: &'_ Point, next: &'_ Point| next.rate() > best.rate();
+    pub fn peak(&self) -> &LoadPoint {
+        let better = |best: &'_ LoadPoint, next: &'_ LoadPoint| next.rate() > best.rate();
         self.points
             .iter()
             .reduce(|best, next| if better(best, next) { next } else { best })
             .expect("a curve has a point")
     }
 
-    fn largest(&self) -> &Point {
+    fn largest(&self) -> &LoadPoint {
         self.points.last().expect("a curve has a point")
     }
 
@@ -66,7 +66,8 @@ impl Curve {
     pub fn area_beyond_peak(&self) -> f64 {
         let peak = self.peak().users;
         let beyond: Vec<_> = self.points.iter().filter(|p| p.users >= peak).collect();
-        let between = |two: &[&Point]| (two[0].rate() + two[1].rate()) / 2.0 * f64::from(two[1].users - two[0].users);
+        let between =
+            |two: &[&LoadPoint]| (two[0].rate() + two[1].rate()) / 2.0 * f64::from(two[1].users - two[0].users);
         // The sum of nothing is a negative zero.
         beyond.windows(2).map(between).sum::<f64>() + 0.0
     }
@@ -85,8 +86,8 @@ impl Curve {
 
     /// CPU time of a job over all points, user and system, in nanoseconds.
     pub fn cpu_ns_per_job(&self) -> (f64, f64) {
-        let jobs: f64 = self.points.iter().map(Point::jobs_of_all).sum();
-        let sum = |of: fn(&Point) -> u64| self.points.iter().map(|p| of(p) as f64).sum::<f64>() / jobs;
+        let jobs: f64 = self.points.iter().map(LoadPoint::jobs_of_all).sum();
+        let sum = |of: fn(&LoadPoint) -> u64| self.points.iter().map(|p| of(p) as f64).sum::<f64>() / jobs;
         (sum(|p| p.user_ns), sum(|p| p.system_ns))
     }
 
@@ -143,14 +144,14 @@ mod tests {
 
     /// A curve of these rates: one job each, so that the time is what makes the rate.
     fn curve(rates: &[(u32, f64)]) -> Curve {
-        let point = |(users, rate): &(u32, f64)| Point {
+        let point = |(users, rate): &(u32, f64)| LoadPoint {
             users: *users,
             jobs: 100,
             elapsed_ns: (60.0 * 100.0 * f64::from(*users) / rate * 1e9).round() as u64,
             user_ns: u64::from(*users) * 300,
             system_ns: u64::from(*users) * 100,
             memory_bytes: u64::from(*users) * 50_000,
-            ..Point::default()
+            ..LoadPoint::default()
         };
         Curve { points: rates.iter().map(point).collect() }
     }

@@ -32,7 +32,7 @@ words_of!(Mode: "multi" => Multi, "single" => Single);
 
 /// What is said, before it is known whether it goes together; `None` is `auto`.
 #[derive(Default)]
-pub struct Said {
+pub struct UncheckedSettings {
     pub mix: Mix,
     pub config: ConfigFile,
     pub mode: Mode,
@@ -63,39 +63,39 @@ pub enum Users {
 }
 
 /// The keys; each is an option.
-pub const KEYS: &[Key<Said>] = &[
-    key!(Said, "mix": mix = "new_dbase", mix(),
+pub const KEYS: &[Key<UncheckedSettings>] = &[
+    key!(UncheckedSettings, "mix": mix = "new_dbase", mix(),
         "Tests and their weights: a shipped mix, a ReAIM workfile, or tests separated by commas"),
-    key!(Said, "config": config = NONE, config(), "A ReAIM config file, or `none`"),
-    key!(Said, "mode": mode = "multi", word::<Mode>(),
+    key!(UncheckedSettings, "config": config = NONE, config(), "A ReAIM config file, or `none`"),
+    key!(UncheckedSettings, "mode": mode = "multi", word::<Mode>(),
         "Many users at a time, or one process with one test after the other"),
-    key!(Said, "users": users = "config", users(),
+    key!(UncheckedSettings, "users": users = "config", users(),
         "Load points: a list `1,2,4,8`, `A..B:STEP`, `auto` (a ramp), or `config`: the config file's ramp if it has one, else 1,2,4,8"),
-    key!(Said, "start": start = AUTO, number(MOST_USERS),
+    key!(UncheckedSettings, "start": start = AUTO, number(MOST_USERS),
         "Users of a ramp's first point; `auto`: the config file's, else as many as CPUs"),
-    key!(Said, "end": end = AUTO, or(AUTO, or(NONE, count(1..=MOST_USERS.into()))),
+    key!(UncheckedSettings, "end": end = AUTO, or(AUTO, or(NONE, count(1..=MOST_USERS.into()))),
         "Most users of a ramp, or `none`; `auto`: the config file's, else none"),
-    key!(Said, "increment": increment = AUTO, number(MOST_USERS),
+    key!(UncheckedSettings, "increment": increment = AUTO, number(MOST_USERS),
         "Users from one point of a ramp to the next; `auto`: the config file's, else as many as CPUs"),
-    key!(Said, "adaptive": adaptive = "on", switch(), "Whether a ramp's increment follows what its points took"),
-    key!(Said, "crossover": crossover = AUTO, text("`on`, `off`, or jobs per minute such as 10", crossover),
+    key!(UncheckedSettings, "adaptive": adaptive = "on", switch(), "Whether a ramp's increment follows what its points took"),
+    key!(UncheckedSettings, "crossover": crossover = AUTO, text("`on`, `off`, or jobs per minute such as 10", crossover),
         "A ramp ends at this many jobs per minute for each user; `on` is 1, `off` never; `auto`: the config file's, else off"),
-    key!(Said, "quick": quick = "off", switch(), "The crossover of 60 jobs per minute for each user"),
-    key!(Said, "guess-peak": guess_peak = AUTO, or(AUTO, switch()),
+    key!(UncheckedSettings, "quick": quick = "off", switch(), "The crossover of 60 jobs per minute for each user"),
+    key!(UncheckedSettings, "guess-peak": guess_peak = AUTO, or(AUTO, switch()),
         "A ramp ends when its rate falls or rises no more; `auto`: if nothing else ends it"),
-    key!(Said, "jobs": jobs = AUTO, number(MOST_JOBS),
+    key!(UncheckedSettings, "jobs": jobs = AUTO, number(MOST_JOBS),
         "Tests that each user runs, about; `auto`: the config file's, else 100"),
-    key!(Said, "filesize": filesize = AUTO, kib(),
+    key!(UncheckedSettings, "filesize": filesize = AUTO, kib(),
         "Bytes of each user's file, `10K`, whatever the users; `auto`: the workfile's, else the config file's, else 10K"),
-    key!(Said, "poolsize": poolsize = AUTO, kib(),
+    key!(UncheckedSettings, "poolsize": poolsize = AUTO, kib(),
         "Bytes that all users' files share besides; `auto`: the workfile's, else the config file's"),
-    key!(Said, "diskdir": diskdir = AUTO, directories(),
+    key!(UncheckedSettings, "diskdir": diskdir = AUTO, directories(),
         "Directories, separated by commas, one of which each user works in; `auto`: the config file's, else the trial's own"),
-    key!(Said, "scale": scale = AUTO, or(AUTO, count(1..=MOST_SCALE)),
+    key!(UncheckedSettings, "scale": scale = AUTO, or(AUTO, count(1..=MOST_SCALE)),
         "Divides the loops of each test, and the file sizes of workfile and config file; `auto`: 1 on the wall clock, else 50"),
-    key!(Said, "sync": syncs = "on", switch(),
+    key!(UncheckedSettings, "sync": syncs = "on", switch(),
         "Whether the disk tests call `sync`, which writes to every disk of the machine"),
-    key!(Said, "period": period = AUTO, text("`auto`, or a time such as `20ms` or `10s`", period),
+    key!(UncheckedSettings, "period": period = AUTO, text("`auto`, or a time such as `20ms` or `10s`", period),
         "How long each test is repeated in single mode; `auto`: 10s on the wall clock, else 20ms"),
 ];
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::curve::{Curve, POINTS_TO_FIT, Point};
+use super::curve::{Curve, LoadPoint, POINTS_TO_FIT};
 use super::options::{Load, Mode, Settings};
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::Window;
@@ -85,7 +85,7 @@ fn single(settings: &Settings) -> Vec<MetricDef> {
 /// What each load point explains: its own rate, and the peak.
 pub fn windows(settings: &Settings, curve: &Curve) -> Vec<Window> {
     let peak = curve.peak().users;
-    let window = |point: &Point| {
+    let window = |point: &LoadPoint| {
         let own = matches!(settings.load, Load::List(_)).then(|| format!("{RATE}-{}", point.users));
         let metrics = own.into_iter().chain((point.users == peak).then(|| PEAK.to_owned())).collect();
         Window { metrics, operations: u64::from(point.jobs) * u64::from(point.users), ns: point.elapsed_ns }

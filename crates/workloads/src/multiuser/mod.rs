@@ -24,7 +24,7 @@ use self::options::{Mode, Settings};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
-use bigiron_workload::{Configured, Context, Explanation, Needs, OptionDef, Outcome, Running, Workload};
+use bigiron_workload::{Configured, Context, Explanation, Needs, OptionDef, Running, Workload, WorkloadResult};
 
 /// The workload `multiuser`.
 pub struct Multiuser;
@@ -102,7 +102,7 @@ impl Configured for Settings {
 }
 
 impl Running for &Settings {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         trial::run(self, cx)
     }
 

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::keys::{CROSSOVER, KEYS, Said, Users};
+use super::keys::{CROSSOVER, KEYS, UncheckedSettings, Users};
 use super::mixes::Mix;
 use super::ramp::Spec;
 use super::rates;
@@ -90,14 +90,14 @@ impl Settings {
     /// Reads options; the error says what would be right.
     pub fn parse(options: &Options) -> Result<Self, String> {
         let mut table = Table::empty("");
-        let mut said = Said::default();
+        let mut said = UncheckedSettings::default();
         let lay = |(name, value): (&String, &String)| table.lay(&[name], value, &format!("multiuser.{name}"));
         options.iter().try_for_each(lay).map_err(|e| e.to_string())?;
         keys::read(KEYS.iter(), |key| table.get(key), &mut said).map_err(|e| e.to_string())?;
         Self::of(said)
     }
 
-    fn of(said: Said) -> Result<Self, String> {
+    fn of(said: UncheckedSettings) -> Result<Self, String> {
         let (mix, config) = (&said.mix.file, &said.config);
         let size = |said: Option<u64>, otherwise: u64| Size { kib: said.unwrap_or(otherwise), said: said.is_some() };
         // A mix that says how long files are and nothing of a pool has none.
@@ -177,7 +177,7 @@ impl Settings {
     }
 }
 
-impl Said {
+impl UncheckedSettings {
     fn load(&self) -> Result<Load, String> {
         let config = &self.config;
         let said = self.start.is_some()

@@ -28,7 +28,7 @@ pub struct Spec {
 
 /// Why a ramp ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RampEnd {
     /// The most users that were asked for.
     Users,
     Crossover,
@@ -38,13 +38,13 @@ pub enum End {
     Steady,
 }
 
-impl End {
+impl RampEnd {
     pub fn name(self) -> &'static str {
         match self {
-            End::Users => "end",
-            End::Crossover => "crossover",
-            End::Falling => "rate falls",
-            End::Steady => "rate is steady",
+            RampEnd::Users => "end",
+            RampEnd::Crossover => "crossover",
+            RampEnd::Falling => "rate falls",
+            RampEnd::Steady => "rate is steady",
         }
     }
 }
@@ -77,17 +77,17 @@ impl Ramp {
     ///
     /// # Errors
     /// There is none: why.
-    pub fn step(&mut self, jobs: u32, elapsed_ns: u64) -> Result<(), End> {
+    pub fn step(&mut self, jobs: u32, elapsed_ns: u64) -> Result<(), RampEnd> {
         let rate = rates::jobs_per_minute(jobs, self.users, elapsed_ns);
         self.points += 1;
         self.elapsed = [elapsed_ns as f64, self.elapsed[0]];
         self.rates.rotate_right(1);
         self.rates[0] = rate;
         if self.spec.end.is_some_and(|end| self.users >= end) {
-            return Err(End::Users);
+            return Err(RampEnd::Users);
         }
         if self.spec.crossover.is_some_and(|least| rates::jobs_per_minute_each(jobs, elapsed_ns) <= least) {
-            return Err(End::Crossover);
+            return Err(RampEnd::Crossover);
         }
         if self.spec.guess_peak
             && let Some(end) = guess(&self.rates)
@@ -98,7 +98,7 @@ impl Ramp {
             self.increment = self.next_increment(rate);
         }
         self.users = self.users.saturating_add(self.increment);
-        if self.spec.end.is_some_and(|end| self.users > end) { Err(End::Users) } else { Ok(()) }
+        if self.spec.end.is_some_and(|end| self.users > end) { Err(RampEnd::Users) } else { Ok(()) }
     }
 
     fn next_increment(&self, rate: f64) -> u32 {
@@ -123,17 +123,17 @@ impl Ramp {
 }
 
 /// Whether the last points are a peak: with fewer than five, never.
-fn guess(rates: &[f64; WINDOW]) -> Option<End> {
+fn guess(rates: &[f64; WINDOW]) -> Option<RampEnd> {
     if rates[WINDOW - 1] <= 0.0 {
         return None;
     }
     let n = WINDOW as f64;
     let mean = rates.iter().sum::<f64>() / n;
     if rates[0] < rates[1] && (mean - rates[0]) / mean > 0.01 {
-        return Some(End::Falling);
+        return Some(RampEnd::Falling);
     }
     let deviation = (rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n).sqrt();
-    (deviation / mean < 0.01).then_some(End::Steady)
+    (deviation / mean < 0.01).then_some(RampEnd::Steady)
 }
 
 #[cfg(test)]
@@ -144,7 +144,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     /// Users of the points of a ramp whose points each take as long as `elapsed` says, at most `most` of them, and why it ended.
-    fn climb(spec: Spec, most: usize, elapsed: impl Fn(u32) -> u64) -> (Vec<u32>, Option<End>) {
+    fn climb(spec: Spec, most: usize, elapsed: impl Fn(u32) -> u64) -> (Vec<u32>, Option<RampEnd>) {
         let (mut ramp, mut seen) = (Ramp::new(spec), Vec::new());
         while seen.len() < most {
             seen.push(ramp.users());
@@ -158,9 +158,9 @@ mod tests {
     #[test]
     fn it_ends_with_the_users_that_were_asked_for() {
         let ends = |end| climb(Spec { end: Some(end), ..SPEC }, 100, |_| SECOND);
-        assert_eq!(ends(6), (vec![2, 4, 6], Some(End::Users)));
-        assert_eq!(ends(7), (vec![2, 4, 6], Some(End::Users)));
-        assert_eq!(ends(1), (vec![2], Some(End::Users)));
+        assert_eq!(ends(6), (vec![2, 4, 6], Some(RampEnd::Users)));
+        assert_eq!(ends(7), (vec![2, 4, 6], Some(RampEnd::Users)));
+        assert_eq!(ends(1), (vec![2], Some(RampEnd::Users)));
     }
 
     #[test]
@@ -196,21 +196,21 @@ mod tests {
     fn a_crossover_is_a_rate_of_one_user() {
         // 6000 jobs per minute and second: with n seconds for n users each gets 6000/n.
         let spec = Spec { crossover: Some(1000.0), adaptive: false, ..SPEC };
-        assert_eq!(climb(spec, 100, |n| u64::from(n) * SECOND), (vec![2, 4, 6], Some(End::Crossover)));
+        assert_eq!(climb(spec, 100, |n| u64::from(n) * SECOND), (vec![2, 4, 6], Some(RampEnd::Crossover)));
     }
 
     #[test]
     fn a_peak_is_guessed_from_five_points() {
         let spec = Spec { start: 1, increment: 1, guess_peak: true, ..SPEC };
         // n users in n seconds: the rate does not move, five points say so.
-        assert_eq!(climb(spec, 100, |n| u64::from(n) * SECOND), (vec![1, 2, 3, 4, 5], Some(End::Steady)));
+        assert_eq!(climb(spec, 100, |n| u64::from(n) * SECOND), (vec![1, 2, 3, 4, 5], Some(RampEnd::Steady)));
         // The rate doubles up to six users and then falls to a half.
         let falling = |n| if n < 6 { SECOND } else { 12 * SECOND };
-        assert_eq!(climb(spec, 100, falling), (vec![1, 2, 3, 4, 5, 6], Some(End::Falling)));
+        assert_eq!(climb(spec, 100, falling), (vec![1, 2, 3, 4, 5, 6], Some(RampEnd::Falling)));
         // Fewer than five points are no ground for a guess.
         assert_eq!(guess(&[1.0, 2.0, 3.0, 4.0, 0.0]), None);
         // 99 is 1.4 % below the mean of 100.4.
-        assert_eq!(guess(&[99.0, 102.0, 101.0, 100.0, 100.0]), Some(End::Falling));
+        assert_eq!(guess(&[99.0, 102.0, 101.0, 100.0, 100.0]), Some(RampEnd::Falling));
         // 104 is below 107 and yet above the mean of 102.8; the deviation is 4.0 %.
         assert_eq!(guess(&[104.0, 107.0, 107.0, 99.0, 97.0]), None);
     }

@@ -8,17 +8,17 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::metrics::GEOMEAN;
 use super::options::Settings;
-use super::work::{Disk, Place};
+use super::work::{TestDirectory, UserContext};
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_sys::load::now_ns;
-use bigiron_workload::{Context, Outcome, Progress};
+use bigiron_workload::{Context, Progress, WorkloadResult};
 
 /// Runs every test of the mix.
 ///
 /// # Errors
 /// A test that failed, by its name; a [`WrongData`](bigiron_workload::WrongData) for a wrong result.
-pub fn run(settings: &Settings, cx: &Context<'_>, disk: &Disk) -> Result<Outcome> {
+pub fn run(settings: &Settings, cx: &Context<'_>, disk: &TestDirectory) -> Result<WorkloadResult> {
     let scale = settings.scale(cx.clock);
     let period = settings.period(cx.clock).as_nanos() as u64;
     let file_bytes = settings.file_bytes(1, cx.clock);
@@ -26,7 +26,7 @@ pub fn run(settings: &Settings, cx: &Context<'_>, disk: &Disk) -> Result<Outcome
     let of = settings.mix.tests().count() as u32;
     for (done, test) in (0..).zip(settings.mix.tests()) {
         (cx.progress)(Progress { step: test.name, done, of });
-        let mut place = Place::new(disk, &cx.executable, 0, cx.seed).scaled(scale).syncing(settings.syncs);
+        let mut place = UserContext::new(disk, &cx.executable, 0, cx.seed).scaled(scale).syncing(settings.syncs);
         // What the test before has left to be written is not this one's.
         rustix::fs::sync();
         let start = span::open(now_ns);
@@ -52,5 +52,5 @@ pub fn run(settings: &Settings, cx: &Context<'_>, disk: &Disk) -> Result<Outcome
         facts.insert(format!("test.{:02}.{}", done + 1, test.name), line);
     }
     values.insert(GEOMEAN.to_owned(), (logs / f64::from(of)).exp());
-    Ok(Outcome { values, facts, windows, ..Outcome::default() })
+    Ok(WorkloadResult { values, facts, windows, ..WorkloadResult::default() })
 }

@@ -28,7 +28,7 @@ fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Sett
 }
 
 /// Prepares, runs and verifies.
-fn run(settings: &[(&str, &str)]) -> Result<Outcome> {
+fn run(settings: &[(&str, &str)]) -> Result<WorkloadResult> {
     let dir = directory();
     with_context(settings, dir.path(), |mut spec, cx| {
         spec.prepare(cx)?;

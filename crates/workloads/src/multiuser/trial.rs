@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow};
 use rustix::process::Resource;
 
-use super::board::{self, Trouble};
-use super::curve::{Curve, Point};
+use super::board::{self, ComplaintKind};
+use super::curve::{Curve, LoadPoint};
 use super::metrics;
 use super::options::{Load, Mode, Settings};
 use super::ramp::Ramp;
 use super::rates::Spread;
 use super::single;
-use super::user_processes::{self, Seen, Times, Work};
-use super::work::{Disk, Group, Needs, Test};
+use super::user_processes::{self, PointResult, PointWork, Times};
+use super::work::{Group, Needs, Test, TestDirectory};
 use bigiron_workload::limits;
-use bigiron_workload::{Context, Outcome, Progress, WrongData};
+use bigiron_workload::{Context, Progress, WorkloadResult, WrongData};
 
 /// What a trial's own directory is called, in the trial's and in each that an option names.
 const OWN: &str = "multiuser";
@@ -65,12 +65,12 @@ pub fn prepare(settings: &Settings, cx: &Context<'_>) -> Result<()> {
 ///
 /// # Errors
 /// What a load point, or a test in single mode, failed of.
-pub fn run(settings: &Settings, cx: &Context<'_>) -> Result<Outcome> {
+pub fn run(settings: &Settings, cx: &Context<'_>) -> Result<WorkloadResult> {
     let dirs = directories(settings, cx);
     let mut outcome = match settings.mode {
         Mode::Single => {
             let file_bytes = settings.file_bytes(1, cx.clock);
-            let disk = Disk::lay_out(&dirs[0], file_bytes, settings.mix.tests()).context("Laying out")?;
+            let disk = TestDirectory::lay_out(&dirs[0], file_bytes, settings.mix.tests()).context("Laying out")?;
             let before = names(&dirs[0])?;
             let outcome = single::run(settings, cx, &disk)?;
             nothing_else(&dirs[0], &before)?;
@@ -95,12 +95,12 @@ pub fn run(settings: &Settings, cx: &Context<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Outcome> {
+fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<WorkloadResult> {
     let tests = settings.mix.calls(settings.jobs());
     let jobs = tests.iter().map(|(_, calls)| *calls).sum();
     let mut curve = Curve::default();
     let mut times = vec![Times::default(); tests.len()];
-    let mut disks: Vec<Disk> = Vec::new();
+    let mut disks: Vec<TestDirectory> = Vec::new();
     let mut before = Vec::new();
     let more_space = match settings.most_users() {
         (_, true) => "say with `multiuser.end` how many users there has to be room for",
@@ -112,14 +112,14 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Outco
         limits::check(processes(settings, users))?;
         let file_bytes = settings.file_bytes(users, cx.clock);
         if disks.is_empty() || settings.has_pool() {
-            let lay = |dir: &PathBuf| Disk::lay_out(dir, file_bytes, tests.iter().map(|(t, _)| *t));
+            let lay = |dir: &PathBuf| TestDirectory::lay_out(dir, file_bytes, tests.iter().map(|(t, _)| *t));
             disks = dirs.iter().map(lay).collect::<Result<_>>().map_err(|e| match board::trouble(&e) {
-                Trouble::Full => user_processes::full(users, file_bytes, more_space, &format!("{e:#}")).into(),
+                ComplaintKind::Full => user_processes::full(users, file_bytes, more_space, &format!("{e:#}")).into(),
                 _ => e.context(format!("Laying out for {step}")),
             })?;
             before = dirs.iter().map(|dir| names(dir)).collect::<Result<_>>()?;
         }
-        let work = Work {
+        let work = PointWork {
             users,
             seed: cx.seed,
             executable: &cx.executable,
@@ -165,11 +165,11 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Outco
     facts.extend(tests.iter().zip(&times).map(|((test, calls), times)| of_test(test, *calls, times)));
     let values = metrics::values(settings, &curve);
     let windows = metrics::windows(settings, &curve);
-    Ok(Outcome { values, facts, windows, ..Outcome::default() })
+    Ok(WorkloadResult { values, facts, windows, ..WorkloadResult::default() })
 }
 
-fn of_point(users: u32, jobs: u32, file_bytes: u64, seen: &Seen) -> Point {
-    Point {
+fn of_point(users: u32, jobs: u32, file_bytes: u64, seen: &PointResult) -> LoadPoint {
+    LoadPoint {
         users,
         jobs,
         elapsed_ns: seen.elapsed_ns,

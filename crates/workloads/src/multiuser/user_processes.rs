@@ -14,10 +14,10 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::board::{Board, Trouble};
-use super::work::{Disk, Place, Scale, Test};
+use super::board::{ComplaintKind, LoadPointBoard};
+use super::work::{Scale, Test, TestDirectory, UserContext};
 use bigiron_probe::counters::span;
-use bigiron_sys::family::{Children, Family};
+use bigiron_sys::family::{Children, ProcessFamily};
 use bigiron_sys::launch::children_usage;
 use bigiron_sys::load::now_ns;
 use bigiron_sys::process::Exit;
@@ -32,12 +32,12 @@ const OFFERED: &str = "500";
 const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
 
 /// What the users of a point do.
-pub struct Work<'a> {
+pub struct PointWork<'a> {
     pub users: u32,
     pub seed: u64,
     pub executable: &'a Path,
     /// Each user works in one of them.
-    pub disks: &'a [Disk],
+    pub disks: &'a [TestDirectory],
     /// With how often each user runs each.
     pub tests: &'a [(&'static Test, u32)],
     pub scale: Scale,
@@ -48,7 +48,7 @@ pub struct Work<'a> {
 
 /// What was seen of a point.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct PointResult {
     /// From the release of all users until the last one had been reaped.
     pub elapsed_ns: u64,
     /// Of each user, from the release to the end of its last test.
@@ -74,11 +74,12 @@ pub struct Times {
 ///
 /// # Errors
 /// A user that failed, was killed or could not be made, with what there was too little of; a [`WrongData`] for a wrong result.
-pub fn run(work: &Work<'_>) -> Result<Seen> {
-    let segment = Segment::new(Board::bytes(work.users as usize, work.tests.len())).context("Cannot share memory")?;
-    let board = Board::new(&segment, work.users as usize, work.tests.len());
+pub fn run(work: &PointWork<'_>) -> Result<PointResult> {
+    let segment =
+        Segment::new(LoadPointBoard::bytes(work.users as usize, work.tests.len())).context("Cannot share memory")?;
+    let board = LoadPointBoard::new(&segment, work.users as usize, work.tests.len());
     let killed = shortage::killed();
-    let family = Family::found(|children| head(work, &board, children)).context("Cannot start the users")?;
+    let family = ProcessFamily::fork_head(|children| head(work, &board, children)).context("Cannot start the users")?;
     let exit = family.wait().context("Cannot wait for the users")?;
     let killed = shortage::killed().saturating_sub(killed);
     if let Some((trouble, text)) = board.complaint() {
@@ -89,7 +90,7 @@ pub fn run(work: &Work<'_>) -> Result<Seen> {
         Exit::Signal(n) => {
             return Err(failure(
                 work,
-                Trouble::Killed,
+                ComplaintKind::Killed,
                 &format!("The head of the users was ended by signal {n}"),
                 killed,
             ));
@@ -105,7 +106,7 @@ pub fn run(work: &Work<'_>) -> Result<Seen> {
         ns: total.ns.load(Acquire),
         longest_ns: total.longest_ns.load(Acquire),
     };
-    Ok(Seen {
+    Ok(PointResult {
         elapsed_ns: common.ended.load(Acquire).saturating_sub(started),
         users_ns,
         user_ns: common.user_ns.load(Acquire),
@@ -121,16 +122,16 @@ pub fn users(n: u32) -> String {
 }
 
 /// The error that a complaint is.
-fn failure(work: &Work<'_>, trouble: Trouble, text: &str, killed: u64) -> anyhow::Error {
+fn failure(work: &PointWork<'_>, trouble: ComplaintKind, text: &str, killed: u64) -> anyhow::Error {
     let users = users(work.users);
     match trouble {
-        Trouble::WrongData => anyhow!(WrongData(format!("With {users}: {text}"))),
+        ComplaintKind::WrongData => anyhow!(WrongData(format!("With {users}: {text}"))),
         // A user that does not report may have been killed in the middle of anything.
-        _ if killed > 0 || trouble == Trouble::NoMemory => {
+        _ if killed > 0 || trouble == ComplaintKind::NoMemory => {
             anyhow!(Shortage::of_memory(&format!(" with {users}"), killed, text, "ask for fewer users"))
         }
-        Trouble::Full => {
-            anyhow!(full(work.users, work.disks.first().map_or(0, Disk::file_bytes), work.more_space, text))
+        ComplaintKind::Full => {
+            anyhow!(full(work.users, work.disks.first().map_or(0, TestDirectory::file_bytes), work.more_space, text))
         }
         _ => anyhow!("With {users}: {text}"),
     }
@@ -145,11 +146,11 @@ pub fn full(n: u32, file_bytes: u64, more: &str, text: &str) -> Shortage {
 }
 
 /// The users' head: forks them, releases them, waits for them. Returns its exit status.
-fn head(work: &Work<'_>, board: &Board<'_>, children: &mut Children) -> i32 {
+fn head(work: &PointWork<'_>, board: &LoadPointBoard<'_>, children: &mut Children) -> i32 {
     match lead(work, board, children) {
         Ok(()) => 0,
         Err(e) => {
-            board.complain(Trouble::Failed, &format!("{e:#}"));
+            board.complain(ComplaintKind::Failed, &format!("{e:#}"));
             // Nobody is left behind at the gate.
             board.open();
             while let Ok(Some(_)) = children.next_end() {}
@@ -158,7 +159,7 @@ fn head(work: &Work<'_>, board: &Board<'_>, children: &mut Children) -> i32 {
     }
 }
 
-fn lead(work: &Work<'_>, board: &Board<'_>, children: &mut Children) -> Result<()> {
+fn lead(work: &PointWork<'_>, board: &LoadPointBoard<'_>, children: &mut Children) -> Result<()> {
     let before = Footprint::now()?;
     let (ready, ready_in) = pipe_with(PipeFlags::CLOEXEC).context("Cannot make a pipe")?;
     let mut ready_in = Some(ready_in);
@@ -194,8 +195,8 @@ fn lead(work: &Work<'_>, board: &Board<'_>, children: &mut Children) -> Result<(
     while let Some((number, exit)) = children.next_end().context("Cannot wait for the users")? {
         match exit {
             Exit::Status(0) => {}
-            Exit::Status(n) => board.complain(Trouble::Failed, &format!("User {number} ended with status {n}")),
-            Exit::Signal(n) => board.complain(Trouble::Killed, &format!("User {number} was ended by signal {n}")),
+            Exit::Status(n) => board.complain(ComplaintKind::Failed, &format!("User {number} ended with status {n}")),
+            Exit::Signal(n) => board.complain(ComplaintKind::Killed, &format!("User {number} was ended by signal {n}")),
         }
     }
     common.ended.store(span::close(now_ns), Release);
@@ -207,10 +208,10 @@ fn lead(work: &Work<'_>, board: &Board<'_>, children: &mut Children) -> Result<(
 }
 
 /// A user's life. Returns its exit status.
-fn user(work: &Work<'_>, board: &Board<'_>, number: u32, ready: Option<OwnedFd>) -> i32 {
+fn user(work: &PointWork<'_>, board: &LoadPointBoard<'_>, number: u32, ready: Option<OwnedFd>) -> i32 {
     let mut draws = SplitMix64::seed_from_u64(work.seed ^ (u64::from(number) << 32));
     let Some(disk) = work.disks.get(below(&mut draws, work.disks.len())) else { return 1 };
-    let mut place = Place::new(disk, work.executable, number, work.seed).scaled(work.scale).syncing(work.syncs);
+    let mut place = UserContext::new(disk, work.executable, number, work.seed).scaled(work.scale).syncing(work.syncs);
     let order = order(work.tests, &mut draws);
     let mut times = vec![Times::default(); work.tests.len()];
     if ready.is_some_and(|ready| File::from(ready).write_all(b".").is_err()) {
@@ -281,19 +282,28 @@ mod tests {
         assert!((300..500).contains(&last), "{last}");
     }
 
-    fn test(name: &'static str, run: fn(&mut Place<'_>) -> Result<()>) -> &'static Test {
+    fn test(name: &'static str, run: fn(&mut UserContext<'_>) -> Result<()>) -> &'static Test {
         let (credit, group, needs) = (work::Credit::Blocks, work::Group::Cpu, work::Needs::Nothing);
         Box::leak(Box::new(Test { name, credit, unit: "calls", group, run, needs, summary: "" }))
     }
 
     /// Runs `users` who each call a test that succeeds and one that is `run`.
-    fn point(users: u32, run: fn(&mut Place<'_>) -> Result<()>) -> Result<Seen> {
+    fn point(users: u32, run: fn(&mut UserContext<'_>) -> Result<()>) -> Result<PointResult> {
         let dir = tempfile::tempdir().unwrap();
         let tests = [(test("good", |_| Ok(())), 3), (test("other", run), 2)];
-        let disks = [Disk::lay_out(dir.path(), 1024, tests.iter().map(|(t, _)| *t)).unwrap()];
+        let disks = [TestDirectory::lay_out(dir.path(), 1024, tests.iter().map(|(t, _)| *t)).unwrap()];
         let executable = Path::new("/bin/true");
         let (disks, tests, more_space) = (&disks[..], &tests[..], "buy a larger one");
-        super::run(&Work { users, seed: 5, executable, disks, tests, scale: Scale::FULL, syncs: false, more_space })
+        super::run(&PointWork {
+            users,
+            seed: 5,
+            executable,
+            disks,
+            tests,
+            scale: Scale::FULL,
+            syncs: false,
+            more_space,
+        })
     }
 
     #[test]
@@ -316,7 +326,8 @@ mod tests {
 
     #[test]
     fn a_full_disk_and_a_dead_user_are_named() {
-        let full = |_: &mut Place<'_>| Err(std::io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write `f`");
+        let full =
+            |_: &mut UserContext<'_>| Err(std::io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write `f`");
         let error = point(1, full).unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(Shortage::Space(_))));
         let text = error.to_string();

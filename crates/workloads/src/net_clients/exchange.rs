@@ -49,7 +49,7 @@ impl<'a> Caller<'a> {
         })
         .context("Cannot start a server")?;
         let (stream, _) = ends.take().context("The connection has gone")?;
-        wiring.follow()?;
+        wiring.enter_clients()?;
         Ok(Self { file, stream, buffer: vec![0; longest], number: 0, client: client as u32, _server: server })
     }
 

@@ -11,12 +11,12 @@ use anyhow::{Context as _, Result};
 use self::exchange::Caller;
 use super::loadfile::replay::{Service, replay};
 use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, WORK};
-use super::loadfile::{Kind, Packets, Settings, metrics};
+use super::loadfile::{Packets, RequestKind, Settings, metrics};
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_sys::network;
 use bigiron_sys::network::Wiring;
-use bigiron_workload::{ByClock, Configured, Context, Needs, OptionDef, Outcome, Progress, Running, Workload};
+use bigiron_workload::{ByClock, Configured, Context, Needs, OptionDef, Progress, Running, Workload, WorkloadResult};
 
 /// The workload `net-clients`.
 pub struct NetClients;
@@ -92,7 +92,7 @@ impl Configured for Replay {
 }
 
 impl Running for &Replay {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         let settings = &self.settings;
         let of = 2;
         (cx.progress)(Progress { step: "warm-up", done: 0, of });
@@ -128,8 +128,8 @@ impl Running for &Replay {
 
 /// The settings, without what only a file system sees.
 fn without_files(mut settings: Settings) -> Settings {
-    if settings.file.count(Kind::Deltree) > 0 {
-        Arc::make_mut(&mut settings.file).requests.retain(|r| r.action.kind() != Kind::Deltree);
+    if settings.file.count(RequestKind::Deltree) > 0 {
+        Arc::make_mut(&mut settings.file).requests.retain(|r| r.action.kind() != RequestKind::Deltree);
     }
     settings
 }
@@ -147,8 +147,8 @@ struct Connections<'a> {
 impl<'a> Service for Connections<'a> {
     type Server = Caller<'a>;
 
-    fn settle(&self) -> Result<()> {
-        self.wiring.settle()
+    fn prepare_head(&self) -> Result<()> {
+        self.wiring.enter_servers()
     }
 
     fn open(&self, client: usize) -> Result<Caller<'a>> {

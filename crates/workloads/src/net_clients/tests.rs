@@ -3,7 +3,7 @@ use bigiron_sys::network::Network;
 use bigiron_workload as workload;
 use bigiron_workload::testing;
 
-fn run(settings: &[(&str, &str)]) -> Result<(Replay, Outcome)> {
+fn run(settings: &[(&str, &str)]) -> Result<(Replay, WorkloadResult)> {
     let base = [("clients", "2"), ("requests", "300"), ("warmup", "1"), ("length", "2")];
     let options = testing::options(&NetClients, base.into_iter().chain(settings.iter().copied())).unwrap();
     // The machine's own loopback does for a test; another network takes rights that it may not have.
@@ -25,7 +25,7 @@ fn a_run_delivers_what_it_declares() {
     assert!(declared.iter().all(|def| def.kind.takes(outcome.values[&def.name])));
     let file = &replay.settings.file;
     assert_eq!(outcome.facts["requests-answered"], (4 * file.requests.len()).to_string());
-    assert_eq!(file.count(Kind::Deltree), 0);
+    assert_eq!(file.count(RequestKind::Deltree), 0);
     let (read, written) = file.bytes();
     let number = |fact: &str| outcome.facts[fact].parse::<u64>().unwrap();
     assert!(number("sent-per-pass-bytes") > written && number("received-per-pass-bytes") > read);

@@ -7,14 +7,14 @@ use std::os::fd::AsFd;
 use anyhow::{Context as _, Result, ensure};
 use rustix::fd::OwnedFd;
 
+use super::block_sequence::{BlockSequence, generation};
 use super::options::{Cell, Matrix};
-use super::places::{Places, generation};
 use bigiron_sys::async_io;
 use bigiron_sys::async_io::{Completion, Engine, Request};
 use bigiron_sys::load::stamp::{BLOCK, Stamp};
 
 /// A process in a cell.
-pub struct Part<'a> {
+pub struct CellProcess<'a> {
     cell: &'a Cell,
     number: usize,
     disk: &'a OwnedFd,
@@ -25,14 +25,14 @@ pub struct Part<'a> {
 }
 
 struct Slot {
-    places: Places,
+    places: BlockSequence,
     /// Where the request in flight goes.
     at: u64,
     /// Requests begun so far.
     begun: u64,
 }
 
-impl<'a> Part<'a> {
+impl<'a> CellProcess<'a> {
     /// Opens the engine and fills its buffers.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl<'a> Part<'a> {
         for slot in 0..cell.engine.depth {
             engine.buffer(slot).chunks_exact_mut(BLOCK).for_each(|page| page.copy_from_slice(&filled.0));
         }
-        let slot = |slot| Slot { places: Places::new(matrix, cell, seed, process, slot), at: 0, begun: 0 };
+        let slot = |slot| Slot { places: BlockSequence::new(matrix, cell, seed, process, slot), at: 0, begun: 0 };
         let slots = (0..cell.engine.depth).map(slot).collect();
         Ok(Self { cell, number, disk, stamp, engine, slots, done: Vec::new() })
     }

@@ -3,27 +3,27 @@
 //!
 //! Invariant: which requests a cell has depends on the options, the seed and the clock's name alone.
 
+mod block_sequence;
 mod cell;
 mod disk;
 mod options;
-mod places;
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::OFlags;
 
-use self::cell::Part;
+use self::block_sequence::shares;
+use self::cell::CellProcess;
 use self::options::{Cell, Matrix, OPTIONS, Pattern};
-use self::places::shares;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::counters::span;
 use bigiron_sys::load::files::{file_system, open_direct};
-use bigiron_sys::load::worker_group::{Board, Member, Shape, Stage, Work, WorkerGroup};
+use bigiron_sys::load::worker_group::{GroupBoard, GroupWork, Member, MemberKind, StageCost, WorkerGroup};
 use bigiron_sys::segment::{PAGE, Segment};
 use bigiron_workload::{
-    ByClock, Configured, Context, Needs, OptionDef, Outcome, Progress, RawNeeds, Running, Workload, limits,
+    ByClock, Configured, Context, Needs, OptionDef, Progress, RawNeeds, Running, Workload, WorkloadResult, limits,
 };
 
 /// The primary metric's name.
@@ -104,16 +104,16 @@ impl<'a> PreparedMatrix<'a> {
 }
 
 impl Running for PreparedMatrix<'_> {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         let Self { matrix, paths } = self;
         let processes = matrix.processes();
         limits::check(processes)?;
-        let segment = Segment::new(Board::bytes(processes) + PAGE).context("Cannot map the shared segment")?;
-        let board = Board::new(&segment, processes)?;
+        let segment = Segment::new(GroupBoard::bytes(processes) + PAGE).context("Cannot map the shared segment")?;
+        let board = GroupBoard::new(&segment, processes)?;
         let work = Cells { matrix, seed: cx.seed, paths };
-        let mut outcome = Outcome::default();
+        let mut outcome = WorkloadResult::default();
         let mut logs = 0.0;
-        let mut worker_group = WorkerGroup::start(&board, Shape::Processes, &work)?;
+        let mut worker_group = WorkerGroup::start(&board, MemberKind::Processes, &work)?;
         for (n, cell) in matrix.cells.iter().enumerate() {
             (cx.progress)(Progress { step: &cell.name, done: n as u32, of: matrix.cells.len() as u32 });
             // The engine is opened and warmed up in a stage of its own.
@@ -148,7 +148,7 @@ impl Running for PreparedMatrix<'_> {
     }
 
     fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
-        let last = places::last_writes(self.matrix, cx.seed);
+        let last = block_sequence::last_writes(self.matrix, cx.seed);
         for (n, path) in self.paths.iter().enumerate() {
             disk::verify(path, &disk::stamp(cx.seed, n), &last[n])?;
         }
@@ -171,7 +171,7 @@ fn requests(matrix: &Matrix, cell: &Cell) -> u64 {
 }
 
 /// Requests per second.
-fn rate(matrix: &Matrix, cell: &Cell, stage: Stage) -> Result<f64> {
+fn rate(matrix: &Matrix, cell: &Cell, stage: StageCost) -> Result<f64> {
     ensure!(stage.ns > 0, "The clock did not move in cell `{}`", cell.name);
     Ok(requests(matrix, cell) as f64 * 1e9 / stage.ns as f64)
 }
@@ -183,11 +183,11 @@ struct Cells<'a> {
     paths: &'a [PathBuf],
 }
 
-impl Work for Cells<'_> {
-    fn live(&self, member: &mut Member<'_>) -> Result<()> {
+impl GroupWork for Cells<'_> {
+    fn run_member(&self, member: &mut Member<'_>) -> Result<()> {
         let (process, number) = (member.number, member.number % self.matrix.disks);
         let (file, stamp) = (open_direct(&self.paths[number], OFlags::RDWR)?, disk::stamp(self.seed, number));
-        let mut part: Option<Part<'_>> = None;
+        let mut part: Option<CellProcess<'_>> = None;
         while let Some(stage) = member.next_stage()? {
             let cell = stage as usize / 2;
             let (warm_up, measured) = shares(self.matrix, &self.matrix.cells[cell]);
@@ -199,7 +199,7 @@ impl Work for Cells<'_> {
                 _ => {
                     // The last cell's engine is closed before the next one is opened.
                     part = None;
-                    let part = part.insert(Part::new((self.matrix, cell), self.seed, process, &file, &stamp)?);
+                    let part = part.insert(CellProcess::new((self.matrix, cell), self.seed, process, &file, &stamp)?);
                     part.requests(warm_up)?;
                 }
             }

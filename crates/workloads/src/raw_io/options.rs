@@ -4,7 +4,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::size::{parse_bytes, print_bytes};
 use bigiron_model::suggest;
 use bigiron_model::workload::Options;
-use bigiron_sys::async_io::{BUFFER_BYTES, Method, Spec};
+use bigiron_sys::async_io::{BUFFER_BYTES, EngineSpec, Method};
 use bigiron_workload::OptionDef;
 
 /// Bytes that a block is a multiple of: those of a stamp.
@@ -55,7 +55,7 @@ pub struct Cell {
     pub name: String,
     pub pattern: Pattern,
     pub write: bool,
-    pub engine: Spec,
+    pub engine: EngineSpec,
     pub block: usize,
     pub processes: usize,
 }
@@ -107,7 +107,7 @@ impl Matrix {
         for ((pattern, at), (operation, write)) in both(&patterns, &operations) {
             for ((engine, method), (block, count)) in both(&engines, &both(&blocks, &processes)) {
                 let inline = matches!(method, Method::Sync | Method::Vectored);
-                let engine_spec = Spec { method, depth: if inline { 1 } else { depth }, ..Spec::default() };
+                let engine_spec = EngineSpec { method, depth: if inline { 1 } else { depth }, ..EngineSpec::default() };
                 let many = if processes == [1] { String::new() } else { format!("-{count}p") };
                 let name = format!(
                     "{pattern}-{operation}-{}-{}{many}",

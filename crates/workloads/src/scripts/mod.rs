@@ -20,17 +20,17 @@ use self::tasks::{ALWAYS, Task};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
-use bigiron_service::program::measured::Run;
+use bigiron_service::program::measured::MeasuredRun;
 use bigiron_service::program::outputs::Outputs;
-use bigiron_service::program::process_guard::{Orders, ProcessGuard};
+use bigiron_service::program::process_guard::{ProcessGuard, ProgramSet};
 use bigiron_service::program::root;
-use bigiron_service::program::root::Wanted;
+use bigiron_service::program::root::ProgramNeeds;
 use bigiron_service::program::succeeded;
 use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
 use bigiron_sys::load::rng::SplitMix64;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, OptionDef, Outcome, Progress, Running, Workload, WrongData,
+    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, Workload, WorkloadResult, WrongData,
 };
 
 /// The primary metric's name.
@@ -99,7 +99,7 @@ impl Configured for Spec {
 
     fn images(&self, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
         let words = ALWAYS.split_whitespace().chain(self.tasks.iter().flat_map(|t| t.needs.iter().map(|(n, _)| *n)));
-        let wanted = Wanted {
+        let wanted = ProgramNeeds {
             whose: "`scripts`",
             words: words.map(str::to_owned).collect(),
             dir: None,
@@ -214,17 +214,17 @@ impl<'a> PreparedUsers<'a> {
 }
 
 impl Running for PreparedUsers<'_> {
-    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let Self { spec, points, work_folder, outputs, .. } = self;
         let programs = points.iter().map(|n| work_folder.shell(&all(*n), work_folder.inside()));
-        let orders = Orders {
+        let orders = ProgramSet {
             programs: programs.collect::<anyhow::Result<_>>()?,
             limit: spec.limit,
             outputs: outputs.dir(),
             keep_stdout: true,
             root: work_folder.root().map(PathBuf::from),
         };
-        let mut process_guard = ProcessGuard::found(&orders)?;
+        let mut process_guard = ProcessGuard::start(&orders)?;
         let mut runs = Vec::new();
         for (n, users) in points.iter().enumerate() {
             let name = format!("users-{users}");
@@ -289,8 +289,8 @@ fn all(users: u32) -> String {
     )
 }
 
-fn outcome(spec: &Spec, runs: &[(u32, Run)]) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::default();
+fn outcome(spec: &Spec, runs: &[(u32, MeasuredRun)]) -> anyhow::Result<WorkloadResult> {
+    let mut outcome = WorkloadResult::default();
     let (mut peak, mut at) = (0.0, 0);
     for (users, run) in runs {
         ensure!(run.wall_ns > 0, "The clock did not move while {users} users worked");
@@ -307,7 +307,7 @@ fn outcome(spec: &Spec, runs: &[(u32, Run)]) -> anyhow::Result<Outcome> {
         let peak = (*users == at).then(|| PRIMARY.to_owned());
         Window { metrics: named.into_iter().chain(peak).collect(), operations: u64::from(*users), ns: run.wall_ns }
     }));
-    let sum = |of: fn(&Run) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>() as f64;
+    let sum = |of: fn(&MeasuredRun) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>() as f64;
     let values = [
         (PRIMARY, peak),
         ("elapsed", sum(|r| r.wall_ns)),

@@ -11,7 +11,7 @@ use rustix::fs::{Advice, OFlags};
 
 use super::options::{Access, Settings};
 use bigiron_sys::async_io;
-use bigiron_sys::async_io::{Completion, Engine, Request, Spec};
+use bigiron_sys::async_io::{Completion, Engine, EngineSpec, Request};
 use bigiron_sys::load::files::{open, open_direct, whole};
 use bigiron_sys::load::rng::SplitMix64;
 use bigiron_sys::load::stamp::{BLOCK, Stamp};
@@ -52,7 +52,7 @@ impl<'a> ThreadFile<'a> {
             _ => None,
         };
         let block = settings.block;
-        let mut engine = async_io::open(&Spec::default(), block, &[]).context("Cannot have a buffer")?;
+        let mut engine = async_io::open(&EngineSpec::default(), block, &[]).context("Cannot have a buffer")?;
         let filled = stamp.filled();
         engine.buffer(0).chunks_exact_mut(BLOCK).for_each(|page| page.copy_from_slice(&filled.0));
         Ok(Self { fd, mapping, stamp, thread, block, engine, done: Vec::with_capacity(1) })

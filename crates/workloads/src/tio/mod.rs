@@ -19,11 +19,11 @@ use bigiron_model::workload::{Options, Window};
 use bigiron_probe::counters::span;
 use bigiron_sys::load::files::file_system;
 use bigiron_sys::load::stamp::Stamp;
-use bigiron_sys::load::worker_group::{Board, Member, Shape, Stage, Work, WorkerGroup};
+use bigiron_sys::load::worker_group::{GroupBoard, GroupWork, Member, MemberKind, StageCost, WorkerGroup};
 use bigiron_sys::load::{ShardedHistogram, now_ns};
 use bigiron_sys::segment::{PAGE, Segment};
 use bigiron_workload::{
-    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Outcome, Progress, Running, Workload, limits,
+    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Progress, Running, Workload, WorkloadResult, limits,
 };
 
 /// The primary metric's name.
@@ -105,21 +105,21 @@ impl Configured for Settings {
 }
 
 impl Running for &Settings {
-    fn run(&mut self, cx: &Context<'_>) -> Result<Outcome> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         let settings: &Settings = self;
         let most = settings.threads.last().copied().unwrap_or(1);
         limits::check(most)?;
         let all: Vec<_> = rows(&settings.threads).collect();
-        let bytes = Board::bytes(most) + all.len() * (ShardedHistogram::bytes(most) + PAGE) + PAGE;
+        let bytes = GroupBoard::bytes(most) + all.len() * (ShardedHistogram::bytes(most) + PAGE) + PAGE;
         let segment = Segment::new(bytes).context("Cannot map the shared segment")?;
-        let board = Board::new(&segment, most)?;
+        let board = GroupBoard::new(&segment, most)?;
         let latencies: Vec<_> = all.iter().map(|(_, threads)| ShardedHistogram::new(&segment, *threads)).collect();
         let stamp = Stamp::new(cx.seed);
         let script = script(settings);
         let work =
             Threads { settings, dir: &cx.dir, seed: cx.seed, stamp: &stamp, script: &script, latencies: &latencies };
-        let mut worker_group = WorkerGroup::start(&board, Shape::Threads, &work)?;
-        let mut took = vec![Stage::default(); all.len()];
+        let mut worker_group = WorkerGroup::start(&board, MemberKind::Threads, &work)?;
+        let mut took = vec![StageCost::default(); all.len()];
         for step in &script {
             match *step {
                 Step::Make { .. } => drop(worker_group.stage()?),
@@ -143,7 +143,7 @@ impl Running for &Settings {
             }
         }
         worker_group.leave()?;
-        let mut outcome = Outcome::default();
+        let mut outcome = WorkloadResult::default();
         let mut logs = 0.0;
         for (((phase, threads), stage), latency) in all.iter().zip(&took).zip(&latencies) {
             let row = Row { settings, stage: *stage, latency: latency.read() };
@@ -240,8 +240,8 @@ struct Threads<'a> {
     latencies: &'a [ShardedHistogram<'a>],
 }
 
-impl Work for Threads<'_> {
-    fn live(&self, member: &mut Member<'_>) -> Result<()> {
+impl GroupWork for Threads<'_> {
+    fn run_member(&self, member: &mut Member<'_>) -> Result<()> {
         let thread = member.number;
         let mut file = None;
         while let Some(stage) = member.next_stage()? {

@@ -4,12 +4,12 @@ use std::fmt;
 
 use super::options::Settings;
 use bigiron_sys::load::Histogram;
-use bigiron_sys::load::worker_group::Stage;
+use bigiron_sys::load::worker_group::StageCost;
 
 /// What a phase did, and what it took.
 pub struct Row<'a> {
     pub settings: &'a Settings,
-    pub stage: Stage,
+    pub stage: StageCost,
     pub latency: Histogram,
 }
 
@@ -57,7 +57,7 @@ mod tests {
         latency.record(3_000_000_000);
         latency.record(11_000_000_000);
         let settings = Settings::parse(&Options::new(), Clock::Exact).unwrap();
-        let stage = Stage { ns: 100_000_000, cpu_ns: 50_000_000 };
+        let stage = StageCost { ns: 100_000_000, cpu_ns: 50_000_000 };
         let row = Row { settings: &settings, stage, latency };
         let text = row.to_string();
         assert!(text.starts_with("4.10 MB/s, 50.0 % CPU, mean 140.980 ms, longest 11"), "{text}");

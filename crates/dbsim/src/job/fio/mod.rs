@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use section::Imported;
 
-use super::{DataSpec, DataSync, Draft, Job, Length, Run, draft, print};
+use super::{DataSpec, DataSync, Draft, Job, Length, RunSpec, draft, print};
 use bigiron_model::refusal::Refusal;
 
 /// The text of a dbsim job that does what the fio job file called `file` says.
@@ -49,7 +49,7 @@ pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
     });
     let job = Job {
         name: name(Path::new(file).file_stem().and_then(|s| s.to_str()).unwrap_or("job"), Vec::new()),
-        run: Run {
+        run: RunSpec {
             length: first.length(),
             ramp: Some(Length::Time(first.ramp)),
             phases: Vec::new(),
@@ -99,7 +99,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::job::{Kind, Method};
+    use crate::job::{ClassKind, Method};
     use bigiron_workload::units::Pace;
 
     fn job(text: &str) -> Result<Job, String> {
@@ -116,7 +116,7 @@ mod tests {
         .unwrap();
         let class = &job.classes[0];
         assert_eq!((class.name.as_str(), class.count), ("random-readers", 4));
-        let Kind::Requests(r) = &class.kind else { panic!("{class:?}") };
+        let ClassKind::Requests(r) = &class.kind else { panic!("{class:?}") };
         assert_eq!((r.engine.method, r.engine.depth, r.engine.batch), (Method::Libaio, 16, 8));
         assert_eq!((r.bytes, r.random, r.read_percent, r.direct, r.count), (8192, true, 100, true, None));
         assert_eq!((job.data.files, job.data.bytes), (1, 64 << 20));
@@ -129,7 +129,7 @@ mod tests {
         let job = job("[w]\nrw=write\nbs=1m\nsize=16m\nloops=3\nthinktime=50\nfdatasync=4\n").unwrap();
         let four = self::job("[w]\nrw=read\nbs=1m\nsize=16m\nnumjobs=4\n").unwrap();
         assert_eq!((four.data.files, four.data.bytes), (4, 64 << 20));
-        let Kind::Requests(r) = &job.classes[0].kind else { panic!() };
+        let ClassKind::Requests(r) = &job.classes[0].kind else { panic!() };
         assert_eq!((r.count, r.read_percent, r.fdatasync_every, r.direct), (Some(48), 0, 4, false));
         assert_eq!(job.classes[0].pace, Pace::Closed { think: Duration::from_micros(50) });
     }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::ini::{Section, Setting};
-use crate::job::{Choice, ClassSpec, Engine, Kind, Length, Method, Requests};
+use crate::job::{Choice, ClassKind, ClassSpec, Engine, Length, Method, RequestSpec};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
 use bigiron_workload::units;
@@ -286,7 +286,7 @@ impl Draft {
             None => Pace::Closed { think: self.think },
         };
         let total = (size / self.bytes).max(1) * self.count as u64 * self.loops;
-        let requests = Requests {
+        let requests = RequestSpec {
             engine: Engine {
                 method: self.engine,
                 depth: self.depth,
@@ -307,7 +307,13 @@ impl Draft {
             count: self.runtime.is_none().then_some(total),
         };
         Ok(Imported {
-            class: ClassSpec { name, count: self.count, threads: self.threads, pace, kind: Kind::Requests(requests) },
+            class: ClassSpec {
+                name,
+                count: self.count,
+                threads: self.threads,
+                pace,
+                kind: ClassKind::Requests(requests),
+            },
             size,
             file: self.file,
             directory: self.directory,

@@ -1,4 +1,4 @@
-//! The process that does a trial on this machine: how it is started, told its task and heard out, and what it does itself.
+//! The process that does a trial on this machine: how it is started, told its task and read from, and what it does itself.
 //!
 //! Invariant: it is the head of a process group of its own, and whatever is left of the group is killed with it.
 
@@ -19,10 +19,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::descendants::Descendants;
 use super::{Task, fatal};
 use crate::guest::runner;
-use crate::host::heard::Heard;
+use crate::host::received_events::ReceivedEvents;
 use crate::host::{HostError, Phase};
-use crate::protocol::{Event, PROTOCOL};
-use crate::vm::patience::Patience;
+use crate::protocol::{GuestEvent, PROTOCOL};
+use crate::vm::hang_detector::HangDetector;
 use crate::vm::watch::IDLE_FACTOR;
 use bigiron_sys as sys;
 use bigiron_workload::registry::Registry;
@@ -50,24 +50,27 @@ pub(super) fn work(
     limit: Option<Limit>,
     cancel: &AtomicBool,
     phase: &dyn Fn(Phase),
-) -> Result<(Heard, End), HostError> {
+) -> Result<(ReceivedEvents, WorkerEnd), HostError> {
     phase(Phase::Booting);
-    let mut heard = Heard::default();
+    let mut received = ReceivedEvents::default();
     let mut process = Process::start(command(task)).map_err(fatal)?;
-    heard.take(Event::Hello { protocol: PROTOCOL, guest: task.machine.clone() }, phase);
-    heard.take(Event::Ready, phase);
-    let talked = converse(task, &mut process, limit.map(Silence::new), cancel, &mut heard, phase).map_err(fatal)?;
+    received.take(GuestEvent::Hello { protocol: PROTOCOL, guest: task.machine.clone() }, phase);
+    received.take(GuestEvent::Ready, phase);
+    let talked =
+        converse(task, &mut process, limit.map(SilenceWatch::new), cancel, &mut received, phase).map_err(fatal)?;
     let end = match talked {
-        Talked::Out(status) => End::Exited(status),
-        Talked::Hung(why) => End::Hung(format!("{why}{}", process.killed())),
-        Talked::Malformed(line) => End::Malformed(format!("`{line}` {}{}", heard.last_step(), process.killed())),
-        Talked::Cancelled => return Err(HostError::Cancelled),
+        ConversationEnd::Out(status) => WorkerEnd::Exited(status),
+        ConversationEnd::Hung(why) => WorkerEnd::Hung(format!("{why}{}", process.killed())),
+        ConversationEnd::Malformed(line) => {
+            WorkerEnd::Malformed(format!("`{line}` {}{}", received.last_step(), process.killed()))
+        }
+        ConversationEnd::Cancelled => return Err(HostError::Cancelled),
     };
-    Ok((heard, end))
+    Ok((received, end))
 }
 
 /// How a trial's process came to its end.
-pub(super) enum End {
+pub(super) enum WorkerEnd {
     Exited(ExitStatus),
     /// Killed by us; why.
     Hung(String),
@@ -77,7 +80,7 @@ pub(super) enum End {
 
 /// Why nothing more is read from a trial's process.
 #[derive(Debug)]
-enum Talked {
+enum ConversationEnd {
     /// It has ended.
     Out(ExitStatus),
     Hung(String),
@@ -87,59 +90,59 @@ enum Talked {
 }
 
 /// Watches over a trial that says nothing.
-struct Silence {
-    patience: Patience,
+struct SilenceWatch {
+    hang_detector: HangDetector,
     /// Before so much of it nothing can have hung: all CPUs together could not have used the limit up.
     least: Duration,
     measured: Option<Instant>,
 }
 
-impl Silence {
+impl SilenceWatch {
     fn new(limit: Limit) -> Self {
         let least = Duration::from_secs(u64::from(limit.cpu_seconds)) / limit.cpus.max(1);
-        Self { patience: Patience::new(limit.cpu_seconds, least * IDLE_FACTOR), least, measured: None }
+        Self { hang_detector: HangDetector::new(limit.cpu_seconds, least * IDLE_FACTOR), least, measured: None }
     }
 
     fn broken(&mut self) {
-        self.patience.seen();
+        self.hang_detector.progressed();
         self.measured = None;
     }
 
     /// Why the trial of process `pid` counts as hung. CPU time is measured only when there was silence for long: never in a trial that gets on.
-    fn hung(&mut self, pid: Pid, heard: &Heard) -> Option<String> {
-        if self.patience.silence() < self.least || self.measured.is_some_and(|at| at.elapsed() < MEASURE) {
+    fn hung(&mut self, pid: Pid, received: &ReceivedEvents) -> Option<String> {
+        if self.hang_detector.silence() < self.least || self.measured.is_some_and(|at| at.elapsed() < MEASURE) {
             return None;
         }
         let cpu = Descendants::of(pid).cpu_seconds();
         if self.measured.replace(Instant::now()).is_none() {
-            self.patience.measure_from(cpu);
+            self.hang_detector.measure_from(cpu);
         }
-        self.patience.hung(Some(cpu), &heard.last_step())
+        self.hang_detector.hung(Some(cpu), &received.last_step())
     }
 }
 
-/// Tells the process its task and hears it out.
+/// Tells the process its task and reads its events until it has ended.
 fn converse(
     task: &Task,
     process: &mut Process,
-    mut silence: Option<Silence>,
+    mut silence: Option<SilenceWatch>,
     cancel: &AtomicBool,
-    heard: &mut Heard,
+    received: &mut ReceivedEvents,
     phase: &dyn Fn(Phase),
-) -> anyhow::Result<Talked> {
+) -> anyhow::Result<ConversationEnd> {
     let (mut events, mut acks) = process.channel();
     let mut line = serde_json::to_vec(task)?;
     line.push(b'\n');
     // If it is gone already, its exit status says so.
     let _ = acks.write_all(&line);
     let (mut said, mut status) = (Vec::new(), None);
-    while !heard.done {
+    while !received.done {
         if cancel.load(Ordering::Relaxed) {
-            return Ok(Talked::Cancelled);
+            return Ok(ConversationEnd::Cancelled);
         }
         if status.is_none() {
-            if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), heard)) {
-                return Ok(Talked::Hung(why));
+            if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
+                return Ok(ConversationEnd::Hung(why));
             }
             // Before the poll, so that what it said until its end is read whole.
             status = process.ended()?;
@@ -162,22 +165,22 @@ fn converse(
         }
         while let Some(end) = said.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = said.drain(..=end).collect();
-            match Event::of_line(&line[..line.len() - 1]) {
-                Ok(event) => heard.take(event, phase),
-                Err(said) => return Ok(Talked::Malformed(said)),
+            match GuestEvent::of_line(&line[..line.len() - 1]) {
+                Ok(event) => received.take(event, phase),
+                Err(said) => return Ok(ConversationEnd::Malformed(said)),
             }
             let _ = acks.write_all(b".");
         }
     }
     loop {
         if let Some(status) = status {
-            return Ok(Talked::Out(status));
+            return Ok(ConversationEnd::Out(status));
         }
         if cancel.load(Ordering::Relaxed) {
-            return Ok(Talked::Cancelled);
+            return Ok(ConversationEnd::Cancelled);
         }
-        if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), heard)) {
-            return Ok(Talked::Hung(why));
+        if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
+            return Ok(ConversationEnd::Hung(why));
         }
         std::thread::sleep(Duration::from_millis(1));
         status = process.ended()?;
@@ -305,7 +308,7 @@ mod tests {
     use bigiron_model::clock::Clock;
 
     /// What comes of a trial whose process is `script`, with so much patience, and what cannot be killed of it.
-    fn talked(script: &str, silence: Option<Silence>) -> (Talked, usize) {
+    fn talked(script: &str, silence: Option<SilenceWatch>) -> (ConversationEnd, usize) {
         let task = Task { job: job(Clock::Wall, 1, Vec::new()), machine: this_machine(1, 1 << 30), mounts: Vec::new() };
         let mut command = Command::new("sh");
         command.args(["-c", script]);
@@ -318,29 +321,29 @@ mod tests {
                 let _ = wait.recv_timeout(Duration::from_secs(60));
                 cancel.store(true, Ordering::Relaxed);
             });
-            let talked = converse(&task, &mut process, silence, cancel, &mut Heard::default(), &|_| {});
+            let talked = converse(&task, &mut process, silence, cancel, &mut ReceivedEvents::default(), &|_| {});
             drop(over);
             talked.unwrap()
         });
         (talked, process.kill_all())
     }
 
-    fn patience(limit_s: u32, idle: Duration) -> Option<Silence> {
-        Some(Silence { patience: Patience::new(limit_s, idle), least: Duration::ZERO, measured: None })
+    fn silence_watch(limit_s: u32, idle: Duration) -> Option<SilenceWatch> {
+        Some(SilenceWatch { hang_detector: HangDetector::new(limit_s, idle), least: Duration::ZERO, measured: None })
     }
 
     #[test]
     fn a_trial_that_waits_for_ever_has_hung_though_it_uses_no_cpu() {
-        let (ended, left) = talked("exec sleep 600", patience(60, Duration::from_millis(100)));
-        let Talked::Hung(why) = ended else { panic!("{ended:?}") };
+        let (ended, left) = talked("exec sleep 600", silence_watch(60, Duration::from_millis(100)));
+        let ConversationEnd::Hung(why) = ended else { panic!("{ended:?}") };
         assert!(why.starts_with("No progress and no CPU used for "), "{why}");
         assert_eq!(left, 0);
     }
 
     #[test]
     fn a_trial_that_gets_nowhere_has_hung_by_the_cpu_time_of_its_descendants() {
-        let (ended, left) = talked("sh -c 'while :; do :; done' & wait", patience(0, Duration::MAX));
-        let Talked::Hung(why) = ended else { panic!("{ended:?}") };
+        let (ended, left) = talked("sh -c 'while :; do :; done' & wait", silence_watch(0, Duration::MAX));
+        let ConversationEnd::Hung(why) = ended else { panic!("{ended:?}") };
         assert!(why.contains(" CPU seconds (limit 0) "), "{why}");
         assert_eq!(left, 0);
     }
@@ -348,7 +351,7 @@ mod tests {
     #[test]
     fn a_trial_that_says_what_is_no_event_is_ended() {
         let (ended, left) = talked("echo '{\"event\":\"ready\"}'; echo garbage; exec sleep 600", None);
-        assert!(matches!(&ended, Talked::Malformed(line) if line == "garbage"), "{ended:?}");
+        assert!(matches!(&ended, ConversationEnd::Malformed(line) if line == "garbage"), "{ended:?}");
         assert_eq!(left, 0);
     }
 
@@ -363,6 +366,6 @@ mod tests {
         let (ended, _) = talked(&script, None);
         let left: i32 = std::fs::read_to_string(pid.path()).unwrap().trim().parse().unwrap();
         rustix::process::kill_process(Pid::from_raw(left).unwrap(), Signal::KILL).unwrap();
-        assert!(matches!(&ended, Talked::Out(status) if status.signal() == Some(9)), "{ended:?}");
+        assert!(matches!(&ended, ConversationEnd::Out(status) if status.signal() == Some(9)), "{ended:?}");
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 
 use super::images::ArmImages;
+use super::kernel::Form;
 use crate::lever::{self, vm};
 use crate::protocol::{Module, RawDisks};
 use crate::vm::initramfs::Archive;
@@ -14,12 +15,13 @@ use bigiron_image as image;
 use bigiron_image::journal::packed_journal;
 use bigiron_model::plan::{Arm, Plan};
 use bigiron_model::storage;
-use bigiron_model::storage::{Medium, Profile};
+use bigiron_model::storage::{Medium, StorageProfile};
 use bigiron_workload::Configured;
 
 /// What is the same for every boot of an arm.
 pub(super) struct PreparedArm {
     pub(super) kernel: PathBuf,
+    pub(super) form: Form,
     /// Agent, modules, file-system images.
     pub(super) archive: Vec<u8>,
     /// The modules in the archive, in the order in which they load.
@@ -41,6 +43,7 @@ impl PreparedArm {
     pub(super) fn bare(kernel: PathBuf, images: ArmImages) -> Self {
         Self {
             kernel,
+            form: Form::Packed("in tests".to_owned()),
             archive: Vec::new(),
             modules: Vec::new(),
             lever_modules: Vec::new(),
@@ -62,7 +65,7 @@ pub(super) fn prepare(
     workloads: &[Box<dyn Configured>],
     plan: &Plan,
     arm: &Arm,
-    kernel: &Kernel,
+    (kernel, form): (&Kernel, Form),
     cache: &Path,
     agent: &[u8],
 ) -> anyhow::Result<PreparedArm> {
@@ -133,6 +136,7 @@ pub(super) fn prepare(
     }
     Ok(PreparedArm {
         kernel: kernel.image.clone(),
+        form,
         archive: archive.finish(),
         modules: to_load,
         lever_modules,
@@ -157,7 +161,7 @@ fn parameters(module: &str, disks: usize, size_mib: u64) -> String {
 
 /// The raw disks that an arm asks for, as large as its workloads need them.
 fn raw_disks(workloads: &[Box<dyn Configured>], arm: &Arm) -> anyhow::Result<Option<RawDisks>> {
-    let shape = vm::Shape::of(&arm.settings);
+    let shape = vm::MachineShape::of(&arm.settings);
     if shape.disks == 0 {
         return Ok(None);
     }
@@ -184,10 +188,10 @@ fn scsi_debug(plan: &Plan, raw: &RawDisks) -> anyhow::Result<String> {
 }
 
 /// What the arm's disks are made with.
-pub(super) fn kind<'a>(plan: &'a Plan, arm: &'a Arm) -> image::Kind<'a> {
+pub(super) fn kind<'a>(plan: &'a Plan, arm: &'a Arm) -> image::FileSystemSpec<'a> {
     let filesystem = lever::fs::kind(&arm.settings, &plan.machine.filesystem);
-    image::Kind::new(filesystem, lever::fs::mkfs(&arm.settings))
-        .of_blocks(vm::Shape::of(&arm.settings).block_bytes)
+    image::FileSystemSpec::new(filesystem, lever::fs::mkfs(&arm.settings))
+        .of_blocks(vm::MachineShape::of(&arm.settings).block_bytes)
         .with_journal_apart(lever::fs::journal(&arm.settings).is_some())
 }
 
@@ -222,7 +226,7 @@ fn without(error: KernelError, arm: &Arm, plan: &Plan) -> anyhow::Error {
     }
 }
 
-pub(super) fn storage_of(plan: &Plan) -> anyhow::Result<&'static Profile> {
+pub(super) fn storage_of(plan: &Plan) -> anyhow::Result<&'static StorageProfile> {
     let name = &plan.machine.storage;
     let profile = storage::find(name).with_context(|| format!("No storage `{name}`"))?;
     profile.goes_with(plan.clock).map_err(anyhow::Error::msg)?;
@@ -235,7 +239,7 @@ fn empty_images<'a>(
     plan: &'a Plan,
     arm: &'a Arm,
     images: &ArmImages,
-) -> Vec<(image::Kind<'a>, u64)> {
+) -> Vec<(image::FileSystemSpec<'a>, u64)> {
     let mut all = Vec::new();
     for (n, workload) in plan.workloads.iter().enumerate() {
         let size_mib = match images.data(&workload.name) {

@@ -1,7 +1,7 @@
-//! A machine that loses its power again and again: each life boots on the disk that the one before left, proves what had been acknowledged, and
-//! works until its VM is killed.
+//! A machine that loses its power again and again: each power cycle boots on the disk that the one before left, proves what had been
+//! acknowledged, and works until its VM is killed.
 //!
-//! Invariant: what a life is told was acknowledged had reached the host before the guest went on, and what its disk holds had been flushed by the
+//! Invariant: what a cycle is told was acknowledged had reached the host before the guest went on, and what its disk holds had been flushed by the
 //! guest, or was kept by a draw.
 
 use std::collections::BTreeMap;
@@ -14,16 +14,16 @@ use anyhow::{Context as _, ensure};
 use bigiron_stats::order::{ChaCha12Rng, Rng as _, rng};
 
 use super::files::Files;
-use super::{Content, POLL, VmHost, full, hear, outcome};
-use crate::host::heard::Heard;
+use super::{DiskContent, POLL, VmHost, full, hear, outcome};
+use crate::host::received_events::ReceivedEvents;
 use crate::host::{HostError, Phase};
-use crate::lever::{self, vm::Shape};
-use crate::protocol::{Crash, Job, WorkloadJob};
+use crate::lever::{self, vm::MachineShape};
+use crate::protocol::{Crash, GuestJob, WorkloadJob};
 use crate::vm::disk::{Cache, Disk};
 use crate::vm::process::Process;
 use crate::vm::qemu::Config;
-use crate::vm::watch::{Ended, Watch};
-use crate::vm::writes::{self, Fate, Honesty};
+use crate::vm::watch::{VmEnd, Watch};
+use crate::vm::writes::{self, Honesty, WriteFate};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Failure;
 
@@ -32,49 +32,49 @@ const ACKNOWLEDGED: &str = "/acknowledged";
 /// How often a guest that is about to be killed is looked at.
 const WATCHING: Duration = Duration::from_millis(2);
 
-/// When a life ends.
-pub enum End<'a> {
-    /// So long after the predicate says yes to the bytes that were acknowledged in this life.
+/// When a power cycle ends.
+pub enum PowerCycleEnd<'a> {
+    /// So long after the predicate says yes to the bytes that were acknowledged in this cycle.
     Kill { when: &'a dyn Fn(u64) -> bool, then: Duration },
     /// When the proof is done.
     Proof,
 }
 
-/// What a life has shown.
+/// What a power cycle has shown.
 #[derive(Debug)]
-pub struct Life {
-    /// What was proved of the lives before; `None` in the first one.
+pub struct PowerCycle {
+    /// What was proved of the cycles before; `None` in the first one.
     pub proved: Option<Vec<(String, String)>>,
     /// The failure, if it was not killed and did not end as it should.
     pub failure: Option<(Failure, String)>,
     /// What became of the disk's writes when the power was lost. `None` if it was not, or if the disk kept them all.
-    pub fate: Option<Fate>,
+    pub fate: Option<WriteFate>,
 }
 
-/// A machine with its disk, over all its lives. The plan has one arm and one workload, and storage that is a file of the host.
-pub struct Machine<'a> {
+/// A machine with its disk, over all its power cycles. The plan has one arm and one workload, and storage that is a file of the host.
+pub struct CrashMachine<'a> {
     host: &'a VmHost,
     plan: &'a Plan,
     dir: PathBuf,
     honesty: Honesty,
     draws: ChaCha12Rng,
-    lives: u32,
+    cycles: u32,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> CrashMachine<'a> {
     /// `dir` is a folder of its own, which exists and is empty.
     pub fn new(host: &'a VmHost, plan: &'a Plan, dir: &Path, honesty: Honesty) -> Self {
         let draws = rng(plan.design.seed);
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        Self { host, plan, dir, honesty, draws, lives: 0 }
+        Self { host, plan, dir, honesty, draws, cycles: 0 }
     }
 
-    /// The disk between two lives, and while a guest runs.
+    /// The disk between two cycles, and while a guest runs.
     fn disk(&self) -> PathBuf {
         self.dir.join("left.disk")
     }
 
-    /// All that was acknowledged, in all lives.
+    /// All that was acknowledged, in all cycles.
     pub fn acknowledged(&self) -> PathBuf {
         self.dir.join("acknowledged")
     }
@@ -83,7 +83,12 @@ impl<'a> Machine<'a> {
     ///
     /// # Errors
     /// The host's own, and the user's interruption.
-    pub fn live(&mut self, end: &End<'_>, cancel: &AtomicBool, phase: &dyn Fn(Phase)) -> Result<Life, HostError> {
+    pub fn live(
+        &mut self,
+        end: &PowerCycleEnd<'_>,
+        cancel: &AtomicBool,
+        phase: &dyn Fn(Phase),
+    ) -> Result<PowerCycle, HostError> {
         let fatal = |e: anyhow::Error| HostError::Fatal(format!("{e:#}"));
         let files = Files::in_dir(&self.dir);
         let (running, log, acks) = (self.dir.join("running.disk"), self.dir.join("writes.log"), self.dir.join("acks"));
@@ -94,7 +99,7 @@ impl<'a> Machine<'a> {
         }
         let arm = &self.host.arms[0];
         let mut initramfs = arm.archive.clone();
-        if self.lives > 0 {
+        if self.cycles > 0 {
             let told = fs::read(self.acknowledged()).map_err(|e| full(&e, &self.acknowledged()))?;
             let mut more = crate::vm::initramfs::Archive::new();
             more.file(ACKNOWLEDGED, 0o644, &told);
@@ -102,7 +107,7 @@ impl<'a> Machine<'a> {
         }
         files.write_initramfs(&initramfs, &job).map_err(|e| full(&e, &files.initramfs))?;
         let serial = self.plan.workloads[0].name.clone();
-        let shape = Shape::of(&self.plan.arms[0].settings);
+        let shape = MachineShape::of(&self.plan.arms[0].settings);
         let disks = [Disk { path: running.clone(), serial, cache: Cache::WriteBack, log: Some(log.clone()) }];
         let config = Config {
             clock: self.plan.clock,
@@ -126,17 +131,17 @@ impl<'a> Machine<'a> {
         let process = Process::start(&self.host.qemu, &config, None, &files.errors);
         let process = process.map_err(|e| full(&e, &files.errors))?;
         phase(Phase::Booting);
-        let (life, killed) = self.watch(process, &files, &acks, end, cancel, phase)?;
-        self.lives += 1;
+        let (cycle, killed) = self.watch(process, &files, &acks, end, cancel, phase)?;
+        self.cycles += 1;
         if !killed {
-            return Ok(life);
+            return Ok(cycle);
         }
         let told = fs::read(&acks).map_err(|e| full(&e, &acks))?;
         let mut all = fs::OpenOptions::new().create(true).append(true).open(self.acknowledged());
         all.as_mut().map_or_else(
             |e| Err(full(e, &acks)),
             |all| {
-                // Whole records only: the next life's begin behind them.
+                // Whole records only: those of the next cycle begin behind them.
                 std::io::Write::write_all(all, &told[..told.len() / 32 * 32]).map_err(|e| full(&e, &acks))
             },
         )?;
@@ -144,7 +149,7 @@ impl<'a> Machine<'a> {
         if fate.is_none() {
             fs::rename(&running, self.disk()).map_err(|e| full(&e, &running))?;
         }
-        Ok(Life { fate, ..life })
+        Ok(PowerCycle { fate, ..cycle })
     }
 
     /// Looks on until the guest has ended, or it is time to kill it; whether it was killed.
@@ -153,51 +158,51 @@ impl<'a> Machine<'a> {
         mut process: Process,
         files: &Files,
         acks: &Path,
-        end: &End<'_>,
+        end: &PowerCycleEnd<'_>,
         cancel: &AtomicBool,
         phase: &dyn Fn(Phase),
-    ) -> Result<(Life, bool), HostError> {
+    ) -> Result<(PowerCycle, bool), HostError> {
         let mut watch = Watch::new(&files.events, &files.console, self.plan.design.hang_cpu_seconds);
-        let (mut heard, mut told, mut due) = (Heard::default(), 0, None);
+        let (mut received, mut told, mut due) = (ReceivedEvents::default(), 0, None);
         let ended = loop {
             if cancel.load(Ordering::Relaxed) {
                 return Err(HostError::Cancelled);
             }
             let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
-            if let Some(line) = hear(&mut watch, &mut heard, files, phase)? {
+            if let Some(line) = hear(&mut watch, &mut received, files, phase)? {
                 process.kill();
-                break Ended::Malformed(line);
+                break VmEnd::Malformed(line);
             }
             if let Some(status) = status {
-                break Ended::Exited(status);
+                break VmEnd::Exited(status);
             }
             let length = fs::metadata(acks).map_or(0, |m| m.len());
             if length != told {
                 told = length;
                 watch.seen();
             }
-            if let (None, End::Kill { when, then }) = (due, end)
+            if let (None, PowerCycleEnd::Kill { when, then }) = (due, end)
                 && when(told)
             {
                 due = Some(Instant::now() + *then);
             }
             if due.is_some_and(|at| Instant::now() >= at) {
                 process.kill();
-                return Ok((Life { proved: heard.proved, failure: None, fate: None }, true));
+                return Ok((PowerCycle { proved: received.proved, failure: None, fate: None }, true));
             }
-            if let Some(why) = watch.hung(process.cpu_seconds(), heard.last_step()) {
+            if let Some(why) = watch.hung(process.cpu_seconds(), received.last_step()) {
                 process.kill();
-                break Ended::Hung(why);
+                break VmEnd::Hung(why);
             }
             std::thread::sleep(if told > 0 { WATCHING } else { POLL });
         };
         let console = fs::read(&files.console).unwrap_or_default();
-        let failure = outcome::verdict(&ended, &heard, &String::from_utf8_lossy(&console), &process.errors())?;
-        Ok((Life { proved: heard.proved, failure, fate: None }, false))
+        let failure = outcome::verdict(&ended, &received, &String::from_utf8_lossy(&console), &process.errors())?;
+        Ok((PowerCycle { proved: received.proved, failure, fate: None }, false))
     }
 
-    /// The job of the next life. In the first one the disk is made.
-    fn job(&self, end: &End<'_>) -> anyhow::Result<Job> {
+    /// The job of the next cycle. In the first one the disk is made.
+    fn job(&self, end: &PowerCycleEnd<'_>) -> anyhow::Result<GuestJob> {
         let (plan, arm, planned) = (self.plan, &self.host.arms[0], &self.plan.workloads[0]);
         ensure!(arm.raw_disks.is_none(), "The disks of `vm.disks` are in the guest's memory and would lose everything");
         ensure!(
@@ -205,25 +210,25 @@ impl<'a> Machine<'a> {
             "A test of crashes has one disk, and with `{}` there are two",
             lever::fs::JOURNAL
         );
-        let (first, kind) = (self.lives == 0, super::arm::kind(plan, &plan.arms[0]));
-        let storage = self.host.storage(plan, (&plan.arms[0], arm), 0, &mut |_: &str, content: Content<'_>| {
+        let (first, kind) = (self.cycles == 0, super::arm::kind(plan, &plan.arms[0]));
+        let storage = self.host.storage(plan, (&plan.arms[0], arm), 0, &mut |_: &str, content: DiskContent<'_>| {
             if first { self.host.lay(kind, content, &self.disk()) } else { Ok(()) }
         });
         let mut storage = storage?.context("A test of crashes needs a workload with a disk")?;
         if !first {
             storage.files = None;
         }
-        let seed = plan.design.seed.wrapping_add(u64::from(self.lives));
-        Ok(Job {
+        let seed = plan.design.seed.wrapping_add(u64::from(self.cycles));
+        Ok(GuestJob {
             modules: arm.modules.clone(),
             cmdline: arm.cmdline.clone(),
             levers: lever::of_runtime(&plan.arms[0].settings),
             lever_modules: arm.lever_modules.clone(),
             mount: lever::fs::mount(&plan.arms[0].settings).to_owned(),
-            shape: Shape::of(&plan.arms[0].settings),
+            shape: MachineShape::of(&plan.arms[0].settings),
             crash: Some(Crash {
                 acknowledged: (!first).then(|| ACKNOWLEDGED.to_owned()),
-                proves_only: matches!(end, End::Proof),
+                proves_only: matches!(end, PowerCycleEnd::Proof),
             }),
             workloads: vec![WorkloadJob {
                 name: planned.name.clone(),
@@ -233,7 +238,7 @@ impl<'a> Machine<'a> {
                 loaded: arm.images.data(&planned.name).map(|loaded| loaded.name.to_owned()),
                 foundation: BTreeMap::new(),
             }],
-            ..Job::new(plan.clock, seed)
+            ..GuestJob::new(plan.clock, seed)
         })
     }
 }

@@ -6,16 +6,16 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use bigiron_profile::Windows;
 
-use super::Booted;
+use super::FinishedGuest;
 use crate::host::Trial;
-use crate::host::sums::Sums;
+use crate::host::window_sums::WindowSums;
 use crate::host::{samples, waits};
 use bigiron_model::evidence::{Evidence, SCHEMA};
-use bigiron_model::waits::Waiting;
+use bigiron_model::waits::TrialWaits;
 use bigiron_probe::symbols::Symbols;
 
 /// What a guest executed, from what it said and from the file that the plugin wrote.
-pub(super) fn counted(trial: &Trial<'_>, booted: &mut Booted, profile: &Path) -> anyhow::Result<Evidence> {
+pub(super) fn counted(trial: &Trial<'_>, booted: &mut FinishedGuest, profile: &Path) -> anyhow::Result<Evidence> {
     if let Some((failure, message)) = &booted.result.failure {
         bail!("{}: {message}", failure.verb());
     }
@@ -23,16 +23,16 @@ pub(super) fn counted(trial: &Trial<'_>, booted: &mut Booted, profile: &Path) ->
     let windows: Vec<_> = Windows::new(&bytes)
         .and_then(Iterator::collect)
         .map_err(|why| anyhow::anyhow!("The profile is not usable: {why}"))?;
-    let heard = std::mem::take(&mut booted.heard);
-    let said = heard.windows;
+    let received = std::mem::take(&mut booted.received);
+    let said = received.windows;
     ensure!(
         windows.len() == said.len(),
         "{} windows were counted, and the guest tells of {}",
         windows.len(),
         said.len()
     );
-    let symbols = Symbols::new(&heard.kallsyms, heard.programs).map_err(anyhow::Error::msg)?;
-    let mut sums = Sums::default();
+    let symbols = Symbols::new(&received.kallsyms, received.programs).map_err(anyhow::Error::msg)?;
+    let mut sums = WindowSums::default();
     for ((workload, window), counts) in said.into_iter().zip(windows) {
         let (mut functions, mut calls) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
         for (address, count) in counts {
@@ -57,22 +57,28 @@ pub(super) fn counted(trial: &Trial<'_>, booted: &mut Booted, profile: &Path) ->
 }
 
 /// What a guest executed, by the samples that it took itself.
-pub(super) fn sampled(trial: &Trial<'_>, booted: &mut Booted) -> anyhow::Result<Evidence> {
+pub(super) fn sampled(trial: &Trial<'_>, booted: &mut FinishedGuest) -> anyhow::Result<Evidence> {
     if let Some((failure, message)) = &booted.result.failure {
         bail!("{}: {message}", failure.verb());
     }
-    let heard = std::mem::take(&mut booted.heard);
-    let taken = heard.samples.context("The guest did not tell what it sampled")?;
+    let received = std::mem::take(&mut booted.received);
+    let taken = received.samples.context("The guest did not tell what it sampled")?;
     let profiles = taken.map_err(|why| anyhow::anyhow!("The guest cannot be sampled: {why}"))?;
-    samples::evidence(trial, booted.result.metrics.clone(), booted.result.cost.cpu_s, heard.windows, profiles)
+    samples::evidence(trial, booted.result.metrics.clone(), booted.result.cost.cpu_s, received.windows, profiles)
 }
 
 /// What a guest waited for, by what it said.
-pub(super) fn waiting(trial: &Trial<'_>, booted: &mut Booted) -> anyhow::Result<Waiting> {
+pub(super) fn waiting(trial: &Trial<'_>, booted: &mut FinishedGuest) -> anyhow::Result<TrialWaits> {
     if let Some((failure, message)) = &booted.result.failure {
         bail!("{}: {message}", failure.verb());
     }
-    let heard = std::mem::take(&mut booted.heard);
-    let (cpus, traced, windows) = heard.waits.context("The guest did not tell what it waited for")?;
-    waits::evidence(trial, booted.result.metrics.clone(), &heard.windows, (cpus, traced, &windows), heard.lock_stat)
+    let received = std::mem::take(&mut booted.received);
+    let (cpus, traced, windows) = received.waits.context("The guest did not tell what it waited for")?;
+    waits::evidence(
+        trial,
+        booted.result.metrics.clone(),
+        &received.windows,
+        (cpus, traced, &windows),
+        received.lock_stat,
+    )
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::host::HostError;
 use crate::protocol;
-use crate::protocol::Job;
+use crate::protocol::GuestJob;
 use crate::vm::initramfs::Archive;
 use crate::vm::process::Process;
 
@@ -40,7 +40,7 @@ impl Files {
         self.dir.join(format!("{serial}.disk"))
     }
 
-    pub(super) fn write_initramfs(&self, archive: &[u8], job: &Job) -> std::io::Result<()> {
+    pub(super) fn write_initramfs(&self, archive: &[u8], job: &GuestJob) -> std::io::Result<()> {
         let mut own = Archive::new();
         own.file(protocol::JOB_PATH, 0o644, &serde_json::to_vec(job).expect("a job has string keys only"));
         let mut file = File::create(&self.initramfs)?;

@@ -9,12 +9,12 @@ use anyhow::{Context as _, ensure};
 
 use super::arm::kind;
 use crate::host::foundation;
-use crate::protocol::{Copy, Device, Storage, Tree};
+use crate::protocol::{Copy, Device, PmemFileSystem, Storage};
 use crate::vm::disk;
 use crate::vm::qemu::Pmem;
 use bigiron_image as image;
 use bigiron_model::plan::{Arm, Plan};
-use bigiron_model::storage::{Medium, Profile};
+use bigiron_model::storage::{Medium, StorageProfile};
 use bigiron_workload::{Configured, ImageRole};
 
 /// What a pmem device's length must be a multiple of (the kernel's sub-section).
@@ -88,9 +88,10 @@ impl ArmImages {
         self.images.iter().find(|i| i.workload == workload && i.role == ImageRole::Data)
     }
 
-    pub(super) fn trees(&self, workload: &str) -> Vec<Tree> {
-        let tree =
-            |i: &ArmImage| Some(Tree { name: i.name.to_owned(), pmem: i.pmem?, filesystem: i.filesystem.to_owned() });
+    pub(super) fn trees(&self, workload: &str) -> Vec<PmemFileSystem> {
+        let tree = |i: &ArmImage| {
+            Some(PmemFileSystem { name: i.name.to_owned(), pmem: i.pmem?, filesystem: i.filesystem.to_owned() })
+        };
         self.images.iter().filter(|i| i.workload == workload && i.role == ImageRole::Tree).filter_map(tree).collect()
     }
 }
@@ -102,7 +103,7 @@ impl ArmImage {
     }
 
     /// The disk that it lies on: of the guest's memory without a model it is one itself.
-    pub(super) fn device(&self, profile: &Profile, cpus: u32, index: usize, serial: &str) -> Device {
+    pub(super) fn device(&self, profile: &StorageProfile, cpus: u32, index: usize, serial: &str) -> Device {
         match (profile.medium, self.pmem) {
             (Medium::Ram, Some(index)) if self.moves_to.is_none() => Device::Pmem { index },
             _ => {
@@ -112,7 +113,7 @@ impl ArmImage {
         }
     }
 
-    pub(super) fn storage(&self, device: Device, kind: image::Kind<'_>) -> Storage {
+    pub(super) fn storage(&self, device: Device, kind: image::FileSystemSpec<'_>) -> Storage {
         let mut storage = Storage {
             filesystem: kind.filesystem.to_owned(),
             image: None,
@@ -124,7 +125,7 @@ impl ArmImage {
         match (self.moves_to_mib(), self.pmem) {
             (Some(size_mib), Some(pmem)) => {
                 let own = self.filesystem.to_owned();
-                storage.files = Some(Tree { name: self.name.to_owned(), pmem, filesystem: own });
+                storage.files = Some(PmemFileSystem { name: self.name.to_owned(), pmem, filesystem: own });
                 if !matches!(storage.device, Device::Virtio { .. }) {
                     storage.image = Some(kind.path(size_mib));
                 }

@@ -3,7 +3,7 @@
 use super::super::site::tests::{machine, site};
 use super::*;
 use crate::lever;
-use crate::undo::{Ledger, Thrown};
+use crate::undo::{Ledger, NoLedger};
 
 const QUEUE: &[(&str, &str)] = &[
     ("/sys/kernel/here", ""),
@@ -29,7 +29,7 @@ fn what_is_set_is_in_the_record_and_comes_back() {
     let mark = ledger.mark();
     let asked = settings(&["block.nr-requests=64", "sysctl.vm.swappiness=10", "cpu.pin=1"]);
     let applied = apply(&asked, &site(&root), &mut ledger).unwrap();
-    let change = |path: &str, before: &str, after: &str| Change {
+    let change = |path: &str, before: &str, after: &str| FileChange {
         path: path.to_owned(),
         before: before.to_owned(),
         after: after.to_owned(),
@@ -80,12 +80,12 @@ fn a_value_that_the_kernel_changed_did_not_take() {
     let root = machine(QUEUE);
     std::os::unix::fs::symlink("/dev/null", root.path().join("proc/sys/vm/null")).unwrap();
     struct Here(std::path::PathBuf);
-    impl Notes for Here {
+    impl ChangeLog for Here {
         fn root(&self) -> &Path {
             &self.0
         }
         fn note(&mut self, what: &str, undo: crate::undo::Inverse) -> Result<(), UndoError> {
-            Thrown.note(what, undo)
+            NoLedger.note(what, undo)
         }
     }
     let mut here = Here(root.path().to_owned());

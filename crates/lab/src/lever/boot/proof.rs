@@ -4,7 +4,7 @@
 //! the kernel's complaints alone.
 
 use super::super::same_value;
-use super::Seen;
+use super::BootedCommandLine;
 use crate::undo::chosen;
 use bigiron_model::size;
 use bigiron_sys::cpu_list;
@@ -12,7 +12,12 @@ use bigiron_sys::cpu_list;
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Whether the kernel shows that `name=value` took; `None` if it shows nothing of this parameter. `words` is the whole command line, in order.
-pub(super) fn prove(name: &str, value: Option<&str>, words: &[&str], seen: &Seen<'_>) -> Option<Result<(), String>> {
+pub(super) fn prove(
+    name: &str,
+    value: Option<&str>,
+    words: &[&str],
+    seen: &BootedCommandLine<'_>,
+) -> Option<Result<(), String>> {
     let text = value.unwrap_or("");
     match name {
         "transparent_hugepage" => Some(shown("/sys/kernel/mm/transparent_hugepage/enabled", text, seen)),
@@ -32,7 +37,7 @@ pub(super) fn prove(name: &str, value: Option<&str>, words: &[&str], seen: &Seen
 }
 
 /// The text of a file that must be there.
-fn read(path: &str, seen: &Seen<'_>) -> Result<String, String> {
+fn read(path: &str, seen: &BootedCommandLine<'_>) -> Result<String, String> {
     (seen.read)(path).map(|text| text.trim().to_owned()).ok_or_else(|| unreadable(path))
 }
 
@@ -40,13 +45,13 @@ pub(super) fn unreadable(path: &str) -> String {
     format!("`{path}` cannot be read, so nothing shows that it took")
 }
 
-pub(super) fn shown(path: &str, want: &str, seen: &Seen<'_>) -> Result<(), String> {
+pub(super) fn shown(path: &str, want: &str, seen: &BootedCommandLine<'_>) -> Result<(), String> {
     let text = read(path, seen)?;
     let got = chosen(&text);
     if same_value(got, want) { Ok(()) } else { Err(format!("`{path}` says `{got}`")) }
 }
 
-fn preempt(want: &str, seen: &Seen<'_>) -> Option<Result<(), String>> {
+fn preempt(want: &str, seen: &BootedCommandLine<'_>) -> Option<Result<(), String>> {
     // A kernel without debugfs shows it nowhere; one that cannot choose does not know the parameter, which is noticed elsewhere.
     let path = "/sys/kernel/debug/sched/preempt";
     let text = (seen.read)(path)?;
@@ -58,7 +63,7 @@ fn preempt(want: &str, seen: &Seen<'_>) -> Option<Result<(), String>> {
 }
 
 /// Every x86 CPU is subject to Spectre v1, so whether it is mitigated shows whether anything is.
-fn mitigations(want: &str, seen: &Seen<'_>) -> Option<Result<(), String>> {
+fn mitigations(want: &str, seen: &BootedCommandLine<'_>) -> Option<Result<(), String>> {
     let path = "/sys/devices/system/cpu/vulnerabilities/spectre_v1";
     let text = (seen.read)(path)?;
     let text = text.trim();
@@ -70,7 +75,7 @@ fn mitigations(want: &str, seen: &Seen<'_>) -> Option<Result<(), String>> {
     Some(if mitigated == wanted { Ok(()) } else { Err(format!("`{path}` says `{text}`")) })
 }
 
-fn pti(want: &str, seen: &Seen<'_>) -> Option<Result<(), String>> {
+fn pti(want: &str, seen: &BootedCommandLine<'_>) -> Option<Result<(), String>> {
     let is_on = seen.log.contains("Kernel/User page tables isolation: enabled");
     match (want, is_on) {
         ("on", false) => Some(Err("the kernel's log does not say that page tables are isolated".to_owned())),
@@ -86,7 +91,7 @@ fn kib(text: &str) -> Option<u64> {
 }
 
 /// The pages are of the size that the last `hugepagesz` before them names, else of the default size.
-fn hugepages(want: &str, words: &[&str], seen: &Seen<'_>) -> Result<(), String> {
+fn hugepages(want: &str, words: &[&str], seen: &BootedCommandLine<'_>) -> Result<(), String> {
     let at = words.iter().position(|w| *w == format!("hugepages={want}")).unwrap_or(words.len());
     let size = words[..at].iter().rev().find_map(|w| w.strip_prefix("hugepagesz=")).and_then(kib);
     let path = match size {
@@ -100,7 +105,7 @@ fn hugepages(want: &str, words: &[&str], seen: &Seen<'_>) -> Result<(), String> 
     if got.parse() == Ok(wanted) { Ok(()) } else { Err(format!("`{path}` says `{got}`")) }
 }
 
-fn hugepagesz(name: &str, want: &str, seen: &Seen<'_>) -> Result<(), String> {
+fn hugepagesz(name: &str, want: &str, seen: &BootedCommandLine<'_>) -> Result<(), String> {
     let kib = kib(want).ok_or("it is not a size of huge pages")?;
     if name == "default_hugepagesz" {
         let meminfo = read("/proc/meminfo", seen)?;
@@ -116,7 +121,7 @@ fn field(meminfo: &str, name: &str) -> Option<u64> {
     meminfo.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse().ok())
 }
 
-fn nodes(fake: &str, seen: &Seen<'_>) -> Result<(), String> {
+fn nodes(fake: &str, seen: &BootedCommandLine<'_>) -> Result<(), String> {
     let path = "/sys/devices/system/node/online";
     let got = read(path, seen)?;
     let nodes = cpu_list::parse(&got).map_or(0, |nodes| nodes.len());
@@ -129,7 +134,7 @@ fn nodes(fake: &str, seen: &Seen<'_>) -> Result<(), String> {
     ))
 }
 
-fn isolated(want: &str, seen: &Seen<'_>) -> Option<Result<(), String>> {
+fn isolated(want: &str, seen: &BootedCommandLine<'_>) -> Option<Result<(), String>> {
     let is_flag = |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic());
     let (flags, lists): (Vec<&str>, Vec<&str>) = want.split(',').partition(is_flag);
     // Only CPUs without a scheduling domain are shown.
@@ -141,7 +146,7 @@ fn isolated(want: &str, seen: &Seen<'_>) -> Option<Result<(), String>> {
 }
 
 /// Whether a file lists exactly the CPUs of `want` that there can be, one at least.
-fn listed(path: &str, want: &[u32], seen: &Seen<'_>) -> Result<(), String> {
+fn listed(path: &str, want: &[u32], seen: &BootedCommandLine<'_>) -> Result<(), String> {
     let possible = cpu_list::parse(&read(&format!("{CPUS}/possible"), seen)?).unwrap_or_default();
     let want: Vec<u32> = want.iter().copied().filter(|cpu| possible.contains(cpu)).collect();
     let got = read(path, seen)?;
@@ -152,21 +157,21 @@ fn listed(path: &str, want: &[u32], seen: &Seen<'_>) -> Result<(), String> {
     }
 }
 
-fn online(most: usize, seen: &Seen<'_>) -> Result<(), String> {
+fn online(most: usize, seen: &BootedCommandLine<'_>) -> Result<(), String> {
     let count =
         |file: &str| Ok::<_, String>(cpu_list::parse(&read(&format!("{CPUS}/{file}"), seen)?).map_or(0, |c| c.len()));
     let (online, present) = (count("online")?, count("present")?);
     if online == most.min(present).max(1) { Ok(()) } else { Err(format!("{online} of {present} CPUs are online")) }
 }
 
-fn memory(bytes: u64, seen: &Seen<'_>) -> Result<(), String> {
+fn memory(bytes: u64, seen: &BootedCommandLine<'_>) -> Result<(), String> {
     let meminfo = read("/proc/meminfo", seen)?;
     let total = field(&meminfo, "MemTotal:").ok_or("/proc/meminfo shows no `MemTotal`")?;
     if total << 10 <= bytes { Ok(()) } else { Err(format!("/proc/meminfo says `MemTotal: {total} kB`")) }
 }
 
 /// Since Linux 5.4 it is known and does nothing.
-fn elevator(seen: &Seen<'_>) -> Option<Result<(), String>> {
+fn elevator(seen: &BootedCommandLine<'_>) -> Option<Result<(), String>> {
     let line = seen.log.lines().find(|line| line.contains("elevator= does not have any effect"))?;
     Some(Err(format!("the kernel logged `{line}`; the lever `block.scheduler` sets it")))
 }
@@ -177,7 +182,7 @@ mod tests {
 
     fn proved(word: &str, cmdline: &str, log: &str, files: &[(&str, &str)]) -> Option<Result<(), String>> {
         let read = |path: &str| files.iter().find(|(p, _)| *p == path).map(|(_, text)| (*text).to_owned());
-        let seen = Seen { cmdline, log, init_args: &[], init_environment: &[], read: &read };
+        let seen = BootedCommandLine { cmdline, log, init_args: &[], init_environment: &[], read: &read };
         let words: Vec<&str> = cmdline.split_ascii_whitespace().collect();
         let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
         prove(name, value, &words, &seen)

@@ -15,8 +15,8 @@ pub(crate) fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 /// No network.
-pub(crate) fn nobody() -> &'static Link {
-    Box::leak(Box::new(Link::none(net::NOBODY)))
+pub(crate) fn nobody() -> &'static TrialLink {
+    Box::leak(Box::new(TrialLink::none(net::NOBODY)))
 }
 
 pub(crate) fn site(root: &tempfile::TempDir) -> Site<'_> {
@@ -25,13 +25,13 @@ pub(crate) fn site(root: &tempfile::TempDir) -> Site<'_> {
     Site { root: root.path(), disks, link: nobody() }
 }
 
-fn resolved(root: &tempfile::TempDir, text: &str) -> Result<Action, String> {
+fn resolved(root: &tempfile::TempDir, text: &str) -> Result<ResolvedSetting, String> {
     site(root).resolve(&lever::parse(text).unwrap())
 }
 
-fn paths(action: Action) -> Vec<String> {
+fn paths(action: ResolvedSetting) -> Vec<String> {
     match action {
-        Action::Write { paths, .. } => paths.iter().map(|p| p.display().to_string()).collect(),
+        ResolvedSetting::Write { paths, .. } => paths.iter().map(|p| p.display().to_string()).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -76,7 +76,7 @@ fn the_kernels_own_offer_is_in_the_refusal() {
         assert!(why.contains(want), "{text}: {why}");
     }
     assert_eq!(paths(resolved(&root, "block.scheduler=bfq").unwrap()), ["/sys/block/vda/queue/scheduler"]);
-    assert_eq!(resolved(&root, "cpu.pin=0-1").unwrap(), Action::Pin(vec![0, 1]));
+    assert_eq!(resolved(&root, "cpu.pin=0-1").unwrap(), ResolvedSetting::Pin(vec![0, 1]));
 }
 
 #[test]

@@ -18,8 +18,8 @@ fn names(values: &Values) -> Vec<&str> {
     values.keys().map(String::as_str).collect()
 }
 
-fn total(n: u64) -> Option<Value> {
-    Some(Value::Total(n))
+fn total(n: u64) -> Option<CounterValue> {
+    Some(CounterValue::Total(n))
 }
 
 #[test]
@@ -65,12 +65,12 @@ fn interrupts_are_rows_of_cpus_and_those_of_devices_add_up() {
                 NMI:          0          0   Non-maskable interrupts\nTLB:     752371     773738   TLB shootdowns\nERR:          4\nMIS:          0\n";
     let values = of("interrupts", text);
     assert_eq!(names(&values), ["irq.ERR", "irq.MIS", "irq.NMI", "irq.TLB", "irq.devices"]);
-    assert_eq!(values["irq.TLB"], Value::Cells(vec![(0, 0, 752_371), (0, 2, 773_738)]));
-    assert_eq!(values["irq.devices"], Value::Cells(vec![(0, 0, 23), (0, 2, 0), (24, 0, 7), (24, 2, 1000)]));
-    assert_eq!(values["irq.ERR"], Value::Cells(vec![(0, 0, 4)]));
+    assert_eq!(values["irq.TLB"], CounterValue::Cells(vec![(0, 0, 752_371), (0, 2, 773_738)]));
+    assert_eq!(values["irq.devices"], CounterValue::Cells(vec![(0, 0, 23), (0, 2, 0), (24, 0, 7), (24, 2, 1000)]));
+    assert_eq!(values["irq.ERR"], CounterValue::Cells(vec![(0, 0, 4)]));
     let one = of("interrupts", "           CPU0       \nLOC:       1234   Local timer interrupts\nERR:          4\n");
-    assert_eq!(one["irq.LOC"], Value::Cells(vec![(0, 0, 1234)]));
-    assert_eq!(one["irq.ERR"], Value::Cells(vec![(0, 0, 4)]));
+    assert_eq!(one["irq.LOC"], CounterValue::Cells(vec![(0, 0, 1234)]));
+    assert_eq!(one["irq.ERR"], CounterValue::Cells(vec![(0, 0, 4)]));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn softirqs_keep_the_kernels_names() {
     let text = "                    CPU0       CPU1       \n          HI:          0          1\n      NET_RX:        346        342\n     IRQ_POLL:  4294967295   0\n     SHORT:  1\n";
     let values = of("softirqs", text);
     assert_eq!(names(&values), ["softirq.HI", "softirq.IRQ_POLL", "softirq.NET_RX"]);
-    assert_eq!(values["softirq.NET_RX"], Value::Cells(vec![(0, 0, 346), (0, 1, 342)]));
+    assert_eq!(values["softirq.NET_RX"], CounterValue::Cells(vec![(0, 0, 346), (0, 1, 342)]));
 }
 
 /// Lines of one CPU and one domain, which has moved 40 + 1 + 3 tasks.
@@ -98,11 +98,11 @@ fn what_the_scheduler_does_not_count_is_not_there() {
         let text = schedstat_of(version);
         let values = of("schedstat", &text);
         assert_eq!(names(&values), ["sched.run-ns", "sched.run-queue-wait-ns", "sched.timeslices"], "{version}");
-        assert_eq!(values["sched.run-queue-wait-ns"], Value::Cells(vec![(0, 0, 7777)]));
+        assert_eq!(values["sched.run-queue-wait-ns"], CounterValue::Cells(vec![(0, 0, 7777)]));
         let all = with("schedstat", &text, true);
-        assert_eq!(all["sched.wakeups"], Value::Cells(vec![(0, 0, 44)]));
-        assert_eq!(all["sched.yields"], Value::Cells(vec![(0, 0, 11)]));
-        assert_eq!(all["sched.tasks-pulled"], Value::Cells(vec![(0, 0, 44)]), "{version}");
+        assert_eq!(all["sched.wakeups"], CounterValue::Cells(vec![(0, 0, 44)]));
+        assert_eq!(all["sched.yields"], CounterValue::Cells(vec![(0, 0, 11)]));
+        assert_eq!(all["sched.tasks-pulled"], CounterValue::Cells(vec![(0, 0, 44)]), "{version}");
         assert_eq!(all.len(), 9);
     }
     // What a later version means is not guessed.
@@ -119,11 +119,11 @@ fn requests_of_disks_are_counted_once() {
                 259       0 nvme0n1 1 0 8 1 0 0 0 0 0 1 1 0 0 0 0\n 259       1 nvme0n1p1 1 0 8 1 0 0 0 0 0 1 1 0 0 0 0\n \
                 253       0 dm-0 100 0 800 7 0 0 0 0 0 1 1 0 0 0 0 0 0\n";
     let values = of("diskstats", text);
-    assert_eq!(values["block.reads"], Value::Cells(vec![(1, 0, 10), (3, 0, 1)]));
-    assert_eq!(values["block.written-bytes"], Value::Cells(vec![(1, 0, 81_920), (3, 0, 0)]));
-    assert_eq!(values["block.queue-time-ns"], Value::Cells(vec![(1, 0, 16_000_000), (3, 0, 1_000_000)]));
+    assert_eq!(values["block.reads"], CounterValue::Cells(vec![(1, 0, 10), (3, 0, 1)]));
+    assert_eq!(values["block.written-bytes"], CounterValue::Cells(vec![(1, 0, 81_920), (3, 0, 0)]));
+    assert_eq!(values["block.queue-time-ns"], CounterValue::Cells(vec![(1, 0, 16_000_000), (3, 0, 1_000_000)]));
     // Flushes are counted since 5.5.
-    assert_eq!(values["block.flushes"], Value::Cells(vec![(1, 0, 4)]));
+    assert_eq!(values["block.flushes"], CounterValue::Cells(vec![(1, 0, 4)]));
     assert!(is_partition("sda1", "sda") && !is_partition("loop10", "loop1") && !is_partition("sdaa", "sda"));
 }
 
@@ -146,11 +146,11 @@ fn amounts_are_what_there_is() {
     assert_eq!(
         values,
         [("mem.PageTables", 332 << 10), ("mem.Slab", 29_108 << 10)]
-            .map(|(n, v)| (n.to_owned(), Value::Gauge(v)))
+            .map(|(n, v)| (n.to_owned(), CounterValue::Gauge(v)))
             .into()
     );
     let text = "slabinfo - version: 2.1\n# name            <active_objs> <num_objs> <objsize>\ndentry             10000  10500    192   21    1 : tunables    0    0    0 : slabdata      2      2      0\n";
-    assert_eq!(of("slabinfo", text), [("slab.dentry".to_owned(), Value::Gauge(1_920_000))].into());
+    assert_eq!(of("slabinfo", text), [("slab.dentry".to_owned(), CounterValue::Gauge(1_920_000))].into());
 }
 
 proptest! {

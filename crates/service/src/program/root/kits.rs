@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Wanted;
+use super::ProgramNeeds;
 use super::selection::Selection;
 use bigiron_image::find_tool;
 
@@ -44,7 +44,7 @@ const LINKED_NAMES: &str = "crt1.o crti.o crtn.o Scrt1.o gcrt1.o grcrt1.o rcrt1.
 const LARGE: [&str; 3] = ["/usr/include/boost", "/usr/include/node", "/usr/include/llvm"];
 
 /// Chooses.
-pub(super) fn select(wanted: &Wanted<'_>) -> Selection {
+pub(super) fn select(wanted: &ProgramNeeds<'_>) -> Selection {
     let mut selection = Selection::default();
     let nothing = |_: &Path| false;
     selection.add(Path::new("/etc"), &|path| path.starts_with("/etc/ssl/private"));
@@ -110,7 +110,7 @@ pub fn tokens(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The text of a program that is a script of the folder.
-fn script(wanted: &Wanted<'_>, word: &str) -> Option<String> {
+fn script(wanted: &ProgramNeeds<'_>, word: &str) -> Option<String> {
     let dir = wanted.dir?;
     let path = (wanted.find)(word).ok().filter(|path| path.starts_with(dir))?;
     let bytes = fs::read(path).ok().filter(|bytes| bytes.starts_with(b"#!"))?;

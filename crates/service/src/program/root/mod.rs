@@ -16,9 +16,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 
-use self::selection::{Kind, Selection};
+use self::selection::{FileKind, Selection};
 use crate::image;
-use crate::image::Shape;
+use crate::image::ImageSpec;
 use bigiron_archive::{Store, hash};
 use bigiron_model::size;
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
@@ -36,7 +36,7 @@ const MOST: u64 = 4 << 30;
 const NEWEST: i64 = 1_703_980_800;
 
 /// What programs need of this machine.
-pub struct Wanted<'a> {
+pub struct ProgramNeeds<'a> {
     /// Whose programs they are, for messages: `the command`.
     pub whose: &'a str,
     /// Words of which some may be names of programs.
@@ -55,7 +55,7 @@ pub struct Wanted<'a> {
 ///
 /// # Errors
 /// Too much to copy, no room, no mkfs.
-pub fn of(wanted: &Wanted<'_>, cx: &ImageContext<'_>) -> Result<Images> {
+pub fn of(wanted: &ProgramNeeds<'_>, cx: &ImageContext<'_>) -> Result<Images> {
     if cx.filesystem.is_none() {
         return Ok(Images::default());
     }
@@ -98,7 +98,11 @@ pub fn of(wanted: &Wanted<'_>, cx: &ImageContext<'_>) -> Result<Images> {
         let staged = tempfile::tempdir_in(&shelf).with_context(|| format!("No room in {}", shelf.display()))?;
         stage(&selection, staged.path())?;
         let new = tempfile::Builder::new().prefix(".new-").tempfile_in(&shelf)?;
-        image::make(staged.path(), new.path(), &Shape { filesystem: FILESYSTEM, room: 0, writable: false, owner: 0 })?;
+        image::make(
+            staged.path(),
+            new.path(),
+            &ImageSpec { filesystem: FILESYSTEM, room: 0, writable: false, owner: 0 },
+        )?;
         // Renamed into place: two processes may make the same image, and none may see half of one.
         prune(&shelf);
         new.persist(&kept).with_context(|| format!("Cannot keep {}", kept.display()))?;
@@ -153,9 +157,9 @@ fn stage(selection: &Selection, dir: &Path) -> Result<()> {
         let to = dir.join(path.strip_prefix("/").unwrap_or(path));
         let failed = || format!("Cannot copy {}", path.display());
         match &entry.kind {
-            Kind::Folder => fs::create_dir_all(&to).with_context(failed)?,
-            Kind::Link(target) => symlink(target, &to).with_context(failed)?,
-            Kind::File(_) => {
+            FileKind::Folder => fs::create_dir_all(&to).with_context(failed)?,
+            FileKind::Link(target) => symlink(target, &to).with_context(failed)?,
+            FileKind::File(_) => {
                 fs::copy(path, &to).with_context(failed)?;
                 let modified = UNIX_EPOCH + Duration::from_secs((entry.modified_s - older).max(0) as u64);
                 let times = FileTimes::new().set_modified(modified).set_accessed(modified);
@@ -166,10 +170,10 @@ fn stage(selection: &Selection, dir: &Path) -> Result<()> {
         }
     }
     // Modes last, and folders after what is in them.
-    for (path, entry) in selection.entries.iter().rev().filter(|(_, e)| !matches!(e.kind, Kind::Link(_))) {
+    for (path, entry) in selection.entries.iter().rev().filter(|(_, e)| !matches!(e.kind, FileKind::Link(_))) {
         let to = dir.join(path.strip_prefix("/").unwrap_or(path));
         // The owner must be able to read all of it once more.
-        let mode = entry.mode | if entry.kind == Kind::Folder { 0o700 } else { 0o400 };
+        let mode = entry.mode | if entry.kind == FileKind::Folder { 0o700 } else { 0o400 };
         fs::set_permissions(&to, fs::Permissions::from_mode(mode))?;
     }
     Ok(())

@@ -25,7 +25,7 @@ const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 const MOST_LINKS: u32 = 40;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     Folder,
     Link(PathBuf),
     /// With its length.
@@ -33,8 +33,8 @@ pub enum Kind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    pub kind: Kind,
+pub struct SelectedFile {
+    pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,
     /// Seconds since 1970; 0 of what is not a file.
@@ -44,7 +44,7 @@ pub struct Entry {
 /// By absolute path.
 #[derive(Debug, Default)]
 pub struct Selection {
-    pub entries: BTreeMap<PathBuf, Entry>,
+    pub entries: BTreeMap<PathBuf, SelectedFile>,
     /// Libraries looked for, by name.
     libraries: BTreeSet<String>,
 }
@@ -52,14 +52,14 @@ pub struct Selection {
 impl Selection {
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
-        self.entries.values().map(|e| if let Kind::File(bytes) = e.kind { bytes } else { 0 }).sum()
+        self.entries.values().map(|e| if let FileKind::File(bytes) = e.kind { bytes } else { 0 }).sum()
     }
 
     /// The folder of the third level that has most of it.
     pub fn largest(&self) -> String {
         let mut by_folder: BTreeMap<PathBuf, u64> = BTreeMap::new();
         for (path, entry) in &self.entries {
-            if let Kind::File(bytes) = entry.kind {
+            if let FileKind::File(bytes) = entry.kind {
                 *by_folder.entry(path.iter().take(4).collect()).or_default() += bytes;
             }
         }
@@ -91,7 +91,7 @@ impl Selection {
                 Component::Normal(name) => {
                     let here = at.join(name);
                     let entry = self.enter(&here)?;
-                    if let Kind::Link(target) = entry {
+                    if let FileKind::Link(target) = entry {
                         let onward = at.join(target).join(rest.as_path());
                         return if links < MOST_LINKS { self.reach(&onward, links + 1) } else { None };
                     }
@@ -104,21 +104,23 @@ impl Selection {
     }
 
     /// Takes in what is at `path` itself; `None` if it is nothing that could be copied.
-    fn enter(&mut self, path: &Path) -> Option<Kind> {
+    fn enter(&mut self, path: &Path) -> Option<FileKind> {
         if let Some(entry) = self.entries.get(path) {
             return Some(entry.kind.clone());
         }
         let meta = fs::symlink_metadata(path).ok()?;
         let kind = match meta.file_type() {
-            t if t.is_dir() => Kind::Folder,
-            t if t.is_symlink() => Kind::Link(fs::read_link(path).ok()?),
-            t if t.is_file() && rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok() => Kind::File(meta.len()),
+            t if t.is_dir() => FileKind::Folder,
+            t if t.is_symlink() => FileKind::Link(fs::read_link(path).ok()?),
+            t if t.is_file() && rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok() => {
+                FileKind::File(meta.len())
+            }
             _ => return None,
         };
-        let modified_s = if matches!(kind, Kind::File(_)) { meta.mtime() } else { 0 };
-        let entry = Entry { kind: kind.clone(), mode: meta.permissions().mode() & 0o7777, modified_s };
+        let modified_s = if matches!(kind, FileKind::File(_)) { meta.mtime() } else { 0 };
+        let entry = SelectedFile { kind: kind.clone(), mode: meta.permissions().mode() & 0o7777, modified_s };
         self.entries.insert(path.to_owned(), entry);
-        if let Kind::File(_) = kind
+        if let FileKind::File(_) = kind
             && meta.permissions().mode() & 0o111 != 0
         {
             self.needs(path);
@@ -135,7 +137,7 @@ impl Selection {
             if skip(&path) {
                 continue;
             }
-            if let Some(Kind::Folder) = self.enter(&path) {
+            if let Some(FileKind::Folder) = self.enter(&path) {
                 self.inside(&path, skip);
             }
         }
@@ -204,8 +206,8 @@ mod tests {
         let mut selection = Selection::default();
         selection.add(dir.path(), &|path| path.ends_with("big"));
         let kind = |path: &str| selection.entries.get(&dir.path().join(path)).map(|e| e.kind.clone());
-        assert_eq!(kind("a/b/file"), Some(Kind::File(5)));
-        assert_eq!(kind("dangling"), Some(Kind::Link("/nowhere".into())));
+        assert_eq!(kind("a/b/file"), Some(FileKind::File(5)));
+        assert_eq!(kind("dangling"), Some(FileKind::Link("/nowhere".into())));
         assert_eq!((kind("big"), kind("big/file")), (None, None));
         assert_eq!(selection.bytes(), 5);
     }

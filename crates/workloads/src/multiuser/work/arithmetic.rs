@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::hint::black_box;
 use std::ops::{Add, Div, Mul};
 
-use super::Place;
+use super::UserContext;
 use super::verdict::expect;
 use bigiron_sys::register::{Division, Register};
 
@@ -39,7 +39,7 @@ fn verified<T: PartialEq + Debug>(what: &str, found: [T; 3], numbers: [T; 3]) ->
 macro_rules! chains {
     ($($name:ident: $number:ty, $rounds:literal, $numbers:expr, $op:expr, $what:literal);+ $(;)?) => {$(
         #[inline(never)]
-        pub fn $name(place: &mut Place<'_>) -> anyhow::Result<()> {
+        pub fn $name(place: &mut UserContext<'_>) -> anyhow::Result<()> {
             let numbers: [$number; 3] = black_box($numbers);
             verified($what, chain(place.times($rounds), numbers, $op), numbers)
         }
@@ -76,7 +76,7 @@ fn products<T: Register>(rounds: u64, numbers: [T; 3], op: impl Fn(T, T) -> T) -
 macro_rules! integer_products {
     ($($name:ident: $number:ty, $rounds:literal, $start:literal, $what:literal);+ $(;)?) => {$(
         #[inline(never)]
-        pub fn $name(place: &mut Place<'_>) -> anyhow::Result<()> {
+        pub fn $name(place: &mut UserContext<'_>) -> anyhow::Result<()> {
             let numbers: [$number; 3] = black_box([$start, 1, 1]);
             verified($what, products(place.times($rounds), numbers, <$number>::wrapping_mul), numbers)
         }
@@ -109,7 +109,7 @@ fn quotients<T: Register + Div<Output = T>>(rounds: u64, numbers: [T; 3]) -> [T;
 macro_rules! float_quotients {
     ($($name:ident: $number:ty, $what:literal);+ $(;)?) => {$(
         #[inline(never)]
-        pub fn $name(place: &mut Place<'_>) -> anyhow::Result<()> {
+        pub fn $name(place: &mut UserContext<'_>) -> anyhow::Result<()> {
             let numbers: [$number; 3] = black_box([1.0, 4.0, 0.25]);
             verified($what, quotients(place.times(250_000), numbers), numbers)
         }
@@ -123,7 +123,7 @@ float_quotients! {
 
 macro_rules! integer_quotients {
     ($($name:ident: $number:ty, $start:literal, $what:literal);+ $(;)?) => {$(
-        pub fn $name(place: &mut Place<'_>) -> anyhow::Result<()> {
+        pub fn $name(place: &mut UserContext<'_>) -> anyhow::Result<()> {
             let start: $number = black_box($start);
             verified($what, Division::chain(start, place.times(75_000)), [start, 1, 1])
         }

@@ -6,10 +6,10 @@ use std::os::fd::AsFd as _;
 
 use anyhow::Context as _;
 
-use super::Place;
+use super::UserContext;
 use super::block::{AGAIN, Block, Buffer, FIRST};
-use super::disk::{Opened, Own, Way};
-use super::place::BLOCK;
+use super::disk::{OpenMode, Opened, UserFile};
+use super::user_context::BLOCK;
 use super::verdict::expect;
 use bigiron_sys::async_io::{Completion, Engine as _, LibAio, Request};
 
@@ -45,9 +45,9 @@ impl Flight {
     }
 }
 
-fn random(place: &mut Place<'_>, way: Way, write: bool) -> anyhow::Result<()> {
+fn random(place: &mut UserContext<'_>, way: OpenMode, write: bool) -> anyhow::Result<()> {
     let blocks = place.disk().blocks();
-    let own = Own::new(place);
+    let own = UserFile::new(place);
     own.fill(blocks)?;
     place.sync();
     let opened = own.open(way, write)?;
@@ -83,18 +83,18 @@ fn random(place: &mut Place<'_>, way: Way, write: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn cached_read(place: &mut Place<'_>) -> anyhow::Result<()> {
-    random(place, Way::Cached, false)
+pub fn cached_read(place: &mut UserContext<'_>) -> anyhow::Result<()> {
+    random(place, OpenMode::Cached, false)
 }
 
-pub fn cached_write(place: &mut Place<'_>) -> anyhow::Result<()> {
-    random(place, Way::Cached, true)
+pub fn cached_write(place: &mut UserContext<'_>) -> anyhow::Result<()> {
+    random(place, OpenMode::Cached, true)
 }
 
-pub fn direct_read(place: &mut Place<'_>) -> anyhow::Result<()> {
-    random(place, Way::Direct, false)
+pub fn direct_read(place: &mut UserContext<'_>) -> anyhow::Result<()> {
+    random(place, OpenMode::Direct, false)
 }
 
-pub fn direct_write(place: &mut Place<'_>) -> anyhow::Result<()> {
-    random(place, Way::Direct, true)
+pub fn direct_write(place: &mut UserContext<'_>) -> anyhow::Result<()> {
+    random(place, OpenMode::Direct, true)
 }

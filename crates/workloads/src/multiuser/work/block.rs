@@ -2,7 +2,7 @@
 //!
 //! Invariant: two blocks of different numbers, or of different writes, differ in their first 8 bytes and in their last 8.
 
-use super::place::BLOCK;
+use super::user_context::BLOCK;
 
 /// Stamps: of what was written first, and of what was written over that.
 pub(super) const FIRST: u64 = 0x6669_7273_7420_7772;

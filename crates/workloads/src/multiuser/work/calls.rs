@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::hint::black_box;
 
-use super::Place;
+use super::UserContext;
 use super::verdict::expect;
 
 /// Calls of one round.
@@ -58,7 +58,7 @@ extern "C" fn fifteen(
 
 /// Calls `call` with the round's number, [`CALLS`] times a round; each call is to add what `adds` says.
 #[inline(always)]
-fn rounds(place: &Place<'_>, call: impl Fn(i32), adds: impl Fn(i64) -> i64) -> anyhow::Result<()> {
+fn rounds(place: &UserContext<'_>, call: impl Fn(i32), adds: impl Fn(i64) -> i64) -> anyhow::Result<()> {
     COUNT.set(0);
     let rounds = place.times(ROUNDS);
     for round in 0..rounds {
@@ -85,22 +85,22 @@ fn rounds(place: &Place<'_>, call: impl Fn(i32), adds: impl Fn(i64) -> i64) -> a
     expect("Function calls", COUNT.get(), (0..rounds as i64).map(|round| CALLS * adds(round)).sum())
 }
 
-pub fn no_argument(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn no_argument(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let call = black_box(none as extern "C" fn() -> i32);
     rounds(place, |_| _ = call(), |_| 1)
 }
 
-pub fn one_argument(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn one_argument(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let call = black_box(one as extern "C" fn(i32) -> i32);
     rounds(place, |n| _ = call(n), |round| round)
 }
 
-pub fn two_arguments(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn two_arguments(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let call = black_box(two as extern "C" fn(i32, i32) -> i32);
     rounds(place, |n| _ = call(n, 1), |round| round + 1)
 }
 
-pub fn fifteen_arguments(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn fifteen_arguments(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let call = black_box(
         fifteen as extern "C" fn(i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32) -> i32,
     );

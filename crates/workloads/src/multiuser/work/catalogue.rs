@@ -5,8 +5,8 @@
 use super::Credit::{Blocks, HalfBlocks};
 use super::Group::{Async, Cpu, DirectDisk, Directory, Disk, Ipc, Memory, Net, Process, SyncDisk};
 use super::{
-    Credit, Group, Needs, Place, Test, arithmetic, asynchronous, calls, directory, disk, linear, memory, messages,
-    numeric, process, sort, text,
+    Credit, Group, Needs, Test, UserContext, arithmetic, asynchronous, calls, directory, disk, linear, memory,
+    messages, numeric, process, sort, text,
 };
 
 /// All tests, group by group.
@@ -19,7 +19,7 @@ pub fn find(name: &str) -> Option<&'static Test> {
     TESTS.iter().find(|t| t.name == name)
 }
 
-type Run = fn(&mut Place<'_>) -> anyhow::Result<()>;
+type Run = fn(&mut UserContext<'_>) -> anyhow::Result<()>;
 
 /// A test of which a call is credited with `operations` where its loop runs `of` times.
 const fn loops(

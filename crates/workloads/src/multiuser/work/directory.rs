@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom};
 
-use super::Place;
-use super::place::Disk;
+use super::UserContext;
+use super::user_context::TestDirectory;
 use super::verdict::{expect, wrong};
 
 /// The tree's root, under the directory that users share.
@@ -37,7 +37,7 @@ const SHUFFLES: usize = 5;
 /// Accounts and groups.
 const ENTRIES: usize = 40;
 
-impl Disk {
+impl TestDirectory {
     fn tree(&self) -> PathBuf {
         self.dir().join(TREE)
     }
@@ -49,7 +49,7 @@ impl Disk {
 }
 
 /// Makes the tree, if it is not there.
-pub(super) fn lay_out(disk: &Disk) -> anyhow::Result<()> {
+pub(super) fn lay_out(disk: &TestDirectory) -> anyhow::Result<()> {
     let root = disk.tree();
     if root.join(LIST).exists() {
         return Ok(());
@@ -87,7 +87,7 @@ fn list() -> String {
 }
 
 /// Removes it.
-pub(super) fn clear(disk: &Disk) -> anyhow::Result<()> {
+pub(super) fn clear(disk: &TestDirectory) -> anyhow::Result<()> {
     let root = disk.tree();
     match fs::remove_dir_all(&root) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -105,7 +105,7 @@ fn create(at: impl AsFd, path: &Path) -> anyhow::Result<OwnedFd> {
 }
 
 /// 1000 times: a file of the same name created and closed; at last it is removed.
-pub fn creations(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn creations(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let path = place.own("created");
     for _ in 0..place.times(1000) {
         drop(create(CWD, &path)?);
@@ -114,7 +114,7 @@ pub fn creations(place: &mut Place<'_>) -> anyhow::Result<()> {
 }
 
 /// Names of one file: 8, as many as POSIX grants; 7 of them are removed and made again, one after the other, 9 times.
-pub fn links(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn links(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     const NAMES: usize = 8;
     let names: Vec<_> = (0..NAMES).map(|n| place.own(&format!("link{n}"))).collect();
     let file = create(CWD, &names[0])?;
@@ -146,7 +146,7 @@ pub fn links(place: &mut Place<'_>) -> anyhow::Result<()> {
 }
 
 /// A directory of 100 files read entry by entry, over and over: 10,000 reads, the one that finds its end among them.
-pub fn listings(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn listings(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let path = place.disk().listed();
     let context = || format!("Cannot list `{}`", path.display());
     let directory = rustix::fs::open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -180,7 +180,7 @@ struct Search {
 }
 
 impl Search {
-    fn read(place: &mut Place<'_>, path: &Path) -> anyhow::Result<Self> {
+    fn read(place: &mut UserContext<'_>, path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("Cannot read `{}`", path.display()))?;
         let mut search = Search { looked_up: Vec::new(), made: Vec::new() };
         for line in text.lines() {
@@ -204,7 +204,7 @@ impl Search {
 }
 
 /// The tree searched: 57 names looked up and 43 made and removed, in an order of the user's.
-pub fn searches(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn searches(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let root = place.disk().tree();
     let search = Search::read(place, &root.join(LIST))?;
     let tree = rustix::fs::open(&root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -244,7 +244,7 @@ fn entry<'b>(path: &Path, number: usize, key: &[u8], buffer: &'b mut [u8; READ])
 }
 
 /// 10 times: who and where one is, two accounts and a group looked up, the time used, the system's name.
-pub fn identities(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn identities(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     use rustix::process;
     let root = place.disk().tree();
     let (accounts, groups) = (root.join(ACCOUNTS), root.join(GROUPS));

@@ -10,24 +10,24 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use super::Place;
+use super::UserContext;
 use super::block::{AGAIN, Block, Buffer, FIRST};
-use super::place::{BLOCK, Disk};
+use super::user_context::{BLOCK, TestDirectory};
 use super::verdict::{expect, wrong};
 
-/// The file that users read and copy from, under [`Disk::dir`].
+/// The file that users read and copy from, under [`TestDirectory::dir`].
 const SOURCE: &str = "source";
 /// What the names of a user's files begin with.
 const OWN: &str = "work";
 
-impl Disk {
+impl TestDirectory {
     pub(super) fn source(&self) -> PathBuf {
         self.dir().join(SOURCE)
     }
 }
 
 /// Writes the source file.
-pub(super) fn lay_out(disk: &Disk) -> anyhow::Result<()> {
+pub(super) fn lay_out(disk: &TestDirectory) -> anyhow::Result<()> {
     let path = disk.source();
     let write = || -> io::Result<()> {
         let file = File::create(&path)?;
@@ -44,7 +44,7 @@ pub(super) fn lay_out(disk: &Disk) -> anyhow::Result<()> {
 }
 
 /// Removes it.
-pub(super) fn clear(disk: &Disk) -> anyhow::Result<()> {
+pub(super) fn clear(disk: &TestDirectory) -> anyhow::Result<()> {
     match fs::remove_file(disk.source()) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             Err(e).with_context(|| format!("Cannot remove `{}`", disk.source().display()))
@@ -55,7 +55,7 @@ pub(super) fn clear(disk: &Disk) -> anyhow::Result<()> {
 
 /// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum OpenMode {
     /// Through the page cache, with a `sync` of everything before and after.
     Synced,
     /// Through the page cache.
@@ -66,28 +66,28 @@ pub(super) enum Way {
     Synchronous,
 }
 
-impl Way {
+impl OpenMode {
     fn flags(self) -> i32 {
         match self {
-            Way::Synced | Way::Cached => 0,
-            Way::Direct => libc::O_DIRECT,
-            Way::Synchronous => libc::O_SYNC,
+            OpenMode::Synced | OpenMode::Cached => 0,
+            OpenMode::Direct => libc::O_DIRECT,
+            OpenMode::Synchronous => libc::O_SYNC,
         }
     }
 
-    fn sync(self, place: &Place<'_>) {
-        if matches!(self, Way::Synced | Way::Direct) {
+    fn sync(self, place: &UserContext<'_>) {
+        if matches!(self, OpenMode::Synced | OpenMode::Direct) {
             place.sync();
         }
     }
 
     fn buffer(self) -> Buffer {
-        if self == Way::Direct { Buffer::aligned() } else { Buffer::plain() }
+        if self == OpenMode::Direct { Buffer::aligned() } else { Buffer::plain() }
     }
 
     /// Blocks that a call works on: half the file's where each write waits for the disk.
-    fn blocks(self, disk: &Disk) -> u64 {
-        if self == Way::Synchronous { disk.half_blocks() } else { disk.blocks() }
+    fn blocks(self, disk: &TestDirectory) -> u64 {
+        if self == OpenMode::Synchronous { disk.half_blocks() } else { disk.blocks() }
     }
 }
 
@@ -98,9 +98,9 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    fn open(path: PathBuf, options: &mut OpenOptions, way: Way) -> anyhow::Result<Self> {
+    fn open(path: PathBuf, options: &mut OpenOptions, way: OpenMode) -> anyhow::Result<Self> {
         let file = options.custom_flags(way.flags()).open(&path).with_context(|| {
-            let hint = if way == Way::Direct { "; O_DIRECT needs a file system that has it" } else { "" };
+            let hint = if way == OpenMode::Direct { "; O_DIRECT needs a file system that has it" } else { "" };
             format!("Cannot open `{}`{hint}", path.display())
         })?;
         Ok(Self { file, path })
@@ -146,26 +146,26 @@ impl Opened {
 }
 
 /// A file of this user's, removed when it is dropped.
-pub(super) struct Own(PathBuf);
+pub(super) struct UserFile(PathBuf);
 
-impl Own {
+impl UserFile {
     /// A name that no other file has or had.
-    pub(super) fn new(place: &mut Place<'_>) -> Self {
+    pub(super) fn new(place: &mut UserContext<'_>) -> Self {
         place.kept.files += 1;
         Self(place.own(&format!("{OWN}{}", place.kept.files)))
     }
 
-    fn create(&self, way: Way) -> anyhow::Result<Opened> {
+    fn create(&self, way: OpenMode) -> anyhow::Result<Opened> {
         Opened::open(self.0.clone(), OpenOptions::new().read(true).write(true).create(true).truncate(true), way)
     }
 
-    pub(super) fn open(&self, way: Way, write: bool) -> anyhow::Result<Opened> {
+    pub(super) fn open(&self, way: OpenMode, write: bool) -> anyhow::Result<Opened> {
         Opened::open(self.0.clone(), OpenOptions::new().read(true).write(write), way)
     }
 
     /// Creates it with this many blocks, through the page cache.
     pub(super) fn fill(&self, blocks: u64) -> anyhow::Result<()> {
-        let mut opened = self.create(Way::Cached)?;
+        let mut opened = self.create(OpenMode::Cached)?;
         let mut buffer = Buffer::plain();
         for number in 0..blocks {
             opened.write(&mut buffer, number, FIRST)?;
@@ -180,21 +180,21 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for UserFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
 }
 
 /// Opens the source file.
-fn source(place: &Place<'_>, way: Way) -> anyhow::Result<Opened> {
+fn source(place: &UserContext<'_>, way: OpenMode) -> anyhow::Result<Opened> {
     // Reading needs no O_SYNC.
-    let way = if way == Way::Direct { Way::Direct } else { Way::Cached };
+    let way = if way == OpenMode::Direct { OpenMode::Direct } else { OpenMode::Cached };
     Opened::open(place.disk().source(), OpenOptions::new().read(true), way)
 }
 
 /// Reads `opened` from its beginning.
-fn read_through(opened: &mut Opened, blocks: u64, way: Way) -> anyhow::Result<()> {
+fn read_through(opened: &mut Opened, blocks: u64, way: OpenMode) -> anyhow::Result<()> {
     let mut buffer = way.buffer();
     opened.seek(0)?;
     for number in 0..blocks {
@@ -204,10 +204,10 @@ fn read_through(opened: &mut Opened, blocks: u64, way: Way) -> anyhow::Result<()
 }
 
 /// Every block in order; of the source file, or (with syncs) of a file of one's own.
-pub(super) fn sequential_read(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
+pub(super) fn sequential_read(place: &mut UserContext<'_>, way: OpenMode) -> anyhow::Result<()> {
     let blocks = place.disk().blocks();
-    let own = if way == Way::Synced {
-        let own = Own::new(place);
+    let own = if way == OpenMode::Synced {
+        let own = UserFile::new(place);
         own.fill(blocks)?;
         place.sync();
         Some(own)
@@ -221,13 +221,13 @@ pub(super) fn sequential_read(place: &mut Place<'_>, way: Way) -> anyhow::Result
     read_through(&mut opened, blocks, way)?;
     drop(opened);
     way.sync(place);
-    own.map_or(Ok(()), Own::remove)
+    own.map_or(Ok(()), UserFile::remove)
 }
 
 /// A new file of as many blocks.
-pub(super) fn sequential_write(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
+pub(super) fn sequential_write(place: &mut UserContext<'_>, way: OpenMode) -> anyhow::Result<()> {
     let blocks = way.blocks(place.disk());
-    let own = Own::new(place);
+    let own = UserFile::new(place);
     let mut opened = own.create(way)?;
     way.sync(place);
     let mut buffer = way.buffer();
@@ -242,11 +242,11 @@ pub(super) fn sequential_write(place: &mut Place<'_>, way: Way) -> anyhow::Resul
 }
 
 /// A copy of the source file.
-pub(super) fn copy(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
+pub(super) fn copy(place: &mut UserContext<'_>, way: OpenMode) -> anyhow::Result<()> {
     let blocks = way.blocks(place.disk());
     way.sync(place);
     let mut from = source(place, way)?;
-    let own = Own::new(place);
+    let own = UserFile::new(place);
     let mut to = own.create(way)?;
     way.sync(place);
     from.seek(0)?;
@@ -263,9 +263,9 @@ pub(super) fn copy(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
 }
 
 /// As many blocks read, or written again, at random places of a new file.
-fn random(place: &mut Place<'_>, way: Way, write: bool) -> anyhow::Result<()> {
+fn random(place: &mut UserContext<'_>, way: OpenMode, write: bool) -> anyhow::Result<()> {
     let blocks = way.blocks(place.disk());
-    let own = Own::new(place);
+    let own = UserFile::new(place);
     own.fill(blocks)?;
     way.sync(place);
     let mut opened = own.open(way, write)?;
@@ -290,21 +290,21 @@ fn random(place: &mut Place<'_>, way: Way, write: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn random_read(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
+pub(super) fn random_read(place: &mut UserContext<'_>, way: OpenMode) -> anyhow::Result<()> {
     random(place, way, false)
 }
 
-pub(super) fn random_write(place: &mut Place<'_>, way: Way) -> anyhow::Result<()> {
+pub(super) fn random_write(place: &mut UserContext<'_>, way: OpenMode) -> anyhow::Result<()> {
     random(place, way, true)
 }
 
 /// Half as many blocks as a new file has read at random places and written back, `O_SYNC`.
-pub fn update(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn update(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let (blocks, rounds) = (place.disk().blocks(), place.disk().half_blocks());
-    let own = Own::new(place);
+    let own = UserFile::new(place);
     own.fill(blocks)?;
-    let mut opened = own.open(Way::Synchronous, true)?;
-    let mut buffer = Way::Synchronous.buffer();
+    let mut opened = own.open(OpenMode::Synchronous, true)?;
+    let mut buffer = OpenMode::Synchronous.buffer();
     let mut last = 0;
     for _ in 0..rounds {
         last = place.below(blocks);
@@ -327,8 +327,8 @@ pub fn update(place: &mut Place<'_>) -> anyhow::Result<()> {
 /// The tests as the catalogue has them.
 macro_rules! ways {
     ($($name:ident: $act:ident, $way:ident);+ $(;)?) => {$(
-        pub fn $name(place: &mut Place<'_>) -> anyhow::Result<()> {
-            $act(place, Way::$way)
+        pub fn $name(place: &mut UserContext<'_>) -> anyhow::Result<()> {
+            $act(place, OpenMode::$way)
         }
     )+};
 }

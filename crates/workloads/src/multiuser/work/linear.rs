@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 
-use super::Place;
+use super::UserContext;
 use super::values::Walk;
 use super::verdict::wrong;
 
@@ -16,7 +16,7 @@ const FEWEST: usize = 5;
 const NUMBERS: usize = ROWS * (ROWS + 1);
 
 /// 100 times a 4×4 matrix and a point, made into screen coordinates.
-pub fn points(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn points(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let mut walk = Walk::halved(&mut place.kept.halved);
     let mut sum = 0.0;
     for _ in 0..place.scale.times(100) {
@@ -79,7 +79,7 @@ fn residual(a: &[f64], solution: &[f64], rows: usize) -> f64 {
 }
 
 /// Systems of 5, 10 … 100 equations.
-pub fn systems(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn systems(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let mut a = vec![0.0; NUMBERS];
     let mut value = black_box(1.0f64);
     for n in 0..place.times(20) as usize {

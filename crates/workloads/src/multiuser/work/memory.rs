@@ -8,7 +8,7 @@ use std::io;
 use anyhow::Context as _;
 
 use super::verdict::expect;
-use super::{Place, values};
+use super::{UserContext, values};
 use bigiron_sys::program_break;
 use bigiron_sys::program_break::{Moves, PIECES};
 
@@ -25,7 +25,7 @@ const STRINGS: usize = 100;
 
 /// 100 times: 100 strings copied and 200 blocks, half of them zeroed, allocated, touched and given back in another order; then what the heap
 /// does not keep goes back to the kernel.
-pub fn allocate(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn allocate(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let rounds = place.times(100);
     let heap = &**place.kept.heap.get_or_insert_default();
     let no_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
@@ -61,7 +61,7 @@ pub fn allocate(place: &mut Place<'_>) -> anyhow::Result<()> {
 }
 
 /// 100 times: two blocks filled, one byte found in one of them, compared, copied and moved, at changing alignments.
-pub fn block_operations(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn block_operations(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let (mut left, mut right) = ([0u8; LARGEST + WORD], [0u8; LARGEST + WORD]);
     for n in 0..place.times(100) as usize {
         let (a, b, size) = (n % WORD, n / WORD % WORD, SIZES[n % SIZES.len()]);
@@ -112,7 +112,7 @@ const COPIES: [usize; 93] = {
 };
 
 /// 100 copies of 1 byte to 64 KiB, most of 7 bytes, from and to all alignments.
-pub fn copies(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn copies(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let (from, to) = (values::bytes(), &mut place.kept.copies);
     to.resize(from.len(), 0);
     for n in 0..place.scale.times(100) as usize {
@@ -125,7 +125,7 @@ pub fn copies(place: &mut Place<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn moves(place: &Place<'_>, full: u64, touch: bool) -> anyhow::Result<()> {
+fn moves(place: &UserContext<'_>, full: u64, touch: bool) -> anyhow::Result<()> {
     let rounds = place.times(full);
     let done = program_break::exercise(rounds, touch).context("Cannot move the program break")?;
     let pieces = rounds * PIECES as u64;
@@ -138,11 +138,11 @@ fn moves(place: &Place<'_>, full: u64, touch: bool) -> anyhow::Result<()> {
 }
 
 /// 1000 times: the program break moved 64 KiB down, and up again by 4 KiB at a time.
-pub fn program_break(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn program_break(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     moves(place, 1000, false)
 }
 
 /// 100 times the same, and every piece touched.
-pub fn pages(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn pages(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     moves(place, 100, true)
 }

@@ -13,9 +13,9 @@ use anyhow::{Context as _, bail};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::Place;
+use super::UserContext;
 use super::verdict::received;
-use bigiron_sys::exchange::Exchange;
+use bigiron_sys::guarded_segment::GuardedSegment;
 
 /// Sizes of the messages, in turn: small ones, what a window system sent, what a database sent.
 const SIZES: [usize; 37] = [
@@ -28,7 +28,7 @@ const SEGMENT: usize = 64 << 10;
 
 /// The next message of this place.
 #[inline]
-fn fill(place: &mut Place<'_>, buffer: &mut [u8; LARGEST]) -> usize {
+fn fill(place: &mut UserContext<'_>, buffer: &mut [u8; LARGEST]) -> usize {
     let at = &mut place.kept.message;
     let size = SIZES[*at];
     *at = if *at + 1 < SIZES.len() { *at + 1 } else { 0 };
@@ -63,7 +63,7 @@ fn read_all(from: impl AsFd, mut bytes: &mut [u8]) -> anyhow::Result<()> {
 }
 
 /// Writes and reads this many messages.
-fn exchange(place: &mut Place<'_>, what: &str, count: u64, from: impl AsFd, to: impl AsFd) -> anyhow::Result<()> {
+fn exchange(place: &mut UserContext<'_>, what: &str, count: u64, from: impl AsFd, to: impl AsFd) -> anyhow::Result<()> {
     let (mut sent, mut found) = ([b'.'; LARGEST], [0; LARGEST]);
     for _ in 0..place.times(count) {
         let size = fill(place, &mut sent);
@@ -74,15 +74,15 @@ fn exchange(place: &mut Place<'_>, what: &str, count: u64, from: impl AsFd, to: 
     Ok(())
 }
 
-pub fn pipe(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn pipe(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let (from, to) = rustix::pipe::pipe().context("Cannot make a pipe")?;
     exchange(place, "A message through a pipe", 100, from, to)
 }
 
 /// A FIFO in the directory, removed again.
-pub fn fifo(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn fifo(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let path = place.own("fifo");
-    let run = |place: &mut Place<'_>| {
+    let run = |place: &mut UserContext<'_>| {
         let at = || format!("Cannot make the FIFO `{}`", path.display());
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o666), 0).with_context(at)?;
         // Opened for reading without waiting for a writer; then for both, so that it has one.
@@ -96,12 +96,12 @@ pub fn fifo(place: &mut Place<'_>) -> anyhow::Result<()> {
     removed.with_context(|| format!("Cannot remove `{}`", path.display()))
 }
 
-pub fn stream_pair(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn stream_pair(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let (from, to) = UnixStream::pair().context("Cannot make a pair of sockets")?;
     exchange(place, "A message through a pair of stream sockets", 100, from, to)
 }
 
-pub fn datagram_pair(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn datagram_pair(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let (from, to) = UnixDatagram::pair().context("Cannot make a pair of sockets")?;
     exchange(place, "A message through a pair of datagram sockets", 100, from, to)
 }
@@ -111,7 +111,7 @@ const LOOPBACK: &str = "Cannot talk over the loopback interface; is `lo` up?";
 
 /// TCP over the loopback interface without Nagle's delay. The connection is reset at the end: nothing stays in TIME_WAIT, where thousands of
 /// calls would use up the ports.
-pub fn tcp(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn tcp(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let connect = || -> io::Result<_> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let from = TcpStream::connect(listener.local_addr()?)?;
@@ -130,7 +130,7 @@ pub fn tcp(place: &mut Place<'_>) -> anyhow::Result<()> {
 }
 
 /// UDP over the loopback interface.
-pub fn udp(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn udp(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let connect = || -> io::Result<_> {
         let (from, to) = (UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?, UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?);
         to.connect(from.local_addr()?)?;
@@ -141,7 +141,7 @@ pub fn udp(place: &mut Place<'_>) -> anyhow::Result<()> {
 }
 
 /// Messages copied into a System V segment and out again, each time under a System V semaphore.
-pub fn shared_memory(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn shared_memory(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let mut segment = segment()?;
     let (mut sent, mut found) = ([b'.'; LARGEST], [0; LARGEST]);
     for _ in 0..place.times(100) {
@@ -154,10 +154,10 @@ pub fn shared_memory(place: &mut Place<'_>) -> anyhow::Result<()> {
 }
 
 /// A segment, as soon as the machine has one to give: thousands of users may want one at a time, and a kernel has 4096 by default.
-fn segment() -> anyhow::Result<Exchange> {
+fn segment() -> anyhow::Result<GuardedSegment> {
     const TRIES: u32 = 600;
     for _ in 0..TRIES {
-        match Exchange::new(SEGMENT) {
+        match GuardedSegment::new(SEGMENT) {
             Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => std::thread::sleep(Duration::from_millis(100)),
             other => return other.context("Cannot make a System V segment and semaphore"),
         }
@@ -170,14 +170,14 @@ fn segment() -> anyhow::Result<Exchange> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::multiuser::work::Disk;
+    use crate::multiuser::work::TestDirectory;
     use bigiron_workload::WrongData;
     use std::path::Path;
 
-    fn with_place<T>(act: impl FnOnce(&mut Place<'_>) -> T) -> T {
+    fn with_place<T>(act: impl FnOnce(&mut UserContext<'_>) -> T) -> T {
         let dir = tempfile::tempdir().unwrap();
-        let disk = Disk::lay_out(dir.path(), 0, []).unwrap();
-        act(&mut Place::new(&disk, Path::new("/bin/true"), 0, 1))
+        let disk = TestDirectory::lay_out(dir.path(), 0, []).unwrap();
+        act(&mut UserContext::new(&disk, Path::new("/bin/true"), 0, 1))
     }
 
     #[test]

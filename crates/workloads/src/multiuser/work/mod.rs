@@ -1,6 +1,6 @@
 //! The tests that a user of `multiuser` runs: what one call of each does, what it credits, how it knows that its work was done.
 //!
-//! Invariant: what a call does depends on its test, on the [`Place`] it is given and on the calls made there before, nothing else; a call
+//! Invariant: what a call does depends on its test, on the [`UserContext`] it is given and on the calls made there before, nothing else; a call
 //! that returns has done all of its work and has found the result right.
 
 mod arithmetic;
@@ -14,18 +14,18 @@ mod linear;
 mod memory;
 mod messages;
 mod numeric;
-mod place;
 mod process;
 pub mod shell;
 mod sort;
 mod text;
+mod user_context;
 mod values;
 mod verdict;
 
 use std::fmt;
 
 pub use self::catalogue::{catalogue, find};
-pub use self::place::{Disk, Place, Scale};
+pub use self::user_context::{Scale, TestDirectory, UserContext};
 
 /// What a test works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,9 +102,9 @@ pub enum Needs {
     Nothing,
     /// The loopback interface, up.
     Loopback,
-    /// [`Disk::dir`], to make names in and to read what is laid out there; a few hundred KiB in all.
+    /// [`TestDirectory::dir`], to make names in and to read what is laid out there; a few hundred KiB in all.
     Directory,
-    /// The same, with room for two files of [`Disk::file_bytes`] a user besides the one that users share.
+    /// The same, with room for two files of [`TestDirectory::file_bytes`] a user besides the one that users share.
     File,
 }
 
@@ -117,7 +117,7 @@ pub struct Test {
     pub unit: &'static str,
     pub group: Group,
     /// One call: does the work and checks it. Data that are not what they must be are a [`WrongData`](bigiron_workload::WrongData).
-    pub run: fn(&mut Place<'_>) -> anyhow::Result<()>,
+    pub run: fn(&mut UserContext<'_>) -> anyhow::Result<()>,
     pub needs: Needs,
     /// One line, as in a list of tests.
     pub summary: &'static str,
@@ -133,8 +133,8 @@ impl Test {
     pub fn operations(&self, file_bytes: u64, scale: Scale) -> f64 {
         match self.credit {
             Credit::Loops { operations, of } => operations as f64 * scale.times(of) as f64 / of as f64,
-            Credit::Blocks => place::blocks(file_bytes) as f64,
-            Credit::HalfBlocks => place::half_blocks(file_bytes) as f64,
+            Credit::Blocks => user_context::blocks(file_bytes) as f64,
+            Credit::HalfBlocks => user_context::half_blocks(file_bytes) as f64,
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::f64::consts::FRAC_PI_2;
 use std::hint::black_box;
 
-use super::Place;
+use super::UserContext;
 use super::values::Walk;
 use super::verdict::{expect, wrong};
 
@@ -14,7 +14,7 @@ const SIEVED: usize = 1_000_000;
 const PRIMES: usize = 78_498;
 
 /// Primes below 1,000,000, 5 times: every number's multiples are struck out, if it is not itself struck out.
-pub fn sieve(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn sieve(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let mut prime = vec![0u8; SIEVED];
     // Of its own: where a vector's elements lie would be read again after each that is written.
     let prime = prime.as_mut_slice();
@@ -36,7 +36,7 @@ pub fn sieve(place: &mut Place<'_>) -> anyhow::Result<()> {
 }
 
 /// Zeros of 1000·sin x·cos x by Newton's method, from 200 starting points 0.05 apart.
-pub fn zeros(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn zeros(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     const STEPS: u32 = 100;
     let f = |x: f64| 1000.0 * x.sin() * x.cos();
     let slope = |x: f64| {
@@ -78,7 +78,7 @@ fn scaled(x: f64, n: i32) -> f64 {
 }
 
 /// exp, log10, ln, pow, sqrt, remainder and rounding, 100 times.
-pub fn numbers(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn numbers(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     for n in 0..place.times(100) {
         let mut walk = Walk::wide(&mut place.kept.wide);
         let (power, logarithm) = (walk.next().exp(), walk.positive().log10());
@@ -114,7 +114,7 @@ fn scaled_back(mantissa: f64, exponent: i32) -> f64 {
 }
 
 /// sin, cos, tan, their inverses, sinh, cosh and tanh, 10,000 times.
-pub fn angles(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn angles(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let mut walk = Walk::wide(&mut place.kept.wide);
     for _ in 0..place.scale.times(10_000) {
         let angle = walk.next().sin().asin();
@@ -139,7 +139,7 @@ pub fn angles(place: &mut Place<'_>) -> anyhow::Result<()> {
 }
 
 /// The sine of 100 numbers by its series, as long as that changes.
-pub fn series(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn series(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let mut walk = Walk::halved(&mut place.kept.halved);
     for _ in 0..place.scale.times(100) {
         let x = walk.next();

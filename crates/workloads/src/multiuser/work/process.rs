@@ -4,18 +4,18 @@
 
 use anyhow::Context as _;
 
-use super::Place;
-use super::shell::{self, Script};
+use super::UserContext;
+use super::shell::{self, ShellScript};
 use super::verdict::expect;
 use bigiron_sys::jump;
 use bigiron_sys::process::fork_exit;
-use bigiron_sys::signal::Counter;
+use bigiron_sys::signal::SignalCounter;
 
 /// Calls that a jump leaves at once.
 const NESTED: u64 = 10;
 
 /// 100 times: a process that ends at once.
-pub fn forks(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn forks(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     for _ in 0..place.times(100) {
         fork_exit()
             .and_then(|child| child.wait())
@@ -26,26 +26,26 @@ pub fn forks(place: &mut Place<'_>) -> anyhow::Result<()> {
 }
 
 /// 5 times: a process that loads a shell, which lists a directory.
-pub fn programs(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn programs(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     for _ in 0..place.times(5) {
-        shell::run(place, &Script::List)?;
+        shell::run(place, &ShellScript::List)?;
     }
     Ok(())
 }
 
 /// A shell that becomes another, which lists a directory.
-pub fn lists(place: &mut Place<'_>) -> anyhow::Result<()> {
-    shell::run(place, &Script::ListTwice)
+pub fn lists(place: &mut UserContext<'_>) -> anyhow::Result<()> {
+    shell::run(place, &ShellScript::ListTwice)
 }
 
 /// A shell that waits for 5 s.
-pub fn pauses(place: &mut Place<'_>) -> anyhow::Result<()> {
-    shell::run(place, &Script::Pause { milliseconds: place.times(5000) })
+pub fn pauses(place: &mut UserContext<'_>) -> anyhow::Result<()> {
+    shell::run(place, &ShellScript::Pause { milliseconds: place.times(5000) })
 }
 
 /// 1000 times: a signal to oneself, whose handler counts; the handler is installed again each time, as System V's were.
-pub fn signals(place: &mut Place<'_>) -> anyhow::Result<()> {
-    let counter = Counter::install().context("Cannot install a handler")?;
+pub fn signals(place: &mut UserContext<'_>) -> anyhow::Result<()> {
+    let counter = SignalCounter::install().context("Cannot install a handler")?;
     let (pid, thread) = (rustix::process::getpid(), rustix::thread::gettid());
     let times = place.times(1000);
     for _ in 0..times {
@@ -56,7 +56,7 @@ pub fn signals(place: &mut Place<'_>) -> anyhow::Result<()> {
 }
 
 /// 1000 times: a mark set, 10 calls nested, and all of them left at once.
-pub fn jumps(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn jumps(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let times = place.times(1000);
     expect("Jumping out of nested calls", jump::jumps(times, NESTED), times)
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::Place;
+use super::UserContext;
 use bigiron_sys::process::Program;
 
 /// The shell, if this machine has one.
@@ -24,7 +24,7 @@ pub const SHELL_WORKER: &str = "user-shell";
 pub const COMMAND_WORKER: &str = "user-command";
 
 /// What a user's shell is told.
-pub enum Script {
+pub enum ShellScript {
     /// To list a directory with all that is known of its files, to nowhere.
     List,
     /// To have another shell do that.
@@ -39,7 +39,7 @@ pub fn interpreter() -> &'static str {
 }
 
 /// Runs the script and waits for it.
-pub(super) fn run(place: &mut Place<'_>, script: &Script) -> anyhow::Result<()> {
+pub(super) fn run(place: &mut UserContext<'_>, script: &ShellScript) -> anyhow::Result<()> {
     let list = place.disk().listed();
     let has_shell = *place.kept.has_shell.get_or_insert_with(|| Path::new(SHELL).exists());
     let program = if has_shell { by_shell(script, &list) } else { by_worker(place.executable(), script, &list) };
@@ -51,24 +51,24 @@ pub(super) fn run(place: &mut Place<'_>, script: &Script) -> anyhow::Result<()> 
         .context("Cannot run a shell")
 }
 
-fn by_shell(script: &Script, list: &Path) -> io::Result<Program> {
+fn by_shell(script: &ShellScript, list: &Path) -> io::Result<Program> {
     let listing = || format!("PATH=/bin:/usr/bin; ls -l '{}' >/dev/null 2>&1; exit $?", list.display());
     let text = match script {
-        Script::List => listing(),
-        Script::ListTwice => format!("exec {SHELL} -c \"{}\"", listing().replace('$', "\\$")),
-        Script::Pause { milliseconds } => {
+        ShellScript::List => listing(),
+        ShellScript::ListTwice => format!("exec {SHELL} -c \"{}\"", listing().replace('$', "\\$")),
+        ShellScript::Pause { milliseconds } => {
             format!("PATH=/bin:/usr/bin; if [ $# -lt 10 ]; then sleep {}; fi; exit $?", *milliseconds as f64 / 1000.0)
         }
     };
     Program::new(Path::new(SHELL), &["-c", &text])
 }
 
-fn by_worker(executable: &Path, script: &Script, list: &Path) -> io::Result<Program> {
+fn by_worker(executable: &Path, script: &ShellScript, list: &Path) -> io::Result<Program> {
     let list = list.to_str().ok_or_else(|| io::Error::other("The directory's name is not UTF-8"))?;
     match script {
-        Script::List => Program::new(executable, &["worker", SHELL_WORKER, "list", list]),
-        Script::ListTwice => Program::new(executable, &["worker", SHELL_WORKER, "shell", "list", list]),
-        Script::Pause { milliseconds } => {
+        ShellScript::List => Program::new(executable, &["worker", SHELL_WORKER, "list", list]),
+        ShellScript::ListTwice => Program::new(executable, &["worker", SHELL_WORKER, "shell", "list", list]),
+        ShellScript::Pause { milliseconds } => {
             Program::new(executable, &["worker", SHELL_WORKER, "pause", &milliseconds.to_string()])
         }
     }

@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 
-use super::Place;
+use super::UserContext;
 use super::verdict::{expect, wrong};
 
 /// Numbers of the table: 0 to 9999.
@@ -66,7 +66,7 @@ fn search(numbers: &[i32], number: i32, compare: Compare) -> bool {
 }
 
 /// 10,000 numbers in order sorted up, down and up again, and 2000 searched for; counted as 5 operations, twice.
-pub fn sort(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn sort(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let rounds = place.times(2);
     let numbers = &mut place.kept.sorted;
     if numbers.is_empty() {

@@ -18,9 +18,9 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(executable.parent().unwrap()).unwrap()
 }
 
-fn small<'a>(disk: &'a Disk, user: u32) -> Place<'a> {
+fn small<'a>(disk: &'a TestDirectory, user: u32) -> UserContext<'a> {
     // Nothing of other programs' is to be waited for: no sync.
-    Place::new(disk, Path::new("/bin/true"), user, SEED).scaled(Scale::divided_by(1000)).syncing(false)
+    UserContext::new(disk, Path::new("/bin/true"), user, SEED).scaled(Scale::divided_by(1000)).syncing(false)
 }
 
 /// Names below `dir`, however deep.
@@ -32,7 +32,7 @@ fn names(dir: &Path) -> BTreeSet<PathBuf> {
 #[test]
 fn every_test_does_its_work_twice_and_leaves_nothing() {
     let dir = directory();
-    let disk = Disk::lay_out(dir.path(), FILE_BYTES, catalogue()).unwrap();
+    let disk = TestDirectory::lay_out(dir.path(), FILE_BYTES, catalogue()).unwrap();
     let before = names(dir.path());
     let mut place = small(&disk, 3);
     for test in catalogue() {
@@ -81,9 +81,9 @@ fn credits_follow_the_scale_and_the_file() {
 #[test]
 fn draws_are_the_seeds_and_the_users() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = Disk::lay_out(dir.path(), 0, []).unwrap();
+    let disk = TestDirectory::lay_out(dir.path(), 0, []).unwrap();
     let draws = |user, seed| {
-        let mut place = Place::new(&disk, Path::new("/bin/true"), user, seed);
+        let mut place = UserContext::new(&disk, Path::new("/bin/true"), user, seed);
         (0..8).map(|_| place.below(1000)).collect::<Vec<_>>()
     };
     assert_eq!(draws(1, 2), draws(1, 2));
@@ -93,7 +93,7 @@ fn draws_are_the_seeds_and_the_users() {
 
 #[test]
 fn a_place_is_small() {
-    assert!(size_of::<Place<'_>>() <= 256, "{}", size_of::<Place<'_>>());
+    assert!(size_of::<UserContext<'_>>() <= 256, "{}", size_of::<UserContext<'_>>());
 }
 
 /// The error of `name` in a directory that `spoil` was let loose on.
@@ -102,7 +102,7 @@ fn spoilt(name: &str, spoil: impl FnOnce(&Path)) -> anyhow::Error {
     let dir = outer.path().join("disk");
     fs::create_dir(&dir).unwrap();
     let test = find(name).unwrap();
-    let disk = Disk::lay_out(&dir, FILE_BYTES, [test]).unwrap();
+    let disk = TestDirectory::lay_out(&dir, FILE_BYTES, [test]).unwrap();
     spoil(&dir);
     (test.run)(&mut small(&disk, 0)).expect_err(name)
 }
@@ -175,8 +175,8 @@ fn a_directory_that_is_gone_is_named() {
 #[test]
 fn a_program_that_fails_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = Disk::lay_out(dir.path(), 0, []).unwrap();
-    let mut place = Place::new(&disk, Path::new("/bin/false"), 0, SEED);
+    let disk = TestDirectory::lay_out(dir.path(), 0, []).unwrap();
+    let mut place = UserContext::new(&disk, Path::new("/bin/false"), 0, SEED);
     place.kept.has_shell = Some(false);
     let error = (find("exec_test").unwrap().run)(&mut place).unwrap_err();
     assert_eq!(format!("{error:#}"), "Cannot run a shell: A user's shell ended with status 1");
@@ -187,7 +187,7 @@ fn programs_of_one_thread_alone_move_the_break() {
     let (end, wait) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || wait.recv().unwrap_err());
     let dir = tempfile::tempdir().unwrap();
-    let disk = Disk::lay_out(dir.path(), 0, []).unwrap();
+    let disk = TestDirectory::lay_out(dir.path(), 0, []).unwrap();
     let error = (find("brk_test").unwrap().run)(&mut small(&disk, 0)).unwrap_err();
     assert!(
         format!("{error:#}").starts_with("Cannot move the program break: Only a process of one thread"),

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::io::Write as _;
 
-use super::Place;
+use super::UserContext;
 use super::verdict::{expect, wrong};
 
 /// Bytes of the buffer; a text in it ends with a 0, as in C.
@@ -107,7 +107,7 @@ fn read<T: std::str::FromStr>(text: &[u8]) -> anyhow::Result<T> {
 }
 
 /// 100 rounds of all that.
-pub fn strings(place: &mut Place<'_>) -> anyhow::Result<()> {
+pub fn strings(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let mut buffer = [0u8; BYTES];
     for n in 0..place.times(100) {
         let number = black_box(n) as f64 / 1000.0 + 1.5;

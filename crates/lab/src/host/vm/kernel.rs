@@ -1,0 +1,102 @@
+//! A trial's kernel as QEMU gets it: as it is, or unpacked by the host.
+//!
+//! Invariant: a kernel that does not come as far as the agent when it is unpacked by the host is started as it is, and that counts.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+
+use super::arm::PreparedArm;
+use crate::host::Trial;
+use crate::vm::memory_file::MemoryFile;
+use crate::vm::qemu;
+use crate::vm::unpacked::Unpacked;
+use bigiron_archive::Kernel;
+use bigiron_model::clock::Clock;
+
+/// How the kernel came into memory, in a trial's facts.
+const FACT: &str = "vm.kernel";
+
+/// Memory that a kernel needs besides its own and its initramfs.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// How an arm's kernel can be started.
+#[derive(Clone)]
+pub(super) enum Form {
+    /// As it is alone; why.
+    Packed(String),
+    Unpacked(Arc<Unpacked>),
+}
+
+/// The forms of `kernels`; a kernel of several arms is in memory once.
+///
+/// # Errors
+/// A kernel that cannot be read.
+pub(super) fn forms(kernels: &[Kernel], clock: Clock) -> anyhow::Result<Vec<Form>> {
+    let mut known: HashMap<&Path, Form> = HashMap::new();
+    let form = |kernel: &'_ Path| -> anyhow::Result<Form> {
+        if clock != Clock::Exact {
+            return Ok(Form::Packed("unpacks itself".to_owned()));
+        }
+        let bytes = std::fs::read(kernel).with_context(|| format!("Cannot read the kernel {}", kernel.display()))?;
+        Ok(match Unpacked::of(&bytes) {
+            Ok(unpacked) => Form::Unpacked(Arc::new(unpacked)),
+            Err(why) => Form::Packed(format!("unpacks itself: {why}")),
+        })
+    };
+    kernels
+        .iter()
+        .map(|kernel| {
+            if let Some(known) = known.get(kernel.image.as_path()) {
+                return Ok(known.clone());
+            }
+            let form = form(&kernel.image)?;
+            known.insert(&kernel.image, form.clone());
+            Ok(form)
+        })
+        .collect()
+}
+
+/// A kernel to start.
+pub(super) struct Start {
+    pub(super) path: PathBuf,
+    how: String,
+    /// What the path leads to, if it is in memory.
+    _file: Option<MemoryFile>,
+}
+
+impl Start {
+    fn packed(arm: &PreparedArm, how: &str) -> Self {
+        Self { path: arm.kernel.clone(), how: how.to_owned(), _file: None }
+    }
+
+    /// What a record says of it.
+    pub(super) fn fact(&self) -> (String, String) {
+        (FACT.to_owned(), self.how.clone())
+    }
+}
+
+/// What a trial starts, each if the one before it did not come as far as the agent.
+///
+/// # Errors
+/// No memory.
+pub(super) fn starts(arm: &PreparedArm, trial: &Trial<'_>) -> io::Result<Vec<Start>> {
+    let unpacked = match &arm.form {
+        Form::Packed(how) => return Ok(vec![Start::packed(arm, how)]),
+        Form::Unpacked(unpacked) => unpacked,
+    };
+    let needed = unpacked.end() + arm.archive.len() as u64 + SPARE_BYTES;
+    if trial.plan.machine.memory_bytes < needed {
+        return Ok(vec![Start::packed(arm, "unpacks itself: the guest has too little memory")]);
+    }
+    let cmdline = qemu::cmdline(trial.plan.clock, &arm.cmdline);
+    let drawn = (!cmdline.split_whitespace().any(|word| word == "nokaslr")).then_some(trial.slot.boot_seed);
+    let file = MemoryFile::new("bigiron-kernel", &unpacked.image(drawn))?;
+    Ok(vec![
+        Start { path: file.path().into(), how: "unpacked by the host".to_owned(), _file: Some(file) },
+        Start::packed(arm, "unpacks itself: unpacked by the host it did not start"),
+    ])
+}

@@ -1,0 +1,140 @@
+//! Which values a lever takes, and what is written for them.
+
+use super::policy;
+use bigiron_model::size;
+use bigiron_model::suggest;
+
+/// Which values a lever takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptedValues {
+    /// A word that the kernel lists in the file itself, the chosen one in brackets.
+    Offered,
+    /// A word that the kernel lists in a file of that name beside it.
+    OfferedBeside(&'static str),
+    /// A whole number.
+    Number { least: i64, most: i64 },
+    /// An amount of memory that the file has in KiB.
+    Kib,
+    /// `on` or `off`, and what the file is told for them.
+    Switch { on: &'static str, off: &'static str },
+    /// A word, and what the file is told for it.
+    Words(&'static [(&'static str, &'static str)]),
+    /// Pages of memory to be set aside, all of them.
+    Pages,
+    /// An amount of memory.
+    Bytes { least: u64 },
+    /// A list of CPUs.
+    Cpus,
+    /// A NUMA memory policy.
+    Policy,
+    /// `zram:SIZE[:ALGORITHM]`.
+    Swap,
+    /// Whatever the kernel takes.
+    Text,
+}
+
+impl AcceptedValues {
+    /// What is written for `value`, or what would be right.
+    pub fn written(self, value: &str) -> Result<String, String> {
+        match self {
+            AcceptedValues::Offered | AcceptedValues::OfferedBeside(_) if value.contains(char::is_whitespace) => {
+                Err("write one word".to_owned())
+            }
+            AcceptedValues::Offered | AcceptedValues::OfferedBeside(_) | AcceptedValues::Text => Ok(value.to_owned()),
+            AcceptedValues::Number { least, most } => {
+                let number: i64 = value.parse().map_err(|_| "write a whole number".to_owned())?;
+                if (least..=most).contains(&number) {
+                    Ok(number.to_string())
+                } else if most == i64::MAX {
+                    Err(format!("it is {least} or more"))
+                } else {
+                    Err(format!("it is from {least} to {most}"))
+                }
+            }
+            AcceptedValues::Kib => match size::parse_bytes(value)? {
+                bytes if bytes % 1024 == 0 => Ok((bytes / 1024).to_string()),
+                _ => Err("it is whole KiB, such as `128K`".to_owned()),
+            },
+            AcceptedValues::Switch { on, off } => match value {
+                "on" => Ok(on.to_owned()),
+                "off" => Ok(off.to_owned()),
+                _ => Err("it is `on` or `off`".to_owned()),
+            },
+            AcceptedValues::Words(words) => match words.iter().find(|(word, _)| *word == value) {
+                Some((_, written)) => Ok((*written).to_owned()),
+                None => Err(format!("it is {}", suggest::list(words.iter().map(|(word, _)| word)))),
+            },
+            AcceptedValues::Pages => match value.parse::<u32>() {
+                Ok(pages) => Ok(pages.to_string()),
+                Err(_) => Err("write a number of pages".to_owned()),
+            },
+            AcceptedValues::Bytes { least } => match size::parse_bytes(value)? {
+                bytes if bytes >= least => Ok(bytes.to_string()),
+                _ => Err(format!("it is at least {}", size::print_bytes(least))),
+            },
+            AcceptedValues::Cpus => bigiron_sys::cpu_list::parse(value)
+                .map(|_| value.to_owned())
+                .ok_or("write a list of CPUs such as `0,2-3`".to_owned()),
+            AcceptedValues::Policy => policy::parse(value).map(|_| value.to_owned()),
+            AcceptedValues::Swap => super::swap::parse(value).map(|_| value.to_owned()),
+        }
+    }
+
+    /// For lists: what may be written.
+    pub fn describe(self) -> String {
+        match self {
+            AcceptedValues::Offered => "one of those that the kernel offers".to_owned(),
+            AcceptedValues::OfferedBeside(file) => format!("one of those in `{file}` beside it"),
+            AcceptedValues::Number { least, most } if most == i64::MAX => format!("a number, {least} or more"),
+            AcceptedValues::Number { least, most } => format!("{least} to {most}"),
+            AcceptedValues::Kib => "an amount such as `128K`".to_owned(),
+            AcceptedValues::Switch { .. } => "`on` or `off`".to_owned(),
+            AcceptedValues::Words(words) => suggest::list(words.iter().map(|(word, _)| word)),
+            AcceptedValues::Pages => "a number of pages, all of which must be had".to_owned(),
+            AcceptedValues::Bytes { .. } => "an amount such as `512M`".to_owned(),
+            AcceptedValues::Cpus => "a list of CPUs such as `0,2-3`".to_owned(),
+            AcceptedValues::Policy => "`default`, `local`, `preferred:NODE`, `bind:NODES`, `interleave[:NODES]` or `weighted-interleave[:NODES]`".to_owned(),
+            AcceptedValues::Swap => "`zram:SIZE` or `zram:SIZE:ALGORITHM`".to_owned(),
+            AcceptedValues::Text => "what the kernel takes".to_owned(),
+        }
+    }
+
+    /// Whether `shown`, as read back, is what `written` asked for.
+    pub fn is_taken(self, written: &str, shown: &str) -> bool {
+        let nonzero = || {
+            let number = shown.strip_prefix("0x").map_or_else(|| shown.parse(), |hex| u64::from_str_radix(hex, 16));
+            number.is_ok_and(|n| n != 0)
+        };
+        match self {
+            // The generations of the page lists are switched by y and n, and shown as a mask.
+            AcceptedValues::Switch { on, .. } if written == on && shown.starts_with("0x") => nonzero(),
+            AcceptedValues::Switch { off, .. } if written == off && shown.starts_with("0x") => !nonzero(),
+            _ => super::same_value(shown, written),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_written_as_the_kernel_wants_them() {
+        assert_eq!(AcceptedValues::Kib.written("2M").unwrap(), "2048");
+        assert_eq!(AcceptedValues::Switch { on: "Y", off: "N" }.written("on").unwrap(), "Y");
+        assert_eq!(AcceptedValues::Words(&[("back", "write back")]).written("back").unwrap(), "write back");
+        assert_eq!(AcceptedValues::Bytes { least: 1 }.written("1M").unwrap(), "1048576");
+        assert_eq!(AcceptedValues::Number { least: 0, most: 9 }.written("09").unwrap(), "9");
+    }
+
+    #[test]
+    fn a_value_is_taken_only_if_it_is_shown() {
+        let generations = AcceptedValues::Switch { on: "y", off: "n" };
+        assert!(generations.is_taken("y", "0x0007") && generations.is_taken("n", "0x0000"));
+        assert!(!generations.is_taken("y", "0x0000") && !generations.is_taken("n", "0x0001"));
+        assert!(AcceptedValues::Switch { on: "Y", off: "N" }.is_taken("N", "N"));
+        assert!(!AcceptedValues::Switch { on: "Y", off: "N" }.is_taken("N", "Y"));
+        assert!(AcceptedValues::Pages.is_taken("64", "64") && !AcceptedValues::Pages.is_taken("64", "37"));
+        assert!(AcceptedValues::Text.is_taken("4096 131072 6291456", "4096\t131072\t6291456"));
+    }
+}

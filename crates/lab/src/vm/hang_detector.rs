@@ -1,0 +1,82 @@
+//! How long a trial may go without a sign of progress.
+//!
+//! Invariant: a trial hangs by CPU time, not wall time, so that a busy machine is not mistaken for a trial that hangs.
+
+use std::time::{Duration, Instant};
+
+/// Decides whether a trial has hung.
+pub struct HangDetector {
+    limit_s: u32,
+    idle: Duration,
+    /// CPU seconds used so far, and at the last sign of progress.
+    cpu: f64,
+    cpu_at_progress: f64,
+    progress: Instant,
+}
+
+impl HangDetector {
+    /// A trial hangs that uses `limit_s` CPU seconds without progress, or that shows none for the wall time `idle` and uses (almost) no CPU:
+    /// one that is asleep with nothing to wake it.
+    pub fn new(limit_s: u32, idle: Duration) -> Self {
+        Self { limit_s, idle, cpu: 0.0, cpu_at_progress: 0.0, progress: Instant::now() }
+    }
+
+    /// A sign of progress.
+    pub fn progressed(&mut self) {
+        self.progress = Instant::now();
+        self.cpu_at_progress = self.cpu;
+    }
+
+    /// The wall time since the last sign of progress.
+    pub fn silence(&self) -> Duration {
+        self.progress.elapsed()
+    }
+
+    /// Counts CPU time from here on: `cpu` seconds were used before anybody measured.
+    pub fn measure_from(&mut self, cpu: f64) {
+        self.cpu = cpu;
+        self.cpu_at_progress = cpu;
+    }
+
+    /// Why the trial counts as hung, given the CPU seconds it has used; `None` while it does not.
+    pub fn hung(&mut self, cpu: Option<f64>, doing: &str) -> Option<String> {
+        self.cpu = cpu.unwrap_or(self.cpu);
+        let used = self.cpu - self.cpu_at_progress;
+        let limit = f64::from(self.limit_s);
+        if used > limit {
+            return Some(format!("No progress for {used:.0} CPU seconds (limit {limit:.0}) {doing}"));
+        }
+        let idle = self.silence();
+        if idle > self.idle && used < limit / 10.0 {
+            return Some(format!("No progress and no CPU used for {} s {doing}", idle.as_secs()));
+        }
+        None
+    }
+
+    /// CPU seconds used when last measured.
+    pub fn cpu_seconds(&self) -> f64 {
+        self.cpu
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_hangs_by_cpu_time_or_by_using_none() {
+        let mut detector = HangDetector::new(10, Duration::from_secs(3600));
+        detector.measure_from(100.0);
+        assert_eq!(detector.hung(Some(109.0), ""), None);
+        detector.progressed();
+        assert_eq!(detector.hung(Some(118.5), ""), None, "progress at 109 s");
+        let why = detector.hung(Some(119.75), "in `micro`").expect("10.75 s without progress");
+        assert_eq!(why, "No progress for 11 CPU seconds (limit 10) in `micro`");
+
+        let mut detector = HangDetector::new(10, Duration::ZERO);
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(detector.hung(Some(2.0), ""), None, "it works");
+        detector.measure_from(2.0);
+        assert!(detector.hung(Some(2.5), "").is_some_and(|why| why.starts_with("No progress and no CPU used")));
+    }
+}

@@ -1,0 +1,82 @@
+//! How rows get into a server: by what it takes, found out before the first of them is made.
+//!
+//! Invariant: nothing of the trials is left on the server.
+
+use super::super::pg::{Connection, PgError};
+use super::super::population::Sink;
+use super::copy::BinaryRows;
+use super::text_rows::TextRows;
+
+/// From the fastest to what every server takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LoadMethod {
+    /// Binary `COPY`, rows frozen.
+    Frozen,
+    /// Binary `COPY`.
+    Binary,
+    /// `COPY` in text.
+    Text,
+    Insert,
+}
+
+const TABLE: &str = "bigiron_oltp_trial";
+
+/// The best way, and what the server refuses of the better ones.
+///
+/// # Errors
+/// The connection is lost, or no table can be made.
+pub(super) fn find(session: &mut Connection) -> Result<(LoadMethod, Vec<String>), PgError> {
+    let mut refused = Vec::new();
+    for (way, name) in
+        [(LoadMethod::Frozen, "COPY with FREEZE"), (LoadMethod::Binary, "COPY in binary"), (LoadMethod::Text, "COPY")]
+    {
+        session.run("BEGIN")?;
+        let tried = session
+            .run(&format!("CREATE TABLE {TABLE} (a integer, b timestamp, c varchar(4))"))
+            .map_err(Tried::Table)
+            .and_then(|()| one(session, way).map_err(Tried::Copy));
+        session.run("ROLLBACK")?;
+        match tried {
+            Ok(()) => return Ok((way, refused)),
+            Err(Tried::Copy(PgError::Server(why))) => refused.push(format!("{name} ({})", why.text)),
+            Err(Tried::Copy(lost) | Tried::Table(lost)) => return Err(lost),
+        }
+    }
+    Ok((LoadMethod::Insert, refused))
+}
+
+enum Tried {
+    Table(PgError),
+    Copy(PgError),
+}
+
+/// One row, of each type.
+fn one(session: &mut Connection, way: LoadMethod) -> Result<(), PgError> {
+    let mut copy = session.copy_in(&way.copy(TABLE))?;
+    let mut hand = |piece: &[u8], _| copy.write(piece);
+    match way {
+        LoadMethod::Text => row(TextRows::copy(&mut hand), TextRows::finish)?,
+        _ => row(BinaryRows::new(3, &mut hand), BinaryRows::finish)?,
+    }
+    copy.finish().map(|_| ())
+}
+
+fn row<S: Sink<Error = PgError>>(mut sink: S, finish: fn(S) -> Result<u64, PgError>) -> Result<(), PgError> {
+    sink.begin();
+    sink.integer(1);
+    sink.date(0);
+    sink.text(2, |text| text.fill(b'x'));
+    sink.end()?;
+    finish(sink).map(|_| ())
+}
+
+impl LoadMethod {
+    /// The statement that begins a copy into `table`.
+    pub(super) fn copy(self, table: &str) -> String {
+        match self {
+            LoadMethod::Frozen => format!("COPY {table} FROM STDIN (FORMAT binary, FREEZE)"),
+            LoadMethod::Binary => format!("COPY {table} FROM STDIN (FORMAT binary)"),
+            LoadMethod::Text | LoadMethod::Insert => format!("COPY {table} FROM STDIN"),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Looks on while a run is driven: counters at the window's edges and in its middle, and what the server's sessions wait for in between.
+//!
+//! Invariant: nothing here is on a transaction's way; what looking costs is paid by a thread of its own, which no figure counts.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::counters::{self, CountedProcesses, Counters};
+use super::database::{Database, SqlValue};
+use super::driver::{DriveTarget, RunMoment};
+use super::footprint::Footprint;
+use super::pg::Connection;
+use bigiron_probe::counters::span;
+
+/// What was observed of a run from outside.
+#[derive(Clone, Debug, Default)]
+pub struct Observations {
+    /// Of the whole window.
+    pub window: Counters,
+    /// Of its first half, and its second.
+    pub halves: [Counters; 2],
+    /// What sessions that were not idle waited for, and how often that was seen; `CPU` for none.
+    pub waits: BTreeMap<String, u64>,
+    /// What there was of memory when the window closed.
+    pub footprint: Footprint,
+}
+
+/// Reads counters and sessions while the run is driven.
+pub struct RunMonitor {
+    counted: CountedProcesses,
+    /// To ask the server on.
+    session: Option<Connection>,
+    at: BTreeMap<u8, Counters>,
+    waits: BTreeMap<String, u64>,
+    footprint: Footprint,
+}
+
+impl RunMonitor {
+    /// # Errors
+    /// If the server has no connection for it.
+    pub fn new(target: &DriveTarget<'_>) -> Result<Self> {
+        let (counted, session) = match target {
+            DriveTarget::Postgres(url) => {
+                let session = Connection::connect(url)?;
+                (counters::postmaster_of(session.server().cancel.process), Some(session))
+            }
+            DriveTarget::Sqlite { .. } => (CountedProcesses::Own, None),
+        };
+        Ok(Self { counted, session, at: BTreeMap::new(), waits: BTreeMap::new(), footprint: Footprint::default() })
+    }
+
+    /// Whether the server's processes can be seen.
+    pub fn sees_server(&self) -> bool {
+        matches!(self.counted, CountedProcesses::Postmaster(_))
+    }
+
+    /// To be called at the moments of a run.
+    pub fn look(&mut self, moment: RunMoment) {
+        let slot = match moment {
+            RunMoment::Connecting => return,
+            RunMoment::Sample => return self.sample(),
+            RunMoment::Opened => 0,
+            RunMoment::Halfway => 1,
+            RunMoment::Closed => 2,
+        };
+        if moment == RunMoment::Closed {
+            self.footprint = Footprint::look(self.counted);
+        }
+        let mut read = counters::read(self.counted);
+        if let Some(session) = &mut self.session {
+            counters::statistics(session, &mut read);
+        }
+        self.at.insert(slot, read);
+        // The client that opens or closes the window has no time for it.
+        match moment {
+            RunMoment::Opened => span::before(),
+            RunMoment::Closed => span::after(),
+            _ => {}
+        }
+    }
+
+    fn sample(&mut self) {
+        const WAITS: &str = "SELECT coalesce(wait_event_type || ':' || wait_event, 'CPU'), count(*) FROM pg_stat_activity \
+                             WHERE backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid() GROUP BY 1";
+        // A server that is gone, or is not PostgreSQL, has nothing to say.
+        let rows = self.session.as_mut().and_then(|session| session.rows(WAITS).ok()).unwrap_or_default();
+        for row in rows {
+            if let [SqlValue::Text(event), SqlValue::Integer(count)] = &row[..] {
+                *self.waits.entry(event.clone()).or_default() += count.unsigned_abs();
+            }
+        }
+    }
+
+    /// What was seen; empty for a window that never opened.
+    pub fn seen(self) -> Observations {
+        let part = |from: u8, to: u8| match (self.at.get(&from), self.at.get(&to)) {
+            (Some(before), Some(after)) => counters::since(before, after),
+            _ => Counters::new(),
+        };
+        Observations {
+            window: part(0, 2),
+            halves: [part(0, 1), part(1, 2)],
+            waits: self.waits.clone(),
+            footprint: self.footprint,
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! A question with its defaults filled in and everything checked that can be checked before a kernel is fetched.
+//!
+//! Invariant: whatever reaches a [`Plan`] went through here; two questions that ask the same have the same hash.
+
+mod capacity;
+mod local;
+mod parsed;
+mod shape;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use bigiron_lab::lever;
+use bigiron_lab::lever::LeverError;
+use bigiron_model::clock::Clock;
+use bigiron_model::host::HostKind;
+use bigiron_model::identity::Identity;
+use bigiron_model::margins;
+use bigiron_model::metric::Kind;
+use bigiron_model::plan;
+use bigiron_model::plan::{Design, Machine, Plan, PlannedWorkload};
+use bigiron_model::refusal::Refusal;
+use bigiron_model::setting::Setting;
+use bigiron_model::size;
+use bigiron_model::storage;
+use bigiron_model::storage::StorageProfile;
+use bigiron_model::suggest;
+use bigiron_stats::power;
+
+pub use self::parsed::ParsedSettings;
+use super::question::{Question, QuestionPlaces};
+use super::{schedule, setting};
+
+/// What is run if nothing is said: the workloads that take seconds.
+pub const QUICK: &[&str] = &["micro", "dbsim"];
+
+/// Pairs if nothing is said, and if that is enough for the number of primary metrics.
+const PAIRS_WALL: u32 = 12;
+const PAIRS_EXACT: u32 = 8;
+
+/// More pairs than any study needs: 1,000 pairs see a tenth of one pair's spread.
+const PAIRS_LIMIT: u32 = 1000;
+
+/// Fewest pairs of a screening: Student's interval has three degrees of freedom, and change points between two kernels can be seen.
+pub const SCREENING_PAIRS: u32 = 4;
+
+/// Fewest pairs of a step of a larger search: one in each order.
+pub const STEP_PAIRS: u32 = 2;
+
+const CPUS_LIMIT: u32 = 255;
+const MEMORY: u64 = 1 << 30;
+
+/// CPU seconds for each CPU of the guest, all of which may spin while one gets on. A boot under emulation takes 3 to 8 of them, the
+/// longest step of a workload about 20.
+const HANG_LIMIT: u32 = 120;
+const HANG_LIMITS: std::ops::RangeInclusive<u32> = 5..=86_400;
+
+/// Seconds before each boot on the wall clock: what the last guest left behind (its write-back, its heat, its freed memory) gets the same time
+/// to go before either arm.
+const IDLE_GAP_WALL: u32 = 2;
+const IDLE_GAP_LIMIT: u32 = 3600;
+
+/// What this machine can do, asked only when a question depends on it (the answer may take a boot).
+pub trait Capabilities {
+    /// QEMU's major and minor version; refused if there is none that could be used.
+    fn qemu(&self) -> Result<(u32, u32), Refusal>;
+    /// Whether a guest really runs under KVM; if not, why not.
+    fn kvm(&self) -> Result<(), String>;
+    fn cpus(&self) -> u32;
+    fn memory_bytes(&self) -> u64;
+    /// The type of the file system that studies are kept on, as the kernel calls it.
+    fn filesystem(&self) -> String;
+    /// Whether a lever of the running kernel can be set on this machine; if not, why not. Options of workloads always can.
+    fn can_set(&self, setting: &Setting) -> Result<(), String>;
+}
+
+/// A question with everything decided but the seed and what its kernels are.
+#[derive(Clone, Debug, Serialize)]
+pub struct ResolvedQuestion {
+    pub arms: Vec<ResolvedArm>,
+    pub workloads: Vec<PlannedWorkload>,
+    pub clock: Clock,
+    pub pairs: u32,
+    /// Only if it was given.
+    pub seed: Option<u64>,
+    pub hang_limit: u32,
+    /// Seconds.
+    pub idle_gap: u32,
+    pub machine: Machine,
+    pub margins: BTreeMap<Kind, f64>,
+    /// The question in words; it asks nothing of its own.
+    #[serde(skip)]
+    pub text: Option<String>,
+    /// What can be run, but will probably disappoint.
+    #[serde(skip)]
+    pub warning: Option<String>,
+    #[serde(skip)]
+    pub places: QuestionPlaces,
+}
+
+/// An arm whose kernel is not known yet.
+#[derive(Clone, Debug, Serialize)]
+pub struct ResolvedArm {
+    pub name: String,
+    /// As typed.
+    pub kernel: String,
+    /// Its own settings, laid over those of all arms.
+    pub settings: Vec<Setting>,
+    /// What they mean.
+    #[serde(skip)]
+    pub parsed: ParsedSettings,
+}
+
+/// Fills in what was not said and refuses what cannot be run.
+pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestion, Refusal> {
+    let places = q.places.clone();
+    check_arms(q)?;
+    let (planned, arms) = parsed::read(q)?;
+    let host = q.host.unwrap_or_default();
+    if host == HostKind::Local {
+        local::check(q, here)?;
+    }
+    let cpus = q.cpus.unwrap_or(if host == HostKind::Local { here.cpus() } else { 1 });
+    if host != HostKind::Local && !(1..=CPUS_LIMIT).contains(&cpus) {
+        return Err(places.refuse("machine.cpus", format!("A guest has from 1 to {CPUS_LIMIT} CPUs, not {cpus}")));
+    }
+    check_storage_name(q)?;
+    let filesystem = filesystem(q)?;
+    if let Some(seed) = q.seed.filter(|s| *s >= schedule::SEED_LIMIT) {
+        let most = schedule::SEED_LIMIT - 1;
+        return Err(places.refuse("design.seed", format!("The seed {seed} is too large; the largest is {most}")));
+    }
+    let silence = arms.iter().filter(|_| host == HostKind::Local).map(|arm| arm.parsed.silence().as_secs()).max();
+    let seconds = u32::try_from(silence.unwrap_or(0)).unwrap_or(u32::MAX).saturating_add(HANG_LIMIT);
+    let hang_limit = q.hang_limit.unwrap_or(seconds.saturating_mul(cpus));
+    if q.hang_limit.is_some_and(|limit| !HANG_LIMITS.contains(&limit)) {
+        let (least, most) = (HANG_LIMITS.start(), HANG_LIMITS.end());
+        let message = format!("A hang limit is from {least} to {most} CPU seconds, not {hang_limit}");
+        return Err(places.refuse("design.hang-limit", message));
+    }
+    check_host_memory(q, host, here)?;
+    let primaries = planned.len() * (arms.len() - 1);
+    let warning = check_pairs(q, primaries)?;
+    let clock = clock(q, host, here)?;
+    let storage = if host == HostKind::Local { storage::LOCAL } else { storage(q, clock)?.name };
+    let filesystem = if host == HostKind::Local { here.filesystem() } else { filesystem.to_owned() };
+    let idle_gap = idle_gap(q, host, clock)?;
+    let usual = if clock == Clock::Wall { PAIRS_WALL } else { PAIRS_EXACT };
+    let memory_bytes =
+        if host == HostKind::Local { here.memory_bytes() >> 20 << 20 } else { q.memory_bytes.unwrap_or(MEMORY) };
+    let resolved = ResolvedQuestion {
+        pairs: q.pairs.unwrap_or(usual.max(power::smallest_pairs(primaries))),
+        machine: Machine { host, cpus, memory_bytes, storage: storage.to_owned(), filesystem },
+        workloads: planned,
+        seed: q.seed,
+        margins: margins::complete(&q.margins),
+        arms,
+        clock,
+        hang_limit,
+        idle_gap,
+        text: q.text.clone(),
+        warning,
+        places,
+    };
+    for (i, arm) in resolved.arms.iter().enumerate() {
+        lever::check_cmdline(&arm.settings).map_err(|e| resolved.places.refuse(&format!("arms.{i}"), e.to_string()))?;
+    }
+    resolved.check_shapes()?;
+    resolved.check_memory()?;
+    resolved.check_cpus(here)?;
+    Ok(resolved)
+}
+
+fn choice<'c>(what: &str, word: &str, choices: &[&'c str]) -> Result<&'c str, Refusal> {
+    choices
+        .iter()
+        .find(|c| **c == word)
+        .copied()
+        .ok_or_else(|| Refusal::new(format!("Unknown {what} `{word}`; it can be {}", suggest::list(choices))))
+}
+
+/// Refuses a name that no clock knows, before anything is asked of the machine.
+fn check_storage_name(q: &Question) -> Result<(), Refusal> {
+    let Some(name) = &q.storage else { return Ok(()) };
+    let names: Vec<&str> = storage::PROFILES.iter().map(|p| p.name).filter(|n| *n != storage::LOCAL).collect();
+    choice("storage", name, &names).map(|_| ()).map_err(|r| r.at(q.places.of("machine.storage")))
+}
+
+fn filesystem(q: &Question) -> Result<&str, Refusal> {
+    let Some(name) = &q.filesystem else { return Ok("ext4") };
+    setting::check("fs.type", name).map(|_| name.as_str()).map_err(|e| match e {
+        LeverError::Value { right, .. } => {
+            q.places.refuse("machine.filesystem", format!("Unknown filesystem `{name}`; {right}"))
+        }
+        other => other.into(),
+    })
+}
+
+fn storage(q: &Question, clock: Clock) -> Result<&'static StorageProfile, Refusal> {
+    let asked = q.storage.as_deref().and_then(storage::find);
+    let profile = asked.unwrap_or_else(|| storage::default(clock));
+    profile.goes_with(clock).map_err(|why| {
+        let right = suggest::list(storage::names(clock));
+        q.places.refuse("machine.storage", why).hint(match q.clock {
+            Some(_) => format!("With the clock `{clock}` storage is {right}"),
+            None => format!("This machine's clock is `{clock}` if none is asked for, and with it storage is {right}"),
+        })
+    })?;
+    Ok(profile)
+}
+
+fn idle_gap(q: &Question, host: HostKind, clock: Clock) -> Result<u32, Refusal> {
+    let refuse = |message| Err(q.places.refuse("design.idle-gap", message));
+    match q.idle_gap {
+        Some(gap) if gap > IDLE_GAP_LIMIT => {
+            refuse(format!("An idle gap is at most {IDLE_GAP_LIMIT} seconds, not {gap}"))
+        }
+        Some(gap) if gap > 0 && clock != Clock::Wall => {
+            refuse(format!("An idle gap lets a machine settle, which the clock `{clock}` does not feel; leave it out"))
+        }
+        Some(gap) => Ok(gap),
+        None if host != HostKind::Sim && clock == Clock::Wall => Ok(IDLE_GAP_WALL),
+        None => Ok(0),
+    }
+}
+
+fn check_arms(q: &Question) -> Result<(), Refusal> {
+    if q.arms.len() < 2 {
+        let message = match q.arms.len() {
+            0 => "No kernels to compare; a comparison takes two arms or more".to_owned(),
+            _ => format!("Only one arm, `{}`; a comparison takes two or more", q.arms[0]),
+        };
+        return Err(q
+            .places
+            .refuse("arms", message)
+            .hint("The same kernel twice is a comparison too: it measures this machine's noise floor"));
+    }
+    for (i, arm) in q.arms.iter().enumerate() {
+        let named = arm.name.as_ref().is_some_and(|name| q.arms[..i].iter().any(|a| a.name.as_ref() == Some(name)));
+        if named {
+            let message = format!("Two arms are named `{}`", arm.short_name());
+            return Err(q.places.refuse(&format!("arms.{i}"), message));
+        }
+    }
+    lever::check_duplicates(&q.settings).map_err(|e| q.places.refuse("set", e.to_string()))
+}
+
+/// Refuses a number of pairs from which no verdict can come; warns of one from which not all can.
+fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal> {
+    let Some(pairs) = q.pairs else { return Ok(None) };
+    let refuse = |message| Err(q.places.refuse("design.pairs", message));
+    let (least, enough) = match (q.step, q.screening) {
+        (true, _) => (STEP_PAIRS, STEP_PAIRS),
+        (false, true) => (SCREENING_PAIRS, SCREENING_PAIRS),
+        (false, false) => (power::smallest_pairs(1), power::smallest_pairs(primaries)),
+    };
+    if pairs > PAIRS_LIMIT {
+        return refuse(format!("{pairs} pairs are too many; the most are {PAIRS_LIMIT}"));
+    }
+    if !pairs.is_multiple_of(2) {
+        let right = if pairs > least { format!("{} or {}", pairs - 1, pairs + 1) } else { format!("{enough} or more") };
+        return refuse(format!(
+            "{pairs} pairs cannot be balanced, with each arm first as often as last; ask for {right}"
+        ));
+    }
+    if pairs < least {
+        return refuse(format!("{pairs} pairs are too few for any verdict; ask for {enough} or more"));
+    }
+    Ok((pairs < enough).then(|| {
+        format!(
+            "{pairs} pairs cannot carry {primaries} verdicts at once: a change can come out as `inconclusive` only, however \
+             clear it is; {enough} pairs can"
+        )
+    }))
+}
+
+fn check_host_memory(q: &Question, host: HostKind, here: &impl Capabilities) -> Result<(), Refusal> {
+    let (asked, has) = (q.memory_bytes.unwrap_or(MEMORY), here.memory_bytes());
+    if host == HostKind::Vm && asked > has {
+        let (asked, has) = (size::print_bytes(asked), has >> 20);
+        let message = format!("A guest of {asked} does not fit into this machine, which has {has} MiB of memory");
+        return Err(q.places.refuse("machine.memory", message));
+    }
+    Ok(())
+}
+
+fn clock(q: &Question, host: HostKind, here: &impl Capabilities) -> Result<Clock, Refusal> {
+    match (host, q.clock) {
+        (HostKind::Sim, _) => return Ok(q.clock.unwrap_or(Clock::Wall)),
+        (HostKind::Local, None | Some(Clock::Wall)) => return Ok(Clock::Wall),
+        (HostKind::Local, Some(clock)) => {
+            let message = format!("This machine itself has the clock `wall` alone; `{clock}` is a guest's");
+            return Err(q.places.refuse("design.clock", message));
+        }
+        _ => {}
+    }
+    here.qemu()?;
+    match q.clock {
+        Some(Clock::Wall) => here.kvm().map(|()| Clock::Wall).map_err(|why| {
+            q.places
+                .refuse("design.clock", format!("The clock `wall` needs a guest that runs under KVM: {why}"))
+                .hint("The clock `exact` works without KVM, on any machine: `--clock exact`")
+        }),
+        Some(clock) => Ok(clock),
+        None if here.kvm().is_ok() => Ok(Clock::Wall),
+        None => Ok(Clock::Exact),
+    }
+}
+
+impl ResolvedQuestion {
+    /// Hash of what was asked, the seed included only if it was given. Lower-case hexadecimal.
+    pub fn sha256(&self) -> String {
+        let asked = serde_json::to_vec(self).expect("a resolved question is plain data");
+        Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The name of the study's folder if none is given: short names of the arms and the beginning of the hash.
+    pub fn folder_name(&self) -> String {
+        let slug = |name: &str| {
+            let words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|w| !w.is_empty());
+            let mut slug = words.collect::<Vec<_>>().join("-");
+            slug.truncate(40);
+            slug
+        };
+        let arms = match &self.arms[..] {
+            [a, b] => format!("{}-vs-{}", slug(&a.name), slug(&b.name)),
+            [a, rest @ ..] => format!("{}-vs-{}-others", slug(&a.name), rest.len()),
+            [] => String::new(),
+        };
+        format!("{arms}-{}", &self.sha256()[..8])
+    }
+
+    /// Draws the plan. `kernels` are those of the arms, in order; `qemu` is the version that will boot them.
+    ///
+    /// # Errors
+    /// If a kernel cannot run on the machine that was asked for.
+    pub fn plan(
+        &self,
+        kernels: Vec<Identity>,
+        seed: u64,
+        repeat: String,
+        qemu: Option<(u32, u32)>,
+    ) -> Result<Plan, Refusal> {
+        assert_eq!(kernels.len(), self.arms.len(), "one kernel for each arm");
+        for (i, kernel) in kernels.iter().enumerate() {
+            self.check_live_lock(i, kernel, qemu)?;
+        }
+        let arms = self.arms.iter().zip(kernels).map(|(arm, kernel)| plan::Arm {
+            name: arm.name.clone(),
+            kernel,
+            settings: arm.settings.clone(),
+            foundation: BTreeMap::new(),
+        });
+        Ok(Plan {
+            schema: plan::SCHEMA,
+            bigiron: env!("CARGO_PKG_VERSION").to_owned(),
+            question_sha256: self.sha256(),
+            question: self.text.clone(),
+            repeat,
+            clock: self.clock,
+            provenance: None,
+            design: Design {
+                pairs: self.pairs,
+                seed,
+                hang_cpu_seconds: self.hang_limit,
+                idle_gap_seconds: self.idle_gap,
+            },
+            machine: self.machine.clone(),
+            arms: arms.collect(),
+            workloads: self.workloads.clone(),
+            margins: self.margins.clone(),
+            failed_check: None,
+            slots: schedule::draw(seed, self.pairs, self.arms.len(), self.workloads.len()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Whether the machine that was asked for has room for the work: its memory, and CPUs that can be timed.
+//!
+//! Invariant: what is refused here would fail, hang or measure something else in a guest.
+
+use super::{Capabilities, ResolvedQuestion};
+use bigiron_lab::lever;
+use bigiron_model::clock::Clock;
+use bigiron_model::host::HostKind;
+use bigiron_model::identity::Identity;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::size;
+use bigiron_model::storage;
+use bigiron_model::storage::StorageProfile;
+use bigiron_model::version::major_minor;
+
+/// Memory of a guest's kernel with its modules, and of the initramfs with this executable, beside what workloads need.
+const KERNEL_MEMORY: u64 = 160 << 20;
+
+impl ResolvedQuestion {
+    /// Memory that the workloads of this study need at least.
+    fn memory_needed(&self) -> u64 {
+        // Of memory and storage, for each workload: the most that it needs on an arm.
+        let mut needs = vec![(0, 0); self.workloads.len()];
+        for arm in &self.arms {
+            for ((memory, storage), own) in needs.iter_mut().zip(arm.parsed.needs()) {
+                *memory = own.memory_bytes.max(*memory);
+                *storage = own.storage_bytes.unwrap_or(0).max(*storage);
+            }
+        }
+        // Workloads run one after the other, but what they wrote stays.
+        let working = needs.iter().map(|(memory, _)| *memory).max().unwrap_or(0);
+        let in_memory = storage::find(&self.machine.storage).is_none_or(StorageProfile::is_in_memory);
+        let stored: u64 = if in_memory { needs.iter().map(|(_, storage)| *storage).sum() } else { 0 };
+        working + stored + self.disk_memory()
+    }
+
+    pub(super) fn check_memory(&self) -> Result<(), Refusal> {
+        let bytes = self.machine.memory_bytes;
+        let refuse = |message| self.places.refuse("machine.memory", message);
+        if !bytes.is_multiple_of(1 << 20) {
+            return Err(refuse(format!("A guest's memory is whole MiB, not {bytes} bytes; write one such as `1G`")));
+        }
+        let kernel = if self.machine.host == HostKind::Local { 0 } else { KERNEL_MEMORY };
+        // What is swapped out to compressed memory leaves less than it takes; how much less nobody knows before.
+        let swap = self.arms.iter().map(|arm| lever::swap_bytes(&arm.settings)).min().unwrap_or(0);
+        let needed = (kernel + self.memory_needed()).saturating_sub(swap).next_multiple_of(1 << 20);
+        if bytes < needed {
+            let names = self.workloads.iter().map(|w| w.name.as_str()).collect::<Vec<_>>().join(", ");
+            let (has, least) = (size::print_bytes(bytes), size::print_bytes(needed));
+            return Err(refuse(format!(
+                "{has} of memory are too little for a kernel with {names}; give at least {least}"
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_cpus(&self, here: &impl Capabilities) -> Result<(), Refusal> {
+        let (cpus, host) = (self.machine.cpus, here.cpus());
+        if self.machine.host == HostKind::Vm && self.clock == Clock::Wall && cpus > host {
+            let message = format!("{cpus} CPUs cannot be timed on the {host} of this machine");
+            return Err(self
+                .places
+                .refuse("machine.cpus", message)
+                .hint("The clock `exact` has no such limit, and `none` shows whether the kernel survives"));
+        }
+        Ok(())
+    }
+
+    /// Instruction counting with more than one CPU live-locks QEMU before 8.1 in kernels before 6.12.
+    pub(super) fn check_live_lock(
+        &self,
+        arm: usize,
+        kernel: &Identity,
+        qemu: Option<(u32, u32)>,
+    ) -> Result<(), Refusal> {
+        let Some(qemu) = qemu.filter(|_| self.machine.host == HostKind::Vm && self.clock == Clock::Exact) else {
+            return Ok(());
+        };
+        if self.machine.cpus == 1 || qemu >= (8, 1) || major_minor(&kernel.release).is_some_and(|v| v >= (6, 12)) {
+            return Ok(());
+        }
+        let message = format!(
+            "QEMU {}.{} hangs in a kernel as old as {} with {} CPUs under the clock `exact`",
+            qemu.0, qemu.1, kernel.release, self.machine.cpus
+        );
+        Err(self
+            .places
+            .refuse(&format!("arms.{arm}"), message)
+            .hint("Ask for one CPU, for kernels from 6.12 on, or install QEMU 8.1 or newer"))
+    }
+}

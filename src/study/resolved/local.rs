@@ -1,0 +1,72 @@
+//! A study on this machine itself.
+//!
+//! Invariant: whatever belongs to guests is refused, not passed over.
+
+use crate::study::question::Question;
+use crate::study::resolved::Capabilities;
+use bigiron_lab::lever;
+use bigiron_lab::lever::runtime;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::setting::TypedSetting;
+
+/// What a study on this machine itself cannot choose.
+pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusal> {
+    let refuse = |place: &str, message: String| Err(q.places.refuse(place, message));
+    for (i, arm) in q.arms.iter().enumerate() {
+        if arm.kernel != "running" {
+            let message = format!(
+                "This machine cannot change its kernel to `{}`; with `--on local` every arm is `running`",
+                arm.kernel
+            );
+            return Err(q
+                .places
+                .refuse(&format!("arms.{i}"), message)
+                .hint("Kernels are compared in guests: leave `--on local` out"));
+        }
+    }
+    let given = [
+        ("machine.cpus", "CPUs", q.cpus.is_some()),
+        ("machine.memory", "memory", q.memory_bytes.is_some()),
+        ("machine.storage", "storage", q.storage.is_some()),
+        ("machine.filesystem", "a file system", q.filesystem.is_some()),
+    ];
+    for (place, what, is_given) in given {
+        if is_given {
+            return refuse(place, format!("With `--on local` the machine has {what} of its own; leave it out"));
+        }
+    }
+    let of_arms =
+        q.arms.iter().enumerate().flat_map(|(i, arm)| arm.settings.iter().map(move |s| (format!("arms.{i}"), s)));
+    for (place, (lever, value)) in q.settings.iter().map(|s| ("set".to_owned(), s)).chain(of_arms) {
+        let is_here = match lever::scope(lever) {
+            lever::Scope::Workload => true,
+            lever::Scope::Runtime => runtime::find(lever).is_some_and(|named| named.lever.is_local()),
+            lever::Scope::Boot => false,
+        };
+        if !is_here {
+            return refuse(
+                &place,
+                format!(
+                    "Lever `{lever}` acts on a guest; with `--on local` there are options of workloads and levers of the running \
+                     kernel (`bigiron lever list`)"
+                ),
+            );
+        }
+        // What a scheduler has to tune is there when it is chosen.
+        if lever.starts_with("block.iosched.") && is_scheduled(q, &place) {
+            continue;
+        }
+        here.can_set(&(lever.clone(), value.clone())).map_err(|why| {
+            let typed = (lever.clone(), value.clone());
+            q.places.refuse(&place, format!("Lever `{}` is not available here: {why}", TypedSetting(&typed)))
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether the arm of `place`, or all arms, choose a scheduler.
+fn is_scheduled(q: &Question, place: &str) -> bool {
+    let arm = place.strip_prefix("arms.").and_then(|n| q.arms.get(n.parse::<usize>().ok()?));
+    let own = arm.map_or(&[][..], |arm| &arm.settings);
+    q.settings.iter().chain(own).any(|(lever, _)| lever == "block.scheduler")
+}

@@ -1,0 +1,297 @@
+use crate::study::setting;
+use bigiron_model::host::HostKind;
+use proptest::prelude::*;
+
+use super::*;
+use crate::study::arm::ArmText;
+use crate::study::{file, repeat};
+
+/// A machine as it is told to be.
+struct Here {
+    qemu: Option<(u32, u32)>,
+    kvm: bool,
+}
+
+const OLD: Here = Here { qemu: Some((7, 2)), kvm: false };
+const KVM: Here = Here { qemu: Some((10, 0)), kvm: true };
+
+impl Capabilities for Here {
+    fn can_set(&self, (lever, value): &Setting) -> Result<(), String> {
+        if value == "refused" { Err(format!("`{lever}` is not there")) } else { Ok(()) }
+    }
+
+    fn qemu(&self) -> Result<(u32, u32), Refusal> {
+        self.qemu.ok_or_else(|| Refusal::new("QEMU is not installed"))
+    }
+    fn kvm(&self) -> Result<(), String> {
+        if self.kvm { Ok(()) } else { Err("`/dev/kvm` does not exist".into()) }
+    }
+    fn cpus(&self) -> u32 {
+        2
+    }
+    fn filesystem(&self) -> String {
+        "ext4".to_owned()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        8 << 30
+    }
+}
+
+fn question(arms: &[&str]) -> Question {
+    Question { arms: arms.iter().map(|a| ArmText::parse(a).unwrap()).collect(), ..Question::default() }
+}
+
+fn two() -> Question {
+    question(&["debian:6.1", "debian:6.12"])
+}
+
+fn kernel(release: &str) -> Identity {
+    Identity {
+        spec: release.into(),
+        release: release.into(),
+        package: None,
+        image_sha256: "00".into(),
+        config_sha256: None,
+    }
+}
+
+#[track_caller]
+fn refused(q: &Question, here: &Here, want: &str) -> Refusal {
+    let refusal = resolve(q, here).unwrap_err();
+    assert!(refusal.message.contains(want), "{refusal}");
+    refusal
+}
+
+#[test]
+fn what_was_not_said_is_filled_in() {
+    let resolved = resolve(&two(), &OLD).unwrap();
+    assert_eq!((resolved.clock, resolved.pairs, resolved.seed), (Clock::Exact, 10, None));
+    assert_eq!(resolved.workloads.iter().map(|w| &w.name[..]).collect::<Vec<_>>(), QUICK);
+    let resolved = resolve(&two(), &KVM).unwrap();
+    assert_eq!((resolved.clock, resolved.pairs), (Clock::Wall, 12));
+    assert_eq!((resolved.machine.cpus, resolved.machine.memory_bytes), (1, 1 << 30));
+}
+
+#[test]
+fn pairs_rise_with_the_number_of_verdicts() {
+    let five = question(&["debian:5.10", "debian:6.1", "debian:6.12", "debian:6.18", "debian:7.2"]);
+    let resolved = resolve(&five, &OLD).unwrap();
+    assert_eq!(resolved.pairs, power::smallest_pairs(8));
+    assert!(resolved.pairs > PAIRS_EXACT);
+}
+
+#[test]
+fn a_design_that_can_decide_nothing_is_refused() {
+    let pairs = |pairs| Question { pairs: Some(pairs), workloads: vec!["micro".into()], ..two() };
+    refused(&pairs(7), &OLD, "7 pairs cannot be balanced, with each arm first as often as last; ask for 8 or more");
+    refused(&pairs(6), &OLD, "6 pairs are too few for any verdict; ask for 8 or more");
+    refused(&pairs(9), &OLD, "9 pairs cannot be balanced, with each arm first as often as last; ask for 8 or 10");
+    refused(&pairs(1002), &OLD, "too many");
+    let resolved = resolve(&Question { pairs: Some(8), ..two() }, &OLD).unwrap();
+    assert!(resolved.warning.unwrap().starts_with("8 pairs cannot carry 2 verdicts at once"));
+    assert_eq!(resolve(&pairs(8), &OLD).unwrap().warning, None);
+}
+
+#[test]
+fn arms_and_workloads_are_checked() {
+    refused(&question(&[]), &OLD, "No kernels to compare");
+    refused(&question(&["debian:6.1"]), &OLD, "Only one arm, `debian:6.1`");
+    refused(&Question { workloads: vec!["dbism".into()], ..two() }, &OLD, "did you mean `dbsim`?");
+    refused(&Question { workloads: vec!["micro".into(), "micro".into()], ..two() }, &OLD, "named twice");
+    resolve(&question(&["debian:6.12", "debian:6.12"]), &OLD).unwrap();
+}
+
+#[test]
+fn the_machine_is_checked() {
+    refused(&Question { cpus: Some(0), ..two() }, &OLD, "from 1 to 255 CPUs, not 0");
+    refused(&Question { cpus: Some(256), ..two() }, &OLD, "from 1 to 255 CPUs, not 256");
+    refused(&Question { cpus: Some(4), ..two() }, &KVM, "4 CPUs cannot be timed on the 2 of this machine");
+    refused(&Question { memory_bytes: Some(64 << 30), ..two() }, &OLD, "A guest of 64G does not fit into this machine");
+    refused(&Question { memory_bytes: Some(32 << 20), ..two() }, &OLD, "32M of memory are too little");
+    refused(&Question { memory_bytes: Some((1 << 30) + 1), ..two() }, &OLD, "whole MiB");
+    refused(&Question { storage: Some("floppy".into()), ..two() }, &OLD, "`nvme`");
+    refused(&Question { filesystem: Some("ext5".into()), ..two() }, &OLD, "`ext4`, `xfs`, `ext2`");
+    refused(&Question { seed: Some(1 << 53), ..two() }, &OLD, "too large");
+    refused(&Question { hang_limit: Some(1), ..two() }, &OLD, "hang limit");
+    refused(&two(), &Here { qemu: None, kvm: false }, "QEMU is not installed");
+}
+
+#[test]
+fn the_wall_clock_needs_kvm_and_says_what_works_without() {
+    let refusal = refused(&Question { clock: Some(Clock::Wall), ..two() }, &OLD, "`/dev/kvm` does not exist");
+    assert!(refusal.hint.unwrap().contains("--clock exact"));
+}
+
+#[test]
+fn storage_is_what_the_clock_can_have() {
+    let with = |clock, storage: &str| Question { clock, storage: Some(storage.into()), ..two() };
+    let storage = |q: &Question, here| resolve(q, here).unwrap().machine.storage;
+    assert_eq!(storage(&two(), &OLD), "nvme");
+    assert_eq!(storage(&two(), &KVM), "host-file");
+    assert_eq!(storage(&Question { clock: Some(Clock::None), ..two() }, &OLD), "host-file");
+    assert_eq!(storage(&with(Some(Clock::Wall), "ram"), &KVM), "ram");
+    assert_eq!(storage(&with(Some(Clock::Wall), "hdd"), &KVM), "hdd");
+    let refusal = refused(&with(Some(Clock::Exact), "host-file"), &KVM, "let the host's time into the clock `exact`");
+    let models = "With the clock `exact` storage is `nvme`, `ssd`, `hdd`, `hdd-15k` or `ram`";
+    assert_eq!(refusal.hint.unwrap(), models);
+    let refusal = refused(&with(None, "host-file"), &OLD, "let the host's time into the clock `exact`");
+    assert!(refusal.hint.unwrap().contains("if none is asked for"));
+}
+
+#[test]
+fn only_the_wall_clock_idles() {
+    let with = |clock, idle_gap| Question { clock: Some(clock), idle_gap, ..two() };
+    let gap = |q: &Question| resolve(q, &KVM).unwrap().idle_gap;
+    assert_eq!(gap(&with(Clock::Wall, None)), IDLE_GAP_WALL);
+    assert_eq!(gap(&with(Clock::Wall, Some(0))), 0);
+    assert_eq!(gap(&with(Clock::Exact, None)), 0);
+    assert_eq!(gap(&with(Clock::Exact, Some(0))), 0);
+    refused(&with(Clock::Exact, Some(5)), &KVM, "which the clock `exact` does not feel");
+    refused(&with(Clock::Wall, Some(9999)), &KVM, "at most 3600 seconds, not 9999");
+}
+
+#[test]
+fn the_words_of_a_question_are_kept_and_ask_nothing() {
+    let worded = Question { text: Some("Does it help?".into()), ..two() };
+    let resolved = resolve(&worded, &OLD).unwrap();
+    assert_eq!(resolved.sha256(), resolve(&two(), &OLD).unwrap().sha256());
+    let plan = resolved.plan(vec![kernel("6.1"), kernel("6.12")], 1, "x".into(), None).unwrap();
+    assert_eq!(plan.question.as_deref(), Some("Does it help?"));
+    assert_eq!(toml::from_str::<Plan>(&toml::to_string(&plan).unwrap()).unwrap(), plan);
+}
+
+#[test]
+fn old_qemu_with_an_old_kernel_and_two_cpus_is_refused() {
+    let resolved = resolve(&Question { cpus: Some(2), ..two() }, &OLD).unwrap();
+    let plan = |releases: [&str; 2], qemu| resolved.plan(releases.map(kernel).to_vec(), 1, String::new(), Some(qemu));
+    assert!(plan(["6.1.0-49-amd64", "6.12.1"], (7, 2)).unwrap_err().message.contains("QEMU 7.2 hangs"));
+    plan(["6.1.0-49-amd64", "6.12.1"], (8, 1)).unwrap();
+    plan(["6.12.0", "7.2.12"], (7, 2)).unwrap();
+}
+
+#[test]
+fn a_refusal_of_a_file_names_its_line() {
+    let text = "arms = [\"debian:6.1\", \"debian:6.12\"]\nworkloads = [\n  \"micro\",\n  \"dbism\",\n]\n";
+    let refusal = resolve(&file::parse("s.toml", text).unwrap(), &OLD).unwrap_err();
+    assert_eq!(refusal.to_string(), "s.toml:4: `dbism` is not a workload; did you mean `dbsim`?");
+    let text = "arms = [\"debian:6.1\", \"debian:6.12\"]\nworkloads = [\"micro\"]\n[design]\npairs = 7\n";
+    let refusal = resolve(&file::parse("s.toml", text).unwrap(), &OLD).unwrap_err();
+    assert!(refusal.to_string().starts_with("s.toml:4: 7 pairs"), "{refusal}");
+}
+
+#[test]
+fn settings_of_all_arms_are_laid_under_an_arms_own() {
+    let q = Question {
+        settings: vec![setting::parse("boot.preempt=none").unwrap(), setting::parse("boot.nosmt").unwrap()],
+        ..question(&["debian:6.12", "debian:6.12,boot.preempt=full"])
+    };
+    let resolved = resolve(&q, &OLD).unwrap();
+    assert_eq!(lever::cmdline(&resolved.arms[0].settings), ["preempt=none", "nosmt"]);
+    assert_eq!(lever::cmdline(&resolved.arms[1].settings), ["nosmt", "preempt=full"]);
+}
+
+#[test]
+fn the_hash_is_of_what_was_asked() {
+    let hash = |q: &Question| resolve(q, &OLD).unwrap().sha256();
+    let said = Question { clock: Some(Clock::Exact), pairs: Some(10), cpus: Some(1), ..two() };
+    assert_eq!(hash(&two()), hash(&said), "defaults said aloud ask the same");
+    for other in [
+        Question { seed: Some(7), ..two() },
+        Question { pairs: Some(12), ..two() },
+        Question { workloads: vec!["micro".into()], ..two() },
+        Question { memory_bytes: Some(2 << 30), ..two() },
+        Question { margins: [(Kind::P99, 0.01)].into(), ..two() },
+        question(&["debian:6.1", "debian:6.12,boot.nosmt"]),
+    ] {
+        assert_ne!(hash(&two()), hash(&other));
+    }
+}
+
+#[test]
+fn folders_are_named_after_the_arms() {
+    let name = |arms: &[&str]| resolve(&question(arms), &OLD).unwrap().folder_name();
+    assert!(name(&["debian:6.1", "./out/bzImage"]).starts_with("debian-6.1-vs-bzImage-"));
+    assert!(name(&["debian:6.1", "debian:6.12", "debian:6.18"]).starts_with("debian-6.1-vs-2-others-"));
+}
+
+proptest! {
+    #[test]
+    fn a_plan_survives_its_file(seed in 0..schedule::SEED_LIMIT, half in 4u32..8) {
+        let q = Question { pairs: Some(half * 2), ..question(&["debian:6.1", "debian:6.12,boot.mitigations=off"]) };
+        let plan = resolve(&q, &OLD).unwrap().plan(vec![kernel("6.1"), kernel("6.12")], seed, "x".into(), None).unwrap();
+        let text = toml::to_string(&plan).unwrap();
+        prop_assert_eq!(toml::from_str::<Plan>(&text).unwrap(), plan);
+    }
+
+    #[test]
+    fn the_command_that_repeats_asks_the_same(pairs in 5u32..8, margin in 0.1f64..20.0, seed in 0..schedule::SEED_LIMIT) {
+        let q = Question {
+            pairs: Some(pairs * 2),
+            margins: [(Kind::P99, margin / 100.0)].into(),
+            settings: vec![setting::parse("boot.nosmt").unwrap()],
+            ..question(&["debian:6.1", "debian:6.12,boot.mitigations=off"])
+        };
+        let resolved = resolve(&q, &OLD).unwrap();
+        let command = repeat::command(&q, &resolved, seed);
+        let want = "bigiron compare debian:6.1 debian:6.12,boot.mitigations=off micro dbsim --set boot.nosmt --clock exact";
+        prop_assert!(command.starts_with(want));
+        let suffix = format!("--seed {seed}");
+        prop_assert!(command.ends_with(&suffix));
+    }
+}
+
+#[test]
+fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
+    let with = |arm: &str, more: Question| Question { arms: question(&[arm, "debian:6.12"]).arms, ..more };
+    let dbsim = || Question { workloads: vec!["dbsim".into()], ..Question::default() };
+    let cpus = |cpus| Question { cpus: Some(cpus), ..dbsim() };
+    refused(&with("debian:6.12,vm.numa=2", cpus(3)), &OLD, "deals 3 CPUs unevenly; 2 or 4 CPUs would be right");
+    refused(&with("debian:6.12,vm.numa=32", dbsim()), &OLD, "less than 64M; give at least 2G of memory");
+    resolve(&with("debian:6.12,vm.numa=2", cpus(1)), &OLD).unwrap();
+    refused(&with("debian:6.12,vm.threads=2", cpus(3)), &OLD, "no whole cores of 3 CPUs; 2 or 4 CPUs would be right");
+    refused(&with("debian:6.12,vm.threads=2", cpus(1)), &OLD, "no whole cores of 1 CPUs; 2 CPUs would be right");
+    let both = "debian:6.12,vm.numa=2,vm.threads=2";
+    refused(&with(both, cpus(2)), &OLD, "no whole cores of 2 CPUs on 2 nodes; 4 CPUs would be right");
+    resolve(&with(both, cpus(4)), &OLD).unwrap();
+    let four = "debian:6.12,vm.disks=4";
+    refused(&with(four, dbsim()), &OLD, "10 data files do not fit onto 4 disks, one on each; set `dbsim.data.files=4`");
+    let micro = Question { workloads: vec!["micro".into()], ..Question::default() };
+    refused(&with(four, micro), &OLD, "none works on raw disks; `dbsim` does");
+    let on = |storage: &str| Question { storage: Some(storage.into()), ..dbsim() };
+    refused(&with("debian:6.12,vm.disks=16", on("hdd")), &OLD, "`nvme`, `ssd` or `ram` would be right");
+    refused(&with("debian:6.12,vm.block-size=4096", on("hdd")), &OLD, "storage `hdd` has blocks of 512 bytes");
+    resolve(&with("debian:6.12,vm.disks=16,vm.block-size=4096", on("ssd")), &OLD).unwrap();
+    // 1,000 disks of 12 MiB, and what the kernel keeps for each.
+    refused(&with("debian:6.12,vm.disks=1000", dbsim()), &OLD, "1G of memory are too little");
+    let journal = |settings: &str| with(&format!("debian:6.12,fs.journal={settings}"), dbsim());
+    refused(&journal("nvme,fs.type=btrfs"), &OLD, "not for btrfs: `ext3`, `ext4` or `xfs` can");
+    refused(&journal("host-file"), &OLD, "let the host's time into the clock `exact`; `nvme`, `ssd`, ");
+    refused(&journal("ssd,vm.disks=16"), &OLD, "with `vm.disks=16` the data lies on raw ones");
+    let chat = Question { workloads: vec!["chat".into()], ..Question::default() };
+    refused(&with("debian:6.12,fs.journal=nvme", chat), &OLD, "no workload of this study has a disk");
+    resolve(&Question { storage: Some("hdd".into()), ..journal("nvme,fs.type=xfs") }, &OLD).unwrap();
+    let local = Question { host: Some(HostKind::Local), ..two() };
+    let running = Question { arms: question(&["running,fs.journal=nvme", "running"]).arms, ..local.clone() };
+    refused(&running, &OLD, "acts on a guest");
+    let running = Question { arms: question(&["running,vm.numa=2", "running"]).arms, ..local };
+    refused(&running, &OLD, "acts on a guest");
+}
+
+#[test]
+fn a_trial_here_may_be_silent_for_as_long_as_its_options_say() {
+    let limit = |arms: &[&str], host: HostKind, workload: &str| {
+        let q = Question {
+            host: Some(host),
+            workloads: vec![workload.into()],
+            cpus: (host == HostKind::Vm).then_some(2),
+            ..question(arms)
+        };
+        resolve(&q, &KVM).unwrap().hang_limit
+    };
+    assert_eq!(limit(&["debian:6.1", "debian:6.12,oltp.length=30m"], HostKind::Vm, "oltp"), 2 * 120);
+    assert_eq!(limit(&["running", "running"], HostKind::Local, "micro"), 2 * 120);
+    assert_eq!(limit(&["running", "running,oltp.length=30m"], HostKind::Local, "oltp"), 2 * (120 + 10 + 1800));
+    assert_eq!(limit(&["running,dbsim.run.time=20m", "running"], HostKind::Local, "dbsim"), 2 * (120 + 1200));
+    assert_eq!(limit(&["running,build.limit=2h", "running"], HostKind::Local, "build"), 2 * (120 + 7200));
+}
