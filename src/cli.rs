@@ -90,7 +90,8 @@ pub struct Compare {
 
 /// The hosts that `--on` takes: a script needs a study file.
 fn trial_host() -> impl TypedValueParser<Value = HostKind> {
-    PossibleValuesParser::new(["vm", "local"]).map(|word| word.parse().expect("both are hosts"))
+    PossibleValuesParser::new([HostKind::Vm, HostKind::Local].map(HostKind::name))
+        .map(|word| word.parse().expect("both are hosts"))
 }
 
 /// What a study may be told on the command line.
@@ -332,8 +333,8 @@ pub struct Undo {
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// Host to check: guests on this machine (vm), or this machine itself, graded for measuring (local)
-    #[arg(long, value_name = "HOST", value_parser = ["vm", "local"], default_value = "vm")]
-    pub on: String,
+    #[arg(long, value_name = "HOST", value_parser = trial_host(), default_value_t)]
+    pub on: HostKind,
 }
 
 /// Compare a kernel with itself to measure this machine's noise floor

@@ -23,6 +23,7 @@ mod worker;
 use std::process::ExitCode;
 
 use bigiron_judge::Judgement;
+use bigiron_model::host::HostKind;
 use bigiron_model::refusal::Refusal;
 use bigiron_stats::Verdict;
 
@@ -49,7 +50,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Kernel(args) => kernel::run(args.action),
         Command::Lever(args) => lever::run(&args.action),
         Command::Undo(args) => undo::run(&args),
-        Command::Doctor(args) if args.on == "local" => noise::run(),
+        Command::Doctor(args) if args.on == HostKind::Local => noise::run(),
         Command::Doctor(_) => doctor::run(),
         Command::Selftest(args) => selftest::run(args),
         Command::Nightly(args) => nightly::run(&args),

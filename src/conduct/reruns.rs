@@ -16,11 +16,8 @@ use crate::session::{self, SessionError};
 /// Pairs to rerun with profiling unless `--why` says otherwise: under the exact clock one pair differs little from another.
 const PROFILED: u32 = 1;
 
-/// The same where functions are sampled: two pairs give twice the samples and add a sixth to a study of twelve pairs.
+/// The same where functions are sampled, and their locks traced: two pairs give twice the samples and add a sixth to a study of twelve pairs.
 const SAMPLED: u32 = 2;
-
-/// The same for locks in guests on the wall clock.
-const TRACED: u32 = 2;
 
 /// Pairs of a plan to rerun for its locks and for its functions, unless options say otherwise.
 fn usual(plan: &Plan) -> (u32, u32) {
@@ -28,7 +25,7 @@ fn usual(plan: &Plan) -> (u32, u32) {
     let contended = plan.machine.cpus > 1;
     match (plan.machine.host, plan.clock) {
         (HostKind::Vm, Clock::Exact) => (if contended { PROFILED } else { 0 }, PROFILED),
-        (HostKind::Vm, Clock::Wall) => (if contended { TRACED } else { 0 }, 0),
+        (HostKind::Vm, Clock::Wall) => (if contended { SAMPLED } else { 0 }, SAMPLED),
         (HostKind::Local, Clock::Wall) => (SAMPLED, SAMPLED),
         _ => (0, 0),
     }
@@ -71,7 +68,7 @@ pub(super) fn look(
         }
     }
     let note = |text: &str| observer.note(text);
-    let failed = session::rerun(folder, host, &slots, jobs.min(host.parallel()), cancel, &note)?;
+    let failed = session::rerun(folder, host, &slots, jobs, cancel, &note)?;
     let name = |slot: u32| &folder.plan().arms[folder.plan().slots[slot as usize].arm].name;
     missing.extend(failed.into_iter().map(|(slot, what, why)| {
         let locks = if what == Purpose::Locks { "The locks of trial" } else { "Trial" };
@@ -86,5 +83,62 @@ pub(super) fn unless_interrupted(looked: anyhow::Result<Vec<String>>) -> anyhow:
         Err(e) if matches!(e.downcast_ref(), Some(SessionError::LookInterrupted { .. })) => Err(e),
         Err(e) => Ok(vec![format!("{e:#}")]),
         looked => looked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bigiron_judge::{fixture, judge};
+
+    use super::*;
+    use crate::conduct::StudyRequest;
+    use crate::study::question::Question;
+
+    struct Silent;
+
+    impl Observer for Silent {
+        fn note(&self, _text: &str) {}
+
+        fn warn(&self, _text: &str) {}
+
+        fn session(&self) -> Box<dyn Fn(session::SessionEvent) + Sync> {
+            Box::new(|_| {})
+        }
+    }
+
+    /// The pairs of a study on `host` whose primary is worse that are rerun for what executes and for locks; `why` is what the user asked for.
+    fn pairs(host: HostKind, clock: Clock, cpus: u32, why: Option<u32>) -> [usize; 2] {
+        let mut plan = fixture::plan(&["debian:6.1", "debian:6.12"], 8, vec![fixture::micro()]);
+        (plan.machine.host, plan.machine.cpus, plan.clock) = (host, cpus, clock);
+        let records = fixture::records(&plan, 1e-3, |_, _, _| 1.2);
+        let judgement = judge(&plan, &records);
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&dir.path().join("study"), &plan).unwrap();
+        let request = StudyRequest {
+            question: Question::default(),
+            file: None,
+            script: None,
+            out: None,
+            jobs: None,
+            why,
+            locks: None,
+            part: None,
+            observer: &Silent,
+        };
+        let wanted = wanted(&folder, &judgement, &request);
+        [Purpose::Profile, Purpose::Locks].map(|purpose| wanted.iter().filter(|(_, of)| *of == purpose).count() / 2)
+    }
+
+    #[test]
+    fn a_primary_that_is_worse_is_looked_into_on_every_host_and_clock_that_can() {
+        assert_eq!(pairs(HostKind::Vm, Clock::Exact, 1, None), [1, 0]);
+        assert_eq!(pairs(HostKind::Vm, Clock::Exact, 2, None), [1, 1]);
+        assert_eq!(pairs(HostKind::Vm, Clock::Wall, 1, None), [2, 0]);
+        assert_eq!(pairs(HostKind::Vm, Clock::Wall, 4, None), [2, 2]);
+        assert_eq!(pairs(HostKind::Local, Clock::Wall, 2, None), [2, 2]);
+        assert_eq!(pairs(HostKind::Vm, Clock::Wall, 2, Some(5)), [5, 5]);
+        assert_eq!(pairs(HostKind::Vm, Clock::Wall, 2, Some(0)), [0, 0]);
+        assert_eq!(pairs(HostKind::Vm, Clock::None, 2, None), [0, 0]);
+        assert_eq!(pairs(HostKind::Sim, Clock::Exact, 1, None), [0, 0]);
     }
 }

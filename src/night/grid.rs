@@ -63,6 +63,13 @@ pub struct BootCounts {
     pub complaints: Vec<String>,
 }
 
+impl BootCounts {
+    /// Whether no boot completed.
+    fn died(&self) -> bool {
+        self.boots > 0 && self.failed == self.boots
+    }
+}
+
 /// One kernel against the first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GridCell {
@@ -141,6 +148,7 @@ fn together(study: &Studied) -> GridRow {
     for (cell, arm) in row.cells.iter_mut().zip(1..) {
         // Of a kernel that did not fail here its rows tell, which were run alone.
         cell.verdict = Some(match (row.fates[0].failed, row.fates[arm].failed) {
+            _ if row.fates[0].died() && row.fates[arm].died() => Verdict::Inconclusive,
             (_, 1..) => Verdict::Worse,
             (1.., 0) => Verdict::Inconclusive,
             (0, 0) => Verdict::Same,
@@ -165,6 +173,7 @@ fn of(study: &Studied, row: &Row, comparisons: &[Comparison]) -> GridRow {
         });
         cell.verdict = match study.judgement.state {
             State::Unfinished => None,
+            _ if fates[0].died() && fates[arm].died() => Some(Verdict::Inconclusive),
             _ if fates[arm].failed > 0 || !fates[arm].complaints.is_empty() => Some(Verdict::Worse),
             State::Spoilt => Some(Verdict::Invalid),
             State::Finished if fates[0].failed > 0 => Some(Verdict::Inconclusive),

@@ -114,6 +114,26 @@ fn failures_and_complaints_are_told_of_the_kernel_that_had_them() {
 }
 
 #[test]
+fn where_no_boot_of_either_kernel_completes_neither_is_worse() {
+    let all = |r: &mut Record| fail(r, Failure::NoAgent, "no root");
+    let arms = ARMS.map(str::to_owned);
+    let of = |split: bool| Studied { split, ..study(&ARMS, vec![micro()], |_, _| 1.0, all) };
+    for split in [false, true] {
+        let grid = Grid::new(&arms, &[of(split)]);
+        assert!(!grid.rows[0].passed());
+        assert_eq!((grid.rows[0].cells[0].verdict, grid.verdict()), (Some(Verdict::Inconclusive), grid.verdicts[0]));
+    }
+    // One boot of the baseline that completes shows that the kernel is worse.
+    let all_but_one = |r: &mut Record| {
+        if r.slot > 0 {
+            fail(r, Failure::NoAgent, "no root");
+        }
+    };
+    let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, all_but_one)]);
+    assert_eq!((grid.rows[0].fates[0].failed, grid.verdict()), (3, Some(Verdict::Worse)));
+}
+
+#[test]
 fn an_unfinished_night_has_no_verdict() {
     let mut part = study(&ARMS, vec![micro()], |_, _| 1.0, |_| ());
     part.records.pop();

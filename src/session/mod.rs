@@ -4,6 +4,8 @@
 //! ([`bigiron_model::store::SlotTally`]), so a session may be killed at any moment and the next one goes on where it was.
 
 mod check;
+#[cfg(test)]
+mod counting_host;
 mod error;
 mod event;
 pub mod progress;

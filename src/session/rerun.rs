@@ -7,11 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::error::SessionError;
+use super::run;
 use bigiron_lab::host::{Host, HostError, Trial, TrialEvidence};
 use bigiron_model::purpose::Purpose;
 use bigiron_model::store::Folder;
 
-/// Runs `slots` again, up to `jobs` side by side; `note` is told of each. Returns the slots that came to nothing, and why.
+/// Runs `slots` again, as many side by side as a session would with these `jobs`; `note` is told of each. Returns the slots that came to nothing, and why.
 ///
 /// # Errors
 /// If it had to stop: an interruption, a full disk. What was found until then is kept.
@@ -41,7 +42,7 @@ pub fn rerun(
         }
     };
     thread::scope(|scope| {
-        for _ in 0..jobs.min(slots.len()) {
+        for _ in 0..run::width(folder.plan(), host, jobs).min(slots.len()) {
             scope.spawn(work);
         }
     });
@@ -83,5 +84,27 @@ fn one(
         // Told apart by the flag.
         Err(HostError::Cancelled) => Ok(None),
         Err(HostError::Fatal(why)) => Err(SessionError::Look { why }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::counting_host::CountingHost;
+    use bigiron_lab::host::sim::Script;
+    use bigiron_model::clock::Clock;
+    use bigiron_model::store::testing::plan;
+
+    #[test]
+    fn only_on_the_exact_clock_slots_are_rerun_side_by_side() {
+        for (clock, most) in [(Clock::Exact, 3), (Clock::Wall, 1)] {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = Folder::create(&dir.path().join("study"), &plan(4, 2, clock, 7)).unwrap();
+            let host = CountingHost::new(Script { delay_ms: 20, parallel: 3, ..Script::default() });
+            let slots: Vec<_> = (0..8).map(|slot| (slot, Purpose::Locks)).collect();
+            let failed = rerun(&folder, &host, &slots, 8, &AtomicBool::new(false), &|_| {}).unwrap();
+            assert_eq!(failed.len(), 8, "the host `sim` has no evidence");
+            assert_eq!(host.most(), most, "{clock}");
+        }
     }
 }

@@ -66,7 +66,7 @@ pub fn run(
         let why = format!("torn: {} bytes without an end, now in records.torn", writer.torn());
         read.unreadable.push((read.records.len() + read.unreadable.len() + 1, why));
     }
-    let width = if plan.clock == Clock::Exact { jobs.min(host.parallel()).max(1) } else { 1 };
+    let width = width(plan, host, jobs);
     let mut session = Session {
         plan,
         dir: folder.dir(),
@@ -92,6 +92,11 @@ pub fn run(
     let ended = session.work(host, width);
     events(SessionEvent::SessionEnd { done: session.tally.finished(), total: plan.slots.len() as u32 });
     ended.map(|()| summary(plan, &session.records, session.ran))
+}
+
+/// How many trials run side by side: on a clock that sees what runs beside a trial, one.
+pub(super) fn width(plan: &Plan, host: &dyn Host, jobs: usize) -> usize {
+    if plan.clock == Clock::Exact { jobs.min(host.parallel()).max(1) } else { 1 }
 }
 
 struct Session<'a> {

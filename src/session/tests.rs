@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 
+use super::counting_host::CountingHost;
 use super::*;
 use bigiron_lab::host::sim::{Incident, Script, SimHost, What};
 use bigiron_lab::host::{Host, HostError, Phase, Trial, TrialResult};
@@ -83,34 +84,11 @@ fn starts(events: &[SessionEvent]) -> Vec<(u32, u32)> {
     events.iter().filter_map(start).collect()
 }
 
-/// Counts how many trials run at the same time.
-struct Counting {
-    host: SimHost,
-    running: AtomicUsize,
-    most: AtomicUsize,
-}
-
-impl Host for Counting {
-    fn parallel(&self) -> usize {
-        self.host.parallel()
-    }
-
-    fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
-        assert_eq!(fs::read_dir(trial.artifacts).unwrap().count(), 0);
-        let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(now, Ordering::SeqCst);
-        let result = self.host.run(trial, phase);
-        self.running.fetch_sub(1, Ordering::SeqCst);
-        result
-    }
-}
-
 fn most_at_once(clock: Clock, parallel: usize, jobs: usize) -> usize {
     let study = Study::new(&plan(8, 2, clock, 3));
-    let host = SimHost::new(Script { delay_ms: 5, parallel, ..Script::default() });
-    let host = Counting { host, running: AtomicUsize::new(0), most: AtomicUsize::new(0) };
+    let host = CountingHost::new(Script { delay_ms: 5, parallel, ..Script::default() });
     study.run(&host, jobs, &AtomicBool::new(false)).0.unwrap();
-    host.most.into_inner()
+    host.most()
 }
 
 #[test]

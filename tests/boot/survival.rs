@@ -8,6 +8,17 @@ use serde_json::Value;
 
 use super::test;
 
+/// With blocks that are larger than the guest's pages.
+#[test]
+fn a_file_system_that_does_not_mount_is_its_arms_outcome() {
+    let record =
+        super::first(&test(), "mount", &["micro", "--set", "micro.only=pread-4k-direct", "--set", "fs.mkfs=-b 65536"]);
+    let outcome = &record["outcome"];
+    assert_eq!((&outcome["kind"], &outcome["failure"]), (&"failed".into(), &"mount-failed".into()), "{record}");
+    let message = outcome["message"].as_str().unwrap();
+    assert!(message.starts_with("Cannot mount /dev/") && message.contains(" as ext4: "), "{message}");
+}
+
 #[test]
 fn a_guest_that_fails_is_its_arms_outcome() {
     let test = test();

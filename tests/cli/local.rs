@@ -123,6 +123,24 @@ fn what_belongs_to_guests_is_refused() {
     assert!(test.entries("bigiron-results").is_empty());
 }
 
+/// Pairs to be profiled are trials as well.
+#[test]
+fn a_finished_study_is_not_run_further_by_another_build() {
+    let test = Test::new();
+    let slower = "running,command.run=sleep 0.05";
+    let how = ["--idle-gap", "0", "--pairs", "8", "--seed", "5", "--out", "study"];
+    let study = |why: &[&str]| {
+        let words =
+            [&["compare", "--on", "local", "running", slower], &how[..], why, &["--", "sleep", "0.01"]].concat();
+        test.run(&words).status(0)
+    };
+    study(&["--why", "0"]).stdout_has("worse");
+    let marked = "executable = \"";
+    test.edit_plan("study", |plan| plan.replacen(marked, &format!("{marked}0"), 1));
+    let again = study(&["--why", "1"]).stdout_has("The study in `study` was begun by another build of bigiron");
+    assert!(!test.dir().join("study/evidence").exists(), "{}", again.stdout);
+}
+
 /// One worker in place of two: if that makes a difference, samples say where, as far as this machine lets them be taken.
 #[test]
 fn what_differs_is_sampled_or_said_to_be_refused() {

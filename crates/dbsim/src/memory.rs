@@ -242,6 +242,7 @@ fn explain(error: io::Error, memory: Memory) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bigiron_workload::testing::skipped;
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
     use bigiron_sys::process::{Exit, fork_child};
@@ -254,7 +255,7 @@ mod tests {
             Ok(made) => Some(made),
             Err(e) => {
                 let refused = e.downcast_ref::<Refused>().unwrap_or_else(|| panic!("{e:#}"));
-                eprintln!("Not tested here: {refused}");
+                skipped(memory, refused);
                 None
             }
         }

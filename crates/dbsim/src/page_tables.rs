@@ -90,6 +90,7 @@ pub fn arithmetic(addresses: &Range<u64>, page: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bigiron_workload::testing::skipped;
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::SeqCst;
 
@@ -153,7 +154,7 @@ mod tests {
             let memory = match CacheMemory::new(kind, BYTES as usize, Permission::of_this_machine()) {
                 Ok(memory) => memory,
                 Err(e) => {
-                    eprintln!("Not tested here: {}", e.downcast::<Refused>().unwrap());
+                    skipped(kind, e.downcast::<Refused>().unwrap());
                     continue;
                 }
             };

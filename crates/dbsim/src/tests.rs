@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bigiron_model::clock::Clock;
 use bigiron_workload::testing;
+use bigiron_workload::testing::skipped;
 
 /// A directory beside the test's executable: on a real file system, where `/tmp` might be memory.
 struct Bench {
@@ -102,7 +103,7 @@ fn every_engine_runs_and_verifies_direct_and_buffered() {
             let bench = Bench::new(&[("io", io), ("direct", direct), ("sync", sync)]);
             let outcome = match bench.prepare().run() {
                 Err(e) if io == "uring" && format!("{e:#}").contains("gives no io_uring") => {
-                    eprintln!("Not tested here: {e:#}");
+                    skipped("dbsim by io_uring", format_args!("{e:#}"));
                     continue;
                 }
                 outcome => outcome.unwrap(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bigiron_model::clock::Clock;
 use bigiron_workload::testing;
+use bigiron_workload::testing::skipped;
 
 use control_file::ControlEntry;
 use huge_pages::Refused;
@@ -134,7 +135,7 @@ fn the_cache_lives_in_any_memory() {
         let outcome = match bench.run() {
             Ok(outcome) => outcome,
             Err(e) => {
-                eprintln!("Not tested here: {}", e.downcast::<Refused>().unwrap());
+                skipped(memory, e.downcast::<Refused>().unwrap());
                 continue;
             }
         };

@@ -9,6 +9,7 @@ use bigiron_model::clock::Clock;
 use bigiron_sys::network::Wiring;
 use bigiron_sys::segment::Segment;
 use bigiron_workload::testing;
+use bigiron_workload::testing::skipped;
 
 use super::instance::Phase;
 use super::job::{ClassKind, ClassSpec, Length, Transport, Wire};
@@ -115,7 +116,7 @@ fn clients_are_served_over_every_transport() {
         let ran = match bench.run(|_| {}) {
             // Where neither root nor user namespaces are to be had.
             Err(e) if transport == Transport::Tcp && format!("{e:#}").contains("network") => {
-                eprintln!("Not tested here: {e:#}");
+                skipped("clients over network devices", format_args!("{e:#}"));
                 continue;
             }
             ran => ran.unwrap(),

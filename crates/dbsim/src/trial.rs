@@ -190,13 +190,41 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(instance: &Instance<'_>) -> Self {
-        Self {
-            counts: Counts::of(instance),
-            waits: (0..instance.roles.len()).map(|w| instance.waits.read(w)).collect(),
-            ended: instance.ended(),
-            at: pace::now(),
-        }
+    /// When the window opens: what takes longest to be read is read first, so that the clock is last.
+    fn opening(instance: &Instance<'_>) -> Self {
+        let waits = waits(instance);
+        Self { waits, counts: Counts::of(instance), ended: instance.ended(), at: pace::now() }
+    }
+
+    /// When it closes, at the time and with the transactions that were read just now.
+    fn closing(instance: &Instance<'_>, (at, ended): (u64, u64)) -> Self {
+        let counts = Counts::of(instance);
+        Self { at, ended, counts, waits: waits(instance) }
+    }
+}
+
+fn waits(instance: &Instance<'_>) -> Vec<WaitTallies> {
+    (0..instance.roles.len()).map(|w| instance.waits.read(w)).collect()
+}
+
+/// The processes of a run, as far as a window is concerned with them; see [`WorkerGroup`].
+trait Processes {
+    fn wait(&mut self, deadline: Option<u64>) -> Result<bool>;
+    fn cpu_time(&self) -> Result<Duration>;
+    fn page_table_bytes(&self) -> Result<Vec<(usize, u64)>>;
+}
+
+impl Processes for WorkerGroup<'_> {
+    fn wait(&mut self, deadline: Option<u64>) -> Result<bool> {
+        self.wait(deadline)
+    }
+
+    fn cpu_time(&self) -> Result<Duration> {
+        self.cpu_time()
+    }
+
+    fn page_table_bytes(&self) -> Result<Vec<(usize, u64)>> {
+        self.page_table_bytes()
     }
 }
 
@@ -209,7 +237,7 @@ struct CpuTime {
 }
 
 impl CpuTime {
-    fn of(worker_group: &WorkerGroup<'_>) -> Result<Self> {
+    fn of(worker_group: &impl Processes) -> Result<Self> {
         Ok(Self { at: pace::now(), total: worker_group.cpu_time()? })
     }
 
@@ -245,8 +273,8 @@ struct Window {
 }
 
 impl Window {
-    fn watch(instance: &Instance<'_>, worker_group: &mut WorkerGroup<'_>, cx: &JobContext<'_>) -> Result<Self> {
-        let (cpu, before) = span::open(|| CpuTime::of(worker_group).map(|cpu| (cpu, Totals::of(instance))))?;
+    fn watch(instance: &Instance<'_>, worker_group: &mut impl Processes, cx: &JobContext<'_>) -> Result<Self> {
+        let (cpu, before) = span::open(|| CpuTime::of(worker_group).map(|cpu| (cpu, Totals::opening(instance))))?;
         instance.enter(Phase::Measure);
         let mut series = Series::begin(instance.plan.time(), sample(instance));
         let mut next_tick = before.at + nanoseconds(series.every());
@@ -277,7 +305,7 @@ impl Window {
                 mark::begin();
             } else {
                 // Before anything that takes time: processes of a timed window go on, and that is not the window's.
-                closed = Some(Totals { at: now.0, ended: now.1, ..Totals::of(instance) });
+                closed = Some(Totals::closing(instance, now));
             }
             // By the plan, not by the clock: what is late once is not late for good.
             (at, ended) = (end.unwrap_or(now.0), now.1);
@@ -291,19 +319,20 @@ impl Window {
             // They waited for the window, and now that they have done their shares they wait again.
             cpu_after.total - cpu.total
         };
-        let page_tables = worker_group.page_table_bytes()?;
+        // Before the page tables, which take long to be read: until then plain requests and latencies still count.
         if instance.by_time() {
             instance.enter(Phase::Close);
-            if instance.with_share() > 0 && !done {
-                worker_group.wait_milestone()?;
-            }
+        }
+        let page_tables = worker_group.page_table_bytes()?;
+        if instance.by_time() && instance.with_share() > 0 && !done {
+            worker_group.wait(None)?;
         }
         Ok(Self { before, after, cpu, page_tables, series, stretches })
     }
 
     /// Waits until the stretch ends, by its time or by the processes' word, or until `next_tick`; whether it has ended. `done` is
     /// set if the word comes while it is the time that counts.
-    fn step(worker_group: &mut WorkerGroup<'_>, end: Option<u64>, next_tick: u64, done: &mut bool) -> Result<bool> {
+    fn step(worker_group: &mut impl Processes, end: Option<u64>, next_tick: u64, done: &mut bool) -> Result<bool> {
         match end {
             Some(end) => {
                 *done |= worker_group.wait(Some(end.min(next_tick)))?;
@@ -373,6 +402,75 @@ fn tell(cx: &JobContext<'_>, stretch: &Stretch, series: &Series, done: Sample, e
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Processes that work on while they are looked at, which takes long.
+    struct Busy<'a> {
+        instance: &'a Instance<'a>,
+        /// Transactions before the window, in it, and while it is looked at.
+        looked: std::cell::Cell<u64>,
+        worked: u64,
+    }
+
+    impl Busy<'_> {
+        fn work(&self) {
+            self.instance.transaction_ended();
+            super::super::instance::ProcessCounters::bump(&self.instance.counters[0].commits);
+        }
+
+        fn look(&self) {
+            (0..1000).for_each(|_| self.work());
+            self.looked.set(self.looked.get() + 1000);
+        }
+    }
+
+    impl Processes for Busy<'_> {
+        fn wait(&mut self, deadline: Option<u64>) -> Result<bool> {
+            self.work();
+            self.worked += 1;
+            std::thread::sleep(Duration::from_nanos(deadline.unwrap_or(0).saturating_sub(pace::now())));
+            Ok(deadline.is_none())
+        }
+
+        fn cpu_time(&self) -> Result<Duration> {
+            let now = pace::now();
+            self.look();
+            std::thread::sleep(Duration::from_millis(50));
+            Ok(Duration::from_nanos(now))
+        }
+
+        fn page_table_bytes(&self) -> Result<Vec<(usize, u64)>> {
+            self.look();
+            assert!(self.instance.reached(Phase::Close), "requests that end meanwhile would count");
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn what_is_done_while_a_timed_window_is_looked_at_is_not_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = [("data", "20M"), ("cache", "10M"), ("journal", "16M"), ("scan", "off"), ("direct", "off")];
+        let mut job = Job::parse(&bigiron_workload::testing::options(&crate::Dbsim, settings).unwrap()).unwrap();
+        job.run.length = super::super::job::Length::Time(Duration::from_millis(100));
+        let segment = Segment::new(Instance::bytes(&job)).unwrap();
+        let cache = Segment::new(Cache::bytes(&job)).unwrap();
+        let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
+        let (_hear, tell) = std::io::pipe().unwrap();
+        let plan = Plan::new(&job, Clock::Wall);
+        let instance = Instance::new(&segment, &cache, &job, &ledger_file, 7, plan, tell).unwrap();
+        let cx =
+            JobContext { dir: dir.path(), seed: 7, clock: Clock::Wall, network: None, progress: &|_| {}, live: None };
+        let mut busy = Busy { instance: &instance, looked: std::cell::Cell::new(0), worked: 0 };
+        let window = Window::watch(&instance, &mut busy, &cx).unwrap();
+        // The last one is waited for when the window is closed.
+        let in_window = busy.worked - 1;
+        assert!(in_window > 0 && busy.looked.get() == 3000, "{in_window}, {}", busy.looked.get());
+        let outcome = window.outcome(&instance);
+        assert_eq!((outcome.transactions, outcome.counts.commits), (in_window, in_window));
+        assert!(outcome.elapsed >= Duration::from_millis(100));
+        // One CPU was busy all the time.
+        let cpu = outcome.cpu.as_secs_f64() / outcome.elapsed.as_secs_f64();
+        assert!((cpu - 1.0).abs() < 0.2, "{cpu}");
+    }
 
     #[test]
     fn what_is_used_while_the_clocks_are_read_is_not_the_windows() {

@@ -84,8 +84,7 @@ pub struct Causes {
     pub gone: f64,
     #[serde(rename = "only_arm_ns")]
     pub new: f64,
-    /// What is sampled only.
-    #[serde(skip)]
+    /// What is sampled only; `None` where instructions were counted.
     pub sampled: Option<Uncertain>,
 }
 
@@ -94,14 +93,25 @@ pub struct Causes {
 pub struct Uncertain {
     /// CPUs that were busy on the average, in the arm that kept more busy, and 1 at least: the time of all of them is divided among causes.
     pub cpus: f64,
-    /// Functions whose difference is within [`ERRORS`](sampled::ERRORS) standard errors, and are no causes therefore.
+    /// Samples of the windows.
+    #[serde(rename = "baseline_samples")]
+    pub samples_a: u64,
+    #[serde(rename = "arm_samples")]
+    pub samples_b: u64,
+    pub not_told_apart: NotToldApart,
+}
+
+/// Functions whose difference is within [`ERRORS`](sampled::ERRORS) standard errors, and are no causes therefore.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NotToldApart {
     pub functions: usize,
     /// Nanoseconds of each arm for one operation, in these functions together, and the standard error of their difference.
+    #[serde(rename = "baseline_ns")]
     pub a: f64,
+    #[serde(rename = "arm_ns")]
     pub b: f64,
+    #[serde(rename = "standard_error_ns")]
     pub se: f64,
-    /// Samples of the windows: A's and B's.
-    pub samples: (u64, u64),
 }
 
 impl Causes {

@@ -3,7 +3,7 @@
 //! Invariant: every planned pair is either in the estimate or counted under what it lacks; none is dropped in silence.
 
 use bigiron_stats::{Designs, Verdict, multiplicity, power, shape, suite, verdict};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::inference::Inference;
 use super::standing::SlotStanding;
@@ -76,23 +76,30 @@ pub struct Estimate {
     pub uneven: bool,
 }
 
-/// One metric of one workload, one arm against the first.
-#[derive(Clone, Debug, PartialEq)]
+/// One metric of one workload, one arm against the first. What is skipped when it is written, reports write as quantities.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
     pub workload: String,
     pub metric: MetricDef,
     /// Geometric means over the pairs in the estimate, each value at least the metric's floor; `None` without any.
+    #[serde(skip)]
     pub a: Option<f64>,
+    #[serde(skip)]
     pub b: Option<f64>,
     pub deltas: Vec<Delta>,
     pub missing: Missing,
     /// `None` without any pair.
+    #[serde(skip)]
     pub estimate: Option<Estimate>,
     /// The smallest change that matters: as a ratio (.02 is 2 %) and on the log scale.
+    #[serde(skip)]
     pub margin: f64,
+    #[serde(skip)]
     pub log_margin: f64,
+    #[serde(serialize_with = "by_name")]
     pub verdict: Verdict,
     /// What the line alone would say, where the correction for the number of primaries took it back.
+    #[serde(skip)]
     pub unadjusted: Option<Verdict>,
     /// `same`, and yet the 95 % interval excludes no change.
     pub tiny: bool,
@@ -103,6 +110,10 @@ pub struct Line {
     pub adjusted_p: f64,
     /// About how many more pairs would settle an inconclusive line, should the effect and its spread stay what they are.
     pub more_pairs: Option<u32>,
+}
+
+fn by_name<S: Serializer>(verdict: &Verdict, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(verdict.name())
 }
 
 impl Line {

@@ -39,9 +39,10 @@ pub struct HowTraced {
 }
 
 /// What one line waited for, in both arms.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Contended {
     /// Index into the judgement's comparisons.
+    #[serde(skip)]
     pub comparison: usize,
     pub workload: String,
     pub metric: String,
@@ -49,7 +50,9 @@ pub struct Contended {
     pub window: String,
     pub pairs: usize,
     /// Nanoseconds of each arm for one operation, while it was traced.
+    #[serde(rename = "baseline_ns")]
     pub a_ns: f64,
+    #[serde(rename = "arm_ns")]
     pub b_ns: f64,
     /// All locks together.
     pub total: CostPair,
@@ -58,30 +61,50 @@ pub struct Contended {
     /// The same by program.
     pub futexes: Vec<NamedCost>,
     /// The kernels' own accounts of the workload in the first pair, if both keep one.
-    pub stat: Option<Box<(LockStat, LockStat)>>,
+    #[serde(rename = "lock_stat")]
+    pub stat: Option<Box<Accounts>>,
+}
+
+/// The kernels' own accounts of their locks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Accounts {
+    #[serde(rename = "baseline")]
+    pub a: LockStat,
+    #[serde(rename = "arm")]
+    pub b: LockStat,
 }
 
 /// Locks of one class and name.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Lock {
     pub class: String,
     /// `None`: it is known by its class and callers alone.
+    #[serde(rename = "lock")]
     pub name: Option<String>,
+    #[serde(flatten)]
     pub cost: CostPair,
     /// The largest difference first.
     pub callers: Vec<NamedCost>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NamedCost {
     pub name: String,
+    #[serde(flatten)]
     pub cost: CostPair,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Waiting in both arms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CostPair {
+    #[serde(rename = "baseline")]
     pub a: WaitCost,
+    #[serde(rename = "arm")]
     pub b: WaitCost,
+    /// Nanoseconds for one operation that B waits more, and what that is of the line's difference; see [`Contended::share`].
+    #[serde(rename = "change_ns")]
+    pub delta: f64,
+    pub share: Option<f64>,
 }
 
 /// Waiting.
@@ -99,27 +122,21 @@ pub struct WaitCost {
     pub cpu: f64,
 }
 
-impl CostPair {
-    /// Nanoseconds that B waits more for one operation.
-    pub fn delta(&self) -> f64 {
-        self.b.ns - self.a.ns
-    }
-}
-
 impl Contended {
-    /// Nanoseconds that B takes more for one operation.
-    pub fn delta(&self) -> f64 {
-        self.b_ns - self.a_ns
-    }
-
     /// What a change of waiting is of the line's difference; `None` where that is too little to be divided by.
     pub fn share(&self, delta: f64) -> Option<f64> {
-        (self.delta().abs() > LITTLE * self.a_ns.max(self.b_ns)).then(|| delta / self.delta())
+        share((self.a_ns, self.b_ns), delta)
     }
 }
 
 /// A difference below this share of the whole is none.
 const LITTLE: f64 = 0.001;
+
+/// What `delta` is of the difference between two times of an operation.
+fn share((a_ns, b_ns): (f64, f64), delta: f64) -> Option<f64> {
+    let whole = b_ns - a_ns;
+    (whole.abs() > LITTLE * a_ns.max(b_ns)).then(|| delta / whole)
+}
 
 impl Locks {
     pub fn new(plan: &Plan, records: &[Record], judgement: &Judgement, waiting: &[TrialWaits]) -> Self {
@@ -218,7 +235,12 @@ fn of_line(
             }
         }
     }
-    let pair = |sides: &Sides| CostPair { a: arms[0].cost(&sides[0]), b: arms[1].cost(&sides[1]) };
+    let times = (arms[0].ns / arms[0].operations, arms[1].ns / arms[1].operations);
+    let pair = |sides: &Sides| {
+        let (a, b) = (arms[0].cost(&sides[0]), arms[1].cost(&sides[1]));
+        let delta = b.ns - a.ns;
+        CostPair { a, b, delta, share: share(times, delta) }
+    };
     let named = |all: BTreeMap<&str, Sides>| {
         let all = all.into_iter().map(|(name, sides)| NamedCost { name: name.to_owned(), cost: pair(&sides) });
         ranked(all.collect(), |n| (n.cost, n.name.clone()))
@@ -236,12 +258,12 @@ fn of_line(
         metric: line.metric.name.clone(),
         window: window.to_owned(),
         pairs: pairs.len(),
-        a_ns: arms[0].ns / arms[0].operations,
-        b_ns: arms[1].ns / arms[1].operations,
+        a_ns: times.0,
+        b_ns: times.1,
         total: pair(&total),
         locks: ranked(locks.into_iter().map(lock).collect(), |l| (l.cost, format!("{} {:?}", l.class, l.name))),
         futexes: named(futexes),
-        stat: stat(first.0.0).zip(stat(first.1.0)).map(Box::new),
+        stat: stat(first.0.0).zip(stat(first.1.0)).map(|(a, b)| Box::new(Accounts { a, b })),
     })
 }
 
@@ -249,7 +271,7 @@ fn of_line(
 fn ranked<T>(mut all: Vec<T>, key: impl Fn(&T) -> (CostPair, String)) -> Vec<T> {
     all.sort_by(|x, y| {
         let ((of_x, name_x), (of_y, name_y)) = (key(x), key(y));
-        let by_difference = of_y.delta().abs().total_cmp(&of_x.delta().abs());
+        let by_difference = of_y.delta.abs().total_cmp(&of_x.delta.abs());
         by_difference.then_with(|| of_y.b.ns.total_cmp(&of_x.b.ns)).then_with(|| name_x.cmp(&name_y))
     });
     all
@@ -267,11 +289,11 @@ mod tests {
         let found = Locks::new(&plan, &records, &judge(&plan, &records), &waiting);
         assert_eq!(found.lines.len(), 1, "one line differs");
         let line = &found.lines[0];
-        assert_eq!((line.a_ns, line.b_ns, line.delta()), (1000.0, 1100.0, 100.0));
-        let names: Vec<_> = line.locks.iter().map(|l| (l.name.as_deref(), l.cost.delta())).collect();
+        assert_eq!((line.a_ns, line.b_ns), (1000.0, 1100.0));
+        let names: Vec<_> = line.locks.iter().map(|l| (l.name.as_deref(), l.cost.delta)).collect();
         assert_eq!(names, [(Some("mmap_lock"), 70.0), (None, -10.0), (Some("pipe mutex"), 5.0)]);
-        assert_eq!(line.share(line.locks[0].cost.delta()), Some(0.7));
-        let callers: Vec<_> = line.locks[0].callers.iter().map(|c| (c.name.as_str(), c.cost.delta())).collect();
+        assert_eq!(line.locks[0].cost.share, Some(0.7));
+        let callers: Vec<_> = line.locks[0].callers.iter().map(|c| (c.name.as_str(), c.cost.delta)).collect();
         assert_eq!(callers, [("vm_mmap_pgoff", 40.0), ("do_madvise", 30.0)]);
         assert_eq!(
             line.locks[0].cost.b,
@@ -279,7 +301,7 @@ mod tests {
         );
         // 100 ns of spinning in 10,000 of two CPUs.
         assert_eq!((line.total.a.waits, line.total.a.spun, line.total.a.cpu), (1.5, 1.0, 0.005));
-        assert_eq!((line.futexes[0].name.as_str(), line.futexes[0].cost.delta()), ("init", 50.0));
+        assert_eq!((line.futexes[0].name.as_str(), line.futexes[0].cost.delta), ("init", 50.0));
         let how = found.traced.unwrap();
         assert_eq!((how.trials, how.events, how.lost), (2, 200, 1));
         assert!((how.slow_down.unwrap() - 1.0).abs() < 1e-12);

@@ -103,6 +103,13 @@ pub fn complaints<'a>(lines: impl IntoIterator<Item = &'a str>, limit: usize) ->
     all
 }
 
+/// The message of a line of the console (`[    8.512345] message`).
+pub fn console_message(line: &str) -> &str {
+    let stamped = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let is_time = |text: &str| text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ' '));
+    stamped.filter(|(time, _)| is_time(time)).map_or(line, |(_, message)| message).trim()
+}
+
 /// The message of a record of /dev/kmsg (`priority,sequence,microseconds,flags;message\n` and continuation lines).
 pub fn kmsg_message(record: &str) -> &str {
     let text = record.split_once(';').map_or(record, |(_, text)| text);
@@ -160,6 +167,13 @@ mod tests {
         assert_eq!(kept.iter().filter(|c| c.class == "warning").count(), 20);
         assert_eq!(kept.last().map(|c| c.class.as_str()), Some("bug"));
         assert_eq!(kept.len(), 21);
+    }
+
+    #[test]
+    fn a_line_of_the_console_gives_its_message() {
+        assert_eq!(console_message("[    8.512345] BUG: scheduling while atomic\r"), "BUG: scheduling while atomic");
+        assert_eq!(console_message("[drm] Initialized"), "[drm] Initialized");
+        assert_eq!(console_message("Decompressing Linux"), "Decompressing Linux");
     }
 
     #[test]

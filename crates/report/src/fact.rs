@@ -75,7 +75,7 @@ fn bytes(value: &str) -> String {
 /// All facts, by name.
 pub fn facts(plan: &Plan, records: &[Record]) -> Vec<Fact> {
     let mut values: BTreeMap<&str, Vec<Vec<&str>>> = BTreeMap::new();
-    for record in scope::results(records) {
+    for record in scope::results(plan, records) {
         let Some(arm) = plan.arms.iter().position(|a| a.name == record.arm) else { continue };
         for (name, value) in &record.facts {
             values.entry(name).or_insert_with(|| vec![Vec::new(); plan.arms.len()])[arm].push(value);
@@ -144,7 +144,10 @@ pub fn durability(plan: &Plan, facts: &[Fact]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Extras, Report, text};
     use bigiron_judge::fixture;
+    use bigiron_model::clock::Clock;
+    use bigiron_model::record::DISTURBED_FACT;
 
     fn fact(name: &str, values: &[&str]) -> Fact {
         Fact { name: name.to_owned(), values: values.iter().map(|v| (*v).to_owned()).collect() }
@@ -157,6 +160,27 @@ mod tests {
         assert_eq!(fact("dbsim.processes", &["11"]).line(), "11");
         assert!(fact("micro.operations", &[&"null-call=1 ".repeat(20)]).is_list());
         assert!(!fact("dbsim.durability", &["data files and journals opened O_DSYNC"]).is_list());
+    }
+
+    #[test]
+    fn facts_of_trials_that_do_not_count_are_not_told() {
+        let mut plan = fixture::plan(&["a", "b"], 8, vec![fixture::micro()]);
+        plan.clock = Clock::Wall;
+        let mut records = fixture::records(&plan, 1e-3, |_, _, _| 1.0);
+        records.iter_mut().for_each(|r| r.facts = BTreeMap::from([("micro.engine".to_owned(), "sync".to_owned())]));
+        // The host spoilt trial 1; the pair was run again, and trial 0's first record stands for nothing.
+        let again: Vec<Record> = records[..2].iter().map(|r| Record { attempt: 1, ..r.clone() }).collect();
+        fixture::void(&mut records[1]);
+        for record in &mut records[..2] {
+            record.facts.insert("micro.engine".to_owned(), "threads".to_owned());
+            record.facts.insert(DISTURBED_FACT.to_owned(), "others used the CPUs".to_owned());
+        }
+        records.extend(again);
+        assert_eq!(facts(&plan, &records), [fact("micro.engine", &["sync"])]);
+        let judgement = bigiron_judge::judge(&plan, &records);
+        let report = Report::new(&plan, &records, &judgement, &Extras::default());
+        let lines = text::trouble_lines(&report);
+        assert!(!lines.iter().any(|line| line.contains("disturbed")), "{lines:?}");
     }
 
     #[test]

@@ -20,12 +20,12 @@ use super::{Report, subsystem};
 use bigiron_judge::calls::{Call, Calls};
 use bigiron_judge::causes::{Cause, Causes, Profiling};
 use bigiron_judge::counters::ComparedCounters;
-use bigiron_judge::line::{Delta, Estimate, Missing};
+use bigiron_judge::line::{Estimate, Line};
 use bigiron_judge::standing::SetAside;
 use bigiron_judge::suite::Reason;
 use bigiron_judge::survival::Survival;
 use bigiron_judge::{Comparison, State};
-use bigiron_model::metric::{Kind, MetricDef};
+use bigiron_model::metric::Kind;
 use bigiron_model::plan::{Design, Machine};
 use bigiron_model::workload::Options;
 
@@ -85,30 +85,12 @@ struct ExplainedLine<'a> {
     causes: Vec<ExplainedCause<'a>>,
     /// What these causes are together, of the difference.
     explained: f64,
-    /// Null where instructions were counted.
-    sampled: Option<ExplainedSamples>,
     /// System calls for one operation; empty where not every instruction was counted.
     system_calls: &'a [Call],
     /// Parts of the kernel; all of them together are the difference.
     parts: Vec<ExplainedPart>,
     /// What differs between the arms there, in words.
     touching: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ExplainedSamples {
-    cpus: f64,
-    baseline_samples: u64,
-    arm_samples: u64,
-    not_told_apart: NotToldApart,
-}
-
-#[derive(Serialize)]
-struct NotToldApart {
-    functions: usize,
-    baseline_ns: f64,
-    arm_ns: f64,
-    standard_error_ns: f64,
 }
 
 #[derive(Serialize)]
@@ -168,12 +150,10 @@ struct Compared<'a> {
 
 #[derive(Serialize)]
 struct Judged<'a> {
-    workload: &'a str,
-    metric: &'a MetricDef,
+    #[serde(flatten)]
+    line: &'a Line,
     clock: &'static str,
-    verdict: &'static str,
     unadjusted_verdict: &'static str,
-    tiny: bool,
     uneven: bool,
     baseline_mean: &'a Option<Quantity>,
     arm_mean: &'a Option<Quantity>,
@@ -183,13 +163,8 @@ struct Judged<'a> {
     smallest_visible: &'a Option<Quantity>,
     margin: &'a Quantity,
     p: Option<f64>,
-    claim_p: f64,
-    adjusted_p: f64,
-    more_pairs: Option<u32>,
     pairs: usize,
-    missing: Missing,
     log: Option<Log>,
-    deltas: &'a [Delta],
 }
 
 /// On the log scale.
@@ -277,17 +252,6 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
                 .map(|cause| ExplainedCause { cause, share: cause.delta() / of.delta() })
                 .collect(),
             explained: of.explained(shown),
-            sampled: of.sampled.as_ref().map(|s| ExplainedSamples {
-                cpus: s.cpus,
-                baseline_samples: s.samples.0,
-                arm_samples: s.samples.1,
-                not_told_apart: NotToldApart {
-                    functions: s.functions,
-                    baseline_ns: s.a,
-                    arm_ns: s.b,
-                    standard_error_ns: s.se,
-                },
-            }),
             system_calls: system_calls(found, of),
             parts: subsystem::parts(of)
                 .into_iter()
@@ -328,12 +292,9 @@ fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
         [low, high]
     }
     Judged {
-        workload: &line.workload,
-        metric: &line.metric,
+        line,
         clock: report.plan.clock.name(),
-        verdict: line.verdict.name(),
         unadjusted_verdict: line.unadjusted.unwrap_or(line.verdict).name(),
-        tiny: line.tiny,
         uneven: line.estimate.is_some_and(|e| e.uneven),
         baseline_mean: &row.a,
         arm_mean: &row.b,
@@ -343,12 +304,7 @@ fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
         smallest_visible: &row.mde,
         margin: &row.margin,
         p: line.estimate.map(|e| e.p),
-        claim_p: line.claim_p,
-        adjusted_p: line.adjusted_p,
-        more_pairs: line.more_pairs,
         pairs: line.deltas.len(),
-        missing: line.missing,
         log: line.estimate.map(|estimate| Log { estimate, margin: line.log_margin }),
-        deltas: &line.deltas,
     }
 }

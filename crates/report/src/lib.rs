@@ -25,6 +25,8 @@ pub mod why;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_scope;
 
 use std::collections::BTreeMap;
 

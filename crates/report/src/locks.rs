@@ -42,7 +42,7 @@ pub fn head(line: &Contended) -> String {
         by(&line.metric, &line.window),
         ns(total.a.ns),
         ns(total.b.ns),
-        signed(total.delta())
+        signed(total.delta)
     )
 }
 
@@ -53,9 +53,9 @@ pub fn sentences(line: &Contended) -> Vec<String> {
         Some(format!("{} ns for one operation, {} of the difference.", signed(delta), share(share_of)))
     };
     let of_lock = |lock: &Lock| {
-        let told = told(lock.cost.delta())?;
-        let delta = lock.cost.delta();
-        let same = |caller: &&NamedCost| caller.cost.delta() * delta > 0.0;
+        let told = told(lock.cost.delta)?;
+        let delta = lock.cost.delta;
+        let same = |caller: &&NamedCost| caller.cost.delta * delta > 0.0;
         let callers: Vec<&str> = lock.callers.iter().filter(same).map(|c| c.name.as_str()).take(CALLERS).collect();
         let a = if lock.name.is_none() { "a " } else { "" };
         Some(format!("Waits for {a}{} in {}: {told}", name(lock), super::sentence::join(&callers)))
@@ -64,7 +64,7 @@ pub fn sentences(line: &Contended) -> Vec<String> {
     if all.is_empty() {
         all.push("No lock's waits changed by 5 % of the difference or more.".to_owned());
     }
-    let of_futexes = |f: &NamedCost| Some(format!("Waits for futexes in `{}`: {}", f.name, told(f.cost.delta())?));
+    let of_futexes = |f: &NamedCost| Some(format!("Waits for futexes in `{}`: {}", f.name, told(f.cost.delta)?));
     all.extend(line.futexes.iter().filter_map(of_futexes).take(SENTENCES));
     all
 }
@@ -73,7 +73,7 @@ pub fn sentences(line: &Contended) -> Vec<String> {
 pub fn changes(line: &Contended, most: usize) -> Vec<[String; 6]> {
     let row = |cost: &bigiron_judge::locks::CostPair, name: String| {
         let (a, b) = (&cost.a, &cost.b);
-        [signed(cost.delta()), ns(a.ns), ns(b.ns), count(a.waits), count(b.waits), name]
+        [signed(cost.delta), ns(a.ns), ns(b.ns), count(a.waits), count(b.waits), name]
     };
     let mut rows = Vec::new();
     for lock in line.locks.iter().take(most) {
@@ -87,7 +87,7 @@ pub fn changes(line: &Contended, most: usize) -> Vec<[String; 6]> {
 /// lockmeter's table of one arm: the baseline's, or the other's.
 pub fn lockmeter(line: &Contended, baseline: bool, cpus: u32, most: usize) -> Vec<[String; 9]> {
     if let Some(stat) = &line.stat {
-        return accounts(if baseline { &stat.0 } else { &stat.1 }, cpus, most);
+        return accounts(if baseline { &stat.a } else { &stat.b }, cpus, most);
     }
     let side = |pair: &bigiron_judge::locks::CostPair| if baseline { pair.a } else { pair.b };
     let row = |cost: WaitCost, name: String, unknown: &str| {
@@ -240,6 +240,7 @@ mod tests {
     use super::*;
     use bigiron_judge::fixture::contended;
     use bigiron_judge::judge;
+    use bigiron_judge::locks::Accounts;
 
     fn found() -> Locks {
         let (plan, records, waiting) = contended();
@@ -298,7 +299,7 @@ mod tests {
             locks: vec![lock("tasklist_lock-W")],
             total: StatLock { callers: Vec::new(), ..lock("*TOTAL*") },
         };
-        line.stat = Some(Box::new((stat.clone(), stat)));
+        line.stat = Some(Box::new(Accounts { a: stat.clone(), b: stat }));
         let rows = lockmeter(&line, false, 2, 6);
         assert_eq!(
             rows[1],

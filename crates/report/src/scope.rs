@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::quantity::Quantity;
+use bigiron_judge::standing::{SlotStanding, standings};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::Unit;
 use bigiron_model::plan::Plan;
@@ -39,9 +40,8 @@ pub fn machine(plan: &Plan, records: &[Record]) -> String {
     let machine = &plan.machine;
     let memory = Quantity::metric(machine.memory_bytes as f64, Unit::Bytes, 0.0);
     let cpus = if machine.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", machine.cpus) };
-    let emulators: BTreeSet<String> = records
-        .iter()
-        .filter(|r| !matches!(r.outcome, Outcome::Void { .. }) && !r.host.qemu.is_empty())
+    let emulators: BTreeSet<String> = results(plan, records)
+        .filter(|r| !r.host.qemu.is_empty())
         .map(|r| format!("QEMU {} with {}", r.host.qemu, r.host.accelerator.to_uppercase()))
         .collect();
     let emulators = emulators.into_iter().collect::<Vec<_>>().join(", ");
@@ -57,9 +57,10 @@ pub fn machine(plan: &Plan, records: &[Record]) -> String {
 }
 
 /// A line on boots whose numbers may not come out the same to the last digit another time, if there are any.
-pub(super) fn out_of_step(records: &[Record]) -> Option<String> {
-    let boots = results(records).filter(|r| r.outcome == Outcome::Completed && r.host.lockstep.is_some()).count();
-    let out = results(records).filter(|r| r.outcome == Outcome::Completed && r.host.lockstep == Some(false)).count();
+pub(super) fn out_of_step(plan: &Plan, records: &[Record]) -> Option<String> {
+    let completed = || results(plan, records).filter(|r| r.outcome == Outcome::Completed);
+    let boots = completed().filter(|r| r.host.lockstep.is_some()).count();
+    let out = completed().filter(|r| r.host.lockstep == Some(false)).count();
     (out > 0).then(|| {
         format!(
             "In {out} of {boots} boots QEMU's threads did not run in lockstep (`bigiron doctor` says why): repeated, they may differ by \
@@ -74,7 +75,7 @@ pub(super) fn several_emulated(plan: &Plan, records: &[Record]) -> Option<String
         r.host.accelerator == "tcg"
             && matches!(r.outcome, Outcome::Failed { failure: Failure::Panic | Failure::Hang, .. })
     };
-    (plan.machine.cpus > 1 && records.iter().any(died)).then(|| {
+    (plan.machine.cpus > 1 && results(plan, records).any(died)).then(|| {
         "Emulating several CPUs (QEMU with TCG, without KVM) is not free of faults of its own, some of which make a kernel panic or hang \
          while it boots: before a kernel is blamed for what it did in few of many boots, try another QEMU, or `--cpus 1` (`bigiron doc \
          clocks`)"
@@ -161,14 +162,15 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
 
 /// What each arm booted.
 pub fn booted(plan: &Plan, records: &[Record]) -> Vec<Booted> {
-    let words: Vec<Option<BTreeSet<&str>>> = plan.arms.iter().map(|arm| common_words(&arm.name, records)).collect();
+    let words: Vec<Option<BTreeSet<&str>>> =
+        plan.arms.iter().map(|arm| common_words(plan, &arm.name, records)).collect();
     let everywhere: BTreeSet<&str> =
         words.iter().flatten().cloned().reduce(|x, y| x.intersection(&y).copied().collect()).unwrap_or_default();
     plan.arms
         .iter()
         .zip(&words)
         .map(|(arm, words)| {
-            let guest = results(records).filter(|r| r.arm == arm.name).find_map(|r| r.guest.as_ref());
+            let guest = results(plan, records).filter(|r| r.arm == arm.name).find_map(|r| r.guest.as_ref());
             Booted {
                 arm: arm.name.clone(),
                 spec: arm.kernel.spec.clone(),
@@ -188,17 +190,17 @@ pub fn booted(plan: &Plan, records: &[Record]) -> Vec<Booted> {
         .collect()
 }
 
-/// Records of guests, in slot order so that their order in the file does not matter.
-pub(super) fn results(records: &[Record]) -> impl Iterator<Item = &Record> {
-    let mut sorted: Vec<&Record> = records.iter().filter(|r| !matches!(r.outcome, Outcome::Void { .. })).collect();
-    sorted.sort_by_key(|r| (r.slot, r.attempt));
-    sorted.into_iter()
+/// The records that the verdict rests on, in slot order: none that is void, was superseded, or was set aside.
+pub(super) fn results<'a>(plan: &Plan, records: &'a [Record]) -> impl Iterator<Item = &'a Record> {
+    standings(plan, records).slots.into_iter().filter_map(|standing| match standing {
+        SlotStanding::Completed(record) | SlotStanding::Failed(record) => Some(record),
+        SlotStanding::Missing => None,
+    })
 }
 
 /// The words of the command line that all boots of an arm share (others, such as a boot's own seed, say nothing of the arm).
-fn common_words<'a>(arm: &str, records: &'a [Record]) -> Option<BTreeSet<&'a str>> {
-    records
-        .iter()
+fn common_words<'a>(plan: &Plan, arm: &str, records: &'a [Record]) -> Option<BTreeSet<&'a str>> {
+    results(plan, records)
         .filter(|r| r.arm == arm)
         .filter_map(|r| r.guest.as_ref())
         .map(|g| g.cmdline.split_whitespace().collect::<BTreeSet<_>>())

@@ -12,7 +12,7 @@ use super::{Report, counters as counting, locks, short, why};
 use crate::kconfig::Difference;
 use bigiron_model::file_system;
 use bigiron_model::metric::Better;
-use bigiron_model::record::DISTURBED_FACT;
+use bigiron_model::record::{DISTURBED_FACT, Record};
 
 /// Config differences shown in a text report; the rest is counted.
 const CONFIG_LINES: usize = 12;
@@ -314,12 +314,12 @@ const DISTURBED_LINES: usize = 6;
 
 /// Trials during which something else was busy on the machine. They are in the estimates like all others.
 fn disturbed(report: &Report<'_>) -> Vec<String> {
-    let all: Vec<_> = scope::results(report.records).filter_map(|r| Some((r, r.facts.get(DISTURBED_FACT)?))).collect();
+    let results: Vec<&Record> = scope::results(report.plan, report.records).collect();
+    let all: Vec<_> = results.iter().filter_map(|r| Some((r, r.facts.get(DISTURBED_FACT)?))).collect();
     if all.is_empty() {
         return Vec::new();
     }
-    let done = scope::results(report.records).count();
-    let mut lines = vec![format!("{} of {done} trials were disturbed; none is left out for it", all.len())];
+    let mut lines = vec![format!("{} of {} trials were disturbed; none is left out for it", all.len(), results.len())];
     let named = all.iter().take(DISTURBED_LINES);
     lines.extend(named.map(|(r, by)| format!("{} in trial {} (pair {}): {by}", r.arm, r.slot, r.pair + 1)));
     if all.len() > DISTURBED_LINES {
@@ -371,7 +371,7 @@ pub fn trouble_lines(report: &Report<'_>) -> Vec<String> {
     }
     lines.extend(disturbed(report));
     lines.extend(scope::several_emulated(report.plan, report.records));
-    lines.extend(scope::out_of_step(report.records));
+    lines.extend(scope::out_of_step(report.plan, report.records));
     for row in report.rows.iter().flatten().filter(|r| r.line.missing.absent > 0) {
         let line = row.line;
         lines.push(format!(

@@ -3,7 +3,7 @@
 //! Invariant: what is claimed is what the rows shown add up to; where that is less than half of a difference, it is said.
 
 use bigiron_judge::calls::Calls;
-use bigiron_judge::causes::{Cause, Causes, Profiling, Uncertain};
+use bigiron_judge::causes::{Cause, Causes, NotToldApart, Profiling};
 use bigiron_judge::line::Line;
 use bigiron_judge::locks::Locks;
 use bigiron_judge::stacks::Stacks;
@@ -130,7 +130,7 @@ pub fn sum(causes: &Causes, shown: usize) -> String {
     let explained = causes.explained(shown);
     let rest = causes.causes.len() - shown;
     if causes.causes.is_empty() {
-        let noise = causes.sampled.as_ref().map_or(String::new(), noise);
+        let noise = causes.sampled.as_ref().map_or(String::new(), |sampled| noise(&sampled.not_told_apart));
         return format!("No function's difference is told apart from sampling noise; {noise}.");
     }
     let few = if explained < 0.5 { "Less than half is explained by these: " } else { "" };
@@ -140,8 +140,8 @@ pub fn sum(causes: &Causes, shown: usize) -> String {
     };
     let are = if shown == 1 { "1 cause is".to_owned() } else { format!("{shown} causes are") };
     let mut text = format!("{few}{are} {} of the difference{more}.", share(explained));
-    if let Some(sampled) = causes.sampled.as_ref().filter(|s| s.functions > 0) {
-        text.push_str(&format!(" Not told apart from sampling noise: {}.", noise(sampled)));
+    if let Some(rest) = causes.sampled.as_ref().map(|s| &s.not_told_apart).filter(|rest| rest.functions > 0) {
+        text.push_str(&format!(" Not told apart from sampling noise: {}.", noise(rest)));
     }
     if causes.gone > 0.0 && causes.new > 0.0 {
         let (gone, new) = (ns(causes.gone), ns(causes.new));
@@ -153,10 +153,9 @@ pub fn sum(causes: &Causes, shown: usize) -> String {
 }
 
 /// What samples could not tell.
-fn noise(sampled: &Uncertain) -> String {
-    let functions =
-        if sampled.functions == 1 { "1 function".to_owned() } else { format!("{} functions", sampled.functions) };
-    format!("{functions}, together {} ± {} ns", signed(sampled.b - sampled.a), ns(sampled.se))
+fn noise(rest: &NotToldApart) -> String {
+    let functions = if rest.functions == 1 { "1 function".to_owned() } else { format!("{} functions", rest.functions) };
+    format!("{functions}, together {} ± {} ns", signed(rest.b - rest.a), ns(rest.se))
 }
 
 /// How it was counted.
@@ -270,7 +269,14 @@ pub fn selected<'a>(why: &'a Why, comparison: usize, lines: &[Line]) -> (Vec<&'a
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Extras, Report};
     use bigiron_judge::calls::Call;
+    use bigiron_judge::causes::{Uncertain, causes};
+    use bigiron_judge::{fixture, judge};
+    use bigiron_model::evidence::{Evidence, Executed, SCHEMA};
+    use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
+    use bigiron_model::plan::PlannedWorkload;
+    use bigiron_model::workload::Options;
 
     #[test]
     fn calls_that_differ_are_named_and_others_counted() {
@@ -305,6 +311,63 @@ mod tests {
             "System calls for one operation are as many in both arms: read 1.00, brk 0.001."
         );
         assert_eq!(super::calls(&Why::default(), &causes), None);
+    }
+
+    /// The report's section on a study of a command whose primary, of that kind and unit, is 10 % larger in B while nothing else differs; all
+    /// that was profiled is the whole run.
+    fn of_command(kind: Kind, unit: Unit) -> String {
+        let metric = |name: &str, kind, unit, primary| MetricDef {
+            name: name.to_owned(),
+            unit,
+            better: Better::Lower,
+            kind,
+            primary,
+            summary: String::new(),
+        };
+        let command = PlannedWorkload {
+            name: "command".to_owned(),
+            options: Options::new(),
+            metrics: vec![metric("own", kind, unit, true), metric("wall", Kind::Cost, Unit::Ns, false)],
+        };
+        let plan = fixture::plan(&["debian:6.1", "debian:6.12"], 8, vec![command]);
+        let records = fixture::records(&plan, 1e-3, |_, _, metric| if metric == "own" { 1.1 } else { 1.0 });
+        let judgement = judge(&plan, &records);
+        let evidence = [0, 1].map(|slot| Evidence {
+            schema: SCHEMA,
+            slot,
+            image_sha256: String::new(),
+            metrics: records[slot as usize].metrics.clone(),
+            cpu_s: 1.0,
+            windows: vec![Executed {
+                workload: "command".to_owned(),
+                metric: "wall".to_owned(),
+                operations: 1,
+                ns: 10_000 + 900 * u64::from(slot),
+                functions: vec![("do_fault".to_owned(), 5_000 + 900 * u64::from(slot))],
+                calls: Vec::new(),
+            }],
+            sampled: None,
+            stacks: String::new(),
+        });
+        let why = Why { causes: causes(&plan, &judgement, &evidence), ..Why::default() };
+        let text = crate::text(&Report::new(&plan, &records, &judgement, &Extras { why, ..Extras::default() }));
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_primary_of_the_commands_own_is_explained_by_the_whole_run_as_far_as_that_goes() {
+        for (kind, unit) in [(Kind::Throughput, Unit::OperationsPerSecond), (Kind::Cost, Unit::Ns)] {
+            let text = of_command(kind, unit);
+            assert!(text.contains("command own by wall: 10,000 → 10,900 ns for one operation, +900.0 "), "{text}");
+            assert!(text.contains("`own` is explained by the whole run, the window of `wall`."), "{text}");
+            assert!(text.contains("100 % +900.0 5,000 5,900 do_fault"), "{text}");
+        }
+        let text = of_command(Kind::Amount, Unit::Bytes);
+        assert!(text.contains("command own by wall: "), "{text}");
+        assert!(
+            text.contains("`own` is neither a time nor a rate of the run; what changed in the whole run, "),
+            "{text}"
+        );
     }
 
     #[test]
@@ -348,7 +411,8 @@ mod tests {
     fn what_was_sampled_has_its_error_and_its_method() {
         let cause = Cause { name: "f".to_owned(), formerly: None, a: 100.0, b: 160.0, se: Some(12.34) };
         assert_eq!(change(&cause), "+60.0 ± 12.3");
-        let sampled = Uncertain { cpus: 1.96, functions: 31, a: 50.0, b: 48.0, se: 9.0, samples: (400, 500) };
+        let not_told_apart = NotToldApart { functions: 31, a: 50.0, b: 48.0, se: 9.0 };
+        let sampled = Uncertain { cpus: 1.96, samples_a: 400, samples_b: 500, not_told_apart };
         let mut causes = Causes {
             comparison: 0,
             workload: "dbsim".to_owned(),

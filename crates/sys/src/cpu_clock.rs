@@ -100,6 +100,7 @@ fn run_delay(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::skipped;
 
     #[test]
     fn work_is_counted() {
@@ -134,8 +135,9 @@ mod tests {
     fn a_threads_own_work_is_counted() {
         let before = thread_cpu_time();
         while thread_cpu_time() < before + Duration::from_millis(2) {}
-        if let Some(delay) = RunDelay::of_this_thread() {
-            assert!(delay.read() >= Some(0));
+        match RunDelay::of_this_thread() {
+            Some(delay) => assert!(delay.read().is_some()),
+            None => skipped("delays of threads", "the kernel does not count them"),
         }
     }
 }

@@ -42,5 +42,7 @@ pub mod shared_memory;
 pub mod signal;
 pub mod spin;
 pub mod swap;
+#[cfg(test)]
+mod testing;
 pub mod ticks;
 pub mod veth;

@@ -244,6 +244,10 @@ pub trait Configured {
     }
     /// The declared metrics, exactly one of them primary.
     fn metrics(&self) -> Vec<MetricDef>;
+    /// The option that gives it more room on its file system, if it has one.
+    fn room_option(&self) -> Option<&'static str> {
+        None
+    }
     /// The longest time on the wall clock for which a run shows no progress, as far as the options say how long it goes on.
     fn silence(&self) -> Duration {
         Duration::ZERO

@@ -1,6 +1,8 @@
 //! What tests of workloads run in.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use bigiron_model::clock::Clock;
@@ -28,6 +30,12 @@ pub fn context<'a>(dir: &Path) -> Context<'a> {
         ack_sink: None,
         progress: &nobody_listens,
     }
+}
+
+/// Says that the test that runs now shows nothing of this on this machine. Not by `eprintln!`, which the harness shows of failed tests alone;
+/// `scripts/test` repeats it at its end.
+pub fn skipped(what: impl Display, why: impl Display) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {why}");
 }
 
 /// The complete options of `workload` with `settings` as they were typed, which [`Workload::parse`] accepts.

@@ -183,6 +183,11 @@ fn nothing(report: &mut BisectReport<'_>, verdict: Verdict, said: &str) {
             format!("Nothing to bisect: {compared}"),
             "A change within the margin is none; `--margin KIND=PERCENT` sets a smaller one",
         ),
+        Verdict::Invalid => (
+            BisectOutcome::EndsInconclusive,
+            format!("The ends cannot be compared on this machine: {compared}"),
+            "`bigiron report` of the study of the ends says why; once `bigiron selftest` passes, a new bisection is valid",
+        ),
         _ => (
             BisectOutcome::EndsInconclusive,
             format!("Whether the ends differ is not settled: {compared}"),

@@ -7,6 +7,7 @@ use crate::trial::JobContext;
 use bigiron_model::clock::Clock;
 use bigiron_sys::async_io::EngineSpec;
 use bigiron_workload::testing;
+use bigiron_workload::testing::skipped;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
@@ -92,7 +93,7 @@ fn every_engine_does_its_share_and_what_it_wrote_is_there() {
         EngineSpec { sqpoll: true, ..uring },
     ] {
         if let Err(e) = async_io::open(&engine, 8192, &[]) {
-            eprintln!("left out: {engine:?}: {e}");
+            skipped(format_args!("{engine:?}"), e);
             continue;
         }
         let measured = whole(&job(2, 2 * MIB, &[(3, RequestSpec { engine, ..requests() })]), 1).unwrap();

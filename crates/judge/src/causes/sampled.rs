@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, Causes, Uncertain, WAITING, WindowEvidence, ranked};
+use super::{Cause, Causes, NotToldApart, Uncertain, WAITING, WindowEvidence, ranked};
 use crate::window::Explained;
 use bigiron_model::evidence::Executed;
 
@@ -77,11 +77,14 @@ pub(super) fn of_line(
     let sum = |of: fn(&Cost) -> f64| noise.iter().map(|(_, cost)| of(cost)).sum::<f64>();
     let sampled = Some(Uncertain {
         cpus,
-        functions: noise.len(),
-        a: sum(|c| c.a),
-        b: sum(|c| c.b),
-        se: sum(|c| c.variance).sqrt(),
-        samples: (totals[0].samples, totals[1].samples),
+        samples_a: totals[0].samples,
+        samples_b: totals[1].samples,
+        not_told_apart: NotToldApart {
+            functions: noise.len(),
+            a: sum(|c| c.a),
+            b: sum(|c| c.b),
+            se: sum(|c| c.variance).sqrt(),
+        },
     });
     Some(ranked(Causes { pairs: pairs.len(), a, b, causes, sampled, ..Causes::none(index, of) }))
 }

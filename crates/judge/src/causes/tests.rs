@@ -130,10 +130,10 @@ fn a_sampled_cause_differs_by_more_than_two_standard_errors() {
     assert_eq!(names, [("copy_page_range", 725.0), ("waiting", -148.0), ("old", -9.0)]);
     let se = (400.0_f64 + 1125.0).sqrt();
     assert!((found.causes[0].se.unwrap() - se).abs() < 1e-9);
-    let noise = found.sampled.clone().unwrap();
-    assert_eq!((noise.functions, noise.a, noise.b, noise.cpus), (3, 348.0, 380.0, 1.0));
+    let Uncertain { cpus, samples_a, samples_b, not_told_apart: noise } = found.sampled.clone().unwrap();
+    assert_eq!((noise.functions, noise.a, noise.b, cpus), (3, 348.0, 380.0, 1.0));
     assert!((noise.se - (48.0_f64 + 66.0 + 300.0 + 310.0 + 4.0).sqrt()).abs() < 1e-9);
-    assert_eq!(noise.samples, (757, 1505));
+    assert_eq!((samples_a, samples_b), (757, 1505));
     // What is told and what is not are the whole.
     assert_eq!(found.causes.iter().map(Cause::delta).sum::<f64>() + noise.b - noise.a, found.delta());
     assert_eq!(
@@ -156,5 +156,5 @@ fn the_time_of_as_many_cpus_as_were_busy_is_divided() {
 fn the_same_twice_has_no_causes() {
     let same = [("f", 600), ("g", 300)];
     let (found, _) = sampled(&same, &same, (1_000_000, 1_001_000));
-    assert_eq!((found.causes.len(), found.listed, found.sampled.unwrap().functions), (0, 0, 3));
+    assert_eq!((found.causes.len(), found.listed, found.sampled.unwrap().not_told_apart.functions), (0, 0, 3));
 }

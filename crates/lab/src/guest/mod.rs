@@ -33,7 +33,7 @@ use bigiron_sys::network::{Network, VethPair};
 use bigiron_workload::registry::Registry;
 
 /// Complaints of each class kept per trial; a kernel that logs more has made its point.
-const COMPLAINTS: usize = 20;
+pub(crate) const COMPLAINTS: usize = 20;
 
 /// Runs as PID 1; never returns.
 pub fn main(registry: Registry) -> ! {

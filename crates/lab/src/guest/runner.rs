@@ -247,8 +247,7 @@ fn one(
 ) -> Result<WorkloadResult, (Failure, anyhow::Error)> {
     let error = |e| (Failure::WorkloadError, e);
     let (killed, dir) = (shortage::killed(), mounts.dir.join("work"));
-    // Where a workload's room is an option, that is what it is called.
-    let more = planned.options.contains_key("disk").then(|| format!("{}.disk", planned.name));
+    let more = workload.room_option().map(|option| format!("{}.{option}", planned.name));
     let failed = |e: anyhow::Error| shortage::failure(e, killed, &dir, more.as_deref());
     let executable = voice.executable.to_owned();
     let voice = std::cell::RefCell::new(voice);

@@ -63,6 +63,10 @@ impl Configured for Numbered {
         Vec::new()
     }
 
+    fn room_option(&self) -> Option<&'static str> {
+        Some("number")
+    }
+
     fn lays_out(&self) -> bool {
         false
     }
@@ -78,7 +82,11 @@ struct Open<'a>(&'a Numbered);
 impl Running for Open<'_> {
     fn run(&mut self, _cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         stage("run", &self.0.0);
-        if self.0.0 == "2" { Err(anyhow!("There is no run 2")) } else { Ok(WorkloadResult::default()) }
+        match self.0.0.as_str() {
+            "2" => Err(anyhow!("There is no run 2")),
+            "full" => Err(std::io::Error::from_raw_os_error(libc::ENOSPC).into()),
+            _ => Ok(WorkloadResult::default()),
+        }
     }
 
     fn verify(self: Box<Self>, _cx: &Context<'_>) -> anyhow::Result<()> {
@@ -93,8 +101,8 @@ impl Drop for Open<'_> {
     }
 }
 
-#[test]
-fn options_are_parsed_once_and_a_workload_ends_before_the_next_one_is_prepared() {
+/// What is said when workloads with these numbers run, one after the other.
+fn said(numbers: [&str; 2]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let planned = |number: &str| WorkloadJob {
         name: Staged.name().to_owned(),
@@ -104,7 +112,7 @@ fn options_are_parsed_once_and_a_workload_ends_before_the_next_one_is_prepared()
         loaded: None,
         foundation: BTreeMap::new(),
     };
-    let job = GuestJob { workloads: ["1", "2"].map(planned).into(), ..GuestJob::new(Clock::Wall, 1) };
+    let job = GuestJob { workloads: numbers.map(planned).into(), ..GuestJob::new(Clock::Wall, 1) };
     let machine = GuestIdentity {
         release: String::new(),
         version: String::new(),
@@ -113,19 +121,30 @@ fn options_are_parsed_once_and_a_workload_ends_before_the_next_one_is_prepared()
         memory_bytes: 1 << 30,
         clocksource: String::new(),
     };
-    let mounts = ["1", "2"].map(|number| {
+    let mounts = numbers.map(|number| {
         let dir = dir.path().join(number);
         std::fs::create_dir(&dir).unwrap();
         Mounts { dir, ..Mounts::default() }
     });
     let said = dir.path().join("events");
     let (events, acks) = (File::create(&said).unwrap(), File::open("/dev/zero").unwrap());
-
     let workloads = workloads(Registry::new(&[&Staged]), &job).unwrap();
     serve(&workloads, &job, &machine, &mounts, Path::new("/nonexistent"), events, acks);
+    std::fs::read_to_string(&said).unwrap()
+}
 
+#[test]
+fn a_workload_without_room_says_which_option_gives_it_more() {
+    let said = said(["full", "after"]);
+    assert!(said.contains(r#""failure":"no-space""#) && said.contains("; `staged.number` gives it more: "), "{said}");
+}
+
+#[test]
+fn options_are_parsed_once_and_a_workload_ends_before_the_next_one_is_prepared() {
+    let said = said(["1", "2"]);
     let stages = "parse 1, parse 2, prepare 1, run 1, verify 1, end 1, prepare 2, run 2, end 2";
-    assert_eq!(STAGES.lock().unwrap().join(", "), stages);
-    let failed = r#""message":"staged: There is no run 2""#;
-    assert!(std::fs::read_to_string(&said).unwrap().contains(failed));
+    let numbered: Vec<String> =
+        STAGES.lock().unwrap().iter().filter(|stage| stage.ends_with(['1', '2'])).cloned().collect();
+    assert_eq!(numbered.join(", "), stages);
+    assert!(said.contains(r#""message":"staged: There is no run 2""#), "{said}");
 }

@@ -431,6 +431,9 @@ fn failure(received: &mut ReceivedEvents, end: WorkerEnd) -> Option<(Failure, St
     match (received.failed.take(), end) {
         (Some(failure), _) => Some(failure),
         (None, WorkerEnd::Hung(why)) => Some((Failure::Hang, why)),
+        (None, WorkerEnd::Malformed(said)) => {
+            Some((Failure::BadEvent, format!("The process that ran the workload said {said}, which is not an event")))
+        }
         (None, WorkerEnd::Exited(_)) if received.done => None,
         (None, WorkerEnd::Exited(status)) => {
             Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status))))
@@ -441,6 +444,15 @@ fn failure(received: &mut ReceivedEvents, end: WorkerEnd) -> Option<(Failure, St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_a_trials_process_ended_is_the_trials_failure() {
+        let of = |end| failure(&mut ReceivedEvents::default(), end).expect("it has failed");
+        assert_eq!(of(WorkerEnd::Hung("No progress".to_owned())), (Failure::Hang, "No progress".to_owned()));
+        let (kind, message) = of(WorkerEnd::Malformed("`garbage` in `micro`, step `run`".to_owned()));
+        assert_eq!(kind, Failure::BadEvent);
+        assert!(message.ends_with("said `garbage` in `micro`, step `run`, which is not an event"), "{message}");
+    }
 
     #[test]
     fn the_file_system_of_a_folder_is_its_mounts() {

@@ -19,6 +19,7 @@ use anyhow::Context as _;
 
 use super::received_events::ReceivedEvents;
 use super::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
+use crate::guest::COMPLAINTS;
 use crate::lever::{self, vm::MachineShape};
 use crate::protocol;
 use crate::protocol::{GuestJob, JournalDisk, Storage, WorkloadJob};
@@ -34,9 +35,10 @@ use bigiron_image as image;
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{Arm, Plan};
 use bigiron_model::purpose::Purpose;
-use bigiron_model::record::HostCost;
+use bigiron_model::record::{Complaint, HostCost};
 use bigiron_model::storage::DISK_CACHE_FACT;
 use bigiron_model::values::Values;
+use bigiron_probe::dmesg;
 use bigiron_workload::registry::Registry;
 use files::Files;
 use kernel::Start;
@@ -231,7 +233,7 @@ impl VmHost {
             facts: facts.chain(trial.arm.foundation.clone()).collect(),
             counters: received.counters.take(),
             changes: std::mem::take(&mut received.changes),
-            complaints: std::mem::take(&mut received.complaints),
+            complaints: complaints(std::mem::take(&mut received.complaints), &console),
             cost: HostCost {
                 accelerator: self.accelerator.name().to_owned(),
                 qemu: self.qemu.version.to_string(),
@@ -405,6 +407,15 @@ fn hear(
         }
     }
     Ok(None)
+}
+
+/// What the guest has told of its kernel's log, and what the console has of other classes: a guest that died has told nothing, and the log
+/// keeps no more than its latest lines.
+fn complaints(mut told: Vec<Complaint>, console: &str) -> Vec<Complaint> {
+    let seen = dmesg::complaints(console.lines().map(dmesg::console_message), COMPLAINTS);
+    let untold: Vec<Complaint> = seen.into_iter().filter(|c| told.iter().all(|t| t.class != c.class)).collect();
+    told.extend(untold);
+    told
 }
 
 /// What a disk of the host begins with.

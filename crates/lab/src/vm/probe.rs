@@ -1,7 +1,8 @@
 //! Does a guest really run under KVM here? `/dev/kvm` may exist and not work (nested, incomplete, forbidden): so one is booted.
 //!
 //! Invariant: KVM counts as usable only after this kernel-and-QEMU pair of the host has run the agent to its orderly end. That it is not is
-//! remembered only if QEMU itself said so: a guest that does not come up may have had a bad kernel, or a host that was busy.
+//! remembered only if QEMU itself said so of this host: a guest that does not come up, or that KVM cannot go on with, may have had a bad kernel,
+//! and a host that lacked something may have been busy.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -58,16 +59,26 @@ enum KvmBootEnd {
 
 /// What QEMU and the kernel's KVM say when this host cannot run this guest, whatever its kernel.
 const REFUSALS: &[&str] = &[
-    "KVM internal error",
     "failed to initialize kvm",
     "failed to initialize KVM",
     "failed to set MSR",
     "KVM kernel module",
     "kvm_init_vcpu",
     "kvm_buf_set_msrs",
-    "KVM: entry failed",
     "KVM_CREATE_VM",
     "requires KVM",
+];
+
+/// What KVM says when it cannot go on with a guest: this host's doing, or that of what the guest's kernel did.
+const STOPS: &[&str] = &["KVM internal error", "KVM: entry failed"];
+
+/// Errors of a host that may be over when the next study asks.
+const PASSING: &[&str] = &[
+    "Cannot allocate memory",
+    "Device or resource busy",
+    "Interrupted system call",
+    "Resource temporarily unavailable",
+    "Too many open files",
 ];
 
 /// What QEMU says on a host that keeps `IA32_ARCH_CAPABILITIES` (MSR 0x10a) to itself.
@@ -113,11 +124,12 @@ fn probe(
 
 /// What a VM that ended, or was out of time, has shown by what QEMU said.
 fn judged(said: &str, otherwise: &str) -> KvmBootEnd {
-    let refusal = said.lines().find(|line| REFUSALS.iter().any(|words| line.contains(words)));
+    let line_with = |words: &[&str]| said.lines().find(|line| words.iter().any(|words| line.contains(words)));
     let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("QEMU said nothing");
-    match refusal {
-        Some(line) => KvmBootEnd::Refused(line.to_owned()),
-        None => KvmBootEnd::Failed(format!("{otherwise} ({first})")),
+    match (line_with(PASSING).or(line_with(STOPS)), line_with(REFUSALS)) {
+        (Some(line), _) => KvmBootEnd::Failed(line.to_owned()),
+        (None, Some(line)) => KvmBootEnd::Refused(line.to_owned()),
+        (None, None) => KvmBootEnd::Failed(format!("{otherwise} ({first})")),
     }
 }
 
@@ -192,7 +204,7 @@ fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<
             return Ok(judged(&errors, &format!("it ended with {status}")));
         }
         // It pauses there.
-        if errors.contains("KVM internal error") {
+        if STOPS.iter().any(|words| errors.contains(words)) {
             return Ok(judged(&errors, ""));
         }
         if begun.elapsed() > LIMIT {
@@ -225,14 +237,26 @@ mod tests {
         let (kvm, kept, tried) = probed(vec![KvmBootEnd::Up(Duration::from_secs(2))]);
         assert!(kvm.usable && kvm.accelerator() == Accelerator::Kvm, "{kvm:?}");
         assert_eq!((kept, tried), (Some(kvm), vec![Accelerator::Kvm]));
-        let (kvm, kept, _) = probed(vec![judged("KVM internal error. Suberror: 1\nRAX=0", "")]);
-        assert!(!kvm.usable && kvm.reason.ends_with("KVM internal error. Suberror: 1"), "{kvm:?}");
+        let absent = "qemu-system-x86_64: failed to initialize kvm: No such device";
+        let (kvm, kept, _) = probed(vec![judged(absent, "it ended with exit status: 1")]);
+        assert!(!kvm.usable && kvm.reason.ends_with("failed to initialize kvm: No such device"), "{kvm:?}");
         assert_eq!(kept, Some(kvm));
     }
 
     #[test]
-    fn a_kernel_that_does_not_boot_is_not_remembered_as_kvms_fault() {
-        for end in [judged("", "no sign of life within 30 s"), judged("oops", "it ended with exit status: 0")] {
+    fn what_a_kernel_or_a_busy_host_may_have_done_is_not_remembered_as_kvms_fault() {
+        let ends = [
+            judged("", "no sign of life within 30 s"),
+            judged("oops", "it ended with exit status: 0"),
+            judged("KVM internal error. Suberror: 1\nemulation failure\nRAX=0", ""),
+            judged("KVM: entry failed, hardware error 0x80000021", ""),
+            judged(
+                "ioctl(KVM_CREATE_VM) failed: 16 Device or resource busy\nfailed to initialize kvm: Device or resource busy",
+                "",
+            ),
+            judged("kvm_init_vcpu: kvm_get_vcpu failed (0): Cannot allocate memory", ""),
+        ];
+        for end in ends {
             let (kvm, kept, tried) = probed(vec![end]);
             assert!(!kvm.usable && kvm.reason.ends_with("the next study tries again"), "{kvm:?}");
             assert_eq!((kept, tried.len()), (None, 1));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::testing::skipped;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -24,7 +25,7 @@ fn engines(block: usize, file: &File) -> Vec<Box<dyn Engine>> {
     for spec in specs {
         match open(&spec, block, &[file.as_fd()]) {
             Ok(engine) => engines.push(engine),
-            Err(e) => eprintln!("left out: {spec:?}: {e}"),
+            Err(e) => skipped(format_args!("{spec:?}"), e),
         }
     }
     engines
@@ -191,7 +192,7 @@ fn what_is_prepared_is_handed_over_by_the_next_exchange() {
         [uring, EngineSpec { registered: true, ..uring }, EngineSpec { sqpoll: true, registered: true, ..uring }];
     for spec in others.into_iter().chain(rings) {
         if let Err(e) = open_for(&spec, 512, &[file.as_fd()], Prepared(&file)) {
-            eprintln!("left out: {spec:?}: {e}");
+            skipped(format_args!("{spec:?}"), e);
         }
     }
 }

@@ -4,11 +4,11 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::testing::skipped;
 
 /// A pair, if this machine lets us.
 pub(crate) fn pair() -> Option<VethPair> {
-    // Not by `eprintln!`, which the harness shows of failed tests alone.
-    VethPair::make().map_err(|why| drop(writeln!(std::io::stderr(), "SKIPPED pairs of network devices: {why}"))).ok()
+    VethPair::make().map_err(|why| skipped("pairs of network devices", why)).ok()
 }
 
 #[test]

@@ -176,28 +176,48 @@ impl Configured for Spec {
         metrics
     }
 
+    fn room_option(&self) -> Option<&'static str> {
+        Some("disk")
+    }
+
     fn silence(&self) -> Duration {
         self.limit
     }
 
     fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>> {
-        let place = BuildFolder::of(self, cx);
+        let prepared = PreparedTree::of(self, cx)?;
+        let PreparedTree { place, generated, .. } = &prepared;
         place.work_folder.make(cx)?;
-        Outputs::make(&cx.dir)?;
-        match &self.tree {
-            None => tree(self, cx).write(&place.work_folder.seen_from_outside(&place.dir)),
+        match (generated, &self.tree) {
+            (Some(tree), _) => tree.write(&place.outside()),
             // In a guest it is in the image; here the user's own stays as it is.
-            Some(from) if place.work_folder.root().is_none() => copy(from, &place.dir),
-            Some(_) => Ok(()),
+            (None, Some(from)) if place.work_folder.root().is_none() => copy(from, &place.dir),
+            (None, _) => Ok(()),
         }?;
-        Ok(Box::new(self))
+        Ok(Box::new(prepared))
     }
 }
 
-impl Running for &Spec {
+/// A tree that can be built.
+struct PreparedTree<'a> {
+    spec: &'a Spec,
+    place: BuildFolder,
+    outputs: Outputs,
+    /// The tree, unless it is the user's.
+    generated: Option<Tree>,
+}
+
+impl<'a> PreparedTree<'a> {
+    fn of(spec: &'a Spec, cx: &Context<'_>) -> anyhow::Result<Self> {
+        let generated = spec.tree.is_none().then(|| Tree::new(spec.files(cx.clock), spec.functions));
+        Ok(Self { spec, place: BuildFolder::of(spec, cx), outputs: Outputs::make(&cx.dir)?, generated })
+    }
+}
+
+impl Running for PreparedTree<'_> {
     fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
-        let (spec, place, outputs): (&Spec, _, _) = (self, BuildFolder::of(self, cx), Outputs::make(&cx.dir)?);
-        let mut builder = Builder::found(spec, cx, &place, &outputs)?;
+        let Self { spec, place, outputs, .. } = self;
+        let mut builder = Builder::found(spec, cx, place, outputs)?;
         let steps = spec.warmup + spec.runs * spec.loads.len() as u32;
         if !spec.prepare.is_empty() {
             builder.step("prepare", PREPARE, &spec.prepare, false)?;
@@ -229,15 +249,13 @@ impl Running for &Spec {
         Ok(WorkloadResult { windows, ..outcome(spec, cx, &runs, builds)? })
     }
 
-    fn verify(self: Box<Self>, cx: &Context<'_>) -> anyhow::Result<()> {
-        let (spec, place): (&Spec, _) = (*self, BuildFolder::of(*self, cx));
-        if spec.tree.is_some() {
-            // What a tree of the user's must do is his to say, and was looked at after each build.
-            return Ok(());
-        }
-        let path = place.work_folder.seen_from_outside(&place.dir).join(PRINTED);
+    fn verify(self: Box<Self>, _: &Context<'_>) -> anyhow::Result<()> {
+        let spec = self.spec;
+        // What a tree of the user's must do is his to say, and was looked at after each build.
+        let Some(tree) = &self.generated else { return Ok(()) };
+        let path = self.place.outside().join(PRINTED);
         let printed = std::fs::read_to_string(&path).with_context(|| format!("Cannot read {}", path.display()))?;
-        let right = tree(spec, cx).prints();
+        let right = tree.prints();
         let builds = (spec.warmup + spec.runs * spec.loads.len() as u32) as usize;
         if let Some(wrong) = printed.split_inclusive('\n').find(|line| *line != right) {
             bail!(WrongData(format!(
@@ -256,10 +274,6 @@ impl Running for &Spec {
 
 /// What every program that is built prints is added to this file of its tree.
 const PRINTED: &str = "printed";
-
-fn tree(spec: &Spec, cx: &Context<'_>) -> Tree {
-    Tree::new(spec.files(cx.clock), spec.functions)
-}
 
 fn of(name: &str, load: Load) -> String {
     format!("{name}-{}", load.word())
@@ -280,6 +294,11 @@ impl BuildFolder {
             _ => work_folder.inside().join("tree"),
         };
         Self { work_folder, dir }
+    }
+
+    /// The tree as this process sees it.
+    fn outside(&self) -> PathBuf {
+        self.work_folder.seen_from_outside(&self.dir)
     }
 }
 

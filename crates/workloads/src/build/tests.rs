@@ -27,10 +27,10 @@ fn a_generated_tree_is_built_under_every_load_and_its_program_prints_what_was_wo
     needs_tools();
     let dir = tempfile::tempdir().unwrap();
     let settings = [("files", "2"), ("functions", "6"), ("loads", "half,maximal"), ("warmup", "0")];
-    with_context(&settings, dir.path(), |mut spec, cx| {
-        spec.prepare(cx).unwrap();
-        let outcome = spec.run(cx).unwrap();
-        Box::new(spec).verify(cx).unwrap();
+    with_context(&settings, dir.path(), |spec, cx| {
+        let mut prepared = spec.prepare(cx).unwrap();
+        let outcome = prepared.run(cx).unwrap();
+        prepared.verify(cx).unwrap();
         let declared = spec.metrics();
         assert_eq!(declared.iter().filter(|m| m.primary).map(|m| m.name.as_str()).collect::<Vec<_>>(), [PRIMARY]);
         assert_eq!(declared.len(), outcome.values.len());
@@ -43,17 +43,18 @@ fn a_generated_tree_is_built_under_every_load_and_its_program_prints_what_was_wo
         );
 
         // A compiler that gets a number wrong, and a program that says nothing.
-        let printed = BuildFolder::of(spec, cx).dir.join(PRINTED);
+        let again = || Box::new(PreparedTree::of(spec, cx).unwrap());
+        let printed = again().place.dir.join(PRINTED);
         let right = fs::read_to_string(&printed).unwrap();
         fs::write(&printed, right.replacen("sum ", "sum 1", 1)).unwrap();
-        let error = Box::new(spec).verify(cx).unwrap_err();
+        let error = again().verify(cx).unwrap_err();
         assert!(
             error.is::<WrongData>()
                 && error.to_string().starts_with("The program that was built prints `2 units, sum 1")
         );
         fs::write(&printed, right.lines().next().unwrap().to_owned() + "\n").unwrap();
         assert_eq!(
-            Box::new(spec).verify(cx).unwrap_err().to_string(),
+            again().verify(cx).unwrap_err().to_string(),
             "Of 2 programs that were built 1 have printed anything"
         );
     });
@@ -68,10 +69,10 @@ fn a_tree_of_the_users_is_built_in_a_copy_and_checked_by_his_line() {
     let tree = own.path().display().to_string();
     let settings =
         [("tree", tree.as_str()), ("prepare", "echo hello > in"), ("check", "grep -q hello out"), ("loads", "optimal")];
-    with_context(&settings, dir.path(), |mut spec, cx| {
-        spec.prepare(cx).unwrap();
-        let outcome = spec.run(cx).unwrap();
-        Box::new(spec).verify(cx).unwrap();
+    with_context(&settings, dir.path(), |spec, cx| {
+        let mut prepared = spec.prepare(cx).unwrap();
+        let outcome = prepared.run(cx).unwrap();
+        prepared.verify(cx).unwrap();
         assert_eq!((outcome.facts["jobs"].as_str(), outcome.facts["builds-checked"].as_str()), ("optimal=8", "2"));
         assert!(!own.path().join("in").exists() && !own.path().join("out").exists());
     });
@@ -80,9 +81,8 @@ fn a_tree_of_the_users_is_built_in_a_copy_and_checked_by_his_line() {
         (("check", "grep -q nothing out"), "warmup-1-check: `grep -q nothing out` ended with status 1"),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        with_context(&[&settings[..], &[more]].concat(), dir.path(), |mut spec, cx| {
-            spec.prepare(cx).unwrap();
-            let error = spec.run(cx).unwrap_err().to_string();
+        with_context(&[&settings[..], &[more]].concat(), dir.path(), |spec, cx| {
+            let error = spec.prepare(cx).unwrap().run(cx).unwrap_err().to_string();
             assert!(error.starts_with(says), "{error}");
         });
     }

@@ -9,7 +9,7 @@ pub mod spec;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -156,6 +156,10 @@ impl Configured for Spec {
         own.chain(measured::defs(declared.is_empty())).collect()
     }
 
+    fn room_option(&self) -> Option<&'static str> {
+        Some("disk")
+    }
+
     fn silence(&self) -> Duration {
         self.limit
     }
@@ -168,16 +172,22 @@ impl Configured for Spec {
         if let Some(image) = cx.images.get(root::ROOT) {
             root::enter::make(image, &cx.dir)?;
         }
-        Outputs::make(&cx.dir)?;
-        Ok(Box::new(self))
+        let root = cx.images.contains_key(root::ROOT).then(|| cx.dir.join("root"));
+        Ok(Box::new(PreparedCommand { spec: self, root, outputs: Outputs::make(&cx.dir)? }))
     }
 }
 
-impl Running for &Spec {
+/// A command that can be run.
+struct PreparedCommand<'a> {
+    spec: &'a Spec,
+    /// The folder that is its `/`, in a guest.
+    root: Option<PathBuf>,
+    outputs: Outputs,
+}
+
+impl Running for PreparedCommand<'_> {
     fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
-        let spec: &Spec = self;
-        let outputs = Outputs::make(&cx.dir)?;
-        let root = cx.images.contains_key(root::ROOT).then(|| cx.dir.join("root"));
+        let Self { spec, root, outputs } = self;
         let prepare = matches!(spec.prepare, ProgramSource::Line(_) | ProgramSource::Words(_));
         let programs = [&spec.what].into_iter().chain(prepare.then_some(&spec.prepare));
         let orders = ProgramSet {
@@ -198,16 +208,16 @@ impl Running for &Spec {
             if prepare {
                 let name = format!("prepare-{name}");
                 let run = process_guard.run(PREPARE, &name)?;
-                succeeded(&run, &failing(&spec.prepare, &name), &name, spec.limit, &outputs)?;
+                succeeded(&run, &failing(&spec.prepare, &name), &name, spec.limit, outputs)?;
                 outputs.tidy(&name);
             }
             let run = if measured { process_guard.measure(RUN, &name) } else { process_guard.run(RUN, &name) }?;
-            succeeded(&run, &failing(&spec.what, &name), &name, spec.limit, &outputs)?;
+            succeeded(&run, &failing(&spec.what, &name), &name, spec.limit, outputs)?;
             if measured {
                 for (metric, value) in measured::values(&run) {
                     values.entry(metric.to_owned()).or_default().push(value);
                 }
-                declared(spec, &name, root.as_deref(), &outputs, &mut values)
+                declared(spec, &name, root.as_deref(), outputs, &mut values)
                     .with_context(|| failing(&spec.what, &name))?;
                 runs.push(run);
             }

@@ -81,24 +81,36 @@ impl Configured for Matrix {
     }
 
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
-        let paths = disk::paths(cx.devices, &cx.dir, self.disks)?;
-        for (n, path) in paths.iter().enumerate() {
-            (cx.progress)(Progress { step: "lay out", done: n as u32, of: paths.len() as u32 });
+        let prepared = PreparedMatrix::of(self, cx)?;
+        for (n, path) in prepared.paths.iter().enumerate() {
+            (cx.progress)(Progress { step: "lay out", done: n as u32, of: self.disks as u32 });
             disk::lay_out(path, &disk::stamp(cx.seed, n), self.bytes)?;
         }
-        Ok(Box::new(self))
+        Ok(Box::new(prepared))
     }
 }
 
-impl Running for &Matrix {
+/// A matrix with its disks.
+struct PreparedMatrix<'a> {
+    matrix: &'a Matrix,
+    /// Of the disks, or of the files in their place.
+    paths: Vec<PathBuf>,
+}
+
+impl<'a> PreparedMatrix<'a> {
+    fn of(matrix: &'a Matrix, cx: &Context<'_>) -> Result<Self> {
+        Ok(Self { matrix, paths: disk::paths(cx.devices, &cx.dir, matrix.disks)? })
+    }
+}
+
+impl Running for PreparedMatrix<'_> {
     fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
-        let matrix: &Matrix = self;
+        let Self { matrix, paths } = self;
         let processes = matrix.processes();
         limits::check(processes)?;
-        let paths = disk::paths(cx.devices, &cx.dir, matrix.disks)?;
         let segment = Segment::new(GroupBoard::bytes(processes) + PAGE).context("Cannot map the shared segment")?;
         let board = GroupBoard::new(&segment, processes)?;
-        let work = Cells { matrix, seed: cx.seed, paths: &paths };
+        let work = Cells { matrix, seed: cx.seed, paths };
         let mut outcome = WorkloadResult::default();
         let mut logs = 0.0;
         let mut worker_group = WorkerGroup::start(&board, MemberKind::Processes, &work)?;
@@ -136,9 +148,8 @@ impl Running for &Matrix {
     }
 
     fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
-        let matrix: &Matrix = *self;
-        let last = block_sequence::last_writes(matrix, cx.seed);
-        for (n, path) in disk::paths(cx.devices, &cx.dir, matrix.disks)?.iter().enumerate() {
+        let last = block_sequence::last_writes(self.matrix, cx.seed);
+        for (n, path) in self.paths.iter().enumerate() {
             disk::verify(path, &disk::stamp(cx.seed, n), &last[n])?;
         }
         Ok(())

@@ -15,20 +15,20 @@ const SMALL: &[(&str, &str)] =
 #[test]
 fn every_cell_is_measured_and_what_was_written_is_there() {
     let home = tempfile::tempdir().unwrap();
-    with(SMALL, home.path(), |mut spec, cx| {
-        spec.prepare(cx).unwrap();
-        let outcome = spec.run(cx).unwrap();
+    with(SMALL, home.path(), |spec, cx| {
+        let mut prepared = spec.prepare(cx).unwrap();
+        let outcome = prepared.run(cx).unwrap();
         let declared = spec.metrics();
         assert_eq!((declared.len(), outcome.values.len()), (65, 65));
         assert!(declared.iter().all(|def| def.kind.takes(outcome.values[&def.name])));
-        Box::new(spec).verify(cx).unwrap();
+        prepared.verify(cx).unwrap();
         // A page of a write that got lost.
         let path = cx.dir.join("disk1");
         let mut bytes = std::fs::read(&path).unwrap();
         let stamp = disk::stamp(cx.seed, 1);
         stamp.put(&mut bytes[8192..12_288], 8192, 0);
         std::fs::write(&path, bytes).unwrap();
-        let error = Box::new(spec).verify(cx).unwrap_err().to_string();
+        let error = Box::new(PreparedMatrix::of(spec, cx).unwrap()).verify(cx).unwrap_err().to_string();
         assert!(error.contains("Byte 8192 holds write 0x0"), "{error}");
     });
 }
@@ -36,19 +36,15 @@ fn every_cell_is_measured_and_what_was_written_is_there() {
 #[test]
 fn what_is_read_and_does_not_belong_there_ends_the_run() {
     let home = tempfile::tempdir().unwrap();
-    with(
-        &[("operations", "read"), ("engines", "sync"), ("blocks", "4K"), ("size", "1M")],
-        home.path(),
-        |mut spec, cx| {
-            spec.prepare(cx).unwrap();
-            let path = cx.dir.join("disk0");
-            let mut bytes = std::fs::read(&path).unwrap();
-            bytes.rotate_left(4096);
-            std::fs::write(&path, bytes).unwrap();
-            let error = spec.run(cx).unwrap_err().to_string();
-            assert!(error.contains("of the disk was read and holds something else"), "{error}");
-        },
-    );
+    with(&[("operations", "read"), ("engines", "sync"), ("blocks", "4K"), ("size", "1M")], home.path(), |spec, cx| {
+        let mut prepared = spec.prepare(cx).unwrap();
+        let path = cx.dir.join("disk0");
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes.rotate_left(4096);
+        std::fs::write(&path, bytes).unwrap();
+        let error = prepared.run(cx).unwrap_err().to_string();
+        assert!(error.contains("of the disk was read and holds something else"), "{error}");
+    });
 }
 
 #[test]

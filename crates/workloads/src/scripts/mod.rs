@@ -151,27 +151,71 @@ impl Configured for Spec {
     }
 
     fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>> {
-        work_folder(cx).make(cx)?;
-        Outputs::make(&cx.dir)?;
-        let home = Home::new();
-        for users in self.points(cx.clock) {
-            for user in 1..=users {
-                let user_folder = UserFolder { users, user };
-                let dir = user_folder.outside(cx);
-                home.lay_out(&dir)?;
-                let path = dir.join("script");
-                fs::write(&path, script(&order(self, cx.seed, user)))
-                    .with_context(|| format!("Cannot write {}", path.display()))?;
-            }
+        let prepared = PreparedUsers::of(self, cx)?;
+        prepared.work_folder.make(cx)?;
+        for user in prepared.users() {
+            let dir = prepared.home_of(user);
+            prepared.home.lay_out(&dir)?;
+            let path = dir.join("script");
+            fs::write(&path, script(&order(self, cx.seed, user.user)))
+                .with_context(|| format!("Cannot write {}", path.display()))?;
         }
-        Ok(Box::new(self))
+        Ok(Box::new(prepared))
     }
 }
 
-impl Running for &Spec {
+/// Users with their homes.
+struct PreparedUsers<'a> {
+    spec: &'a Spec,
+    /// Users of each load point.
+    points: Vec<u32>,
+    work_folder: WorkFolder,
+    outputs: Outputs,
+    home: Home,
+}
+
+impl<'a> PreparedUsers<'a> {
+    fn of(spec: &'a Spec, cx: &Context<'_>) -> anyhow::Result<Self> {
+        let (points, work_folder) = (spec.points(cx.clock), WorkFolder::of(cx, "scripts"));
+        Ok(Self { spec, points, work_folder, outputs: Outputs::make(&cx.dir)?, home: Home::new() })
+    }
+
+    /// All users of all load points.
+    fn users(&self) -> impl Iterator<Item = User> {
+        self.points.iter().flat_map(|&users| (1..=users).map(move |user| User { users, user }))
+    }
+
+    /// A user's home as this process sees it.
+    fn home_of(&self, User { users, user }: User) -> PathBuf {
+        self.work_folder.outside().join(format!("{users}/{user}"))
+    }
+
+    /// Looks at what every command of a user has left behind.
+    fn check(&self, user: User, order: &[&'static Task]) -> anyhow::Result<()> {
+        let work = self.home_of(user).join("w");
+        for (n, task) in order.iter().enumerate() {
+            let path = work.join(folder(n, task)).join("out");
+            let who = || format!("User {} of {}, command {} (`{}`)", user.user, user.users, n + 1, task.name);
+            let found = fs::read(&path).map_err(|e| WrongData(format!("{} has left nothing: {e}", who())))?;
+            let wanted = (task.expect)(&self.home);
+            if found != wanted.as_bytes() {
+                let same = found.iter().zip(wanted.as_bytes()).take_while(|(a, b)| a == b).count();
+                let line = wanted.as_bytes()[..same.min(wanted.len())].iter().filter(|b| **b == b'\n').count() + 1;
+                let of =
+                    |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().nth(line - 1).unwrap_or_default().to_owned();
+                let (is, right) = (of(&found), of(wanted.as_bytes()));
+                return Err(
+                    WrongData(format!("{}: line {line} of its output is `{is}` instead of `{right}`", who())).into()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Running for PreparedUsers<'_> {
     fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
-        let spec: &Spec = self;
-        let (work_folder, outputs, points) = (work_folder(cx), Outputs::make(&cx.dir)?, spec.points(cx.clock));
+        let Self { spec, points, work_folder, outputs, .. } = self;
         let programs = points.iter().map(|n| work_folder.shell(&all(*n), work_folder.inside()));
         let orders = ProgramSet {
             programs: programs.collect::<anyhow::Result<_>>()?,
@@ -186,7 +230,7 @@ impl Running for &Spec {
             let name = format!("users-{users}");
             (cx.progress)(Progress { step: &name, done: n as u32, of: points.len() as u32 });
             let run = process_guard.measure(n, &name)?;
-            succeeded(&run, &format!("The script of one of {users} users"), &name, spec.limit, &outputs)?;
+            succeeded(&run, &format!("The script of one of {users} users"), &name, spec.limit, outputs)?;
             outputs.tidy(&name);
             runs.push((*users, run));
         }
@@ -195,22 +239,12 @@ impl Running for &Spec {
     }
 
     fn verify(self: Box<Self>, cx: &Context<'_>) -> anyhow::Result<()> {
-        let (spec, home): (&Spec, _) = (*self, Home::new());
-        for users in spec.points(cx.clock) {
-            for user in 1..=users {
-                (UserFolder { users, user }).check(cx, &order(spec, cx.seed, user), &home)?;
-            }
-        }
-        Ok(())
+        self.users().try_for_each(|user| self.check(user, &order(self.spec, cx.seed, user.user)))
     }
 }
 
 /// More users than are all compiling at once, so that a guest of a gigabyte takes them.
 const MANY: u64 = 12;
-
-fn work_folder(cx: &Context<'_>) -> WorkFolder {
-    WorkFolder::of(cx, "scripts")
-}
 
 fn of_point(users: u32) -> String {
     format!("{PRIMARY}-{users}")
@@ -218,37 +252,9 @@ fn of_point(users: u32) -> String {
 
 /// A user of a load point.
 #[derive(Clone, Copy)]
-struct UserFolder {
+struct User {
     users: u32,
     user: u32,
-}
-
-impl UserFolder {
-    fn outside(self, cx: &Context<'_>) -> PathBuf {
-        work_folder(cx).outside().join(format!("{}/{}", self.users, self.user))
-    }
-
-    /// Looks at what every command has left behind.
-    fn check(self, cx: &Context<'_>, order: &[&'static Task], home: &Home) -> anyhow::Result<()> {
-        let work = self.outside(cx).join("w");
-        for (n, task) in order.iter().enumerate() {
-            let path = work.join(folder(n, task)).join("out");
-            let who = || format!("User {} of {}, command {} (`{}`)", self.user, self.users, n + 1, task.name);
-            let found = fs::read(&path).map_err(|e| WrongData(format!("{} has left nothing: {e}", who())))?;
-            let wanted = (task.expect)(home);
-            if found != wanted.as_bytes() {
-                let same = found.iter().zip(wanted.as_bytes()).take_while(|(a, b)| a == b).count();
-                let line = wanted.as_bytes()[..same.min(wanted.len())].iter().filter(|b| **b == b'\n').count() + 1;
-                let of =
-                    |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().nth(line - 1).unwrap_or_default().to_owned();
-                let (is, right) = (of(&found), of(wanted.as_bytes()));
-                return Err(
-                    WrongData(format!("{}: line {line} of its output is `{is}` instead of `{right}`", who())).into()
-                );
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A user's commands in his own order: the same for both arms of a pair.

@@ -7,11 +7,11 @@ fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
     testing::options(&Scripts, settings.iter().copied())
 }
 
-/// All commands but those that this machine lacks: a test says nothing about what is installed.
-fn without_missing(more: &str) -> String {
-    let lacking =
-        tasks::TASKS.iter().filter(|t| !work_folder::missing(t.needs.iter().copied()).is_empty()).map(|t| t.name);
-    lacking.chain(more.split(',')).collect::<Vec<_>>().join(",")
+/// A machine without a program is refused before, which is tested elsewhere.
+#[track_caller]
+fn needs_tools() {
+    let missing = work_folder::missing(tasks::TASKS.iter().flat_map(|task| task.needs.iter().copied()));
+    assert!(missing.is_empty(), "{missing:?} are missing; `scripts/setup test` installs them");
 }
 
 fn with_context<T>(settings: &[(&str, &str)], dir: &std::path::Path, act: impl FnOnce(&Spec, &Context<'_>) -> T) -> T {
@@ -22,12 +22,12 @@ fn with_context<T>(settings: &[(&str, &str)], dir: &std::path::Path, act: impl F
 
 #[test]
 fn every_command_leaves_what_it_must_and_another_result_is_named() {
+    needs_tools();
     let dir = tempfile::tempdir().unwrap();
-    let settings = [("users", "1,2"), ("without", &without_missing(""))];
-    with_context(&settings, dir.path(), |mut spec, cx| {
-        spec.prepare(cx).unwrap();
-        let outcome = spec.run(cx).unwrap();
-        Box::new(spec).verify(cx).unwrap();
+    with_context(&[("users", "1,2")], dir.path(), |spec, cx| {
+        let mut prepared = spec.prepare(cx).unwrap();
+        let outcome = prepared.run(cx).unwrap();
+        prepared.verify(cx).unwrap();
         let declared = spec.metrics();
         assert_eq!(declared.len(), outcome.values.len());
         assert!(declared.iter().all(|m| m.kind.takes(outcome.values[&m.name])), "{:?}", outcome.values);
@@ -38,25 +38,28 @@ fn every_command_leaves_what_it_must_and_another_result_is_named() {
         // Another result of one command of one user.
         let order = order(spec, cx.seed, 2);
         let n = order.iter().position(|t| t.name == "wc").unwrap();
-        let out = (UserFolder { users: 2, user: 2 }).outside(cx).join("w").join(folder(n, order[n])).join("out");
+        let again = || Box::new(PreparedUsers::of(spec, cx).unwrap());
+        let out = again().home_of(User { users: 2, user: 2 }).join("w").join(folder(n, order[n])).join("out");
         let right = fs::read_to_string(&out).unwrap();
         fs::write(&out, right.replacen('\n', "9\n", 1)).unwrap();
-        let error = Box::new(spec).verify(cx).unwrap_err();
+        let error = again().verify(cx).unwrap_err();
         let says = format!("User 2 of 2, command {} (`wc`): line 1 of its output is `2409` instead of `240`", n + 1);
         assert!(error.is::<WrongData>() && error.to_string() == says, "{error}");
         fs::remove_file(&out).unwrap();
-        assert!(Box::new(spec).verify(cx).unwrap_err().to_string().contains("(`wc`) has left nothing"));
+        assert!(again().verify(cx).unwrap_err().to_string().contains("(`wc`) has left nothing"));
     });
 }
 
 #[test]
 fn a_command_that_fails_ends_its_users_script_and_the_trial() {
+    needs_tools();
     let dir = tempfile::tempdir().unwrap();
-    with_context(&[("users", "1"), ("without", &without_missing("cc,make"))], dir.path(), |mut spec, cx| {
-        spec.prepare(cx).unwrap();
-        fs::remove_file((UserFolder { users: 1, user: 1 }).outside(cx).join("utmp")).unwrap();
-        fs::remove_file((UserFolder { users: 1, user: 1 }).outside(cx).join("bin/fibonacci")).unwrap();
-        let error = spec.run(cx).unwrap_err().to_string();
+    with_context(&[("users", "1"), ("without", "cc,make")], dir.path(), |spec, cx| {
+        let mut prepared = spec.prepare(cx).unwrap();
+        let home = PreparedUsers::of(spec, cx).unwrap().home_of(User { users: 1, user: 1 });
+        fs::remove_file(home.join("utmp")).unwrap();
+        fs::remove_file(home.join("bin/fibonacci")).unwrap();
+        let error = prepared.run(cx).unwrap_err().to_string();
         assert!(
             error.starts_with("The script of one of 1 users ended with status 1; standard error ends:\n"),
             "{error}"

@@ -53,19 +53,16 @@ pub(super) fn work(
 ) -> Result<(ReceivedEvents, WorkerEnd), HostError> {
     phase(Phase::Booting);
     let mut received = ReceivedEvents::default();
-    let mut process = Process::start(task).map_err(fatal)?;
+    let mut process = Process::start(command(task)).map_err(fatal)?;
     received.take(GuestEvent::Hello { protocol: PROTOCOL, guest: task.machine.clone() }, phase);
     received.take(GuestEvent::Ready, phase);
     let talked =
         converse(task, &mut process, limit.map(SilenceWatch::new), cancel, &mut received, phase).map_err(fatal)?;
     let end = match talked {
         ConversationEnd::Out(status) => WorkerEnd::Exited(status),
-        ConversationEnd::Hung(why) => {
-            let left = match process.kill_all() {
-                0 => String::new(),
-                n => format!("; {n} of its processes cannot be killed"),
-            };
-            WorkerEnd::Hung(format!("{why}{left}"))
+        ConversationEnd::Hung(why) => WorkerEnd::Hung(format!("{why}{}", process.killed())),
+        ConversationEnd::Malformed(line) => {
+            WorkerEnd::Malformed(format!("`{line}` {}{}", received.last_step(), process.killed()))
         }
         ConversationEnd::Cancelled => return Err(HostError::Cancelled),
     };
@@ -77,13 +74,18 @@ pub(super) enum WorkerEnd {
     Exited(ExitStatus),
     /// Killed by us; why.
     Hung(String),
+    /// Killed by us, since what it said is no event; what it said, and when.
+    Malformed(String),
 }
 
 /// Why nothing more is read from a trial's process.
+#[derive(Debug)]
 enum ConversationEnd {
     /// It has ended.
     Out(ExitStatus),
     Hung(String),
+    /// It has said this line, which is no event.
+    Malformed(String),
     Cancelled,
 }
 
@@ -133,15 +135,21 @@ fn converse(
     line.push(b'\n');
     // If it is gone already, its exit status says so.
     let _ = acks.write_all(&line);
-    let mut said = Vec::new();
+    let (mut said, mut status) = (Vec::new(), None);
     while !received.done {
         if cancel.load(Ordering::Relaxed) {
             return Ok(ConversationEnd::Cancelled);
         }
-        if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
-            return Ok(ConversationEnd::Hung(why));
+        if status.is_none() {
+            if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
+                return Ok(ConversationEnd::Hung(why));
+            }
+            // Before the poll, so that what it said until its end is read whole.
+            status = process.ended()?;
         }
         match poll(&mut [PollFd::new(&events, PollFlags::IN)], Some(&POLL)) {
+            // A process that it has left behind holds its standard output open.
+            Ok(0) if status.is_some() => break,
             Ok(0) | Err(Errno::INTR) => continue,
             Ok(_) => {}
             Err(e) => return Err(e).context("The trial's process cannot be waited for"),
@@ -157,14 +165,15 @@ fn converse(
         }
         while let Some(end) = said.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = said.drain(..=end).collect();
-            let event = serde_json::from_slice(&line)
-                .with_context(|| format!("The trial's process said `{}`", String::from_utf8_lossy(&line).trim()))?;
-            received.take(event, phase);
+            match GuestEvent::of_line(&line[..line.len() - 1]) {
+                Ok(event) => received.take(event, phase),
+                Err(said) => return Ok(ConversationEnd::Malformed(said)),
+            }
             let _ = acks.write_all(b".");
         }
     }
     loop {
-        if let Some(status) = process.ended()? {
+        if let Some(status) = status {
             return Ok(ConversationEnd::Out(status));
         }
         if cancel.load(Ordering::Relaxed) {
@@ -174,6 +183,7 @@ fn converse(
             return Ok(ConversationEnd::Hung(why));
         }
         std::thread::sleep(Duration::from_millis(1));
+        status = process.ended()?;
     }
 }
 
@@ -187,13 +197,19 @@ pub(super) fn ended(status: ExitStatus) -> String {
 /// A trial's process and all that it has started, killed when dropped.
 struct Process(Option<Child>);
 
+/// What does the task.
+fn command(task: &Task) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("bigiron").args(["worker", "trial"]);
+    if let Some(mounts) = task.mounts.first() {
+        command.current_dir(&mounts.dir);
+    }
+    command
+}
+
 impl Process {
-    fn start(task: &Task) -> anyhow::Result<Self> {
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("bigiron").args(["worker", "trial"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        if let Some(mounts) = task.mounts.first() {
-            command.current_dir(&mounts.dir);
-        }
+    fn start(mut command: Command) -> anyhow::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = sys::child::die_with_parent(&mut command).spawn().context("The trial's process does not start")?;
         Ok(Self(Some(child)))
     }
@@ -216,6 +232,14 @@ impl Process {
         let _ = kill_process_group(pid, Signal::KILL);
         self.0 = None;
         Ok(Some(status))
+    }
+
+    /// Kills it with all its descendants; words on those that cannot be killed.
+    fn killed(&mut self) -> String {
+        match self.kill_all() {
+            0 => String::new(),
+            n => format!("; {n} of its processes cannot be killed"),
+        }
     }
 
     /// Kills it with all its descendants and waits for their end: how many could not be killed and are left alone.
@@ -275,4 +299,73 @@ fn serve(registry: Registry) -> anyhow::Result<()> {
     let workloads = runner::workloads(registry, &task.job)?;
     runner::serve(&workloads, &task.job, &task.machine, &task.mounts, &PathBuf::from("/proc/self/exe"), events, input);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{job, this_machine};
+    use super::*;
+    use bigiron_model::clock::Clock;
+
+    /// What comes of a trial whose process is `script`, with so much patience, and what cannot be killed of it.
+    fn talked(script: &str, silence: Option<SilenceWatch>) -> (ConversationEnd, usize) {
+        let task = Task { job: job(Clock::Wall, 1, Vec::new()), machine: this_machine(1, 1 << 30), mounts: Vec::new() };
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let mut process = Process::start(command).unwrap();
+        let cancel = AtomicBool::new(false);
+        let (over, wait) = std::sync::mpsc::channel::<()>();
+        let talked = std::thread::scope(|threads| {
+            let cancel = &cancel;
+            threads.spawn(move || {
+                let _ = wait.recv_timeout(Duration::from_secs(60));
+                cancel.store(true, Ordering::Relaxed);
+            });
+            let talked = converse(&task, &mut process, silence, cancel, &mut ReceivedEvents::default(), &|_| {});
+            drop(over);
+            talked.unwrap()
+        });
+        (talked, process.kill_all())
+    }
+
+    fn silence_watch(limit_s: u32, idle: Duration) -> Option<SilenceWatch> {
+        Some(SilenceWatch { hang_detector: HangDetector::new(limit_s, idle), least: Duration::ZERO, measured: None })
+    }
+
+    #[test]
+    fn a_trial_that_waits_for_ever_has_hung_though_it_uses_no_cpu() {
+        let (ended, left) = talked("exec sleep 600", silence_watch(60, Duration::from_millis(100)));
+        let ConversationEnd::Hung(why) = ended else { panic!("{ended:?}") };
+        assert!(why.starts_with("No progress and no CPU used for "), "{why}");
+        assert_eq!(left, 0);
+    }
+
+    #[test]
+    fn a_trial_that_gets_nowhere_has_hung_by_the_cpu_time_of_its_descendants() {
+        let (ended, left) = talked("sh -c 'while :; do :; done' & wait", silence_watch(0, Duration::MAX));
+        let ConversationEnd::Hung(why) = ended else { panic!("{ended:?}") };
+        assert!(why.contains(" CPU seconds (limit 0) "), "{why}");
+        assert_eq!(left, 0);
+    }
+
+    #[test]
+    fn a_trial_that_says_what_is_no_event_is_ended() {
+        let (ended, left) = talked("echo '{\"event\":\"ready\"}'; echo garbage; exec sleep 600", None);
+        assert!(matches!(&ended, ConversationEnd::Malformed(line) if line == "garbage"), "{ended:?}");
+        assert_eq!(left, 0);
+    }
+
+    #[test]
+    fn a_trial_whose_process_is_gone_has_ended_though_its_output_is_held_open() {
+        let pid = tempfile::NamedTempFile::new().unwrap();
+        // In a session of its own before the trial's process dies, whose group is killed.
+        let script = format!(
+            "setsid sh -c 'echo $$ >{0}; exec sleep 600' & while [ ! -s {0} ]; do sleep 0.01; done; kill -9 $$",
+            pid.path().display()
+        );
+        let (ended, _) = talked(&script, None);
+        let left: i32 = std::fs::read_to_string(pid.path()).unwrap().trim().parse().unwrap();
+        rustix::process::kill_process(Pid::from_raw(left).unwrap(), Signal::KILL).unwrap();
+        assert!(matches!(&ended, ConversationEnd::Out(status) if status.signal() == Some(9)), "{ended:?}");
+    }
 }

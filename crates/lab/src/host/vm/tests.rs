@@ -7,11 +7,12 @@ use crate::vm::qemu::Version;
 use bigiron_model::record::Failure;
 use bigiron_model::store::testing;
 
-/// A host whose QEMU is a script of the shell, which has `$events`, the file of the guest's events.
+/// A host whose QEMU is a script of the shell, which has `$events` and `$console`, the files of the guest's events and of its console.
 fn scripted(dir: &Path, script: &str) -> VmHost {
     let program = dir.join("qemu");
-    let events = "events=$(echo \"$*\" | sed 's/.*id=events,path=\\([^ ]*\\).*/\\1/')";
-    std::fs::write(&program, format!("#!/bin/sh\n{events}\n{script}\n")).unwrap();
+    let file = |id: &str| format!("{id}=$(echo \"$*\" | sed 's/.*id={id},path=\\([^ ]*\\).*/\\1/')");
+    let (events, console) = (file("events"), file("console"));
+    std::fs::write(&program, format!("#!/bin/sh\n{events}\n{console}\n{script}\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let arm = PreparedArm::bare(dir.join("kernel"), ArmImages::default());
     VmHost {
@@ -63,4 +64,34 @@ fn an_error_of_the_host_leaves_no_bulk_either() {
     let (result, left) = trial("mkdir $events; exec sleep 600");
     assert!(matches!(result, Err(HostError::Void(_))));
     assert_eq!(left, ["events.ndjson"]);
+}
+
+#[test]
+fn a_guest_whose_qemu_ran_out_of_turn_is_run_again() {
+    let script = |said: &str| {
+        format!("printf '{{\"event\":\"done\"}}\\n' >$events; echo '{said}' >&2; exit {}", protocol::EXIT_DONE_STATUS)
+    };
+    let (result, _) = trial(&script("warning: something else"));
+    assert_eq!(result.unwrap().failure, None);
+    let (result, left) = trial(&script(bigiron_lockstep::OUT_OF_TURN));
+    assert!(matches!(&result, Err(HostError::Void(why)) if why.contains("turns")), "{result:?}");
+    assert!(left.contains(&"qemu.log".to_owned()), "{left:?}");
+}
+
+#[test]
+fn what_the_kernel_said_on_its_console_is_kept_though_its_log_has_lost_it() {
+    let warning = "{\"class\":\"warning\",\"line\":\"WARNING: CPU: 0\"}";
+    let script = format!(
+        "printf '[    1.000000] BUG: scheduling while atomic\\n[    1.000001] WARNING: CPU: 0\\n' >$console; \
+         printf '{{\"event\":\"complaints\",\"lines\":[{warning}]}}\\n{{\"event\":\"done\"}}\\n' >$events; exit {}",
+        protocol::EXIT_DONE_STATUS
+    );
+    let complaints = trial(&script).0.unwrap().complaints;
+    let said: Vec<_> = complaints.iter().map(|c| (c.class.as_str(), c.line.as_str())).collect();
+    assert_eq!(said, [("warning", "WARNING: CPU: 0"), ("bug", "BUG: scheduling while atomic")]);
+    // A guest that died has told nothing itself.
+    let died = "printf '[    1.000000] Oops: 0002 [#1] SMP\\n[    1.000001] Kernel panic - not syncing: Fatal\\n' >$console; exit 0";
+    let result = trial(died).0.unwrap();
+    assert_eq!(result.failure.map(|(failure, _)| failure), Some(Failure::Panic));
+    assert_eq!(result.complaints.iter().map(|c| c.class.as_str()).collect::<Vec<_>>(), ["oops"]);
 }
