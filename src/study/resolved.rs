@@ -23,7 +23,6 @@ use bigiron_model::plan;
 use bigiron_model::plan::{Design, Machine, Plan, PlannedWorkload};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
-use bigiron_model::size;
 use bigiron_model::storage;
 use bigiron_model::storage::StorageProfile;
 use bigiron_model::suggest;
