@@ -50,7 +50,7 @@ fn levers_are_listed_shown_and_checked() {
     }
     let block = test.run(&["lever", "list", "block"]).status(0).stdout;
     assert!(block.lines().all(|l| l.starts_with("block.")), "{block}");
-    test.run(&["lever", "list", "blok"]).refused("No family of levers is called `blok`");
+    test.run(&["lever", "list", "blok"]).refused("No family of levers `blok`");
     test.run(&["lever", "show", "sysctl.vm.swappiness"]).status(0).stdout_has("/proc/sys/vm/swappiness says");
     test.run(&["lever", "show", "block.sheduler"]).refused("did you mean `block.scheduler`?");
     test.run(&["lever", "show", "boot.mitigations"]).status(0).stdout_has("bigiron doc boot");
