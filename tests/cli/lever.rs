@@ -78,7 +78,7 @@ fn a_lever_that_needs_root_says_which_file_and_one_that_does_not_needs_none() {
     }
     let test = Test::new();
     let ran = test.run(&["lever", "check", "sysctl.vm.swappiness=10"]).status(1);
-    ran.stdout_has("root alone may write `/proc/sys/vm/swappiness`; run bigiron as root for this lever");
+    ran.stdout_has("only root may write `/proc/sys/vm/swappiness`; run bigiron as root for this lever");
 }
 
 #[test]
