@@ -22,7 +22,7 @@ fn every_cell_is_measured_and_what_was_written_is_there() {
         assert_eq!((declared.len(), outcome.values.len()), (65, 65));
         assert!(declared.iter().all(|def| def.kind.takes(outcome.values[&def.name])));
         Box::new(spec).verify(cx).unwrap();
-        // A page of a write that got lost.
+        // A page of a lost write.
         let path = cx.dir.join("disk1");
         let mut bytes = std::fs::read(&path).unwrap();
         let stamp = disk::stamp(cx.seed, 1);
@@ -46,7 +46,7 @@ fn what_is_read_and_does_not_belong_there_ends_the_run() {
             bytes.rotate_left(4096);
             std::fs::write(&path, bytes).unwrap();
             let error = spec.run(cx).unwrap_err().to_string();
-            assert!(error.contains("of the disk was read and holds something else"), "{error}");
+            assert!(error.contains("of the disk holds wrong data"), "{error}");
         },
     );
 }

@@ -1,4 +1,4 @@
-//! Runs a user's script for real with this machine's tools, and looks at what wrong outputs are called.
+//! Runs a user's script with this machine's tools, and checks the messages about wrong outputs.
 
 use super::*;
 use bigiron_workload::testing;
@@ -7,7 +7,7 @@ fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
     testing::options(&Scripts, settings.iter().copied())
 }
 
-/// All commands but those that this machine lacks: a test says nothing about what is installed.
+/// All commands except those that this machine lacks: a test must not depend on what is installed.
 fn without_missing(more: &str) -> String {
     let lacking =
         tasks::TASKS.iter().filter(|t| !work_folder::missing(t.needs.iter().copied()).is_empty()).map(|t| t.name);
@@ -35,7 +35,7 @@ fn every_command_leaves_what_it_must_and_another_result_is_named() {
         let best = outcome.values["scripts-per-hour-1"].max(outcome.values["scripts-per-hour-2"]);
         assert_eq!(outcome.values[PRIMARY], best);
 
-        // Another result of one command of one user.
+        // A wrong result of one command of one user.
         let order = order(spec, cx.seed, 2);
         let n = order.iter().position(|t| t.name == "wc").unwrap();
         let out = (UserFolder { users: 2, user: 2 }).outside(cx).join("w").join(folder(n, order[n])).join("out");
@@ -45,7 +45,7 @@ fn every_command_leaves_what_it_must_and_another_result_is_named() {
         let says = format!("User 2 of 2, command {} (`wc`): line 1 of its output is `2409` instead of `240`", n + 1);
         assert!(error.is::<WrongData>() && error.to_string() == says, "{error}");
         fs::remove_file(&out).unwrap();
-        assert!(Box::new(spec).verify(cx).unwrap_err().to_string().contains("(`wc`) has left nothing"));
+        assert!(Box::new(spec).verify(cx).unwrap_err().to_string().contains("(`wc`) has no output"));
     });
 }
 
@@ -82,14 +82,14 @@ fn users_have_the_same_commands_in_orders_of_their_own() {
 #[test]
 fn bad_options_are_refused_with_what_is_right() {
     let refuse = |name, value| options(&[(name, value)]).unwrap_err();
-    assert!(refuse("users", "0").starts_with("`scripts.users` is a number of users from 1 to 999, or several"));
+    assert!(refuse("users", "0").starts_with("`scripts.users` must be a number of users from 1 to 999, or a rising list"));
     for users in ["", "x", "2,1", "1,1", "1,,2", "1000"] {
         refuse("users", users);
     }
-    assert_eq!(refuse("without", "cc,mkae"), "`scripts.without` cannot hold `mkae`; did you mean `make`?");
+    assert_eq!(refuse("without", "cc,mkae"), "`scripts.without` cannot contain `mkae`; did you mean `make`?");
     let every = tasks::TASKS.iter().map(|t| t.name).collect::<Vec<_>>().join(",");
     assert_eq!(refuse("without", &every), "`scripts.without` leaves no command");
-    assert!(refuse("limit", "0").starts_with("`scripts.limit` is a time such as"));
+    assert!(refuse("limit", "0").starts_with("`scripts.limit` must be a time such as"));
 }
 
 #[test]
