@@ -98,9 +98,7 @@ pub trait Host: Sync {
     fn supports(&self, purpose: Purpose) -> Result<(), String> {
         match purpose {
             Purpose::Judge => Ok(()),
-            Purpose::Profile | Purpose::Locks => {
-                Err("only guests and this machine itself give evidence".to_owned())
-            }
+            Purpose::Profile | Purpose::Locks => Err("only guests and this machine itself give evidence".to_owned()),
         }
     }
     /// Runs one trial. A purpose that [`Host::supports`] refuses is [`HostError::Fatal`].

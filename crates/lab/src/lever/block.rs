@@ -20,7 +20,12 @@ pub const LEVERS: &[Lever] = &[
         summary: "I/O scheduler: none, mq-deadline, kyber, bfq",
     },
     queue("block.iosched.NAME", "iosched/NAME", AcceptedValues::Text, "a tunable of the chosen scheduler"),
-    queue("block.nr-requests", "nr_requests", COUNT, "number of requests that the scheduler (or the device, without one) queues"),
+    queue(
+        "block.nr-requests",
+        "nr_requests",
+        COUNT,
+        "number of requests that the scheduler (or the device, without one) queues",
+    ),
     Lever {
         name: "block.read-ahead",
         place: LeverTarget::Device("read_ahead_kb"),

@@ -28,7 +28,8 @@ pub(super) fn limit(what: &str, bytes: u64, notes: &mut dyn ChangeLog) -> Result
     if !given.split_whitespace().any(|c| c == "memory") {
         let undo = Inverse::Write { path: control.clone(), value: "-memory".to_owned(), shown: given.clone() };
         notes.note(what, undo).map_err(|e| e.to_string())?;
-        write(&at(&control), "+memory").map_err(|e| format!("`{}` does not accept `+memory`: {e}", control.display()))?;
+        write(&at(&control), "+memory")
+            .map_err(|e| format!("`{}` does not accept `+memory`: {e}", control.display()))?;
         let after = read(&at(&control)).unwrap_or_default();
         changes.push(FileChange {
             path: control.display().to_string(),

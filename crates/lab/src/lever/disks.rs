@@ -30,9 +30,8 @@ impl Disks {
             let source = mount.as_ref().map(|m| m.source.clone()).unwrap_or_default();
             let device = fs::metadata(&source).ok().filter(|m| m.file_type().is_block_device());
             let kind = mount.map_or_else(|| "a file system".to_owned(), |m| m.kind);
-            number = device
-                .map(|m| m.rdev())
-                .ok_or_else(|| format!("`{at}` is on {kind}, which has no block device"))?;
+            number =
+                device.map(|m| m.rdev()).ok_or_else(|| format!("`{at}` is on {kind}, which has no block device"))?;
         }
         Self::numbered(number, folder)
     }

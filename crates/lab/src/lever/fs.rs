@@ -73,7 +73,9 @@ pub(super) fn check(lever: &str, value: &str) -> Result<(), String> {
         {
             Err("write options that leave the disk writable, with commas between them".to_owned())
         }
-        "fs.mount" if value.contains(char::is_whitespace) => Err("mount options must not contain white space".to_owned()),
+        "fs.mount" if value.contains(char::is_whitespace) => {
+            Err("mount options must not contain white space".to_owned())
+        }
         _ => Ok(()),
     }
 }

@@ -36,17 +36,9 @@ const fn offload(name: &'static str, offload: Offload, summary: &'static str) ->
 const COUNT: AcceptedValues = AcceptedValues::Number { least: 0, most: i32::MAX as i64 };
 
 pub const LEVERS: &[Lever] = &[
-    offload(
-        "net.tso",
-        Offload::Tso,
-        "TCP hands the device up to 64 KiB at once and lets it split them into packets",
-    ),
+    offload("net.tso", Offload::Tso, "TCP hands the device up to 64 KiB at once and lets it split them into packets"),
     offload("net.gso", Offload::Gso, "the same split, done by the kernel just before the device"),
-    offload(
-        "net.gro",
-        Offload::Gro,
-        "merges packets of a stream on arrival; enables NAPI for veth",
-    ),
+    offload("net.gro", Offload::Gro, "merges packets of a stream on arrival; enables NAPI for veth"),
     device(
         "net.mtu",
         Attribute::File("mtu"),

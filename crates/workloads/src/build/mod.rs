@@ -241,11 +241,7 @@ impl Running for &Spec {
         let right = tree(spec, cx).prints();
         let builds = (spec.warmup + spec.runs * spec.loads.len() as u32) as usize;
         if let Some(wrong) = printed.split_inclusive('\n').find(|line| *line != right) {
-            bail!(WrongData(format!(
-                "The program prints `{}` instead of `{}`",
-                wrong.trim(),
-                right.trim()
-            )));
+            bail!(WrongData(format!("The program prints `{}` instead of `{}`", wrong.trim(), right.trim())));
         }
         let lines = printed.lines().count();
         if lines != builds {

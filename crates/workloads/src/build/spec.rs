@@ -114,7 +114,10 @@ impl Spec {
             tree,
         };
         if let Some(root) = spec.roots.iter().find(|r| !r.is_absolute()) {
-            return Err(format!("`build.roots` needs absolute paths, separated by `:`; `{}` is not absolute", root.display()));
+            return Err(format!(
+                "`build.roots` needs absolute paths, separated by `:`; `{}` is not absolute",
+                root.display()
+            ));
         }
         if spec.tree.is_none() && (!spec.check.is_empty() || !spec.prepare.is_empty() || !spec.target.is_empty()) {
             return Err(

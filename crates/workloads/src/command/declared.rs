@@ -233,7 +233,9 @@ fn check_name(name: &str) -> Result<(), String> {
     let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if !well_formed {
-        return Err(format!("`{name}` cannot be a metric's name: a name consists of letters, digits, `-`, `_` and `.`; {FORM}"));
+        return Err(format!(
+            "`{name}` cannot be a metric's name: a name consists of letters, digits, `-`, `_` and `.`; {FORM}"
+        ));
     }
     match measured::NAMES.contains(&name) {
         true => Err(format!("Metric `{name}` is always measured; use another name")),

@@ -119,7 +119,10 @@ impl Spec {
             disk_bytes: size::parse_bytes(get("disk")).map_err(|e| format!("`command.disk`: {e}"))?,
         };
         if let Some(root) = spec.roots.iter().find(|r| !r.is_absolute()) {
-            return Err(format!("`command.roots` needs absolute paths, separated by `:`; `{}` is not absolute", root.display()));
+            return Err(format!(
+                "`command.roots` needs absolute paths, separated by `:`; `{}` is not absolute",
+                root.display()
+            ));
         }
         if let Some(metric) = spec.metrics.iter().find(|m| m.source == Source::Stdout && !spec.keep_stdout) {
             return Err(format!(
@@ -154,8 +157,7 @@ impl Spec {
     /// Finds a program below the root of a guest; returns its path in the guest.
     pub fn find_below(&self, root: &Path, program: &str) -> Result<PathBuf, String> {
         let there = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path)).symlink_metadata().is_ok();
-        let missing =
-            || format!("there is no program `{program}` in the guest; add it to `command.roots`");
+        let missing = || format!("there is no program `{program}` in the guest; add it to `command.roots`");
         if program.contains('/') {
             return Some(self.dir.join(program)).filter(|p| there(p)).ok_or_else(missing);
         }

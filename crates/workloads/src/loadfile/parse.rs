@@ -231,9 +231,7 @@ fn status(kind: RequestKind, word: Option<Word<'_>>) -> Result<Status, Refusal> 
     };
     let found = Status::ALL.iter().find(|(name, _)| *name == word.text).map(|(_, status)| *status);
     if word.text == "*" {
-        return Err(Refusal::new(
-            "A status `*` of newer loadfiles is not supported; each request needs a status",
-        ));
+        return Err(Refusal::new("A status `*` of newer loadfiles is not supported; each request needs a status"));
     }
     found.ok_or_else(|| {
         Refusal::new(match suggest::nearest(word.text, names()) {

@@ -118,10 +118,7 @@ pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce
     span::close(|| ());
     span::cut();
     worker_group.leave()?;
-    ensure!(
-        bytes > 0 && stage.ns > 0,
-        "Nothing was read or written in the measured time; increase the length"
-    );
+    ensure!(bytes > 0 && stage.ns > 0, "Nothing was read or written in the measured time; increase the length");
     let read = |h: &Option<ShardedHistogram<'_>>| h.as_ref().map_or_else(Histogram::new, ShardedHistogram::read);
     let progress = |c: &Counter| Progress {
         first: c.first.load(Relaxed) as u32,

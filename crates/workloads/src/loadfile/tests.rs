@@ -49,10 +49,7 @@ fn a_wrong_line_is_refused_with_what_would_be_right() {
         ("Close 7", "load.txt:2: The status is missing; a Close ends with one, such as `NT_STATUS_OK`"),
         ("Close NT_STATUS_OK", "load.txt:2: The handle is missing; write `Close HANDLE STATUS`"),
         ("Close 8 NT_STATUS_OK", "load.txt:2: Handle 8 is not open; an NTCreateX must open it first"),
-        (
-            "Close 7 NT_STATUS_OKAY",
-            "load.txt:2: `NT_STATUS_OKAY` is not a known status; did you mean `NT_STATUS_OK`?",
-        ),
+        ("Close 7 NT_STATUS_OKAY", "load.txt:2: `NT_STATUS_OKAY` is not a known status; did you mean `NT_STATUS_OK`?"),
         ("Close 7 NT_STATUS_OK 5", "load.txt:2: `5` is superfluous; a line ends with its status"),
         ("ReadX 7 0 x 1 NT_STATUS_OK", "load.txt:2: `x` is not a size; write `ReadX HANDLE OFFSET SIZE READ STATUS`"),
         ("ReadX 7 0 8 9 NT_STATUS_OK", "load.txt:2: The number of bytes read 9 is too large; at most 8"),

@@ -204,7 +204,9 @@ mod tests {
         let error = set([4, 3], [6, 2]).unwrap_err();
         assert!(error.is::<WrongData>());
         assert_eq!(error.to_string(), "User 1 has counted 3 tests instead of 4");
-        assert!(set([4, 4], [5, 3]).unwrap_err().to_string().starts_with("All users together have done test 0 5 times"));
+        assert!(
+            set([4, 4], [5, 3]).unwrap_err().to_string().starts_with("All users together have done test 0 5 times")
+        );
     }
 
     #[test]

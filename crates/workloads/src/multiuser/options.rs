@@ -105,9 +105,7 @@ impl Settings {
         let file = size(said.filesize, mix.file_kib.or(config.file_kib).unwrap_or(FILE_KIB));
         let pool = size(said.poolsize, mix.pool_kib.or(config.pool_kib).unwrap_or(pool_default));
         if (file.kib, pool.kib) == (0, 0) {
-            return Err(
-                "`multiuser.filesize` and `multiuser.poolsize` are both 0; one must be at least 1K".to_owned()
-            );
+            return Err("`multiuser.filesize` and `multiuser.poolsize` are both 0; one must be at least 1K".to_owned());
         }
         Ok(Self {
             mode: said.mode,
@@ -264,7 +262,9 @@ mod tests {
         assert!(refused(&[("users", "4194304")]).contains("the kernel has at most 4194003"));
         assert!(refused(&[("users", "auto"), ("guess-peak", "off")]).starts_with("The ramp has no end; give"));
         assert!(refused(&[("users", "1,2"), ("start", "2")]).contains("is not a ramp"));
-        assert!(refused(&[("users", "auto"), ("quick", "on"), ("crossover", "3")]).contains("give only one of the two"));
+        assert!(
+            refused(&[("users", "auto"), ("quick", "on"), ("crossover", "3")]).contains("give only one of the two")
+        );
         assert!(refused(&[("start", "5"), ("end", "2")]).contains("(5) is larger than"));
     }
 

@@ -64,14 +64,13 @@ impl<'a> Caller<'a> {
         self.stream.write_all(request).context("Cannot send to the server")?;
         let answer = receive(&mut self.stream, &mut self.buffer).context("Cannot receive from the server")?;
         let answer = answer.context("The server has ended")?;
-        ensure!(
-            answer.len() == packets.answer,
-            "A reply has {} bytes instead of {}",
-            answer.len(),
-            packets.answer
-        );
+        ensure!(answer.len() == packets.answer, "A reply has {} bytes instead of {}", answer.len(), packets.answer);
         let marked = |at: usize| answer[at..at + MARK] == mark;
-        ensure!(marked(LENGTH) && marked(answer.len() - MARK), "Request {} got the reply of another request", self.number);
+        ensure!(
+            marked(LENGTH) && marked(answer.len() - MARK),
+            "Request {} got the reply of another request",
+            self.number
+        );
         Ok(())
     }
 }

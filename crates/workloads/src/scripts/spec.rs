@@ -48,7 +48,8 @@ impl Spec {
             return Err("`scripts.without` leaves no command".to_owned());
         }
         let limit = units::duration(get("limit")).filter(|d| !d.is_zero());
-        let limit = limit.ok_or_else(|| format!("`scripts.limit` must be {}, not `{}`", units::A_TIME, get("limit")))?;
+        let limit =
+            limit.ok_or_else(|| format!("`scripts.limit` must be {}, not `{}`", units::A_TIME, get("limit")))?;
         Ok(Self { users, tasks, limit })
     }
 

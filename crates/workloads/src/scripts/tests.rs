@@ -82,7 +82,9 @@ fn users_have_the_same_commands_in_orders_of_their_own() {
 #[test]
 fn bad_options_are_refused_with_what_is_right() {
     let refuse = |name, value| options(&[(name, value)]).unwrap_err();
-    assert!(refuse("users", "0").starts_with("`scripts.users` must be a number of users from 1 to 999, or a rising list"));
+    assert!(
+        refuse("users", "0").starts_with("`scripts.users` must be a number of users from 1 to 999, or a rising list")
+    );
     for users in ["", "x", "2,1", "1,1", "1,,2", "1000"] {
         refuse("users", users);
     }

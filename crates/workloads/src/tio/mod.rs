@@ -183,8 +183,7 @@ fn facts(settings: &Settings, dir: &Path) -> impl Iterator<Item = (String, Strin
         (_, true) => "used; the files are dropped from it before each read phase",
         (_, false) => "used",
     };
-    let durability =
-        if settings.sync { "every write with O_SYNC" } else { "fsync at the end of each write phase" };
+    let durability = if settings.sync { "every write with O_SYNC" } else { "fsync at the end of each write phase" };
     [
         ("file-system", file_system(dir)),
         ("page-cache", cache.to_owned()),

@@ -35,11 +35,7 @@ pub const OPTIONS: &[OptionDef] = &[
     choice("access", &["buffered", "direct", "mmap"], "How files are accessed: the page cache, O_DIRECT, or a mapping"),
     choice("sync", &["off", "on"], "Whether every write is synchronous (O_SYNC)"),
     choice("writing", &["parallel", "sequential"], "Whether threads write in parallel or one after the other"),
-    choice(
-        "cache",
-        &["cold", "warm"],
-        "Whether the files are dropped from the page cache before each read phase",
-    ),
+    choice("cache", &["cold", "warm"], "Whether the files are dropped from the page cache before each read phase"),
 ];
 
 /// How files are accessed.

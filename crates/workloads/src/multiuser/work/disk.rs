@@ -127,7 +127,9 @@ impl Opened {
         if read != BLOCK {
             return Err(wrong(format!("`{path}` ended in block {number}: {read} bytes of {BLOCK} were read")));
         }
-        block.write_of(number).ok_or_else(|| wrong(format!("Block {number} of `{path}` differs from what was written there")))
+        block
+            .write_of(number)
+            .ok_or_else(|| wrong(format!("Block {number} of `{path}` differs from what was written there")))
     }
 
     fn write(&mut self, buffer: &mut Buffer, number: u64, write: u64) -> anyhow::Result<()> {

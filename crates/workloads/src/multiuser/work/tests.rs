@@ -127,7 +127,8 @@ fn a_wrong_byte_is_wrong_data() {
         });
         assert!(error.is::<WrongData>(), "{name}: {error:#}");
         assert!(
-            error.to_string().contains("Block 5 of") && error.to_string().contains("differs from what was written there")
+            error.to_string().contains("Block 5 of")
+                && error.to_string().contains("differs from what was written there")
         );
     }
 }
